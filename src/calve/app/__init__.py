@@ -1,0 +1,1 @@
+"""Configuration and wiring: the one place that builds the others."""

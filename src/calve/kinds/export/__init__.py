@@ -1,0 +1,1 @@
+"""Export: partitions of a MergeTree table to an Iceberg table."""

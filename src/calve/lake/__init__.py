@@ -1,0 +1,1 @@
+"""Iceberg: catalogs, schemas, data files and their statistics, publishing."""

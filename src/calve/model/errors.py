@@ -1,0 +1,138 @@
+"""Errors, one root. Other libraries' errors are wrapped at the port that met them.
+
+    CalveError
+    ├── UsageError        wrong in the command or the configuration         exit 2
+    ├── NotFoundError     the named thing does not exist                    exit 3
+    ├── RefusedError      the state of the data forbids it                  exit 4
+    ├── PermanentError    trying again would meet the same answer           exit 1
+    ├── TemporaryError    may go away by itself; budgets decide how long    exit 1
+    │   └── UnavailableError   a service cannot be reached; opens its circuit breaker
+    ├── UnknownOutcomeError    an effect may or may not have happened; look it up
+    └── StoreError
+        ├── FenceLostError     another worker owns the process now; stop
+        └── ConflictError      the row moved; read it again
+
+An error says what object, what cause, what state things are in, and, as its hint, the
+next command. It crosses process borders, so it pickles, and it is stored, so it has a
+stable code. Secrets never go into one.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any, ClassVar, Self
+
+
+class Outcome(StrEnum):
+    """Whether the effect that failed took place."""
+
+    NOT_APPLIED = "not_applied"
+    APPLIED = "applied"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErrorInfo:
+    """An error at rest: in the store, in JSON, in a task's result."""
+
+    code: str
+    message: str
+    hint: str = ""
+    retryable: bool = False
+    outcome: Outcome = Outcome.NOT_APPLIED
+    service: str = ""  # the unreachable service, where that is the cause
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"outcome": self.outcome.value}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """Read what an older or newer version stored: unknown keys are ignored."""
+        known = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
+        known["outcome"] = Outcome(known.get("outcome", Outcome.NOT_APPLIED))
+        return cls(**known)
+
+
+class CalveError(Exception):
+    """The root. Raise one of the subclasses."""
+
+    exit_code: ClassVar[int] = 1
+    retryable: ClassVar[bool] = False
+    outcome: ClassVar[Outcome] = Outcome.NOT_APPLIED
+
+    def __init__(self, message: str, *, code: str, hint: str = "", service: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code
+        self.hint = hint
+        self.service = service
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.message, self.code, self.hint, self.service)
+
+    @property
+    def info(self) -> ErrorInfo:
+        return ErrorInfo(
+            code=self.code,
+            message=self.message,
+            hint=self.hint,
+            retryable=self.retryable,
+            outcome=self.outcome,
+            service=self.service,
+        )
+
+
+def _rebuild(kind: type[CalveError], message: str, code: str, hint: str, service: str) -> CalveError:
+    return kind(message, code=code, hint=hint, service=service)
+
+
+class UsageError(CalveError):
+    """Wrong in the command or the configuration, and to be mended there."""
+
+    exit_code = 2
+
+
+class NotFoundError(CalveError):
+    """The named thing does not exist."""
+
+    exit_code = 3
+
+
+class RefusedError(CalveError):
+    """Refused because of the state of the data; nothing was changed."""
+
+    exit_code = 4
+
+
+class PermanentError(CalveError):
+    """Trying again would meet the same answer."""
+
+
+class TemporaryError(CalveError):
+    """May go away by itself."""
+
+    retryable = True
+
+
+class UnavailableError(TemporaryError):
+    """The service named by `service` cannot be reached."""
+
+
+class UnknownOutcomeError(TemporaryError):
+    """The effect may or may not have happened: nothing may be deleted or repeated before a look."""
+
+    outcome = Outcome.UNKNOWN
+
+
+class StoreError(TemporaryError):
+    """The store refused or failed a call."""
+
+
+class FenceLostError(StoreError):
+    """Another worker owns the process now: whatever was being done must stop."""
+
+    retryable = False
+
+
+class ConflictError(StoreError):
+    """The row is no longer as it was read: read again and decide again."""

@@ -1,0 +1,58 @@
+"""Every bound in one place, each with its default. `[limits]` of the configuration sets them.
+
+Rule 4: everything is bounded. Units stand last in the names.
+"""
+
+from dataclasses import dataclass, field
+
+
+def _limit(default: float, why: str) -> float:
+    return field(default=default, metadata={"why": why})
+
+
+def _count(default: int, why: str) -> int:
+    return field(default=default, metadata={"why": why})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """The bounds of one installation."""
+
+    slots: int = _count(0, "tasks that one worker runs at once; 0 means two for each core Spark has")
+    processes_per_worker: int = _count(32, "processes that one worker holds leases on at once")
+    task_attempts: int = _count(5, "tries at one task before its process fails")
+    task_seconds: float = _limit(3600.0, "how long one attempt at a task may run")
+    publish_attempts: int = _count(20, "tries at publishing before the process fails")
+    plan_attempts: int = _count(5, "tries at pinning and planning before the process fails")
+    fence_attempts: int = _count(5, "tries at fencing a publish before the outcome is called unknown")
+    process_hours: float = _limit(24.0, "how long a process may take from submission to end")
+    backoff_first_seconds: float = _limit(
+        1.0, "the first wait after a failed try; doubled each time, with jitter"
+    )
+    backoff_most_seconds: float = _limit(60.0, "the longest wait between two tries")
+    lease_seconds: float = _limit(30.0, "how long a silent worker keeps its processes")
+    tick_seconds: float = _limit(0.5, "how often a worker looks at its processes")
+    cancel_seconds: float = _limit(5.0, "how long a cancel may take")
+    connect_seconds: float = _limit(5.0, "how long connecting to a service may take")
+    call_seconds: float = _limit(15.0, "how long one call to a catalog or store may take")
+    probe_seconds: float = _limit(5.0, "how often a destination that is down is probed")
+    breaker_failures: int = _count(2, "unreachable answers in a row that open a destination's breaker")
+    releases_at_once: int = _count(4, "pins that one worker releases at the same time")
+    release_attempts: int = _count(
+        5, "failed releases of a pin after which `calve doctor` lists it; it is still tried"
+    )
+    keep_failed_hours: float = _limit(
+        24.0, "how long files of a failed or cancelled process wait for a retry"
+    )
+    tag_days: float = _limit(30.0, "how long the tag of a published process is kept in the table")
+    commits_per_export: int = _count(50, "partitions beyond which several share one process and commit")
+    source_busy_seconds: float = _limit(
+        20.0, "how long to wait for an embedded source that is open elsewhere"
+    )
+    query_seconds: float = _limit(300.0, "how long one statement to a source may take")
+    task_memory_mb: int = _count(1000, "memory that the engine may use in one task")
+    task_bytes_mb: int = _count(
+        256, "source bytes that one task reads: small parts share a task, huge ones are split"
+    )
+    file_mb: int = _count(128, "size at which data files roll")
+    open_files: int = _count(32, "destination partitions that one task writes at the same time")

@@ -1,0 +1,170 @@
+"""The plan of an export: written once, after the pin and before any work; never changed.
+
+Nothing later asks the source again, and a plan written by an older version is read by a
+newer one: every field added after version 1 has a default (L12; old plans are fixtures in
+`tests/fixtures/plans`). Secrets are never in a plan: it names catalogs and sources, and
+whoever runs it has their configuration.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Self
+
+PLAN_VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartPlan:
+    """One part as the pin holds it."""
+
+    name: str
+    partition_id: str
+    rows: int  # physical rows: lightweight-deleted ones count
+    bytes: int
+    path: str = ""  # the pinned part's folder, where executors can see it
+    disk: str = "default"
+    min_block: int = 0
+    max_block: int = 0
+    level: int = 0
+    data_version: int = 0
+    content: str = ""  # a hash of the part's files
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slice:
+    """Rows `start` (inclusive) to `end` (exclusive) of a part, by physical offset."""
+
+    part: int  # index into ExportPlan.parts
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnPlan:
+    """One exported column. `select` makes, of the source column, the type that the data file holds."""
+
+    name: str  # in the destination
+    source: str  # in the source
+    source_type: str
+    select: str  # SQL over the relation's columns
+    field_id: int
+    type: str  # the destination's type, in Iceberg's own words: "decimal(20,0)", "list<string>"
+    required: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpecField:
+    """One field of the destination's partition spec, and the SQL that gives its value for a row."""
+
+    field_id: int
+    source_id: int
+    name: str
+    transform: str  # "month", "bucket[16]", ...
+    select: str  # SQL: NULL for null, otherwise the value as Iceberg stores it
+
+
+@dataclass(frozen=True, kw_only=True)
+class DestinationPlan:
+    """The table as it was when the plan was made."""
+
+    catalog: str
+    identifier: tuple[str, ...]  # namespace and table
+    uuid: str
+    location: str  # the full URI
+    data_location: str  # where data files go
+    receipts_location: str
+    schema_id: int
+    schema: str  # Iceberg's JSON
+    spec_id: int
+    spec: tuple[SpecField, ...] = ()
+    sort_order_id: int = 0
+    sorted: bool = False  # a file of one whole slice, read in order, is sorted by that order
+    base_snapshot_id: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)  # those that writing depends on
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyPlan:
+    """The identity of one input. One key is published once, whoever tries."""
+
+    partition: str
+    hash: str  # of source identity, partition, selection and the destination's uuid
+    content: str  # of covered blocks, data versions and rows: a plain merge does not change it
+    text: str = ""  # the readable form of what was hashed
+    rows: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Relation:
+    """How executors read the rows."""
+
+    mode: str  # "frozen", "backup" or "live"
+    create: str = ""  # CREATE TABLE for the scratch table, with {table} for its name
+    where: str = ""  # the row filter asked for
+    final: bool = False
+    structure: str = ""  # live: names and types as the engine reads them
+    detail: Mapping[str, Any] = field(default_factory=dict)  # of the mode
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportPlan:
+    process_id: str
+    source: str  # the name in the configuration
+    source_identity: str
+    table: str
+    relation: Relation
+    parts: tuple[PartPlan, ...]
+    tasks: tuple[tuple[Slice, ...], ...]
+    columns: tuple[ColumnPlan, ...]
+    keys: tuple[KeyPlan, ...]
+    destination: DestinationPlan
+    replace: bool = False  # --force: the earlier export of these keys is replaced
+    discard_deletes: bool = False
+    memory_mb: int = 1000
+    file_mb: int = 128
+    open_files: int = 32
+    settings: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    version: int = PLAN_VERSION
+
+    @property
+    def rows(self) -> int:
+        """Physical rows of all slices."""
+        return sum(piece.end - piece.start for task in self.tasks for piece in task)
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), separators=(",", ":"), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        data: dict[str, Any] = json.loads(text)
+        destination: dict[str, Any] = data["destination"]
+        return cls(
+            **_known(cls, data)
+            | {
+                "relation": Relation(**_known(Relation, data["relation"])),
+                "parts": tuple(PartPlan(**_known(PartPlan, part)) for part in data["parts"]),
+                "tasks": tuple(
+                    tuple(Slice(**_known(Slice, piece)) for piece in task) for task in data["tasks"]
+                ),
+                "columns": tuple(ColumnPlan(**_known(ColumnPlan, column)) for column in data["columns"]),
+                "keys": tuple(KeyPlan(**_known(KeyPlan, key)) for key in data["keys"]),
+                "destination": DestinationPlan(
+                    **_known(DestinationPlan, destination)
+                    | {
+                        "identifier": tuple(destination["identifier"]),
+                        "spec": tuple(
+                            SpecField(**_known(SpecField, item)) for item in destination.get("spec", ())
+                        ),
+                    }
+                ),
+                "notes": tuple(data.get("notes", ())),
+            }
+        )
+
+
+def _known(kind: type, data: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields this version knows; what a newer version added is left alone."""
+    names = {item.name for item in fields(kind)}
+    return {name: value for name, value in data.items() if name in names}

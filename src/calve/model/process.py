@@ -1,0 +1,186 @@
+"""Rows as the store keeps them: processes, tasks, pins, leases, workers, breakers, events.
+
+Times are aware UTC and come from the store's clock, never from this machine's.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from calve.model.errors import ErrorInfo
+from calve.model.ids import BatchId, ProcessId, WorkerId
+from calve.model.states import Leftovers, PinState, ProcessState, TaskState
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lock:
+    """A name that at most one live process may hold: the export key as known on submission."""
+
+    name: str
+    partition: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewProcess:
+    """What a submission says. Accepting it never depends on free slots."""
+
+    id: ProcessId
+    kind: str
+    source: str  # "main:db.events", as a person reads it
+    destination: str  # "lake.ns.events", as a person reads it
+    lane: str  # the destination service: fairness and circuit breakers act on lanes
+    needs: tuple[str, ...]  # what a worker's configuration must reach: "source:main", "catalog:lake"
+    request: str  # JSON, what was asked for; read by the kind
+    partitions: tuple[str, ...] = ()
+    locks: tuple[Lock, ...] = ()
+    batch: BatchId | None = None
+    priority: int = 0  # higher first
+    deadline_seconds: float = 86_400.0
+    retry_of: ProcessId | None = None  # its leftovers are adopted, if they still stand
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskCounts:
+    total: int = 0
+    done: int = 0
+    failed: int = 0
+    running: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Process:
+    """One process as it stands in the store."""
+
+    id: ProcessId
+    kind: str
+    state: ProcessState
+    version: int  # raised by every change
+    source: str
+    destination: str
+    lane: str
+    needs: tuple[str, ...]
+    request: str
+    partitions: tuple[str, ...]
+    batch: BatchId | None
+    priority: int
+    retry_of: ProcessId | None
+    adopted: bool  # the leftovers of `retry_of` were won by this process
+    created_at: datetime
+    deadline_at: datetime
+    finished_at: datetime | None = None
+    cancel_requested: bool = False
+    # the lease
+    owner: WorkerId | None = None
+    fence: int = 0
+    lease_until: datetime | None = None
+    # budgets; a step counts itself before it is tried
+    planned: bool = False
+    plan_attempts: int = 0
+    publish_attempts: int = 0
+    fence_attempts: int = 0
+    not_before: datetime | None = None  # backing off until then
+    publish_sent: bool = False  # a commit may have been sent: ending needs the fence
+    publish_note: str = ""  # JSON of the kind: what to look for, noted before the send
+    tasks: TaskCounts = field(default_factory=TaskCounts)
+    # the result
+    rows: int = 0
+    files: int = 0
+    bytes: int = 0
+    snapshot_id: str | None = None
+    result: str = ""  # JSON of the kind
+    error: ErrorInfo | None = None  # of the end, or the last one met on the way
+    leftovers: Leftovers = Leftovers.NONE
+    cleanup_at: datetime | None = None  # a terminal process that still needs a step (undo, resolve)
+    cleanup_attempts: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewTask:
+    number: int
+    spec: str  # JSON of the kind
+    adopted_receipt: str = ""  # a receipt that stands already makes it DONE at once
+    rows: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    process_id: ProcessId
+    number: int
+    state: TaskState
+    attempt: int  # of the try that runs or ran; 0 before the first
+    spec: str
+    fence: int = 0  # the fence under which it was started
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    not_before: datetime | None = None
+    receipt: str = ""
+    error: ErrorInfo | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pin:
+    """A journal entry: what holds, or may hold, source data for a process."""
+
+    name: str  # unique; also the name at the source
+    process_id: ProcessId
+    source: str
+    detail: str  # JSON of the kind: all that a release needs, also when the table is gone
+    state: PinState = PinState.JOURNALED
+    created_at: datetime | None = None
+    not_before: datetime | None = None
+    release_attempts: int = 0
+    error: ErrorInfo | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lease:
+    """The right to write for a process, as long as nobody raised the fence."""
+
+    process_id: ProcessId
+    worker: WorkerId
+    fence: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Worker:
+    id: WorkerId
+    host: str
+    reach: tuple[str, ...]
+    slots: int
+    started_at: datetime
+    heartbeat_at: datetime
+    draining: bool = False
+    error: ErrorInfo | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Breaker:
+    """A lane that is down. Closed breakers have no row."""
+
+    lane: str
+    reason: str
+    opened_at: datetime
+    probe_at: datetime
+    probes: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """What happened, written in the transaction that made it so. For people; never read to decide."""
+
+    process_id: ProcessId
+    at: datetime
+    name: str
+    message: str
+    number: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProcessQuery:
+    """Which processes a person wants to see, newest first."""
+
+    states: frozenset[ProcessState] = frozenset()
+    kind: str = ""
+    batch: BatchId | None = None
+    destination: str = ""
+    limit: int = 200

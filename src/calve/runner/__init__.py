@@ -1,0 +1,1 @@
+"""Spark: the session, jobs, cancelling. The one room that starts a JVM."""

@@ -1,0 +1,1 @@
+"""ClickHouse: connections, tables, parts, pins, types, and the embedded engine."""

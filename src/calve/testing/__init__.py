@@ -1,0 +1,1 @@
+"""Shipped fakes, contract suites, the crashing port, the clock, small real services."""
