@@ -1,0 +1,33 @@
+"""Functions for `TaskOrder.function` that end in every way a task can end."""
+
+import json
+import os
+import time
+
+
+def echo(payload: str) -> str:
+    """Ends well, with its payload as receipt and its process id as rows."""
+    return json.dumps({"receipt": payload, "rows": os.getpid(), "files": 1, "bytes": 3_000_000_000})
+
+
+def explode(payload: str) -> str:
+    """Raises something that is not ours, and cannot be unpickled."""
+
+    class Local(Exception):
+        def __init__(self, one: str, two: str) -> None:
+            super().__init__(f"{one} {two}")
+
+    raise Local("boom:", payload)
+
+
+def die(payload: str) -> str:
+    """The worker's process is gone, as if the kernel had killed it."""
+    os._exit(int(payload or 9))
+
+
+def hang(payload: str) -> str:
+    """Announces itself in the file named by the payload, then hangs."""
+    with open(payload, "a") as file:  # noqa: PTH123
+        file.write(f"{os.getpid()}\n")
+    time.sleep(600)
+    return "{}"

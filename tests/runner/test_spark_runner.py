@@ -1,0 +1,101 @@
+"""The Spark runner against a real Spark: in one process, and with executors of their own (D16)."""
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from calve.control.ports import TaskOrder, TaskResult
+from calve.model.ids import ProcessId
+from calve.runner.spark import SparkRunner
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+
+@pytest.fixture(scope="module", params=["local[2]", "local-cluster[2,1,1024]"])
+def runner(request: pytest.FixtureRequest) -> Iterator[SparkRunner]:
+    runner = SparkRunner(master=request.param, conf={})
+    yield runner
+    runner.close()
+
+
+def order(number: int, function: str, payload: str = "") -> TaskOrder:
+    return TaskOrder(
+        process_id=ProcessId("p"),
+        number=number,
+        attempt=1,
+        function=f"calve.testing.tasks:{function}",
+        payload=payload,
+    )
+
+
+def run(runner: SparkRunner, *orders: TaskOrder, group: str = "wave") -> dict[int, TaskResult]:
+    results: dict[int, TaskResult] = {}
+    runner.run(group, orders, lambda result: results.update({result.number: result}))
+    return results
+
+
+def test_a_wave_brings_back_every_result(runner: SparkRunner) -> None:
+    results = run(runner, *(order(n, "echo", f"receipt {n}") for n in range(4)))
+    assert {n: result.receipt for n, result in results.items()} == {n: f"receipt {n}" for n in range(4)}
+    assert all(result.bytes == 3_000_000_000 and result.attempt == 1 for result in results.values())
+
+
+def test_D16_tasks_run_outside_the_driver_without_any_environment(
+    runner: SparkRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    assert run(runner, order(1, "echo"))[1].rows != os.getpid()
+
+
+def test_P21_an_exception_that_cannot_be_unpickled_comes_back_as_data(runner: SparkRunner) -> None:
+    results = run(runner, order(1, "explode", "x"), order(2, "echo", "fine"))
+    error = results[1].error
+    assert error is not None and error.code == "task_crashed" and "boom: x" in error.message
+    assert results[2].receipt == "fine"
+
+
+def test_a_worker_that_dies_loses_its_attempt_and_the_runner_lives_on(runner: SparkRunner) -> None:
+    assert 1 not in run(runner, order(1, "die", "9"))
+    assert run(runner, order(2, "echo", "after"))[2].receipt == "after"
+
+
+def test_a_finished_task_reports_before_its_wave_ends_and_a_cancel_ends_the_rest(
+    runner: SparkRunner, tmp_path: Path
+) -> None:
+    started = tmp_path / "started"
+    reported = threading.Event()
+    results: list[TaskResult] = []
+
+    def on_result(result: TaskResult) -> None:
+        results.append(result)
+        reported.set()
+
+    orders = [order(1, "hang", str(started)), order(2, "echo", "early")]
+    wave = threading.Thread(target=runner.run, args=("cancelled", orders, on_result))
+    wave.start()
+    assert reported.wait(60)
+    while not started.exists() or not started.read_text().strip():
+        time.sleep(0.01)
+    runner.cancel("cancelled")
+    wave.join(60)
+    assert not wave.is_alive()
+    assert {result.number for result in results} == {2}
+    assert _gone(int(started.read_text()))
+
+
+def test_cancelling_an_unknown_group_is_fine(runner: SparkRunner) -> None:
+    runner.cancel("never seen")
+
+
+def _gone(pid: int) -> bool:
+    for _ in range(3000):
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.01)
+    return False
