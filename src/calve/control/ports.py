@@ -166,6 +166,7 @@ class Published:
 
     result: Result
     message: str
+    unused: bool = False  # by another process's doing: what this one wrote is not needed, and undone
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,6 +183,7 @@ class TaskOrder:
     attempt: int
     function: str  # "package.module:name", called on the executor with the payload
     payload: str
+    on_driver: bool = False  # called in the runner's own program instead, with its driver as well
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,7 +247,9 @@ class Kind(Protocol):
 class Runner(Protocol):
     """Runs task attempts. Thread-safe. Never retries by itself."""
 
-    slots: int
+    @property
+    def slots(self) -> int:
+        """How many attempts it runs at once."""
 
     def run(self, group: str, orders: Sequence[TaskOrder], on_result: Callable[[TaskResult], None]) -> None:
         """Run a wave as one cancellable group; blocks. `on_result` is called as each attempt ends,

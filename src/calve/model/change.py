@@ -27,6 +27,9 @@ class TaskChange:
     bytes: int = 0
     error: ErrorInfo | None = None
     wait_seconds: float = 0.0
+    free: bool = (
+        False  # this attempt used no budget (the service was down, we stopped it): counts in `free_attempts`
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +81,8 @@ class Change:
     count_publish_attempt: bool = False
     count_fence_attempt: bool = False
     count_cleanup_attempt: bool = False
+    refund_plan_attempt: bool = False  # the counted try met a service that is down: it used no budget
+    refund_publish_attempt: bool = False
     wait_seconds: float | None = None  # back off: sets not_before; 0 clears it
     publish_sent: bool | None = None
     publish_note: str | None = None

@@ -8,7 +8,8 @@
     ├── TemporaryError    may go away by itself; budgets decide how long    exit 1
     │   └── UnavailableError   a service cannot be reached; opens its circuit breaker
     ├── UnknownOutcomeError    an effect may or may not have happened; look it up
-    └── StoreError
+    └── StoreError             not applied, unless it is
+        ├── StoreUnknownError  the commit's acknowledgement was lost; read back
         ├── FenceLostError     another worker owns the process now; stop
         └── ConflictError      the row moved; read it again
 
@@ -126,6 +127,12 @@ class UnknownOutcomeError(TemporaryError):
 
 class StoreError(TemporaryError):
     """The store refused or failed a call."""
+
+
+class StoreUnknownError(StoreError):
+    """The store may or may not have made the change: read it back."""
+
+    outcome = Outcome.UNKNOWN
 
 
 class FenceLostError(StoreError):

@@ -51,6 +51,8 @@ class ColumnPlan:
     field_id: int
     type: str  # the destination's type, in Iceberg's own words: "decimal(20,0)", "list<string>"
     required: bool
+    check: str = ""  # SQL: true for a row whose value cannot be written; "" when every value can
+    check_reason: str = ""  # what such a row holds
 
 
 @dataclass(frozen=True, kw_only=True)

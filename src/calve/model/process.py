@@ -66,6 +66,7 @@ class Process:
     adopted: bool  # the leftovers of `retry_of` were won by this process
     created_at: datetime
     deadline_at: datetime
+    locks: tuple[Lock, ...] = ()  # as submitted, also after they were freed: a retry asks for the same
     finished_at: datetime | None = None
     cancel_requested: bool = False
     # the lease
@@ -98,7 +99,8 @@ class NewTask:
     number: int
     spec: str  # JSON of the kind
     adopted_receipt: str = ""  # a receipt that stands already makes it DONE at once
-    rows: int = 0
+    rows: int = 0  # rows, files and bytes are the adopted receipt's
+    files: int = 0
     bytes: int = 0
 
 
@@ -108,6 +110,7 @@ class Task:
     number: int
     state: TaskState
     attempt: int  # of the try that runs or ran; 0 before the first
+    free_attempts: int = 0  # those among them that used no budget (`TaskChange.free`)
     spec: str
     fence: int = 0  # the fence under which it was started
     started_at: datetime | None = None
@@ -183,4 +186,5 @@ class ProcessQuery:
     kind: str = ""
     batch: BatchId | None = None
     destination: str = ""
+    retry_of: ProcessId | None = None
     limit: int = 200

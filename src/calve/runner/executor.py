@@ -13,12 +13,13 @@ from calve.control.ports import TaskOrder, TaskResult
 from calve.model.errors import CalveError, ErrorInfo
 
 
-def execute(order: TaskOrder) -> dict[str, Any]:
+def execute(order: TaskOrder, *given: Any) -> dict[str, Any]:
     """Run one attempt. The function takes and returns JSON: `{"receipt", "rows", "files",
-    "bytes"}` or `{"error": {...}}`."""
+    "bytes"}` or `{"error": {...}}`. On the driver it is given the driver as well."""
     try:
         module, name = order.function.split(":")
-        answer: dict[str, Any] = json.loads(getattr(importlib.import_module(module), name)(order.payload))
+        function = getattr(importlib.import_module(module), name)
+        answer: dict[str, Any] = json.loads(function(order.payload, *given))
     except CalveError as error:
         answer = {"error": error.info.to_json()}
     except Exception as error:  # noqa: BLE001 - the border of the executor: anything becomes data

@@ -43,6 +43,18 @@ SQLITE_JDBC = Jar(
     version="3.50.3.0",
     sha256="a3f53a2aa15ae9425a9e793bbe9c8e5288febeb4b65ef5c1a4e80d4c2045cf08",
 )
+POSTGRES_JDBC = Jar(
+    group="org.postgresql",
+    artifact="postgresql",
+    version="42.7.8",
+    sha256="2a32a9dcbc42d67a50ad3a0de5efd102c8d2be46720045f2cbd6689f160ab7c7",
+)
+ICEBERG_AWS = Jar(
+    group="org.apache.iceberg",
+    artifact="iceberg-aws-bundle",
+    version="1.11.0",
+    sha256="38f01da7e96850cdd05e6616d758b77b43314b712a8808e3f9a824d56976162f",
+)
 
 
 def cache_folder() -> Path:

@@ -16,12 +16,14 @@ from typing import Any
 from calve.control.ports import TaskOrder, TaskResult
 from calve.model.errors import UnavailableError
 from calve.runner import executor
+from calve.runner.driver import Driver
 from calve.runner.java import java_home
 
 OnResult = Callable[[TaskResult], None]
 
 # A cancelled Python worker deep in native code is killed after this; 1 s made a cancel take 2.7 s.
 KILL_TIMEOUT = "1s"
+CANCEL_AGAIN_SECONDS = 0.5
 
 
 class SparkRunner:
@@ -38,6 +40,8 @@ class SparkRunner:
         self._context: Any = None
         self._waves: dict[str, OnResult] = {}
         self._results: Any = None
+        self._driver: Driver | None = None
+        self._cancelled: dict[str, threading.Event] = {}
 
     @property
     def slots(self) -> int:
@@ -46,6 +50,14 @@ class SparkRunner:
 
     def run(self, group: str, orders: Sequence[TaskOrder], on_result: OnResult) -> None:
         """See `control.ports.Runner`."""
+        on_driver = [order for order in orders if order.on_driver]
+        if on_driver:
+            self._run_on_driver(group, on_driver, on_result)
+        shipped = [order for order in orders if not order.on_driver]
+        if shipped:
+            self._ship(group, shipped, on_result)
+
+    def _ship(self, group: str, orders: Sequence[TaskOrder], on_result: OnResult) -> None:
         from py4j.protocol import Py4JError
 
         context, results = self._started(), self._results
@@ -67,8 +79,37 @@ class SparkRunner:
         finally:
             self._waves.pop(group, None)
 
+    def _run_on_driver(self, group: str, orders: Sequence[TaskOrder], on_result: OnResult) -> None:
+        """Threads of this program, each with a JVM thread of its own. Iceberg's actions name job
+        groups themselves, so these jobs are known by a tag; an action runs one job after another,
+        so a cancel is repeated until the last thread is out."""
+        context = self._started()
+        self._cancelled[group] = cancelled = threading.Event()
+
+        def attempt(order: TaskOrder) -> None:
+            context.addJobTag(group)
+            context.setInterruptOnCancel(True)
+            on_result(executor.result(executor.execute(order, self._driver)))
+
+        threads = [
+            threading.Thread(target=attempt, args=(order,), name=f"{group}-{order.number}", daemon=True)
+            for order in orders
+        ]
+        try:
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                while thread.is_alive():
+                    if cancelled.is_set():
+                        context.cancelJobsWithTag(group)
+                    thread.join(CANCEL_AGAIN_SECONDS)
+        finally:
+            self._cancelled.pop(group, None)
+
     def cancel(self, group: str) -> None:
         """See `control.ports.Runner`."""
+        if cancelled := self._cancelled.get(group):
+            cancelled.set()
         if self._context is not None:
             self._context.cancelJobGroup(group)
 
@@ -87,6 +128,7 @@ class SparkRunner:
         with self._lock:
             if self._context is None:
                 self._context = self._start()
+                self._driver = Driver(self._context)
                 self._results = self._context.accumulator([], _Results(self._deliver))
             return self._context
 

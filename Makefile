@@ -1,0 +1,40 @@
+# Every target does its own set-up. Paths are relative, so that a clone may live in any folder.
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint format bench docs lock clean
+MAKEFLAGS += --no-print-directory
+
+help:  ## show this
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' Makefile
+
+setup:  ## make .venv with all that is needed to run, test and benchmark
+	@scripts/setup
+
+demo: setup  ## a whole export on embedded defaults, read back and verified
+	@.venv/bin/calve demo $(DEMO)
+
+test:  ## run all tests (TESTS="tests/cli -k words" for some)
+	@scripts/setup tests
+	@scripts/test $(TESTS)
+
+lint: setup  ## ruff, mypy strict, import contracts
+	@.venv/bin/ruff check src tests bench scripts
+	@.venv/bin/ruff format --check --quiet src tests bench scripts || { echo "hint: make format" >&2; exit 1; }
+	@.venv/bin/mypy
+	@.venv/bin/lint-imports --cache-dir .import_linter_cache
+
+format: setup  ## put the code into its form
+	@.venv/bin/ruff check --fix --quiet src tests bench scripts
+	@.venv/bin/ruff format --quiet src tests bench scripts
+
+bench: setup  ## run every benchmark (BENCH="ps" for one)
+	@.venv/bin/python bench/run.py $(BENCH)
+
+docs: setup  ## write the generated pages anew and check every link
+	@.venv/bin/python scripts/generate_docs.py
+	@.venv/bin/python scripts/check_links.py
+
+lock: setup  ## compile requirements.lock (LOCK=--upgrade for newer versions)
+	@scripts/lock $(LOCK)
+
+clean:  ## remove what was made, the environment too
+	@rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis calve-demo

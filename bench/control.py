@@ -1,0 +1,155 @@
+"""What the control plane itself costs: a runner that does nothing, and many tasks.
+
+    python bench/control.py --store sqlite:///bench.db --tasks 1000 10000 100000
+
+Prints milliseconds a task, the largest over the smallest (bound: 1.2), and the growth of memory.
+Without --store: SQLite in a temporary folder; `--postgres` starts a PostgreSQL of its own.
+"""
+
+import argparse
+import json
+import resource
+import tempfile
+import time
+import tracemalloc
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from calve.control.ports import AdoptedWork, NothingToDo, Planned, Published, Store, TaskOrder
+from calve.control.spawn import inline
+from calve.control.worker import WorkerLoop
+from calve.model.change import NewPin, Result
+from calve.model.ids import new_process_id
+from calve.model.limits import Limits
+from calve.model.process import NewProcess, NewTask, Pin, Process, Task
+from calve.model.states import PROCESS_TERMINAL, ProcessState
+from calve.testing.fake_kind import FakeKind
+from calve.testing.fake_runner import NoOpRunner
+from calve.testing.fake_world import World
+
+BOUND = 1.2
+
+
+class NoOpKind(FakeKind):
+    """Plans tasks and publishes nothing."""
+
+    def pins(self, process: Process, attempt: int) -> tuple[NewPin, ...]:
+        return ()
+
+    def plan(
+        self, process: Process, pins: Sequence[Pin], adopted: AdoptedWork | None
+    ) -> Planned | NothingToDo:
+        count = int(json.loads(process.request)["tasks"])
+        return Planned(plan="{}", tasks=tuple(NewTask(number=n, spec="{}") for n in range(count)))
+
+    def order(self, process: Process, plan: str, task: Task, attempt: int) -> TaskOrder:
+        return TaskOrder(process_id=process.id, number=task.number, attempt=attempt, function="", payload="")
+
+    def publish(
+        self, process: Process, plan: str, receipts: Sequence[str], note: Callable[[str], None]
+    ) -> Published:
+        note("{}")
+        return Published(result=Result(rows=len(receipts), files=0, bytes=0), message="done")
+
+
+@dataclass
+class Measured:
+    tasks: int
+    seconds: float
+    cpu_seconds: float  # of this program: what a busy machine does not distort
+    grown_mb: float  # what the worker's own memory grew by while tasks ran
+
+    @property
+    def ms_a_task(self) -> float:
+        return self.seconds * 1000 / self.tasks
+
+    @property
+    def cpu_ms_a_task(self) -> float:
+        return self.cpu_seconds * 1000 / self.tasks
+
+
+def measure(store: Store, tasks: int, slots: int, *, trace: bool) -> Measured:
+    worker = WorkerLoop(
+        store=store,
+        kinds={"fake": NoOpKind(World())},
+        runner=NoOpRunner(slots=slots),
+        limits=Limits(slots=slots),
+        reach=frozenset({"lake"}),
+        spawn=inline,
+    )
+    new = NewProcess(
+        id=new_process_id(), kind="fake", source="main:db.t", destination="lake.ns.t", lane="lake",
+        needs=("lake",), request=json.dumps({"tasks": tasks}),
+    )  # fmt: skip
+    store.submit([new])
+    began, cpu_began = time.perf_counter(), time.process_time()
+    while store.process(new.id).state is ProcessState.PENDING:
+        worker.tick()
+    grown = _run_tasks(worker, store, new, trace=trace)
+    while store.process(new.id).state not in PROCESS_TERMINAL:
+        worker.tick()
+    seconds, cpu_seconds = time.perf_counter() - began, time.process_time() - cpu_began
+    ended = store.process(new.id)
+    assert ended.state is ProcessState.COMPLETED, ended.error
+    assert ended.tasks.done == tasks
+    return Measured(tasks=tasks, seconds=seconds, cpu_seconds=cpu_seconds, grown_mb=grown / 1e6)
+
+
+def best(store: Store, tasks: int, slots: int, *, trace: bool) -> Measured:
+    """Short runs are repeated: one that another program disturbed says nothing."""
+    runs = max(1, min(5, 10_000 // tasks))
+    measured = [measure(store, tasks, slots, trace=trace) for _ in range(runs)]
+    return min(measured, key=lambda run: run.seconds)
+
+
+def _run_tasks(worker: WorkerLoop, store: Store, new: NewProcess, *, trace: bool) -> int:
+    """Until all tasks are done; how many bytes of Python's memory that added."""
+    for _ in range(5):
+        worker.tick()
+    if trace:
+        tracemalloc.start()
+    while store.process(new.id).state is ProcessState.RUNNING:
+        worker.tick()
+    grown = tracemalloc.get_traced_memory()[0] if trace else 0
+    tracemalloc.stop()
+    return grown
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--store", default="", help="URL of a store; it should be empty")
+    parser.add_argument("--postgres", action="store_true", help="start a PostgreSQL and use it")
+    parser.add_argument("--tasks", type=int, nargs="+", default=[1_000, 10_000])
+    parser.add_argument("--slots", type=int, default=64)
+    parser.add_argument("--trace", action="store_true", help="measure memory (slower)")
+    args = parser.parse_args()
+    from calve.store import open_store
+
+    with ExitStack() as stack:
+        url = args.store
+        if args.postgres:
+            from calve.testing.postgres import postgres
+
+            url = stack.enter_context(postgres()).new_database()
+        elif not url:
+            folder = stack.enter_context(tempfile.TemporaryDirectory())
+            url = f"sqlite:///{Path(folder) / 'bench.db'}"
+        store = open_store(url)
+        stack.callback(store.close)
+        measure(store, 200, args.slots, trace=False)  # warm
+        results = [best(store, tasks, args.slots, trace=args.trace) for tasks in args.tasks]
+    for result in results:
+        memory = f", memory grew by {result.grown_mb:.2f} MB" if args.trace else ""
+        cpu = f"{result.cpu_ms_a_task:.3f} ms of CPU"
+        print(f"{result.tasks:>8} tasks: {result.ms_a_task:.3f} ms a task, {cpu} ({result.seconds:.1f} s){memory}")
+    if len(results) > 1:
+        ratio = results[-1].ms_a_task / results[0].ms_a_task
+        cpu_ratio = results[-1].cpu_ms_a_task / results[0].cpu_ms_a_task
+        print(f"largest over smallest: {ratio:.2f} (bound {BOUND}), in CPU: {cpu_ratio:.2f}")
+    print(f"peak memory: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,40 @@
+"""docs/reference/cli.md: the help of every command."""
+
+import click
+
+from calve.cli.main import COMMANDS, calve
+
+HEAD = """\
+# Commands
+
+Every command takes `--json` (one JSON document on stdout), `--config PATH` and `--debug`.
+Data goes to stdout, words for people to stderr. TABLE is `[source:]db.table`, with backquotes
+where needed. DEST is `catalog.namespace.table`. ID is a process id, a prefix of one that fits no
+other, or a batch id.
+
+| exit code | means |
+| --- | --- |
+| 0 | done, or nothing to do |
+| 1 | the work failed or was cancelled |
+| 2 | wrong in the command or the configuration, and to be mended there |
+| 3 | not found |
+| 4 | refused, because of the state of the data |
+| 130 | interrupted, safely |
+
+Of several processes the worst code wins: 130, 1, 4, 3, 2, 0.
+"""
+
+
+def page() -> str:
+    parts = [HEAD, _help(calve, "calve", None)]
+    above = click.Context(calve, info_name="calve")
+    for command in COMMANDS:
+        parts.append(_help(command, f"calve {command.name}", above))
+    return "\n".join(parts)
+
+
+def _help(command: click.Command, title: str, above: click.Context | None) -> str:
+    context = click.Context(
+        command, info_name=command.name, parent=above, max_content_width=100, terminal_width=100
+    )
+    return f"## {title}\n\n```text\n{command.get_help(context)}\n```\n"

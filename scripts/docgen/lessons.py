@@ -1,0 +1,35 @@
+"""docs/lessons.md: which test holds which lesson."""
+
+import re
+from collections import defaultdict
+from pathlib import Path
+
+HEAD = """\
+# Lessons
+
+Each line is a failure that a real system of this kind has had (L), that peers reported (P), that
+trying this design showed (D), or that the engine's defaults cause silently when data files are
+written (W). Each has tests that fail without its cure, named after its number.
+
+| lesson | tests |
+| --- | --- |
+"""
+_TEST = re.compile(r"^\s*(?:async )?def (test_([LPDW]\d+)_\w+)", re.MULTILINE)
+_CLASS = re.compile(r"^class (Test_?([LPDW]\d+)_\w+)", re.MULTILINE)
+
+
+def page(lessons: Path, tests: tuple[Path, ...], root: Path) -> str:
+    found: dict[str, list[str]] = defaultdict(list)
+    for folder in tests:
+        for path in sorted(folder.rglob("*.py")):
+            text = path.read_text(encoding="utf-8")
+            for pattern in (_TEST, _CLASS):
+                for name, number in pattern.findall(text):
+                    found[number].append(f"[{name}](../{path.relative_to(root).as_posix()})")
+    rows = []
+    for line in lessons.read_text(encoding="utf-8").splitlines():
+        number, words = line.split("\t")
+        rows.append(
+            f"| **{number}** {words.replace('|', chr(92) + '|')} | {'<br>'.join(found[number]) or '—'} |"
+        )
+    return HEAD + "\n".join(rows) + "\n"

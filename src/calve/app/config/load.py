@@ -1,0 +1,222 @@
+"""Find `calve.toml`, lay the environment over it, check it, and make it absolute."""
+
+import difflib
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from calve.app.config import environment, places, secret
+from calve.app.config.sections import NAMED_SECTIONS, PLAIN_SECTIONS, Root
+from calve.app.config.tree import Key, Leaf, Leaves, document_of, dotted, leaves_of
+from calve.app.config.values import (
+    CONFIG_NAME,
+    DEFAULT_ORIGIN,
+    Config,
+    Setting,
+    SourceConfig,
+    SparkConfig,
+)
+from calve.kinds.export.choices import Choices
+from calve.model.errors import UsageError
+from calve.model.limits import Limits
+
+
+def load_config(
+    path: str | Path | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> Config:
+    """The configuration of this command: `path`, else `CALVE_CONFIG`, else the working folder's.
+
+    With no file at all, settings may come from the environment alone.
+    """
+    environ = os.environ if environ is None else environ
+    cwd = cwd or Path.cwd()
+    file = _find(path, environ, cwd)
+    folder = file.parent if file else cwd
+    in_file = leaves_of(_parse(file), f"file {file.name}") if file else {}
+    in_environment = environment.leaves_from(environ, in_file)
+    if file is None and not in_environment:
+        raise UsageError(
+            f"no {CONFIG_NAME} in {cwd}",
+            code="no_config",
+            hint="`calve init` writes one here; --config or CALVE_CONFIG names one elsewhere",
+        )
+    leaves = secret.read_files(in_file | in_environment, folder)
+    placed = _made_absolute(_as_text(leaves), folder)
+    return _config(_check(placed), placed, file, folder)
+
+
+def _find(path: str | Path | None, environ: Mapping[str, str], cwd: Path) -> Path | None:
+    named = str(path or "") or environ.get("CALVE_CONFIG", "")
+    if not named:
+        here = cwd / CONFIG_NAME
+        return here if here.is_file() else None
+    file = places.absolute(named, cwd)
+    if file.is_dir():
+        file = file / CONFIG_NAME
+    if not file.is_file():
+        raise UsageError(
+            f"no configuration file {file}",
+            code="no_config",
+            hint=f"`calve init {file.parent}` writes a {CONFIG_NAME} there",
+        )
+    return file
+
+
+def _parse(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(
+            f"{file} is not TOML: {error}",
+            code="config_syntax",
+            hint="text needs quotes; `calve init` in an empty folder shows the form",
+        ) from error
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"{file} is not UTF-8: {error.reason}", code="config_syntax", hint="save it as UTF-8"
+        ) from error
+    except OSError as error:
+        raise UsageError(
+            f"cannot read {file}: {error.strerror}", code="config_unreadable", hint=f"ls -l {file}"
+        ) from error
+
+
+def _as_text(leaves: Leaves) -> Leaves:
+    """What is handed on is text for PyIceberg and Spark alike."""
+
+    def text(value: Any) -> Any:
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        return str(value) if isinstance(value, (int, float)) else value
+
+    return {
+        key: Leaf(value=text(leaf.value), origin=leaf.origin)
+        if key[0] == "catalog" or key[:2] == ("spark", "conf")
+        else leaf
+        for key, leaf in leaves.items()
+    }
+
+
+def _made_absolute(leaves: Leaves, folder: Path) -> Leaves:
+    return {
+        key: leaf
+        if key[0] == "catalog" and _names_its_warehouse(key[1:2], leaves)
+        else Leaf(value=_place(key, leaf.value, folder), origin=leaf.origin)
+        for key, leaf in leaves.items()
+    }
+
+
+def _names_its_warehouse(catalog: Key, leaves: Leaves) -> bool:
+    """A REST catalog's `warehouse` is a name that its server knows, not a place."""
+
+    def given(name: str) -> str:
+        leaf = leaves.get(("catalog", *catalog, name))
+        return str(leaf.value).lower() if leaf else ""
+
+    return given("type") == "rest" or (not given("type") and given("uri").startswith("http"))
+
+
+def _place(key: Key, value: Any, folder: Path) -> Any:
+    if not isinstance(value, str):
+        return value
+    match key:
+        case ("source", _, "url"):
+            return places.source_url(value, folder)
+        case ("source", _, "ca_file") if value:
+            return str(places.absolute(value, folder))
+        case ("source", _, "disks", _):
+            return str(places.absolute(value, folder))
+        case ("store", "url") | ("catalog", _, "uri"):
+            return places.database_url(value, folder)
+        case ("catalog", _, "warehouse"):
+            return places.location(value, folder)
+        case ("backup", "url"):
+            return places.location(value, folder)
+    return value
+
+
+def _check(leaves: Leaves) -> Root:
+    try:
+        return Root.model_validate(document_of(leaves))
+    except ValidationError as error:
+        # A misspelt key is told before the one that is missing for it.
+        found = error.errors(include_url=False)
+        first = next((item for item in found if item["type"] == "extra_forbidden"), found[0])
+        key = tuple(str(name) for name in first["loc"])
+        raise _bad(key, first["type"], first["msg"], leaves) from error
+
+
+def _bad(key: Key, kind: str, message: str, given: Leaves) -> UsageError:
+    origin = next((leaf.origin for at, leaf in given.items() if at[: len(key)] == key), "")
+    where = f" ({origin})" if origin else ""
+    if kind == "extra_forbidden":
+        near = difflib.get_close_matches(key[-1], known_names(key[:-1]), n=1)
+        meant = f"did you mean {dotted((*key[:-1], near[0]))}? " if near else ""
+        return UsageError(
+            f"unknown key {dotted(key)}{where}",
+            code="config_unknown_key",
+            hint=f"{meant}`calve config` lists every key",
+        )
+    if kind == "missing":
+        return UsageError(
+            f"{dotted(key)} is missing", code="config_missing", hint=f"give {key[-1]} in [{dotted(key[:-1])}]"
+        )
+    return UsageError(
+        f"{dotted(key)}{where}: {message[:1].lower()}{message[1:]}",
+        code="config_bad_value",
+        hint="`calve init` in an empty folder shows each key with its kind of value",
+    )
+
+
+def known_names(above: Key) -> list[str]:
+    """The names that may stand there."""
+    if not above:
+        return list(Root.model_fields)
+    section: type[BaseModel] | None = (NAMED_SECTIONS | PLAIN_SECTIONS).get(above[0])
+    return list(section.model_fields) if section else []
+
+
+def _config(root: Root, leaves: Leaves, file: Path | None, folder: Path) -> Config:
+    limits = Limits(**{item.name: getattr(root.limits, item.name) for item in fields(Limits)})
+    return Config(
+        file=file,
+        folder=folder,
+        sources={
+            name: SourceConfig(name=name, **section.model_dump()) for name, section in root.source.items()
+        },
+        catalogs=root.catalog,
+        storages={
+            prefix: {name: str(value) for name, value in section.model_dump().items()}
+            for prefix, section in root.storage.items()
+        },
+        store_url=places.database_url(root.store.url, folder),
+        backup_url=places.location(root.backup.url, folder),
+        spark=SparkConfig(**root.spark.model_dump()),
+        choices=Choices(**root.types.model_dump()),
+        limits=limits,
+        settings=tuple(_settings(root, leaves, folder)),
+    )
+
+
+def _settings(root: Root, leaves: Leaves, folder: Path) -> list[Setting]:
+    found: list[Setting] = []
+    for key, value in _values((), root.model_dump()):
+        given = leaves.get(key)
+        effective = value if given else _place(key, value, folder)
+        origin = given.origin if given else DEFAULT_ORIGIN
+        found.append(Setting(key=dotted(key), shown=secret.shown(key, effective), origin=origin))
+    return found
+
+
+def _values(above: Key, value: Any) -> list[tuple[Key, Any]]:
+    if not isinstance(value, dict) or (len(above) == 3 and above[0] == "catalog"):
+        return [(above, value)]
+    return [item for name, below in value.items() for item in _values((*above, name), below)]

@@ -1,0 +1,135 @@
+"""The sections of `calve.toml`: every key, its type, its default and one line that explains it.
+
+The reference in the docs, the file that `calve init` writes, the check for unknown keys and
+the suggestions are all made of these classes. Limits are `model.limits.Limits`, not repeated.
+"""
+
+from dataclasses import fields
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, create_model
+
+from calve.kinds.export.choices import NanosecondsAs, StringAs, UInt64As, UuidAs, WideIntegersAs
+from calve.model.limits import Limits
+
+
+class Section(BaseModel):
+    """Unknown keys are errors; text from the environment is read as the key's type."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class SourceSection(Section):
+    """A ClickHouse source. The first one in the file is the default."""
+
+    url: str = Field(
+        description='"chdb://folder" for an embedded ClickHouse, or "http://host:8123" for a server'
+    )
+    user: str = Field(default="default", description="user of a server")
+    password: str = Field(default="", description="password of a server; better given as password_file")
+    database: str = Field(default="default", description="database of a table that is named without one")
+    ca_file: str = Field(default="", description="certificates that an https server is checked against")
+    id: str = Field(
+        default="", description="what identifies the source where ClickHouse itself has no lasting id"
+    )
+    disks: dict[str, str] = Field(
+        default={}, description="where executors see the server's disks: {default = '/var/lib/clickhouse'}"
+    )
+
+
+class StorageSection(Section):
+    """Object storage, by URL prefix, for plain Parquet and backups."""
+
+    endpoint: str = Field(default="", description="address of the service, where it is not AWS")
+    region: str = Field(default="us-east-1", description="region of the bucket")
+    access_key_id: str = Field(
+        default="", description="key id; the usual AWS variables are used where it is empty"
+    )
+    secret_access_key: str = Field(
+        default="", description="secret key; better given as secret_access_key_file"
+    )
+    session_token: str = Field(default="", description="session token of temporary keys")
+    virtual_addressing: bool = Field(
+        default=False, description="name the bucket in the host, not in the path"
+    )
+
+
+class StoreSection(Section):
+    """Where processes are kept."""
+
+    url: str = Field(
+        default="sqlite:///calve.db", description='"sqlite:///file" for one host, "postgresql://…" for many'
+    )
+
+
+class BackupSection(Section):
+    """Where backups are kept."""
+
+    url: str = Field(default="backups", description='a folder, or "s3://bucket/prefix"')
+
+
+class SparkSection(Section):
+    """The Spark that moves the data."""
+
+    master: str = Field(default="local[*]", description="any Spark master")
+    conf: dict[str, str] = Field(default={}, description="handed on to Spark as it is")
+
+
+class TypesSection(Section):
+    """What becomes of ClickHouse types that Iceberg has no equal for."""
+
+    uint64: UInt64As = Field(
+        default=UInt64As.DECIMAL, description='"decimal" (20 digits), or "long", which fails on overflow'
+    )
+    uuid: UuidAs = Field(default=UuidAs.UUID, description='"uuid" or "string"')
+    strings: StringAs = Field(
+        default=StringAs.STRING, description='"string", which fails on bytes that are not UTF-8, or "binary"'
+    )
+    nanoseconds: NanosecondsAs = Field(
+        default=NanosecondsAs.REFUSE, description='DateTime64(7) to (9): "refuse" or "truncate"'
+    )
+    wide_integers: WideIntegersAs = Field(
+        default=WideIntegersAs.REFUSE, description='Int128 to UInt256: "refuse", "decimal" or "string"'
+    )
+
+
+def _limits_section() -> type[Section]:
+    """`[limits]`, from the dataclass that the program itself uses."""
+    keys: dict[str, Any] = {}
+    for item in fields(Limits):
+        # Nothing may be unbounded, so zero is refused wherever it has no meaning of its own.
+        bound: dict[str, Any] = {"ge": 0} if item.default == 0 else {"gt": 0}
+        keys[item.name] = (item.type, Field(default=item.default, description=item.metadata["why"], **bound))
+    return create_model(
+        "LimitsSection", __base__=Section, __doc__="Every bound, each with its default.", **keys
+    )
+
+
+LimitsSection = _limits_section()
+
+
+class Root(Section):
+    """The whole file."""
+
+    source: dict[str, SourceSection] = {}
+    catalog: dict[str, dict[str, Any]] = {}
+    storage: dict[str, StorageSection] = {}
+    store: StoreSection = StoreSection()
+    backup: BackupSection = BackupSection()
+    spark: SparkSection = SparkSection()
+    types: TypesSection = TypesSection()
+    limits: LimitsSection = LimitsSection()  # type: ignore[valid-type]
+
+
+NAMED_SECTIONS: dict[str, type[Section] | None] = {
+    "source": SourceSection,
+    "catalog": None,  # PyIceberg's own keys
+    "storage": StorageSection,
+}
+PLAIN_SECTIONS: dict[str, type[Section]] = {
+    "store": StoreSection,
+    "backup": BackupSection,
+    "spark": SparkSection,
+    "types": TypesSection,
+    "limits": LimitsSection,
+}

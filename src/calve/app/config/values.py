@@ -1,0 +1,105 @@
+"""The configuration as the rest of the program sees it: frozen, absolute, checked."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from calve.kinds.export.choices import Choices
+from calve.model.errors import UsageError
+from calve.model.limits import Limits
+
+CONFIG_NAME = "calve.toml"
+DEFAULT_ORIGIN = "default"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceConfig:
+    """One ClickHouse source. Paths are absolute; `url` is `chdb:///folder` or `http(s)://…`."""
+
+    name: str
+    url: str = field(repr=False)  # may carry a password
+    user: str = "default"
+    password: str = field(default="", repr=False)
+    database: str = "default"
+    ca_file: str = ""
+    id: str = ""
+    disks: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def embedded(self) -> bool:
+        return self.url.startswith("chdb://")
+
+    @property
+    def folder(self) -> Path:
+        """The data folder of an embedded source."""
+        return Path(self.url.removeprefix("chdb://"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SparkConfig:
+    master: str
+    conf: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """One value and where it came from, as `calve config` shows it. A secret is never in `shown`."""
+
+    key: str
+    shown: Any
+    origin: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """All of `calve.toml`. Catalog properties are PyIceberg's own; storages are by URL prefix."""
+
+    file: Path | None
+    folder: Path  # what relative paths were relative to
+    sources: Mapping[str, SourceConfig]
+    catalogs: Mapping[str, Mapping[str, Any]] = field(repr=False)
+    storages: Mapping[str, Mapping[str, str]] = field(repr=False)
+    store_url: str = field(repr=False)
+    backup_url: str
+    spark: SparkConfig
+    choices: Choices  # about types
+    limits: Limits
+    settings: tuple[Setting, ...] = ()
+
+    @property
+    def reach(self) -> frozenset[str]:
+        """What a worker with this configuration can serve."""
+        return frozenset(f"source:{name}" for name in self.sources) | frozenset(
+            f"catalog:{name}" for name in self.catalogs
+        )
+
+    @property
+    def default_source(self) -> str:
+        """The first source of the file."""
+        if not self.sources:
+            raise UsageError(
+                "no source is configured",
+                code="no_source",
+                hint=f"add a [source.main] with its url to {self.file or CONFIG_NAME}",
+            )
+        return next(iter(self.sources))
+
+    def source(self, name: str) -> SourceConfig:
+        if name not in self.sources:
+            raise _not_configured("source", name, self.sources, self.file)
+        return self.sources[name]
+
+    def catalog(self, name: str) -> Mapping[str, Any]:
+        if name not in self.catalogs:
+            raise _not_configured("catalog", name, self.catalogs, self.file)
+        return self.catalogs[name]
+
+
+def _not_configured(section: str, name: str, known: Mapping[str, object], file: Path | None) -> UsageError:
+    listed = ", ".join(known) or "none"
+    return UsageError(
+        f"{section} {name!r} is not configured (configured: {listed})",
+        code=f"{section}_not_configured",
+        hint=f"add [{section}.{name}] to {file or CONFIG_NAME}, or name one that is there",
+    )

@@ -1,0 +1,75 @@
+"""The demo's folder: a whole installation, made anew by each demo, and touched only if it is a demo's."""
+
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from calve.app.config.template import render
+from calve.app.config.values import CONFIG_NAME
+from calve.model.errors import CalveError, RefusedError, UsageError
+from calve.source.embedded import EmbeddedSource
+from calve.source.errors import SourceBusyError
+
+MARK = ".calve-demo"
+_MADE = ("clickhouse", "lake", "calve.db", "calve.db-wal", "calve.db-shm", CONFIG_NAME)
+
+
+def prepare(folder: Path) -> Path:
+    """An empty installation; its configuration file."""
+    try:
+        _clear(folder)
+        # If we die here, the mark is there first, so that the next demo may clear what follows.
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / MARK).write_text("Made by `calve demo`, which may remove it again.\n", encoding="utf-8")
+        file = folder / CONFIG_NAME
+        file.write_text(render(), encoding="utf-8")
+    except OSError as error:
+        raise UsageError(
+            f"cannot write to {folder}: {error.strerror}",
+            code="folder_not_writable",
+            hint="give a folder that you may write to: calve demo --dir DIR",
+        ) from error
+    return file
+
+
+def _clear(folder: Path) -> None:
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise UsageError(
+            f"{folder} is a file, not a folder", code="not_a_folder", hint="calve demo --dir DIR"
+        )
+    if not (folder / MARK).exists():
+        if any(folder.iterdir()):
+            raise RefusedError(
+                f"{folder} is not empty and was not made by a demo; nothing in it was touched",
+                code="not_a_demo",
+                hint="give another folder: calve demo --dir DIR",
+            )
+        return
+    _refuse_if_open(folder / "clickhouse")
+    # If we die here, some of an old demo is left; the mark stays, and the next demo goes on.
+    for name in _MADE:
+        path = folder / name
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def _refuse_if_open(clickhouse: Path) -> None:
+    """A worker or a shell may still be at work in an earlier demo: nothing is removed under it."""
+    try:
+        with EmbeddedSource("main", clickhouse, busy_seconds=0).visit():
+            return
+    except SourceBusyError:
+        raise
+    except CalveError:
+        return  # not there, or not whole: it is made anew
+
+
+def fill(clickhouse: Path, statements: Iterable[str]) -> None:
+    """Make the demo's table, in a visit of its own."""
+    with EmbeddedSource("main", clickhouse, create=True).visit() as session:
+        for statement in statements:
+            session.execute(statement, what="making the demo's table")

@@ -1,0 +1,98 @@
+"""Probes of what Calve stands on: configuration, store, sources, catalogs, Java, Spark."""
+
+from collections.abc import Iterator
+
+from calve.app.doctor.finding import Finding
+from calve.app.wiring import App
+from calve.control.ports import TaskOrder, TaskResult
+from calve.model.errors import PermanentError
+from calve.model.ids import new_process_id
+
+
+def configuration(app: App) -> Iterator[Finding]:
+    config = app.config
+    where = str(config.file) if config.file else "the environment"
+    if not config.sources:
+        yield _lacks("source", where)
+    if not config.catalogs:
+        yield _lacks("catalog", where)
+    if config.sources and config.catalogs:
+        yield Finding(part="configuration", ok=True, words=where)
+
+
+def _lacks(section: str, where: str) -> Finding:
+    return Finding(
+        part="configuration",
+        ok=False,
+        words=f"{where} has no {section}",
+        remedy=f"add a [{section}.NAME]; `calve init` in an empty folder shows one",
+    )
+
+
+def store(app: App) -> Iterator[Finding]:
+    live = len(app.store.live())
+    yield Finding(part="store", ok=True, words=f"answers; {live} processes under way")
+
+
+def source(app: App, *, name: str) -> Iterator[Finding]:
+    with app.source(name).visit() as session:
+        version = session.rows("SELECT version() AS version", what=f"source {name}")[0]["version"]
+        query = "SELECT count() AS tables FROM system.tables WHERE engine LIKE '%MergeTree' AND database != 'system'"
+        tables = session.rows(query, what=f"source {name}")[0]["tables"]
+    yield Finding(part=f"source:{name}", ok=True, words=f"ClickHouse {version}, {tables} MergeTree tables")
+
+
+def catalog(app: App, *, name: str) -> Iterator[Finding]:
+    """The catalog answers, and an object can be put into its warehouse and removed again."""
+    from calve.lake.errors import catalog_call
+
+    opened = app.catalog(name)
+    with catalog_call(name, "listing namespaces"):
+        namespaces = len(opened.list_namespaces())
+    warehouse = str(app.config.catalog(name).get("warehouse", ""))
+    words = f"answers; {namespaces} namespaces"
+    if warehouse.startswith(("file://", "s3://", "s3a://")):
+        _write(app, name, warehouse)
+        words += f"; {warehouse} can be written"
+    yield Finding(part=f"catalog:{name}", ok=True, words=words)
+
+
+def _write(app: App, name: str, warehouse: str) -> None:
+    storage = app.storage(name)
+    probe = f"{warehouse.rstrip('/')}/_calve/doctor-{new_process_id()}"
+    # If we die here, an object of a few bytes is left, whose name says whose it is.
+    storage.put_if_absent(probe, b"calve doctor")
+    storage.delete([probe])
+
+
+def java(_app: App) -> Iterator[Finding]:
+    from calve.runner.java import java_home
+
+    yield Finding(part="java", ok=True, words=str(java_home()))
+
+
+def spark(app: App) -> Iterator[Finding]:
+    """A session starts, and an executor's Python runs the engine."""
+    results: list[TaskResult] = []
+    order = TaskOrder(
+        process_id=new_process_id(), number=0, attempt=1, function="calve.app.doctor.task:run", payload=""
+    )
+    runner = app.runner
+    runner.run("calve-doctor", [order], results.append)
+    if not results:
+        raise PermanentError(
+            f"Spark ({app.config.spark.master}) started, but a task did not come back",
+            code="spark_task_lost",
+            hint="Spark's own log has the reason; see [spark] in the configuration",
+        )
+    if results[0].error:
+        raise PermanentError(
+            f"Spark ({app.config.spark.master}): {results[0].error.message}",
+            code=results[0].error.code,
+            hint=results[0].error.hint or "every executor needs Calve and its dependencies installed",
+        )
+    yield Finding(
+        part="spark",
+        ok=True,
+        words=f"{app.config.spark.master}, {runner.slots} slots; an executor ran ClickHouse {results[0].receipt}",
+    )

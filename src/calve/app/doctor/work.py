@@ -1,0 +1,77 @@
+"""Probes of the work: workers, destinations that are down, pins and processes that need a person."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+from calve.app.doctor.finding import Finding
+from calve.app.wiring import App
+from calve.model.errors import Outcome
+from calve.model.process import ProcessQuery
+from calve.model.states import PIN_HELD, PROCESS_TERMINAL, PinState, ProcessState
+
+
+def workers(app: App) -> Iterator[Finding]:
+    found = app.store.workers()
+    alive = app.live_workers()
+    for worker in found:
+        silent = app.store.now() - worker.heartbeat_at
+        if worker not in alive and not worker.draining:
+            yield Finding(
+                part=f"worker:{worker.id}",
+                ok=False,
+                words=f"silent for {silent // timedelta(seconds=1)} s; its processes are taken over by others",
+                remedy="calve worker",
+            )
+        elif worker.error:
+            yield Finding(
+                part=f"worker:{worker.id}", ok=False, words=worker.error.message, remedy=worker.error.hint
+            )
+    words = f"{len(alive)} alive" if alive else "none runs; commands bring their own"
+    yield Finding(part="workers", ok=True, words=words)
+
+
+def breakers(app: App) -> Iterator[Finding]:
+    for breaker in app.store.breakers():
+        yield Finding(
+            part=breaker.lane,
+            ok=False,
+            words=f"down since {breaker.opened_at:%Y-%m-%d %H:%M:%S} UTC: {breaker.reason}",
+            remedy="its exports wait and go on by themselves once it answers",
+        )
+
+
+def pins(app: App) -> Iterator[Finding]:
+    """Holds on source data that should be gone and are not (L31, L32)."""
+    held = app.store.pins(states=PIN_HELD)
+    stuck = 0
+    for pin in held:
+        ended = app.store.process(pin.process_id).state in PROCESS_TERMINAL
+        if pin.state is PinState.RELEASING and pin.release_attempts >= app.config.limits.release_attempts:
+            stuck += 1
+            reason = pin.error.message if pin.error else "no reason was given"
+            yield Finding(
+                part=f"pin:{pin.name}",
+                ok=False,
+                words=f"of {pin.source} could not be released {pin.release_attempts} times: {reason}",
+                remedy=(pin.error.hint if pin.error else "") or "it is still tried; `calve worker` goes on",
+            )
+        elif ended and not app.live_workers():
+            yield Finding(
+                part=f"pin:{pin.name}",
+                ok=False,
+                words=f"of {pin.source} waits to be released, and no worker runs",
+                remedy="calve worker",
+            )
+    yield Finding(part="pins", ok=not stuck, words=f"{len(held)} held")
+
+
+def processes(app: App) -> Iterator[Finding]:
+    """Ended ones whose outcome nobody could find out."""
+    for process in app.store.processes(ProcessQuery(states=frozenset({ProcessState.FAILED}))):
+        if process.error and process.error.outcome is Outcome.UNKNOWN:
+            yield Finding(
+                part=f"process:{process.id}",
+                ok=False,
+                words=f"it is not known whether it was published: {process.error.message}",
+                remedy=f"a worker finds out once the catalog answers: calve worker; then calve show {process.id}",
+            )

@@ -1,0 +1,67 @@
+"""The partitions of a table, and what of them a destination has."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from calve.app.destination import Destination
+from calve.app.wiring import App
+from calve.kinds.export.keys import key_hash, key_text
+from calve.kinds.export.request import ExportRequest
+from calve.lake import tables as lake_tables
+from calve.lake.publish.outcome import EarlierExport
+from calve.lake.publish.search import find_export
+from calve.model.errors import NotFoundError
+from calve.source import tables
+from calve.source.names import TableName
+from calve.source.partitions import PartitionInfo, partitions
+
+_WHOLE = ExportRequest(
+    source="", database="", table="", catalog="", identifier=(), partitions=()
+).selection  # of a whole partition
+
+
+class Exported(StrEnum):
+    NO = "no"
+    UNCHANGED = "unchanged"  # exported, and the source is as it was then
+    CHANGED = "changed"  # exported, and the source has changed since
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listed:
+    partition: PartitionInfo
+    exported: Exported | None = None  # None: no destination was named
+    earlier: EarlierExport | None = None
+
+
+def list_partitions(app: App, name: TableName, destination: Destination | None) -> list[Listed]:
+    source = app.source(name.source or app.config.default_source)
+    with source.visit() as session:
+        table = tables.describe(session, name.database, name.table)
+        found = partitions(session, table)
+    if destination is None:
+        return [Listed(partition=partition) for partition in found]
+    return _compared(app, table.identity, found, destination)
+
+
+def _compared(
+    app: App, identity: str, found: Sequence[PartitionInfo], destination: Destination
+) -> list[Listed]:
+    try:
+        table = lake_tables.load(app.catalog(destination.catalog), destination.identifier)
+    except NotFoundError:
+        # A table that is not there yet has nothing of any partition.
+        return [Listed(partition=partition, exported=Exported.NO) for partition in found]
+    uuid = str(table.metadata.table_uuid)
+    listed = []
+    for partition in found:
+        text = key_text(identity=identity, partition=partition.id, selection=_WHOLE, uuid=uuid)
+        earlier = find_export(table, key_hash(text))
+        listed.append(Listed(partition=partition, exported=_status(partition, earlier), earlier=earlier))
+    return listed
+
+
+def _status(partition: PartitionInfo, earlier: EarlierExport | None) -> Exported:
+    if earlier is None:
+        return Exported.NO
+    return Exported.UNCHANGED if earlier.content == partition.content else Exported.CHANGED

@@ -1,0 +1,176 @@
+"""The one place that builds the others. Everything is built on first use.
+
+A command that only reads the store never imports Spark, PyIceberg or Arrow: whatever is heavy
+is imported inside the function that builds it.
+"""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from calve.app.config import Config
+from calve.control.ports import Kind, Store
+from calve.kinds.export.choices import Choices
+from calve.model.errors import UsageError
+from calve.model.ids import ProcessId
+from calve.model.limits import Limits
+from calve.model.process import Worker
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+
+    from calve.control.worker import WorkerLoop
+    from calve.lake.storage import Storage
+    from calve.runner.spark import SparkRunner
+    from calve.source.ports import Source
+
+
+class App:
+    """What one command works with. Close it: the store's connections and Spark go with it."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self._closing = ExitStack()
+        self._sources: dict[str, Source] = {}
+        self._catalogs: dict[str, Catalog] = {}
+
+    def close(self) -> None:
+        self._closing.close()
+
+    # -- the store ----------------------------------------------------------------------------------
+
+    @cached_property
+    def store(self) -> Store:
+        from calve.store import open_store
+
+        limits = self.config.limits
+        opened = open_store(
+            self.config.store_url, connect_seconds=limits.connect_seconds, call_seconds=limits.call_seconds
+        )
+        self._closing.callback(opened.close)
+        return opened
+
+    def find(self, texts: Sequence[str]) -> list[ProcessId]:
+        """The processes that a person means, each once, in the order given."""
+        return list(dict.fromkeys(found for text in texts for found in self.store.find(text)))
+
+    def live_workers(self, needs: Sequence[str] = ()) -> list[Worker]:
+        """Workers that were heard of within a lease and can reach what is needed."""
+        silent = self.store.now() - timedelta(seconds=self.config.limits.lease_seconds)
+        return [
+            worker
+            for worker in self.store.workers()
+            if worker.heartbeat_at > silent and not worker.draining and set(needs) <= set(worker.reach)
+        ]
+
+    # -- what the kinds reach -----------------------------------------------------------------------
+
+    def source(self, name: str) -> "Source":
+        if name not in self._sources:
+            self._sources[name] = self._open_source(name)
+        return self._sources[name]
+
+    def _open_source(self, name: str) -> "Source":
+        from calve.source.embedded import EmbeddedSource
+
+        config, limits = self.config.source(name), self.config.limits
+        if not config.embedded:
+            raise UsageError(
+                f"source {name}: {config.url.partition('://')[0]}:// sources are not supported yet",
+                code="source_url",
+                hint='give an embedded source: url = "chdb:///path/to/folder"',
+            )
+        return EmbeddedSource(
+            name,
+            config.folder,
+            configured_id=config.id or None,
+            busy_seconds=limits.source_busy_seconds,
+            query_seconds=limits.query_seconds,
+        )
+
+    def catalog(self, name: str) -> "Catalog":
+        if name not in self._catalogs:
+            from calve.lake.catalogs import open_catalog
+
+            self._catalogs[name] = open_catalog(name, self.config.catalog(name), self.config.limits)
+        return self._catalogs[name]
+
+    @property
+    def limits(self) -> Limits:
+        return self.config.limits
+
+    @property
+    def choices(self) -> Choices:
+        return self.config.choices
+
+    def storage_properties(self, catalog: str) -> dict[str, str]:
+        """Those that are text: nested tables (auth, ssl) are the catalog's client's own."""
+        properties = self.config.catalog(catalog)
+        return {name: value for name, value in properties.items() if isinstance(value, str)}
+
+    def storage(self, catalog: str) -> "Storage":
+        """The object storage of a catalog's tables."""
+        from calve.lake.storage import Storage
+
+        limits = self.config.limits
+        return Storage(
+            self.storage_properties(catalog),
+            connect_seconds=limits.connect_seconds,
+            call_seconds=limits.call_seconds,
+        )
+
+    # -- what moves the work ------------------------------------------------------------------------
+
+    @cached_property
+    def runner(self) -> "SparkRunner":
+        from calve.runner.spark import SparkRunner
+
+        spark = self.config.spark
+        made = SparkRunner(master=spark.master, conf=spark.conf, slots=self._slots())
+        self._closing.callback(made.close)
+        return made
+
+    def _slots(self) -> int:
+        """Known without starting Spark where the master says it: two tasks for each core."""
+        if self.config.limits.slots:
+            return self.config.limits.slots
+        return 2 * local_cores(self.config.spark.master)
+
+    @cached_property
+    def kinds(self) -> Mapping[str, Kind]:
+        from calve.kinds.export.kind import ExportKind
+
+        return {"export": ExportKind(self)}
+
+    def worker(self, store: Store | None = None) -> "WorkerLoop":
+        """A loop over everything this configuration reaches. Starts nothing by itself."""
+        from calve.control.worker import WorkerLoop
+
+        return WorkerLoop(
+            store=store or self.store,
+            kinds=self.kinds,
+            runner=self.runner,
+            limits=replace(self.config.limits, slots=self._slots()),
+            reach=self.config.reach,
+        )
+
+
+def open_app(config: Config) -> App:
+    return App(config)
+
+
+def local_cores(master: str) -> int:
+    """The cores of a local master; 0 where only Spark knows."""
+    if master == "local":
+        return 1
+    found = re.fullmatch(r"local\[(\*|\d+)(?:,\s*\d+)?\]", master)
+    if not found:
+        return 0
+    if found.group(1) != "*":
+        return int(found.group(1))
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,102 @@
+"""Running processes to their end, by the workers there are or by one in this program."""
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from calve.app.wiring import App
+from calve.control.follow import follow as watched
+from calve.control.ports import Store
+from calve.model.errors import CalveError
+from calve.model.ids import ProcessId
+from calve.model.process import Process
+from calve.model.states import PIN_HELD
+
+POLL_SECONDS = 0.2
+RELEASE_SECONDS = 30.0  # a pin that takes longer is left to the next worker's drain, and to `doctor`
+
+
+def has_workers(app: App, processes: Sequence[Process]) -> bool:
+    """Whether every one of them has a worker that will take it."""
+    return all(app.live_workers(process.needs) for process in processes)
+
+
+def follow(app: App, ids: Sequence[ProcessId]) -> Iterator[Sequence[Process]]:
+    """The processes as they stand, again and again, until all have ended."""
+    for progress in watched(app.store, ids, wait=time.sleep, poll_seconds=POLL_SECONDS):
+        yield progress.processes
+
+
+@contextmanager
+def own_worker(app: App, ids: Sequence[ProcessId]) -> Iterator[None]:
+    """A worker in this program for as long as the block lasts, and then until the pins of these
+    processes are released. Left by an exception (Ctrl-C) it stops quickly, and still safely:
+    whatever was under way is found by the next worker."""
+    # Spark takes seconds to start; planning can begin meanwhile.
+    threading.Thread(target=_warm, args=(app,), name="calve-spark", daemon=True).start()
+    with _running(app, app.store):
+        yield
+        _await_releases(app, ids)
+
+
+@contextmanager
+def own_canceller(app: App) -> Iterator[None]:
+    """A worker in this program that carries out cancels and takes nothing else."""
+    with _running(app, _CancelsOnly(app.store)):
+        yield
+
+
+@contextmanager
+def _running(app: App, store: Store) -> Iterator[None]:
+    loop = app.worker(store)
+    thread = threading.Thread(target=loop.run, name="calve-worker", daemon=True)
+    thread.start()
+    try:
+        yield
+        loop.request_stop()
+    except BaseException:
+        loop.request_stop()
+        loop.request_stop()  # twice is quick
+        raise
+    finally:
+        thread.join(timeout=2 * app.config.limits.lease_seconds)
+
+
+class _CancelsOnly:
+    """The store, for a worker that must not begin other work: `claim` passes over closed lanes,
+    except for processes that were asked to stop, so every lane is called closed."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def claim(self, *given: Any, **named: Any) -> list[Process]:
+        lanes = frozenset(process.lane for process in self._store.live())
+        return self._store.claim(*given, **named | {"closed_lanes": lanes | named.get("closed_lanes", lanes)})
+
+
+def _warm(app: App) -> None:
+    try:
+        app.runner.warm()
+    except CalveError:
+        return  # the first wave meets the same error, and there it is counted and shown
+
+
+def _await_releases(app: App, ids: Sequence[ProcessId]) -> None:
+    give_up = time.monotonic() + RELEASE_SECONDS
+    while time.monotonic() < give_up:
+        if not any(app.store.pins(process_id, PIN_HELD) for process_id in ids):
+            return
+        time.sleep(POLL_SECONDS)
+
+
+def is_idle(app: App) -> bool:
+    """Nothing under way, and nothing held, that this configuration reaches."""
+    reach = app.config.reach
+    if any(set(process.needs) <= reach for process in app.store.live()):
+        return False
+    return not any(f"source:{pin.source}" in reach for pin in app.store.pins(states=PIN_HELD))

@@ -1,0 +1,52 @@
+"""`calve cancel`."""
+
+from collections.abc import Sequence
+
+import click
+
+from calve.cli import output
+from calve.cli.command import Session, command
+from calve.cli.exits import DONE, REFUSED
+from calve.model.process import Process
+
+
+@command("cancel", examples=["calve cancel 7k2m", "calve cancel batch-x4t9 --no-wait"])
+@click.argument("ids", metavar="ID…", nargs=-1, required=True)
+@click.option("--wait/--no-wait", default=True, show_default=True, help="Wait until they have stopped.")
+def cancel(session: Session, ids: tuple[str, ...], wait: bool) -> int:
+    """Stop processes. What is published stays; what was written is kept for a retry, then removed."""
+    from calve.app.view import process_json
+    from calve.control.cancel import cancel as ask
+
+    store = session.app.store
+    answers = [ask(store, process_id) for process_id in session.app.find(ids)]
+    processes = [answer.process for answer in answers]
+    if wait:
+        processes = _stopped(session, processes)
+    documents = [process_json(process) for process in processes]
+    lines = [
+        f"{process.id}  {process.state.value}  {'' if answer.accepted and wait else answer.message}".rstrip()
+        for answer, process in zip(answers, processes, strict=True)
+    ]
+    session.answer(documents[0] if len(documents) == 1 else documents, "\n".join(lines))
+    late = [answer for answer in answers if not answer.accepted]
+    for answer in late:
+        output.warning(f"process {answer.process.id}: {answer.message}")
+    return REFUSED if late else DONE
+
+
+def _stopped(session: Session, processes: Sequence[Process]) -> list[Process]:
+    """Until they have ended; by a worker of our own where none would carry it out."""
+    from contextlib import nullcontext
+
+    from calve.app.work import follow, has_workers, own_canceller
+    from calve.model.states import PROCESS_TERMINAL
+
+    live = [process for process in processes if process.state not in PROCESS_TERMINAL]
+    if not live:
+        return list(processes)
+    app = session.app
+    with nullcontext() if has_workers(app, live) else own_canceller(app):
+        for _ in follow(app, [process.id for process in live]):
+            pass
+    return [app.store.process(process.id) for process in processes]

@@ -1,0 +1,142 @@
+"""What `calve demo` does, stage by stage: make a table, export it, read it back twice, compare."""
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from calve.app.demo import data
+from calve.app.demo import folder as folders
+from calve.app.demo.compare import Reading, differences, read_by_clickhouse, read_by_pyiceberg, read_source
+from calve.app.exporting import Asked, request_of
+from calve.app.view import process_json
+from calve.app.wiring import App
+from calve.cli import exits, output, words
+from calve.cli.command import Session
+from calve.cli.exporting import run
+from calve.kinds.export.submit import check_export, submit_export
+from calve.lake import tables
+from calve.model.plan import ExportPlan
+from calve.model.process import Process
+from calve.model.states import ProcessState
+from calve.source.names import parse
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+TABLE = f"{data.DATABASE}.{data.TABLE}"
+DESTINATION = f"lake.{data.DATABASE}.{data.TABLE}"
+
+
+def run_demo(session: Session, rows: int, folder: Path) -> int:
+    began = time.monotonic()
+    session = _of_the_demo(session, folders.prepare(folder))
+    output.say(f"making {TABLE} with {words.counted(rows, 'row')} in an embedded ClickHouse")
+    folders.fill(session.config.source("main").folder, data.statements(rows))
+    output.say(f"exporting its partitions to the Iceberg table {DESTINATION}")
+    exporting = time.monotonic()
+    processes = _export(session)
+    seconds = time.monotonic() - exporting
+    failed = [process for process in processes if process.state is not ProcessState.COMPLETED]
+    for process in failed:
+        if process.error:
+            output.error(process.error)
+    if failed:
+        return exits.FAILED
+    output.say(
+        "reading it back with PyIceberg and with ClickHouse, and comparing every column with the source"
+    )
+    readings = _read(session.app, processes[0])
+    different = [line for other in readings[1:] for line in differences(readings[0], other)]
+    document = _document(folder, processes, readings, different, seconds, time.monotonic() - began)
+    session.answer(document, _summary(document, readings))
+    return _leave(session, folder, processes[0], different)
+
+
+def _of_the_demo(session: Session, file: Path) -> Session:
+    """The demo has a configuration of its own: of the environment only Spark and limits count."""
+    environ = {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith(("CALVE_SPARK__", "CALVE_LIMITS__"))
+    }
+    return Session(json=session.json, debug=session.debug, config_path=str(file), environ=environ)
+
+
+def _export(session: Session) -> list[Process]:
+    app, asked = session.app, Asked(every=True)
+    checked = check_export(app, request_of(app, TABLE, DESTINATION, asked), asked.selection)
+    return run(session, list(submit_export(app, app.store, checked).processes))
+
+
+def _read(app: App, process: Process) -> list[Reading]:
+    """The source, then the two readers of the table."""
+    plan = ExportPlan.from_json(app.store.plan(process.id) or "")
+    table: Table = tables.load(app.catalog(plan.destination.catalog), plan.destination.identifier)
+    with app.source(plan.source).visit() as visit:
+        readings = [
+            read_source(visit, parse(TABLE).sql, plan.columns, table),
+            read_by_clickhouse(visit, table),
+        ]
+    return [readings[0], read_by_pyiceberg(table), readings[1]]
+
+
+def _document(
+    folder: Path,
+    processes: list[Process],
+    readings: list[Reading],
+    different: list[str],
+    seconds: float,
+    total_seconds: float,
+) -> dict[str, Any]:
+    rows = sum(process.rows for process in processes)
+    last = max(processes, key=lambda process: (process.finished_at or process.created_at, process.id))
+    return {
+        "folder": str(folder),
+        "verified": not different,
+        "rows": rows,
+        "files": sum(process.files for process in processes),
+        "bytes": sum(process.bytes for process in processes),
+        "export_seconds": round(seconds, 1),
+        "rows_per_second": round(rows / seconds),
+        "total_seconds": round(total_seconds, 1),
+        "snapshot_id": last.snapshot_id,
+        "readers": {reading.reader: reading.rows for reading in readings},
+        "columns": len(readings[0].checksums),
+        "differences": different,
+        "processes": [process_json(process) for process in processes],
+    }
+
+
+def _summary(document: dict[str, Any], readings: list[Reading]) -> str:
+    readers = " and ".join(reading.reader for reading in readings[1:])
+    verdict = (
+        f"{readers} read the same {words.counted(readings[0].rows, 'row')} as the source, "
+        f"with the same checksum in each of {document['columns']} columns"
+        if document["verified"]
+        else "; ".join(document["differences"])
+    )
+    return words.facts(
+        (
+            ("rows", words.count(document["rows"])),
+            ("files", f"{document['files']} ({words.size(document['bytes'])})"),
+            ("export", f"{document['export_seconds']} s, {document['rows_per_second']:,} rows/s, Spark's start included"),
+            ("all", f"{document['total_seconds']} s"),
+            ("snapshot", str(document["snapshot_id"])),
+            ("verified" if document["verified"] else "DIFFERENT", verdict),
+        )
+    )  # fmt: skip
+
+
+def _leave(session: Session, folder: Path, process: Process, different: list[str]) -> int:
+    if different:
+        for line in different:
+            output.say(f"error: {line}")
+        output.hint(f"this is a defect of Calve: please report it with {folder}")
+        return exits.FAILED
+    if not session.json:
+        output.say(f"\nTry next, in {folder}:")
+        output.say("  calve ps --all")
+        output.say(f"  calve verify {process.id}")
+        output.say(f"  calve export {TABLE} --partition 202401 --to lake.{data.DATABASE}.january")
+    return exits.DONE

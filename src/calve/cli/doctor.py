@@ -1,0 +1,31 @@
+"""`calve doctor`."""
+
+import dataclasses
+
+import click
+
+from calve.cli import output
+from calve.cli.command import Session, command
+from calve.cli.exits import DONE, FAILED
+
+
+@command("doctor", examples=["calve doctor", "calve doctor --no-spark --json"])
+@click.option("--spark/--no-spark", default=True, show_default=True, help="Also start Spark and run a task.")
+def doctor(session: Session, spark: bool) -> int:
+    """Probe every part end to end: store, sources, catalogs, Java, Spark, and work that needs you."""
+    from calve.app.doctor import examine
+
+    found = []
+    for finding in examine(session.app, spark=spark):
+        found.append(finding)
+        if not session.json:
+            output.data(
+                f"{'ok' if finding.ok else 'BAD':<4} {finding.part}: {output.one_line(finding.words)}"
+            )
+            if finding.remedy and not finding.ok:
+                output.data(f"     hint: {output.one_line(finding.remedy)}")
+    session.answer([dataclasses.asdict(finding) for finding in found], "")
+    bad = sum(not finding.ok for finding in found)
+    if not session.json:
+        output.say(f"{bad} to mend." if bad else "All is well.")
+    return FAILED if bad else DONE

@@ -1,0 +1,118 @@
+"""The `calve` command: its sub-commands, and how every error leaves it.
+
+No traceback without `--debug`: an error is one line, then a `hint:` with what to do.
+"""
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+import click
+
+from calve import __version__
+from calve.cli import output
+from calve.cli.cancel import cancel
+from calve.cli.command import CalveCommand, Session, shared_options
+from calve.cli.config import config
+from calve.cli.demo import demo
+from calve.cli.doctor import doctor
+from calve.cli.events import events
+from calve.cli.exits import FAILED, INTERRUPTED, WRONG
+from calve.cli.export import export
+from calve.cli.init import init
+from calve.cli.partitions import partitions
+from calve.cli.ps import ps
+from calve.cli.retry import retry
+from calve.cli.show import show
+from calve.cli.verify import verify
+from calve.cli.wait import wait
+from calve.cli.why import why
+from calve.cli.worker import worker
+from calve.model.errors import CalveError, ErrorInfo
+
+COMMANDS: tuple[CalveCommand, ...] = (
+    demo, init, config, doctor, partitions, export, ps, show, events, why, wait, cancel, retry, verify, worker,
+)  # fmt: skip
+
+
+class Commands(click.Group):
+    """In the order in which a person meets them, not by the alphabet."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Examples"):
+            for example in ("calve demo", "calve export db.events --partition 202401 --to lake.ns.events"):
+                formatter.write(f"{'':>{formatter.current_indent}}{example}\n")
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="calve", message="%(prog)s %(version)s")
+@shared_options
+@click.pass_context
+def calve(ctx: click.Context, as_json: bool, config_path: str | None, debug: bool) -> None:
+    """Publish partitions of ClickHouse tables as Apache Iceberg snapshots, exactly once."""
+    ctx.obj = Session(json=as_json, debug=debug, config_path=config_path)
+
+
+for made in COMMANDS:
+    calve.add_command(made)
+
+
+def main() -> None:
+    """The console script."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run one command; the exit code."""
+    flags = list(argv)[: argv.index("--")] if "--" in argv else list(argv)
+    debug, as_json = "--debug" in flags, "--json" in flags
+    try:
+        code = calve.main(args=list(argv), prog_name="calve", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except CalveError as error:
+        return _leave(error.info, error.exit_code, as_json=as_json, debug=debug)
+    except click.ClickException as error:
+        return _leave(_usage(error), WRONG, as_json=as_json, debug=debug)
+    except KeyboardInterrupt as interrupt:
+        if not getattr(interrupt, "is_explained", False):
+            output.say("interrupted")
+        return INTERRUPTED
+    except click.Abort:
+        output.say("interrupted")
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader of stdout went away (`calve ps | head`): nothing more to say to it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except Exception as error:  # noqa: BLE001 - the last line of defence: never a traceback
+        return _leave(_internal(error), FAILED, as_json=as_json, debug=debug)
+
+
+def _leave(info: ErrorInfo, code: int, *, as_json: bool, debug: bool) -> int:
+    from calve.app.view import error_json
+
+    if debug:
+        traceback.print_exc()
+    if as_json:
+        output.document({"error": error_json(info)})
+    output.error(info)
+    return code
+
+
+def _usage(error: click.ClickException) -> ErrorInfo:
+    ctx = getattr(error, "ctx", None)
+    path = ctx.command_path if ctx else "calve"
+    return ErrorInfo(code="usage", message=error.format_message(), hint=f"{path} --help")
+
+
+def _internal(error: Exception) -> ErrorInfo:
+    return ErrorInfo(
+        code="internal",
+        message=f"{type(error).__name__}: {error}",
+        hint="this is a defect of Calve: run it again with --debug and report what it prints",
+    )

@@ -1,0 +1,55 @@
+"""Data on stdout, words for people on stderr; readable without colour."""
+
+import json
+import os
+import sys
+from typing import Any, TextIO
+
+from calve.model.errors import ErrorInfo
+
+_RED, _YELLOW, _PLAIN = "\x1b[1;31m", "\x1b[1;33m", "\x1b[0m"
+
+
+def data(text: str) -> None:
+    sys.stdout.write(text + "\n")
+
+
+def document(value: Any) -> None:
+    """The one JSON document of a command."""
+    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def say(text: str = "") -> None:
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def error(info: ErrorInfo) -> None:
+    say(f"{_coloured('error:', _RED)} {one_line(info.message)}")
+    if info.hint:
+        hint(info.hint)
+
+
+def warning(text: str) -> None:
+    say(f"{_coloured('warning:', _YELLOW)} {one_line(text)}")
+
+
+def hint(text: str) -> None:
+    say(f"hint: {one_line(text)}")
+
+
+def one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def is_terminal(stream: TextIO) -> bool:
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def wants_colour(stream: TextIO) -> bool:
+    """https://no-color.org: any value of NO_COLOR turns it off."""
+    return is_terminal(stream) and not os.environ.get("NO_COLOR")
+
+
+def _coloured(text: str, colour: str) -> str:
+    return f"{colour}{text}{_PLAIN}" if wants_colour(sys.stderr) else text

@@ -1,0 +1,68 @@
+"""`calve partitions`."""
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from calve.cli import output, words
+from calve.cli.command import Session, command
+
+if TYPE_CHECKING:
+    from calve.app.partitions import Listed
+
+_NUMBERS = frozenset({"ROWS", "BYTES", "PARTS", "AGE"})
+
+
+@command(
+    "partitions",
+    examples=["calve partitions db.events", "calve partitions main:db.events --to lake.ns.events --json"],
+)
+@click.argument("table", metavar="TABLE")
+@click.option("--to", "destination", metavar="DEST", help="Also: exported there, unchanged or changed since?")
+def partitions(session: Session, table: str, destination: str | None) -> None:
+    """List the partitions of a table: id, value, rows, bytes, parts, age; and what DEST has of them."""
+    from calve.app.destination import parse_destination
+    from calve.app.partitions import list_partitions
+    from calve.source.names import parse
+
+    name = parse(table)
+    wanted = parse_destination(destination, session.config) if destination else None
+    found = list_partitions(session.app, name, wanted)
+    head = ("ID", "VALUE", "ROWS", "BYTES", "PARTS", "AGE") + (("EXPORTED", "PROCESS") if wanted else ())
+    now = datetime.now(UTC)
+    text = words.table(head, [_row(item, now)[: len(head)] for item in found], right=_NUMBERS)
+    session.answer([_document(item) for item in found], text if found else "")
+    if not found and not session.json:
+        output.say(f"table {name} has no partitions: it is empty")
+
+
+def _row(item: "Listed", now: datetime) -> tuple[str, ...]:
+    partition = item.partition
+    return (
+        partition.id,
+        partition.value,
+        words.count(partition.rows),
+        words.size(partition.bytes),
+        str(partition.parts),
+        words.age(partition.modified_at, now),
+        item.exported.value if item.exported else "",
+        item.earlier.process_id if item.earlier else "",
+    )
+
+
+def _document(item: "Listed") -> dict[str, Any]:
+    from calve.app.view import time_json
+
+    partition = item.partition
+    return {
+        "id": partition.id,
+        "value": partition.value,
+        "rows": partition.rows,
+        "bytes": partition.bytes,
+        "parts": partition.parts,
+        "modified_at": time_json(partition.modified_at),
+        "exported": item.exported.value if item.exported else None,
+        "process": item.earlier.process_id if item.earlier else None,
+        "snapshot_id": item.earlier.snapshot_id if item.earlier else None,
+    }

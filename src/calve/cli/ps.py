@@ -1,0 +1,63 @@
+"""`calve ps`."""
+
+from datetime import datetime
+
+import click
+
+from calve.cli import output, words
+from calve.cli.command import Session, command
+from calve.model.process import Process, ProcessQuery
+from calve.model.states import PROCESS_LIVE, PROCESS_TERMINAL, ProcessState
+
+_HEAD = ("ID", "KIND", "STATE", "SOURCE", "DESTINATION", "PARTITIONS", "TASKS", "ROWS", "AGE")
+
+
+@command(
+    "ps",
+    examples=["calve ps", "calve ps --all", "calve ps --state FAILED --json", "calve ps --kind export"],
+)
+@click.option("--all", "every", is_flag=True, help="Also those that have ended.")
+@click.option("--kind", default="", metavar="K", help="Only one kind: export, backup, …")
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice([state.value for state in ProcessState], case_sensitive=False),
+    help="Only these states.",
+)
+@click.option("--limit", default=200, show_default=True, type=click.IntRange(1), help="At most so many.")
+def ps(session: Session, every: bool, kind: str, states: tuple[str, ...], limit: int) -> None:
+    """List processes, newest first. Without options: those that have not ended."""
+    from calve.app.view import process_json
+
+    wanted = frozenset(ProcessState(state) for state in states)
+    if not wanted and not every:
+        wanted = PROCESS_LIVE
+    store = session.app.store
+    found = store.processes(ProcessQuery(states=wanted, kind=kind, limit=limit))
+    now = store.now()
+    text = words.table(_HEAD, [row(process, now) for process in found], right=frozenset({"ROWS", "AGE"}))
+    session.answer([process_json(process) for process in found], text if found else "")
+    if not session.json and not found:
+        output.say("No processes." if every else "Nothing is under way. Ended ones: calve ps --all")
+
+
+def row(process: Process, now: datetime) -> tuple[str, ...]:
+    return (
+        process.id,
+        process.kind,
+        process.state.value,
+        process.source,
+        process.destination,
+        words.listed(process.partitions),
+        f"{process.tasks.done}/{process.tasks.total}" if process.tasks.total else "-",
+        words.count(process.rows),
+        age(process, now),
+    )
+
+
+def age(process: Process, now: datetime) -> str:
+    """How long it has been going on, or how long it took."""
+    if process.state in PROCESS_TERMINAL and process.finished_at:
+        return words.duration(process.finished_at - process.created_at)
+    return words.duration(now - process.created_at)

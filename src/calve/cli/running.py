@@ -1,0 +1,84 @@
+"""What `export`, `demo`, `retry` and `wait` share: run processes to the end and say how it went."""
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+
+from calve.app.view import process_json
+from calve.app.work import follow, has_workers, own_worker
+from calve.cli import exits, output, progress, words
+from calve.cli.command import Session
+from calve.model.ids import ProcessId
+from calve.model.process import Process
+from calve.model.states import ProcessState
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C while processes were under way; how to go on has been said."""
+
+    is_explained = True
+
+
+def run_to_the_end(
+    session: Session, processes: Sequence[Process], *, bring_worker: bool = True
+) -> list[Process]:
+    """Follow them with a progress bar; a worker of our own where there is none."""
+    app = session.app
+    ids = [process.id for process in processes]
+    own = bring_worker and not has_workers(app, processes)
+    try:
+        with own_worker(app, ids) if own else nullcontext():
+            return progress.watch(follow(app, ids), quiet=session.json)
+    except KeyboardInterrupt:
+        say_how_to_go_on(ids, own=own)
+        raise Interrupted from None
+
+
+def hand_over(session: Session, accepted: Sequence[Process], *, no_wait: bool, as_list: bool) -> int:
+    """Processes that were just accepted: run them to the end, or say who will."""
+    if not accepted:
+        session.answer([], "")
+        return exits.DONE
+    if no_wait:
+        no_worker_warning(session, accepted)
+        documents = [process_json(process) for process in accepted]
+        session.answer(documents if as_list else documents[0], "\n".join(process.id for process in accepted))
+        return exits.DONE
+    if accepted[0].batch and not session.json:
+        output.say(f"batch {accepted[0].batch}: {len(accepted)} processes")
+    return report(session, run_to_the_end(session, accepted), as_list=as_list)
+
+
+def no_worker_warning(session: Session, processes: Sequence[Process]) -> None:
+    if not has_workers(session.app, processes):
+        output.warning("no worker is there to do the work; start one with: calve worker")
+
+
+def say_how_to_go_on(ids: Sequence[ProcessId], *, own: bool) -> None:
+    shown = " ".join(ids[:3]) + (" …" if len(ids) > 3 else "")
+    output.say("\ninterrupted: nothing is lost, and nothing is published twice.")
+    output.say(f"to go on:  {'calve worker' if own else f'calve wait {shown}'}")
+    output.say(f"to stop:   calve cancel {shown}")
+
+
+def report(session: Session, processes: Sequence[Process], *, as_list: bool) -> int:
+    """The processes as data, how each ended in words, and the exit code."""
+    documents = [process_json(process) for process in processes]
+    session.answer(
+        documents if as_list else documents[0], "\n".join(sentence(process) for process in processes)
+    )
+    for process in processes:
+        if process.error and process.state is not ProcessState.COMPLETED:
+            output.error(process.error)
+    return exits.worst(exits.of_process(process) for process in processes)
+
+
+def sentence(process: Process) -> str:
+    """How a process ended, in one line."""
+    what = f"{process.id}  {process.state.value}  {process.source} {words.listed(process.partitions)} -> {process.destination}"
+    if process.state is not ProcessState.COMPLETED:
+        return what
+    took = words.duration(process.finished_at - process.created_at) if process.finished_at else ""
+    return (
+        f"{what}  {words.counted(process.rows, 'row')}, {words.counted(process.files, 'file')}, "
+        f"{words.size(process.bytes)}, snapshot {process.snapshot_id}, {took}"
+    )

@@ -1,0 +1,71 @@
+"""Numbers, sizes and times as people read them, and tables that need no colour."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+_SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+def count(number: int) -> str:
+    return f"{number:,}"
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    """`1 row`, `2 rows`."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def size(number: float) -> str:
+    for unit in _SIZES[:-1]:
+        if number < 1024:
+            return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
+        number /= 1024
+    return f"{number:.1f} {_SIZES[-1]}"
+
+
+def seconds(number: float) -> str:
+    if number < 60:
+        return f"{number:.1f} s"
+    return duration(timedelta(seconds=number))
+
+
+def duration(span: timedelta) -> str:
+    """The two largest units: `3d 4h`, `12m 5s`."""
+    left = max(0, int(span.total_seconds()))
+    parts: list[str] = []
+    for unit, length in (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)):
+        if left >= length or (unit == "s" and not parts):
+            parts.append(f"{left // length}{unit}")
+            left %= length
+    return " ".join(parts[:2])
+
+
+def age(at: datetime | None, now: datetime) -> str:
+    return duration(now - at) if at else ""
+
+
+def listed(names: Sequence[str], most: int = 3) -> str:
+    """`a, b, c and 4 more`."""
+    shown = ", ".join(names[:most])
+    return f"{shown} and {len(names) - most} more" if len(names) > most else shown
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset[str] = frozenset()) -> str:
+    """Columns parted by two spaces; those in `right` are set to the right."""
+    widths = [max(len(row[at]) for row in (head, *rows)) for at in range(len(head))]
+
+    def line(cells: Sequence[str]) -> str:
+        padded = (
+            cell.rjust(width) if name in right else cell.ljust(width)
+            for name, cell, width in zip(head, cells, widths, strict=True)
+        )
+        return "  ".join(padded).rstrip()
+
+    return "\n".join(line(row) for row in (head, *rows))
+
+
+def facts(pairs: Sequence[tuple[str, str]]) -> str:
+    """Names and values, one to a line; empty values are left out."""
+    kept = [(name, value) for name, value in pairs if value]
+    width = max((len(name) for name, _ in kept), default=0)
+    return "\n".join(f"{name.ljust(width)}  {value}" for name, value in kept)

@@ -1,0 +1,66 @@
+"""Circuit breakers: a destination (lane) or a source that is down is left alone until a probe answers.
+
+The breaker itself is a row that every worker reads. The count of failures in a row is this
+worker's own and may be forgotten: it then takes as many failures again.
+"""
+
+import threading
+from collections import Counter
+from collections.abc import Iterable
+
+from calve.control.budget import is_unavailable
+from calve.control.ports import StoreWriter
+from calve.model.errors import ErrorInfo
+from calve.model.limits import Limits
+from calve.model.process import Breaker, Process
+
+SOURCE = "source:"
+
+
+class Lanes:
+    def __init__(self, store: StoreWriter, limits: Limits) -> None:
+        self._store = store
+        self._limits = limits
+        self._lock = threading.Lock()
+        self._failures: Counter[str] = Counter()
+
+    def met(self, process: Process, errors: Iterable[ErrorInfo]) -> None:
+        """Errors that tries for a process ended with."""
+        for error in errors:
+            if is_unavailable(error):
+                self._failed(_breaker_name(process, error), error.message)
+
+    def _failed(self, name: str, reason: str) -> None:
+        with self._lock:
+            self._failures[name] += 1
+            trips = self._failures[name] >= self._limits.breaker_failures
+        if trips:
+            # if we die here, the next failures trip it; twice only pushes its probe
+            self._store.trip(name, reason, self._limits.probe_seconds)
+
+    def answered(self, process: Process) -> None:
+        """Something succeeded through every service that the process uses."""
+        with self._lock:
+            for name in (process.lane, *process.needs):
+                self._failures.pop(name, None)
+
+    def close(self, name: str) -> None:
+        with self._lock:
+            self._failures.pop(name, None)
+        self._store.close_breaker(name)
+
+
+def _breaker_name(process: Process, error: ErrorInfo) -> str:
+    """A source has a breaker of its own: its being down says nothing of the destination, and must
+    not hold back exports from other sources (L6)."""
+    return error.service if error.service.startswith(SOURCE) else process.lane
+
+
+def holding_back(process: Process, breakers: Iterable[Breaker]) -> Breaker | None:
+    """The open breaker that concerns a process, its lane's first."""
+    concerned = [breaker for breaker in breakers if concerns(breaker, process)]
+    return min(concerned, key=lambda breaker: breaker.lane != process.lane, default=None)
+
+
+def concerns(breaker: Breaker, process: Process) -> bool:
+    return breaker.lane == process.lane or breaker.lane in process.needs

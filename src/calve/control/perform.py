@@ -1,0 +1,62 @@
+"""Performing a step that was decided. Exhaustive: a step without a performer does not type-check."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import assert_never
+
+from calve.control.step import (
+    End,
+    Fence,
+    HandBackTasks,
+    Plan,
+    Publish,
+    RecoverTasks,
+    ReleaseStalePins,
+    Resolve,
+    RunTasks,
+    StartPublishing,
+    Step,
+    StopTasks,
+    Undo,
+)
+from calve.control.steps import ending, planning, publishing, tasks
+from calve.control.steps.context import Context
+from calve.model.errors import ErrorInfo
+from calve.model.process import Lease, Process, Task
+
+
+def performer(
+    context: Context, lease: Lease, process: Process, step: Step, ready: Sequence[Task]
+) -> Callable[[], None]:
+    """What to call to perform the step."""
+    match step:
+        case ReleaseStalePins():
+            return partial(planning.release_stale_pins, context, lease, step)
+        case Plan():
+            return partial(planning.plan, context, lease, process)
+        case RunTasks():
+            return partial(tasks.run_tasks, context, lease, process, ready[: step.count])
+        case StopTasks():
+            return partial(ending.stop_waves, context, lease, stopped(step))
+        case HandBackTasks():
+            return partial(tasks.hand_back_tasks, context, lease)
+        case RecoverTasks():
+            return partial(tasks.recover_tasks, context, lease, process)
+        case StartPublishing():
+            return partial(tasks.start_publishing, context, lease, process)
+        case Publish():
+            return partial(publishing.publish, context, lease, process)
+        case Fence():
+            return partial(publishing.fence, context, lease, process, step)
+        case End():
+            return partial(ending.apply_end, context, lease, process, step)
+        case Resolve():
+            return partial(publishing.resolve, context, lease, process)
+        case Undo():
+            return partial(ending.undo, context, lease, process)
+        case unreachable:
+            assert_never(unreachable)
+
+
+def stopped(step: StopTasks) -> ErrorInfo:
+    return ErrorInfo(code=step.code, message=step.reason, retryable=True)

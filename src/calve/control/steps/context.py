@@ -1,0 +1,90 @@
+"""What every step needs: the ports, the limits, and this worker's own knowledge."""
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from calve.control.budget import Random, backoff_seconds, is_unavailable
+from calve.control.inflight import InFlight
+from calve.control.lanes import Lanes
+from calve.control.ports import Kind, Runner, Store
+from calve.model.change import Change, NewEvent
+from calve.model.errors import ErrorInfo, PermanentError
+from calve.model.ids import ProcessId
+from calve.model.limits import Limits
+from calve.model.process import Lease, Process
+
+Spawn = Callable[[Callable[[], None]], None]  # run work, now or beside the loop
+
+
+class Plans:
+    """Plans of the processes this worker holds. They are immutable, so a copy cannot go stale."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        self._plans: dict[ProcessId, str] = {}
+
+    def get(self, process_id: ProcessId) -> str | None:
+        with self._lock:
+            known = self._plans.get(process_id)
+        if known is None:
+            known = self._store.plan(process_id)
+            if known is not None:
+                with self._lock:
+                    self._plans[process_id] = known
+        return known
+
+    def require(self, process_id: ProcessId) -> str:
+        plan = self.get(process_id)
+        if plan is None:
+            raise PermanentError(
+                f"process {process_id} is planned, but its plan is not in the store",
+                code="plan_missing",
+                hint=f"calve retry {process_id}",
+            )
+        return plan
+
+    def keep_only(self, held: frozenset[ProcessId]) -> None:
+        with self._lock:
+            self._plans = {key: plan for key, plan in self._plans.items() if key in held}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    store: Store
+    kinds: Mapping[str, Kind]
+    runner: Runner
+    limits: Limits
+    in_flight: InFlight
+    lanes: Lanes
+    plans: Plans
+    random: Random
+    monotonic: Callable[[], float]
+    spawn: Spawn
+    wake: Callable[[], None]  # something ended: look again soon. Never carries a decision
+
+    def kind(self, process: Process) -> Kind:
+        try:
+            return self.kinds[process.kind]
+        except KeyError:
+            raise PermanentError(
+                f"this worker does not know processes of kind {process.kind!r}",
+                code="unknown_kind",
+                hint="run a worker of the version that submitted it",
+            ) from None
+
+    def backoff(self, tries: int) -> float:
+        return backoff_seconds(tries, self.limits, self.random)
+
+    def met(self, lease: Lease, process: Process, error: ErrorInfo, *, tries: int, change: Change) -> None:
+        """Record an error that a try at a step ended with, and how long to wait. `decide` reads it: an
+        error that is not retryable ends the process. A failure to record it loses nothing: the
+        step is decided again and meets it again (L38)."""
+        self.lanes.met(process, [error])
+        free = is_unavailable(error)
+        wait = 0.0 if not error.retryable else self.backoff(1 if free else tries)
+        event = NewEvent(name="error", message=f"{error.code}: {error.message}")
+        self.store.apply(
+            lease, replace(change, error=error, wait_seconds=wait, events=(event, *change.events))
+        )

@@ -1,0 +1,83 @@
+"""Ending a process, and deleting what an ended one left."""
+
+from functools import partial
+
+from calve.control.step import End
+from calve.control.steps.context import Context
+from calve.model.change import Change, NewEvent
+from calve.model.errors import CalveError, ErrorInfo, Outcome, StoreError
+from calve.model.process import Lease, Process
+from calve.model.states import Leftovers, ProcessState, TaskState
+
+_UNDO_MOST_SECONDS = 3600.0
+ENDED = ErrorInfo(code="process_ended", message="its process ended", retryable=True)
+
+
+def apply_end(context: Context, lease: Lease, process: Process, step: End) -> None:
+    """Terminal, in one change; then whatever still runs here is stopped."""
+    # if we die here, the process is as it was, and its reason to end is still there; pins, tasks,
+    # locks and lease go with the state in one transaction
+    context.store.apply(lease, _end_change(context, process, step))
+    stop_waves(context, lease, ENDED)
+
+
+def stop_waves(context: Context, lease: Lease, error: ErrorInfo, *, look: bool = False) -> None:
+    groups = context.in_flight.stop(context.in_flight.waves(lease), error, free=True, look=look)
+    for group in groups:
+        # if we die here, the group dies with us
+        context.spawn(partial(context.runner.cancel, group))
+
+
+def _end_change(context: Context, process: Process, step: End) -> Change:
+    unknown = step.error is not None and step.error.outcome is Outcome.UNKNOWN
+    message = step.error.message if step.error else step.message
+    keeps_files = process.planned and not unknown and step.state is not ProcessState.COMPLETED
+    cleanup: float | None = None
+    if keeps_files:
+        cleanup = context.limits.keep_failed_hours * 3600
+    elif unknown:
+        cleanup = context.limits.backoff_most_seconds
+    return Change(
+        state=step.state,
+        expect_version=process.version,
+        error=step.error,
+        leftovers=Leftovers.KEPT if keeps_files else None,
+        cleanup_in_seconds=cleanup,
+        events=(NewEvent(name=step.state.value.lower(), message=message),),
+    )
+
+
+def undo(context: Context, lease: Lease, process: Process) -> None:
+    """Delete what nobody will adopt any more. KEPT -> UNDOING is the compare-and-set that an adopting
+    retry would lose or win (D3)."""
+    if process.leftovers is Leftovers.KEPT:
+        event = NewEvent(name="undoing", message="its files are no longer kept for a retry")
+        # if we die here, they are UNDOING and whoever claims it next goes on
+        process = context.store.apply(
+            lease,
+            Change(leftovers=Leftovers.UNDOING, expect_version=process.version, events=(event,)),
+        )
+    try:
+        done = context.store.tasks(process.id, frozenset({TaskState.DONE}))
+        receipts = [task.receipt for task in done]
+        # if we die here, some files are gone; undoing again deletes the rest
+        left = context.kind(process).undo(process, context.plans.get(process.id), receipts)
+    except StoreError:
+        raise
+    except CalveError as error:
+        again = min(_UNDO_MOST_SECONDS, 60.0 * 2.0 ** min(process.cleanup_attempts, 10))
+        event = NewEvent(name="undo_failed", message=f"{error.code}: {error.message}")
+        context.store.apply(
+            lease, Change(count_cleanup_attempt=True, cleanup_in_seconds=again, events=(event,))
+        )
+        return
+    message = f"left in place: {left}" if left else "everything it wrote was deleted"
+    context.store.apply(
+        lease,
+        Change(
+            leftovers=Leftovers.GONE,
+            expect_version=process.version,
+            cleanup_in_seconds=-1.0,
+            events=(NewEvent(name="undone", message=message),),
+        ),
+    )

@@ -1,0 +1,123 @@
+"""Planning: journal the pins, take them, list the work from what they hold, write the plan once.
+
+Invariant: a pin is in the journal before it exists, and a pin that no plan uses is released.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from calve.control.budget import is_unavailable
+from calve.control.ports import AdoptedWork, Kind, NothingToDo, Planned
+from calve.control.step import ReleaseStalePins
+from calve.control.steps.context import Context
+from calve.model.change import Change, NewEvent, PinChange
+from calve.model.errors import CalveError, ConflictError, FenceLostError, StoreError
+from calve.model.process import Lease, Pin, Process
+from calve.model.states import PinState, ProcessState, TaskState
+
+
+def release_stale_pins(context: Context, lease: Lease, step: ReleaseStalePins) -> None:
+    changes = tuple(PinChange(name=name, after=PinState.RELEASING) for name in step.names)
+    event = NewEvent(
+        name="pins_given_up", message=f"of an attempt that left no plan: {', '.join(step.names)}"
+    )
+    # if we die here, the pins are as they were and the next tick finds them again
+    context.store.apply(lease, Change(pins=changes, events=(event,)))
+
+
+def plan(context: Context, lease: Lease, process: Process) -> None:
+    journaled = _journal(context, lease, process)
+    taken: list[Pin] = []
+    try:
+        kind = context.kind(process)
+        for pin in journaled:
+            # if we die here, the pin may exist and is journaled: the next attempt releases it by its
+            # name and takes another, never the same name twice (D5)
+            change = kind.take(process, pin)
+            detail = pin.detail if change.detail is None else change.detail
+            taken.append(replace(pin, state=PinState.TAKEN, detail=detail))
+        # if we die here, the destination may have been created; creating it again finds it
+        planned = kind.plan(process, taken, _adopted(context, process))
+        _record(context, lease, process, taken, planned)
+    except (FenceLostError, ConflictError):
+        _let_go(context, process, taken)
+        raise
+    except StoreError:
+        raise  # unknown whether the plan was written: read back at the next tick
+    except CalveError as error:
+        _record_error(context, lease, process, journaled, error)
+
+
+def _journal(context: Context, lease: Lease, process: Process) -> list[Pin]:
+    """Pins of this attempt, in the store before they exist."""
+    kind = context.kinds.get(process.kind)
+    # Not the budget's count, which can be refunded: a name must never come again.
+    attempt = len(context.store.pins(process.id)) + 1
+    new = kind.pins(process, attempt) if kind is not None else ()
+    # if we die here, the journal names pins that do not exist; releasing them is harmless
+    context.store.apply(lease, Change(count_plan_attempt=True, new_pins=new, expect_version=process.version))
+    names = {pin.name for pin in new}
+    return [pin for pin in context.store.pins(process.id) if pin.name in names]
+
+
+def _adopted(context: Context, process: Process) -> AdoptedWork | None:
+    """What a retry may rely on: the plan and the receipts of the process whose files it won."""
+    if not process.adopted or process.retry_of is None:
+        return None
+    plan = context.store.plan(process.retry_of)
+    if plan is None:
+        return None
+    done = context.store.tasks(process.retry_of, frozenset({TaskState.DONE}))
+    return AdoptedWork(plan=plan, receipts=tuple(task.receipt for task in done))
+
+
+def _record(
+    context: Context, lease: Lease, process: Process, taken: Sequence[Pin], planned: Planned | NothingToDo
+) -> None:
+    version = process.version + 1  # the journal's write; whatever else moved the row is a conflict
+    pins = tuple(PinChange(name=pin.name, after=PinState.TAKEN, detail=pin.detail) for pin in taken)
+    match planned:
+        case Planned():
+            event = NewEvent(name="planned", message=f"{len(planned.tasks)} tasks")
+            change = Change(
+                state=ProcessState.RUNNING,
+                expect_version=version,
+                plan=planned.plan,
+                new_tasks=planned.tasks,
+                pins=pins,
+                events=(event,),
+                wait_seconds=0.0,
+            )
+        case NothingToDo():
+            change = Change(
+                state=ProcessState.COMPLETED,
+                expect_version=version,
+                pins=pins,
+                result=planned.result,
+                events=(NewEvent(name="nothing_to_do", message=planned.message),),
+            )
+    # if we die here, nothing was recorded: the pins are released and another attempt is made
+    context.store.apply(lease, change)
+    context.lanes.answered(process)
+
+
+def _record_error(
+    context: Context, lease: Lease, process: Process, journaled: Sequence[Pin], error: CalveError
+) -> None:
+    pins = tuple(PinChange(name=pin.name, after=PinState.RELEASING) for pin in journaled)
+    change = Change(pins=pins, refund_plan_attempt=is_unavailable(error.info))
+    context.met(lease, process, error.info, tries=process.plan_attempts + 1, change=change)
+
+
+def _let_go(context: Context, process: Process, taken: Sequence[Pin]) -> None:
+    """The process is another's or has ended, and its drain may have passed before our pin existed:
+    what we took, and nobody will use, we release ourselves."""
+    kind: Kind | None = context.kinds.get(process.kind)
+    for pin in taken:
+        if kind is not None:
+            try:
+                # if we die here, the journal still has the pin as RELEASING or RELEASED; only a
+                # worker that stopped right between its take and this line can leave it behind
+                kind.release(pin)
+            except CalveError:
+                continue  # the drain tries it as well

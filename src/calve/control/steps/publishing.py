@@ -1,0 +1,160 @@
+"""Publishing, and making sure that nothing is published: the steps around the one atomic commit.
+
+Invariants: an attempt is counted before it is tried; `publish_sent` is durable before anything is
+sent; unknown is never failed; a process that may have sent ends only once it is fenced or found.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from calve.control.budget import is_unavailable
+from calve.control.ports import Fenced, Published
+from calve.control.step import Fence
+from calve.control.steps.context import Context
+from calve.control.steps.ending import apply_end
+from calve.model.change import Change, NewEvent
+from calve.model.errors import CalveError, ConflictError, Outcome, StoreError, TemporaryError
+from calve.model.process import Lease, Process
+from calve.model.states import Leftovers, ProcessState, TaskState
+
+_RESOLVE_MOST_SECONDS = 3600.0
+
+
+def publish(context: Context, lease: Lease, process: Process) -> None:
+    # if we die here, one attempt more is counted than was made: the budget still ends
+    row = context.store.apply(
+        lease, Change(count_publish_attempt=True, expect_version=process.version, wait_seconds=0.0)
+    )
+    try:
+        receipts = _receipts(context, row)
+        # if we die here, the commit may have landed: the note says what to look for, and the next
+        # attempt searches before it does anything else
+        published = context.kind(row).publish(
+            row, context.plans.require(row.id), receipts, _note(context, lease)
+        )
+    except StoreError:
+        raise  # the note was refused or its fate is unknown: nothing was sent by this attempt
+    except CalveError as error:
+        change = Change(refund_publish_attempt=is_unavailable(error.info))
+        context.met(lease, row, error.info, tries=row.publish_attempts, change=change)
+        return
+    complete(context, lease, published)
+
+
+def _receipts(context: Context, process: Process) -> list[str]:
+    done = context.store.tasks(process.id, frozenset({TaskState.DONE}))
+    receipts = [task.receipt for task in done if task.receipt]
+    if len(receipts) != process.tasks.total:
+        raise TemporaryError(
+            f"process {process.id} has {len(receipts)} receipts for {process.tasks.total} tasks",
+            code="receipts_missing",
+            hint=f"calve show {process.id}",
+        )
+    return receipts
+
+
+def _note(context: Context, lease: Lease) -> Callable[[str], None]:
+    def note(text: str) -> None:
+        # if we die here, the process counts as sent though nothing was: it will be fenced
+        context.store.apply(lease, Change(publish_note=text, publish_sent=True))
+
+    return note
+
+
+def complete(context: Context, lease: Lease, published: Published) -> None:
+    """It is visible, so it is COMPLETED, whatever was asked for meanwhile."""
+    for _ in range(3):  # the row may move under us: a cancel that came too late
+        process = context.store.process(lease.process_id)
+        if process.state is not ProcessState.PUBLISHING:
+            return
+        events = [NewEvent(name="completed", message=published.message)]
+        if process.cancel_requested:
+            events.append(NewEvent(name="cancel_too_late", message="it was published before the cancel"))
+        change = Change(
+            state=ProcessState.COMPLETED,
+            expect_version=process.version,
+            result=published.result,
+            leftovers=Leftovers.KEPT if published.unused else None,
+            cleanup_in_seconds=0.0 if published.unused else None,
+            events=tuple(events),
+        )
+        try:
+            # if we die here, the next attempt finds the commit and comes to this line again
+            context.store.apply(lease, change)
+        except ConflictError:
+            continue
+        context.lanes.answered(process)
+        return
+
+
+def fence(context: Context, lease: Lease, process: Process, step: Fence) -> None:
+    """Fence, then end. The reasons to end (cancel, deadline, budget, a permanent error) are durable
+    and never go away, so whoever takes over decides the same."""
+    # if we die here, one attempt more is counted than was made: the budget still ends
+    row = context.store.apply(
+        lease, Change(count_fence_attempt=True, expect_version=process.version, wait_seconds=0.0)
+    )
+    try:
+        # if we die here, the fence stands or does not; fencing again finds out
+        answer = context.kind(row).fence(row, context.plans.get(row.id))
+    except StoreError:
+        raise
+    except CalveError as error:
+        _fence_failed(context, lease, row, error)
+        return
+    match answer:
+        case Published():
+            complete(context, lease, answer)
+        case Fenced():
+            current = context.store.process(row.id)
+            if current.state is ProcessState.PUBLISHING:
+                apply_end(context, lease, current, step.then)
+
+
+def _fence_failed(context: Context, lease: Lease, process: Process, error: CalveError) -> None:
+    """The reason to end stays: the error is told as an event, and `error` is left as it was, so that
+    a fence's own permanent failure is not taken for the process's."""
+    event = NewEvent(name="fence_failed", message=f"{error.code}: {error.message}")
+    wait = context.backoff(process.fence_attempts)
+    context.store.apply(lease, Change(events=(event,), wait_seconds=wait))
+
+
+def resolve(context: Context, lease: Lease, process: Process) -> None:
+    """An ended process whose outcome is unknown. Its state stays; its outcome becomes known."""
+    assert process.error is not None
+    try:
+        # if we die here, the lock is still held and the next try finds out
+        answer = context.kind(process).fence(process, context.plans.get(process.id))
+    except StoreError:
+        raise
+    except CalveError as error:
+        again = min(_RESOLVE_MOST_SECONDS, 60.0 * 2.0 ** min(process.cleanup_attempts, 10))
+        event = NewEvent(name="still_unknown", message=f"{error.code}: {error.message}")
+        context.store.apply(
+            lease, Change(count_cleanup_attempt=True, cleanup_in_seconds=again, events=(event,))
+        )
+        return
+    context.store.apply(lease, _resolved(context, process, answer))
+
+
+def _resolved(context: Context, process: Process, answer: Fenced | Published) -> Change:
+    assert process.error is not None
+    match answer:
+        case Fenced():
+            return Change(
+                expect_version=process.version,
+                error=replace(process.error, outcome=Outcome.NOT_APPLIED),
+                leftovers=Leftovers.KEPT,
+                cleanup_in_seconds=context.limits.keep_failed_hours * 3600,
+                unlock=True,
+                events=(NewEvent(name="resolved", message="nothing was published, and nothing can be"),),
+            )
+        case Published():
+            return Change(
+                expect_version=process.version,
+                error=replace(process.error, outcome=Outcome.APPLIED),
+                result=answer.result,
+                cleanup_in_seconds=-1.0,
+                unlock=True,
+                events=(NewEvent(name="resolved", message=f"it was published after all: {answer.message}"),),
+            )

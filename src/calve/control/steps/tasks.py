@@ -1,0 +1,210 @@
+"""Running tasks in waves, recording how attempts ended, recovering those that were lost.
+
+Invariant: one change starts a wave and one records all that ended since; a completion belongs to
+its own attempt, and a lost attempt is looked for before it is repeated (L25).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from calve.control.budget import judge
+from calve.control.inflight import Attempt, Wave, started
+from calve.control.ports import Kind, TaskOrder, TaskResult
+from calve.control.steps.context import Context
+from calve.model.change import Change, NewEvent, TaskChange
+from calve.model.errors import CalveError, ConflictError, ErrorInfo, FenceLostError, StoreError
+from calve.model.process import Lease, Process, Task
+from calve.model.states import ProcessState, TaskState
+
+LOST = ErrorInfo(
+    code="attempt_lost",
+    message="the attempt ended without an answer: its worker or executor stopped",
+    retryable=True,
+)
+NOT_BEGUN = ErrorInfo(
+    code="store_failed", message="the store failed when the attempt was to be started", retryable=True
+)
+
+
+def run_tasks(context: Context, lease: Lease, process: Process, ready: Sequence[Task]) -> None:
+    """Start one wave: recorded first, then shipped."""
+    kind = context.kind(process)
+    plan = context.plans.require(process.id)
+    tasks = [started(task) for task in ready]
+    changes = tuple(
+        TaskChange(
+            number=task.number, before=TaskState.PENDING, after=TaskState.RUNNING, attempt=task.attempt
+        )
+        for task in tasks
+    )
+    try:
+        # if we die here, the tasks are RUNNING under a fence that nobody holds: whoever takes the
+        # process finds no receipt and makes them PENDING (L37)
+        context.store.apply(lease, Change(tasks=changes))
+    except (FenceLostError, ConflictError):
+        raise
+    except StoreError:
+        context.in_flight.never_began(lease, tasks, NOT_BEGUN)
+        raise
+    wave = context.in_flight.begin(lease, tasks, context.monotonic())
+    context.spawn(lambda: _run_wave(context, kind, process, plan, wave, tasks))
+
+
+def _run_wave(
+    context: Context, kind: Kind, process: Process, plan: str, wave: Wave, tasks: Sequence[Task]
+) -> None:
+    lost = LOST
+
+    def on_result(result: TaskResult) -> None:
+        context.in_flight.arrive(wave, result, context.monotonic())
+        context.wake()
+
+    try:
+        orders = _orders(kind, process, plan, tasks, on_result)
+        if orders and wave.stop is None:
+            context.runner.run(wave.group, orders, on_result)
+    except CalveError as error:  # the runner's own failure: it is this worker's, not a service's
+        lost = replace(error.info, service="")
+    finally:
+        context.in_flight.end(wave, lost)
+        context.wake()
+
+
+def _orders(
+    kind: Kind,
+    process: Process,
+    plan: str,
+    tasks: Sequence[Task],
+    on_result: Callable[[TaskResult], None],
+) -> list[TaskOrder]:
+    """An order that cannot be made fails its own task, not the wave."""
+    orders: list[TaskOrder] = []
+    for task in tasks:
+        try:
+            orders.append(kind.order(process, plan, task, task.attempt))
+        except CalveError as error:
+            on_result(TaskResult(number=task.number, attempt=task.attempt, error=error.info))
+    return orders
+
+
+def record_results(context: Context, lease: Lease, process: Process) -> Process:
+    """All completions that arrived, in one change. They are kept here until the store has them."""
+    results = context.in_flight.results(lease)
+    if not results:
+        return process
+    if process.state is not ProcessState.RUNNING:
+        context.in_flight.recorded(lease, results)
+        return process
+    changes = {
+        key: judge(task, result, context.limits, context.random) for key, (task, result) in results.items()
+    }
+    try:
+        # if we die here, or the store does, the receipts stand and are found (L25, L34)
+        after = context.store.apply(lease, _ended(changes))
+    except ConflictError:
+        _forget_refused(context, lease, process, results)
+        raise
+    context.in_flight.recorded(lease, changes)
+    _tell_lanes(context, process, [result for _, result in results.values()])
+    return after
+
+
+def _forget_refused(
+    context: Context, lease: Lease, process: Process, results: Mapping[Attempt, object]
+) -> None:
+    """A completion of an attempt that the store does not have as RUNNING is recorded already (its
+    acknowledgement was lost) or belongs to an older attempt (D4). The others are tried again."""
+    running = context.store.tasks(process.id, frozenset({TaskState.RUNNING}))
+    expected = {(task.number, task.attempt) for task in running}
+    context.in_flight.recorded(lease, [key for key in results if key not in expected])
+
+
+def _tell_lanes(context: Context, process: Process, results: Sequence[TaskResult]) -> None:
+    if any(result.error is None for result in results):
+        context.lanes.answered(process)
+    else:
+        context.lanes.met(process, [result.error for result in results if result.error])
+
+
+def _ended(changes: Mapping[Attempt, TaskChange]) -> Change:
+    events = tuple(
+        NewEvent(
+            name="task_failed" if change.after is TaskState.FAILED else "task_again",
+            message=f"task {change.number}, attempt {change.attempt}: {change.error.message}",
+        )
+        for change in changes.values()
+        if change.error is not None
+    )
+    return Change(tasks=tuple(changes.values()), events=events)
+
+
+def hand_back_tasks(context: Context, lease: Lease) -> None:
+    """Attempts that this worker stopped: PENDING again, free of charge. Their receipts are not
+    looked for, because the service that would be asked is down; a later attempt writes elsewhere."""
+    stopped = {key: lost for key, lost in context.in_flight.lost(lease).items() if lost.stopped}
+    changes = {
+        (number, attempt): TaskChange(
+            number=number,
+            before=TaskState.RUNNING,
+            after=TaskState.PENDING,
+            attempt=attempt,
+            error=lost.error,
+            free=True,
+        )
+        for (number, attempt), lost in stopped.items()
+    }
+    _apply_ended(context, lease, changes)
+
+
+def recover_tasks(context: Context, lease: Lease, process: Process) -> None:
+    """Tasks that are RUNNING in the store and that nobody here runs."""
+    lost = context.in_flight.lost(lease)
+    known = context.in_flight.known(lease)
+    running = context.store.tasks(process.id, frozenset({TaskState.RUNNING}))
+    orphans = [task for task in running if (task.number, task.attempt) not in known]
+    try:
+        kind = context.kind(process)
+        plan = context.plans.require(process.id)
+        changes: dict[Attempt, TaskChange] = {}
+        for task in orphans:
+            key = (task.number, task.attempt)
+            reason = lost.get(key)
+            found = kind.find_receipt(process, plan, task)  # read-only: dying here changes nothing
+            error = reason.error if reason else LOST
+            ended = found or TaskResult(number=task.number, attempt=task.attempt, error=error)
+            free = reason.free if reason else False
+            changes[key] = judge(task, ended, context.limits, context.random, free=free)
+    except StoreError:
+        raise
+    except CalveError as error:
+        context.met(lease, process, error.info, tries=1, change=Change())
+        return
+    _apply_ended(context, lease, changes)
+    # What was lost here and is no longer RUNNING in the store needs nothing.
+    context.in_flight.recorded(lease, [key for key in lost if key not in known])
+
+
+def _apply_ended(context: Context, lease: Lease, changes: Mapping[Attempt, TaskChange]) -> None:
+    if changes:
+        try:
+            # if we die here, they are still RUNNING and are recovered again
+            context.store.apply(lease, _ended(changes))
+        except ConflictError:
+            _forget_moved(context, lease, changes)
+            raise
+    context.in_flight.recorded(lease, changes)
+
+
+def _forget_moved(context: Context, lease: Lease, changes: Mapping[Attempt, TaskChange]) -> None:
+    running = context.store.tasks(lease.process_id, frozenset({TaskState.RUNNING}))
+    expected = {(task.number, task.attempt) for task in running}
+    context.in_flight.recorded(lease, [key for key in changes if key not in expected])
+
+
+def start_publishing(context: Context, lease: Lease, process: Process) -> None:
+    event = NewEvent(name="publishing", message=f"{process.tasks.total} tasks done, {process.rows} rows")
+    change = Change(
+        state=ProcessState.PUBLISHING, expect_version=process.version, events=(event,), wait_seconds=0.0
+    )
+    # if we die here, or the store loses it, all tasks are still done and the next tick does it (L33)
+    context.store.apply(lease, change)

@@ -1,0 +1,126 @@
+"""Why a process stands where it stands, in one sentence. The command line, the API and the dashboard
+all ask this one function. Reads only what any program can read: the store."""
+
+from datetime import datetime
+from typing import assert_never
+
+from calve.control.lanes import holding_back
+from calve.control.ports import StoreReader
+from calve.model.errors import Outcome
+from calve.model.process import Process, Worker
+from calve.model.states import PROCESS_TERMINAL, Leftovers, ProcessState, TaskState
+
+_FRESH_SECONDS = 60.0  # a worker that was silent for longer is not counted on
+
+
+def why(reader: StoreReader, process: Process) -> str:
+    now = reader.now()
+    if process.state in PROCESS_TERMINAL:
+        return _ended(process)
+    return (
+        _asked_to_end(process, now)
+        or _no_worker(reader, process, now)
+        or _down(reader, process)
+        or _backing_off(process, now)
+        or _no_lease(process, now)
+        or _working(reader, process)
+    )
+
+
+def _ended(process: Process) -> str:
+    at = f" at {_time(process.finished_at)}" if process.finished_at else ""
+    said = f": {process.error.message}" if process.error else ""
+    if process.error is not None and process.error.outcome is Outcome.UNKNOWN:
+        next_at = f"; it is looked for again at {_time(process.cleanup_at)}" if process.cleanup_at else ""
+        return f"It FAILED{at} and whether it was published is unknown{next_at}{said}."
+    kept = ""
+    if process.leftovers is Leftovers.KEPT and process.cleanup_at:
+        kept = f"; its files are kept for `calve retry {process.id}` until {_time(process.cleanup_at)}"
+    return f"It waits for nothing: it is {process.state}{at}{said}{kept}."
+
+
+def _asked_to_end(process: Process, now: datetime) -> str:
+    if process.cancel_requested:
+        return "A cancel was asked for, and it waits for a worker to carry it out."
+    if process.deadline_at <= now:
+        return f"Its deadline passed at {_time(process.deadline_at)}, and it waits for a worker to end it."
+    return ""
+
+
+def _no_worker(reader: StoreReader, process: Process, now: datetime) -> str:
+    alive = [worker for worker in reader.workers() if _alive(worker, now)]
+    if any(set(worker.reach).issuperset(process.needs) and not worker.draining for worker in alive):
+        return ""
+    if process.owner is not None and any(worker.id == process.owner for worker in alive):
+        return ""
+    needs = ", ".join(process.needs) or "nothing in particular"
+    if not alive:
+        return "It waits for a worker, and none is running: start one with `calve worker`."
+    return (
+        f"It waits for a worker whose configuration reaches {needs}; none of the {len(alive)} running does."
+    )
+
+
+def _alive(worker: Worker, now: datetime) -> bool:
+    return (now - worker.heartbeat_at).total_seconds() < _FRESH_SECONDS
+
+
+def _down(reader: StoreReader, process: Process) -> str:
+    breaker = holding_back(process, reader.breakers())
+    if breaker is None:
+        return ""
+    return (
+        f"It waits for {breaker.lane}, which is down since {_time(breaker.opened_at)} ({breaker.reason});"
+        f" it is probed again at {_time(breaker.probe_at)}."
+    )
+
+
+def _backing_off(process: Process, now: datetime) -> str:
+    if process.not_before is None or process.not_before <= now:
+        return ""
+    after = f" after: {process.error.message}" if process.error else ""
+    return f"It backs off until {_time(process.not_before)}{after}."
+
+
+def _no_lease(process: Process, now: datetime) -> str:
+    if process.owner is None:
+        return "It waits in the queue for a worker to take it."
+    if process.lease_until is not None and process.lease_until <= now:
+        return (
+            f"Its worker {process.owner} is silent since before {_time(process.lease_until)};"
+            " it waits for another to take it over."
+        )
+    return ""
+
+
+def _working(reader: StoreReader, process: Process) -> str:
+    match process.state:
+        case ProcessState.PENDING:
+            return f"It is being pinned and planned by worker {process.owner}."
+        case ProcessState.RUNNING:
+            return _running(reader, process)
+        case ProcessState.PUBLISHING:
+            tried = f", try {process.publish_attempts}" if process.publish_attempts > 1 else ""
+            return f"It is being published by worker {process.owner}{tried}."
+        case ProcessState.COMPLETED | ProcessState.FAILED | ProcessState.CANCELLED:
+            return _ended(process)
+        case unreachable:
+            assert_never(unreachable)
+
+
+def _running(reader: StoreReader, process: Process) -> str:
+    tasks = process.tasks
+    if tasks.done >= tasks.total:
+        return f"All its tasks are done, and worker {process.owner} is about to publish it."
+    if tasks.running:
+        return f"{tasks.running} of its {tasks.total} tasks are running, {tasks.done} are done."
+    if reader.ready_tasks(process.id, 1):
+        return f"{tasks.done} of its {tasks.total} tasks are done; the next waits for a free slot of {process.owner}."
+    next_at = reader.next_task_at(process.id)
+    failed = [task for task in reader.tasks(process.id, frozenset({TaskState.PENDING}), 100) if task.error]
+    after = f" after: {failed[0].error.message}" if failed and failed[0].error else ""
+    return f"Its tasks back off until {_time(next_at)}{after}." if next_at else "It is between two steps."
+
+
+def _time(at: datetime | None) -> str:
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC" if at else "a time not yet known"

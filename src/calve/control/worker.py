@@ -1,0 +1,373 @@
+"""The worker's loop: each tick looks at what this worker holds, decides one step each, performs it.
+
+The same code at start-up and ever after; nothing that happened between two ticks needs to be
+remembered (rule 1). An exception while handling one process loses no other's progress (L10). Slow
+work runs beside the loop, so that renewals and cancels never wait for it.
+"""
+
+import logging
+import os
+import random as random_module
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+
+from calve.control.budget import Random
+from calve.control.decide import decide
+from calve.control.drain import ReleaseDrain
+from calve.control.gather import Around, Gathered, gather
+from calve.control.guarded import GuardedKind, GuardedRunner
+from calve.control.holding import Holding
+from calve.control.inflight import InFlight
+from calve.control.lanes import Lanes, holding_back
+from calve.control.leases import Leases
+from calve.control.perform import performer
+from calve.control.ports import Kind, Runner, Store
+from calve.control.probing import probe_due
+from calve.control.share import Want, share
+from calve.control.spawn import Pool
+from calve.control.step import Resolve, SlowStep, Step, Undo, Wait
+from calve.control.steps.context import Context, Plans, Spawn
+from calve.control.steps.ending import stop_waves
+from calve.control.steps.tasks import record_results
+from calve.model.errors import CalveError, ConflictError, ErrorInfo, FenceLostError
+from calve.model.ids import WorkerId, new_worker_id
+from calve.model.limits import Limits
+from calve.model.process import Breaker, Lease, Process, Worker
+
+_log = logging.getLogger("calve.control")
+
+SILENT = ErrorInfo(
+    code="store_unreachable",
+    message="the worker could not renew its lease, and stopped before another could take it",
+    retryable=True,
+)
+_OF_THE_ENDED = frozenset({Resolve.__name__, Undo.__name__})  # one step, and the lease is needed no more
+LEASE_GONE = ErrorInfo(code="lease_lost", message="another worker owns the process now", retryable=True)
+
+
+class WorkerLoop:
+    """Moves processes forward. `tick()` is one pass; `run()` ticks until told to stop."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        kinds: Mapping[str, Kind],
+        runner: Runner,
+        limits: Limits,
+        reach: frozenset[str],
+        worker_id: WorkerId | None = None,
+        spawn: Spawn | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+        random: Random = random_module.random,
+    ) -> None:
+        self.id = worker_id or new_worker_id(socket.gethostname(), os.getpid())
+        self._store = store
+        self._limits = limits
+        self._reach = reach
+        self._runner = GuardedRunner(runner)
+        self._slots = limits.slots or runner.slots
+        self._pool: Pool | None = None
+        if spawn is None:
+            # Each wave has at least one slot, each held process at most two slow steps.
+            threads = self._slots + 2 * limits.processes_per_worker + limits.releases_at_once + 8
+            spawn = self._pool = Pool(threads)
+        self._wake = threading.Event()
+        self._monotonic = monotonic
+        self._in_flight = InFlight()
+        self._holding = Holding(self.id)
+        self._leases = Leases(store, self.id, limits, monotonic)
+        self._context = Context(
+            store=store,
+            kinds={name: GuardedKind(kind) for name, kind in kinds.items()},
+            runner=self._runner,
+            limits=limits,
+            in_flight=self._in_flight,
+            lanes=Lanes(store, limits),
+            plans=Plans(store),
+            random=random,
+            monotonic=monotonic,
+            spawn=spawn,
+            wake=self._wake.set,
+        )
+        self._drain = ReleaseDrain(self._context, self.id, reach)
+        self._stops = 0  # how often a stop was asked for
+        self._drain_began_at: float | None = None
+        self._beat_at: float | None = None
+        self._error: ErrorInfo | None = None
+
+    # -- one pass ---------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """One pass. Never raises: what failed is tried again at the next one."""
+        self.stop_if_silent()
+        with self._guarded("keeping leases"):
+            self._leases.renew_if_due()
+        with self._guarded("saying that it lives"):
+            self._beat()
+        with self._guarded("moving processes"):
+            breakers = self._store.breakers()
+            rows = self._claim(breakers)
+            self._stop_overdue()
+            self._advance(rows, breakers)
+            probe_due(self._context, breakers, self._reach)
+        with self._guarded("releasing pins"):
+            self._drain.tick()
+
+    @contextmanager
+    def _guarded(self, doing: str) -> Iterator[None]:
+        """An error here is shown, and the loop goes on (L10)."""
+        try:
+            yield
+        except ConflictError:
+            self._wake.set()  # a row moved after it was read: read it again soon
+        except CalveError as error:
+            self._error = error.info
+            _log.warning("%s: %s", doing, error)
+        except Exception as error:  # noqa: BLE001 - a defect in the loop itself must not end the loop
+            self._error = ErrorInfo(code="internal", message=f"{doing}: {type(error).__name__}: {error}")
+            _log.exception("%s failed", doing)
+
+    def _claim(self, breakers: Sequence[Breaker]) -> list[Process]:
+        """What we hold and, unless we are stopping, what we can take besides."""
+        room = self._limits.processes_per_worker - len(self._holding.leases())
+        rows = self._store.claim(
+            self.id,
+            self._reach,
+            lease_seconds=self._limits.lease_seconds,
+            limit=0 if self._stops else max(room, 0),
+            closed_lanes=frozenset(breaker.lane for breaker in breakers),
+        )
+        for lease in self._holding.update(rows):
+            stop_waves(self._context, lease, LEASE_GONE)
+        self._in_flight.forget_others(self._holding.keys())
+        self._context.plans.keep_only(frozenset(row.id for row in rows))
+        return rows
+
+    def _advance(self, rows: Sequence[Process], breakers: Sequence[Breaker]) -> None:
+        """Facts of all, then the slots shared among them, then one step each."""
+        around = Around(
+            now=self._store.now(),
+            limits=self._limits,
+            breakers=breakers,
+            free_slots=max(self._slots - self._in_flight.slots_used(), 0),
+            draining=self._stops > 0,
+            drain_over=self._drain_over(),
+        )
+        gathered: list[Gathered] = []
+        for row in rows:
+            with self._guarded(f"reading process {row.id}"):
+                gathered.append(self._gather(row, around))
+        slots = share(around.free_slots, [_want(item) for item in gathered])
+        idle: list[Process] = []
+        for item in gathered:
+            process = item.facts.process
+            with self._guarded(f"process {process.id}"):
+                facts = replace(item.facts, slots=slots.get(process.id, 0))
+                step = decide(facts)
+                self._take(self._holding.lease(process.id), process, step, item)
+                if isinstance(step, Wait) and not facts.in_flight and not facts.busy:
+                    idle.append(process)
+        if len(rows) >= self._limits.processes_per_worker:
+            self._make_room(rows, idle, breakers)
+
+    def _gather(self, row: Process, around: Around) -> Gathered:
+        lease = self._holding.lease(row.id)
+        row = record_results(self._context, lease, row)
+        return gather(self._store, self._in_flight, lease, row, around, self._holding.busy(lease))
+
+    def _take(self, lease: Lease, process: Process, step: Step | Wait, item: Gathered) -> None:
+        if isinstance(step, Wait):
+            if step.yields and not item.facts.busy:
+                self._give_up(lease)
+            return
+        work = performer(self._context, lease, process, step, item.ready)
+        if isinstance(step, SlowStep):
+            name = type(step).__name__
+            self._holding.begin(lease, name)
+            self._context.spawn(partial(self._slow, lease, name, work))
+        else:
+            self._performed(lease, work)
+
+    def _slow(self, lease: Lease, name: str, work: Callable[[], None]) -> None:
+        try:
+            with self._guarded(f"{name} of {lease.process_id}"):
+                self._performed(lease, work)
+                if name in _OF_THE_ENDED:
+                    self._give_up(lease)
+        finally:
+            self._holding.finish(lease, name)
+            self._wake.set()
+
+    def _performed(self, lease: Lease, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except FenceLostError:
+            # Another worker owns it, or it has ended: what we run for it is stopped, nothing else.
+            self._holding.drop(lease)
+            stop_waves(self._context, lease, LEASE_GONE)
+            self._in_flight.forget(lease)
+        self._wake.set()
+
+    def _give_up(self, lease: Lease) -> None:
+        # if we die here, the lease expires by itself
+        self._store.yield_(lease)
+        self._holding.drop(lease)
+        self._in_flight.forget(lease)
+
+    def _make_room(
+        self, rows: Sequence[Process], idle: Sequence[Process], breakers: Sequence[Breaker]
+    ) -> None:
+        """A full worker whose processes all wait must not keep another lane from being looked at (L6):
+        the lane that has most gives up one that waits."""
+        held = Counter(row.lane for row in rows)
+        now = self._store.now()
+        elsewhere = [
+            row
+            for row in self._store.live()
+            if row.lane not in held
+            and (row.lease_until is None or row.lease_until <= now)
+            and (row.not_before is None or row.not_before <= now)
+            and self._reach.issuperset(row.needs)
+            and holding_back(row, breakers) is None
+        ]
+        if elsewhere and idle:
+            still = {lease.process_id for lease in self._holding.leases()}
+            waiting = [row for row in idle if row.id in still]
+            if waiting:
+                last = max(waiting, key=lambda row: (held[row.lane], -row.priority, row.created_at))
+                self._give_up(self._holding.lease(last.id))
+
+    def _stop_overdue(self) -> None:
+        """Attempts that run longer than an attempt may: stopped, and counted."""
+        late = self._monotonic() - self._limits.task_seconds
+        error = ErrorInfo(
+            code="task_timeout",
+            message=f"the attempt ran longer than {self._limits.task_seconds:g} s and was stopped",
+            hint="`limits.task_seconds` sets how long an attempt may run",
+            retryable=True,
+        )
+        overdue = [wave for wave in self._in_flight.waves() if wave.moved_at < late]
+        for group in self._in_flight.stop(overdue, error, free=False, look=True):
+            self._context.spawn(partial(self._runner.cancel, group))
+
+    # -- leases and life --------------------------------------------------------------------------
+
+    def stop_if_silent(self) -> None:
+        """The store could not be reached for most of a lease: stop before another may start the same.
+        Asks nobody, so that it works when everything hangs."""
+        if self._leases.silent():
+            groups = self._in_flight.stop(self._in_flight.waves(), SILENT, free=True, look=True)
+            for group in groups:
+                self._context.spawn(partial(self._runner.cancel, group))
+
+    def _beat(self) -> None:
+        now = self._monotonic()
+        if self._beat_at is not None and now - self._beat_at < self._limits.lease_seconds / 4:
+            return
+        long_ago = datetime.fromtimestamp(0, UTC)  # the store puts its own times
+        self._store.heartbeat(
+            Worker(
+                id=self.id,
+                host=socket.gethostname(),
+                reach=tuple(sorted(self._reach)),
+                slots=self._slots,
+                started_at=long_ago,
+                heartbeat_at=long_ago,
+                draining=self._stops > 0,
+                error=self._error,
+            )
+        )
+        self._beat_at = now
+
+    # -- running and stopping ---------------------------------------------------------------------
+
+    def request_stop(self) -> None:
+        """Once: drain. No new tasks; running ones finish or are handed back; leases are given up; pins
+        are kept for the next worker. Twice: quick, and still safe. Callable from a signal handler."""
+        self._stops += 1
+        if self._drain_began_at is None:
+            self._drain_began_at = self._monotonic()
+        self._beat_at = None  # say at once that it is draining
+        self._wake.set()
+
+    def run(self, until: Callable[[], bool] = lambda: False) -> None:
+        """Tick until `until()` or `request_stop()`, then drain."""
+        over = threading.Event()
+        keepers = [
+            threading.Thread(target=self._every, args=(over, call), daemon=True, name=name)
+            for call, name in (
+                (self._leases.renew_if_due, "calve-renew"),
+                (self.stop_if_silent, "calve-guard"),
+            )
+        ]
+        for keeper in keepers:
+            keeper.start()
+        try:
+            while not self._stops and not until():
+                self._pause_and_tick()
+            self.drain()
+        finally:
+            over.set()
+            for keeper in keepers:
+                keeper.join(timeout=self._limits.call_seconds)
+            if self._pool is not None:
+                self._pool.close(wait=self._stops <= 1)
+
+    def _every(self, over: threading.Event, call: Callable[[], None]) -> None:
+        while not over.wait(self._limits.lease_seconds / 20):
+            with self._guarded("keeping leases"):
+                call()
+
+    def _pause_and_tick(self) -> None:
+        self._wake.clear()  # before the tick: what happens during it is looked at after it
+        self.tick()
+        self._wake.wait(self._limits.tick_seconds)
+
+    def drain(self) -> None:
+        """Finish or hand back what runs, give up the leases, and be forgotten."""
+        if not self._stops:
+            self.request_stop()
+        while not self._drained():
+            self._pause_and_tick()
+        for wave in self._in_flight.waves():
+            self._runner.cancel(wave.group)
+        with self._guarded("giving up leases"):
+            for lease in self._holding.leases():
+                self._give_up(lease)
+            self._store.forget_worker(self.id)
+
+    def _drained(self) -> bool:
+        if self._stops > 1 or self._drain_seconds() > 2 * self._limits.lease_seconds:
+            return True  # whoever takes over finds what runs by its receipts
+        return (
+            not self._in_flight.waves()
+            and not self._holding.any_busy()
+            and not self._holding.leases()
+            and self._drain.idle
+        )
+
+    def _drain_over(self) -> bool:
+        return self._drain_seconds() > self._limits.lease_seconds
+
+    def _drain_seconds(self) -> float:
+        return 0.0 if self._drain_began_at is None else self._monotonic() - self._drain_began_at
+
+
+def _want(item: Gathered) -> Want:
+    process = item.facts.process
+    return Want(
+        process_id=process.id,
+        lane=process.lane,
+        priority=process.priority,
+        created_at=process.created_at,
+        in_flight=item.facts.in_flight,
+        ready=len(item.ready),
+    )

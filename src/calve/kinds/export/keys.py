@@ -1,0 +1,62 @@
+"""The export key: the identity of the input. One key is published once, whoever tries.
+
+It is made of the source's identity, the partition, the selection and the destination table's
+uuid, so that neither a renamed table, another worker, nor another store changes it. The lock,
+which keeps two live processes of one store from doing the same work, must exist before the
+destination table does, and so uses its name in place of the uuid.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from typing import Protocol
+
+from calve.kinds.export.request import ExportRequest
+from calve.model.plan import KeyPlan
+
+
+class KeyedPartition(Protocol):
+    """A partition as the source shows it now, or as a pin holds it."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def content(self) -> str: ...
+    @property
+    def rows(self) -> int: ...
+
+
+def key_plans(
+    request: ExportRequest, identity: str, partitions: Iterable[KeyedPartition], uuid: str
+) -> tuple[KeyPlan, ...]:
+    """One key for each partition."""
+    plans = []
+    for one in partitions:
+        text = key_text(identity=identity, partition=one.id, selection=request.selection, uuid=uuid)
+        plans.append(
+            KeyPlan(
+                partition=one.id,
+                hash=key_hash(text),
+                # A part's name changes whenever its rows do, so named parts are their own content.
+                content="parts" if request.parts else one.content,
+                text=text,
+                rows=one.rows,
+            )
+        )
+    return tuple(plans)
+
+
+def key_text(*, identity: str, partition: str, selection: str, uuid: str) -> str:
+    """The readable form: what is hashed, and nothing else."""
+    return json.dumps([identity, partition, selection, uuid], ensure_ascii=False)
+
+
+def key_hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def lock_name(request: ExportRequest, *, identity: str, partition: str) -> str:
+    """Whatever is selected of a partition, only one process at a time may export it to one table:
+    otherwise overlapping selections could pass each other unseen (D8)."""
+    text = json.dumps(["export", identity, partition, request.destination], ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]

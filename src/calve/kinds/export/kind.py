@@ -1,0 +1,242 @@
+"""The export kind: what the control plane calls, step by step. Keeps no state between calls."""
+
+import json
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+from pyiceberg.catalog import Catalog
+
+from calve.control.ports import (
+    AdoptedWork,
+    Fenced,
+    NothingToDo,
+    Planned,
+    Published,
+    TaskOrder,
+    TaskResult,
+)
+from calve.kinds.export import adoption
+from calve.kinds.export.earlier import Earlier
+from calve.kinds.export.payload import TaskPayload, receipt_uri
+from calve.kinds.export.plan import draft
+from calve.kinds.export.ports import ExportPorts
+from calve.kinds.export.request import ExportRequest
+from calve.lake.errors import catalog_call
+from calve.lake.publish.fence import fence
+from calve.lake.publish.outcome import AlreadyExported, EarlierExport, PublishedSnapshot
+from calve.lake.publish.publish import publish
+from calve.lake.undo import undo
+from calve.model.change import NewPin, PinChange, Result
+from calve.model.errors import NotFoundError, RefusedError
+from calve.model.plan import ExportPlan
+from calve.model.process import NewTask, Pin, Process, Task
+from calve.model.receipt import Receipt
+from calve.model.states import PinState
+from calve.source.held import Held, Wanted, hold, let_go
+
+NAME = "export"
+CATALOG = "catalog:"  # how lanes and needs name a catalog
+TASK_FUNCTION = "calve.kinds.export.task:run"  # named, not imported: executors alone need the engine
+
+
+class ExportKind:
+    """See `control.ports.Kind` for what each call promises."""
+
+    name = NAME
+
+    def __init__(self, ports: ExportPorts) -> None:
+        self._ports = ports
+
+    # -- pins ---------------------------------------------------------------------------------------
+
+    def pins(self, process: Process, attempt: int) -> tuple[NewPin, ...]:
+        request = ExportRequest.from_json(process.request)
+        return (NewPin(name=f"calve-{process.id}-{attempt}", source=request.source, detail=""),)
+
+    def take(self, process: Process, pin: Pin) -> PinChange:
+        request = ExportRequest.from_json(process.request)
+        wanted = Wanted(
+            database=request.database,
+            table=request.table,
+            partitions=request.partitions,
+            parts=request.parts,
+            final=request.final,
+            wait_mutations=request.mutations == "wait",
+            ignore_row_policies=request.ignore_row_policies,
+        )
+        held = hold(self._ports.source(request.source), wanted, pin.name)
+        return PinChange(name=pin.name, after=PinState.TAKEN, detail=held.to_json())
+
+    def release(self, pin: Pin) -> None:
+        let_go(self._ports.source(pin.source), pin.name, pin.detail)
+
+    # -- planning -----------------------------------------------------------------------------------
+
+    def plan(
+        self, process: Process, pins: Sequence[Pin], adopted: AdoptedWork | None
+    ) -> Planned | NothingToDo:
+        request = ExportRequest.from_json(process.request)
+        [pin] = pins
+        drafted = draft(
+            self._catalog(process),
+            process.id,
+            request,
+            Held.from_json(pin.detail),
+            self._ports.choices,
+            self._ports.limits,
+        )
+        plan = drafted.plan
+        if not plan.keys:
+            return _nothing(drafted.unchanged)
+        standing = adoption.standing_receipts(plan, adopted)
+        tasks = tuple(_new_task(number, standing.get(number)) for number in range(len(plan.tasks)))
+        return Planned(plan=plan.to_json(), tasks=tasks)
+
+    # -- tasks --------------------------------------------------------------------------------------
+
+    def order(self, process: Process, plan: str, task: Task, attempt: int) -> TaskOrder:
+        read, limits = _read(plan), self._ports.limits
+        payload = TaskPayload.of(
+            read,
+            task=task.number,
+            attempt=attempt,
+            storage=self._ports.storage_properties(read.destination.catalog),
+            connect_seconds=limits.connect_seconds,
+            call_seconds=limits.call_seconds,
+        )
+        return TaskOrder(
+            process_id=process.id,
+            number=task.number,
+            attempt=attempt,
+            function=TASK_FUNCTION,
+            payload=payload.to_json(),
+        )
+
+    def find_receipt(self, process: Process, plan: str, task: Task) -> TaskResult | None:
+        read = _read(plan)
+        uri = receipt_uri(read.destination.receipts_location, process.id, task.number, task.attempt)
+        try:
+            text = self._ports.storage(read.destination.catalog).read(uri).decode()
+        except NotFoundError:
+            return None
+        receipt = Receipt.from_json(text)
+        return TaskResult(
+            number=task.number,
+            attempt=task.attempt,
+            receipt=text,
+            rows=receipt.rows,
+            files=len(receipt.files),
+            bytes=receipt.bytes,
+        )
+
+    # -- publishing ---------------------------------------------------------------------------------
+
+    def publish(
+        self, process: Process, plan: str, receipts: Sequence[str], note: Callable[[str], None]
+    ) -> Published:
+        outcome = publish(
+            self._catalog(process),
+            process.id,
+            _read(plan),
+            [Receipt.from_json(text) for text in receipts],
+            process.publish_note,
+            note,
+            limits=self._ports.limits,
+        )
+        if isinstance(outcome, PublishedSnapshot):
+            return _published(outcome)
+        return _already(process, outcome)
+
+    def fence(self, process: Process, plan: str | None) -> Fenced | Published:
+        if plan is None:
+            return Fenced()
+        answer = fence(
+            self._catalog(process),
+            process.id,
+            _read(plan),
+            process.publish_note,
+            limits=self._ports.limits,
+        )
+        return _published(answer) if isinstance(answer, PublishedSnapshot) else Fenced()
+
+    def undo(self, process: Process, plan: str | None, receipts: Sequence[str]) -> str:
+        if plan is None:
+            return ""
+        read = _read(plan)
+        undone = undo(
+            self._catalog(process),
+            self._ports.storage(read.destination.catalog),
+            process.id,
+            read,
+            [Receipt.from_json(text) for text in receipts],
+            process.publish_note,
+            limits=self._ports.limits,
+        )
+        return undone.message
+
+    def probe(self, lane: str) -> None:
+        catalog = self._ports.catalog(lane.removeprefix(CATALOG))
+        with catalog_call(catalog.name, "probing"):
+            catalog.list_namespaces()
+
+    def _catalog(self, process: Process) -> Catalog:
+        return self._ports.catalog(ExportRequest.from_json(process.request).catalog)
+
+
+@lru_cache(maxsize=16)
+def _read(plan: str) -> ExportPlan:
+    """A plan of thousands of parts is asked for once for each of its tasks."""
+    return ExportPlan.from_json(plan)
+
+
+def _new_task(number: int, adopted: Receipt | None) -> NewTask:
+    if adopted is None:
+        return NewTask(number=number, spec="")
+    return NewTask(
+        number=number,
+        spec="",
+        adopted_receipt=adopted.to_json(),
+        rows=adopted.rows,
+        files=len(adopted.files),
+        bytes=adopted.bytes,
+    )
+
+
+def _published(outcome: PublishedSnapshot) -> Published:
+    replaced = f", replacing {outcome.replaced_rows} rows" if outcome.replaced_files else ""
+    return Published(
+        result=Result(
+            rows=outcome.rows, files=outcome.files, bytes=outcome.bytes, snapshot_id=outcome.snapshot_id
+        ),
+        message=f"published {outcome.rows} rows in snapshot {outcome.snapshot_id}{replaced}",
+    )
+
+
+def _already(process: Process, outcome: AlreadyExported) -> Published:
+    """Another process was first. If it exported the same, the work is done; ours is not needed."""
+    first = outcome.exports[0]
+    sentence = f"already exported by process {first.process_id} in snapshot {first.snapshot_id}"
+    if not outcome.unchanged:
+        raise RefusedError(
+            f"{process.destination}: what {process.source} has was {sentence}, and has changed since",
+            code="changed_since",
+            hint="export again with --force to replace it",
+        )
+    return Published(result=_nothing_new(outcome.exports), message=sentence, unused=True)
+
+
+def _nothing(unchanged: Sequence[Earlier]) -> NothingToDo:
+    exports = [one.export for one in unchanged]
+    return NothingToDo(result=_nothing_new(exports), message="; ".join(one.sentence for one in unchanged))
+
+
+def _nothing_new(exports: Sequence[EarlierExport]) -> Result:
+    """This process published nothing; the snapshot is the one that shows the rows."""
+    detail = {"already_exported_by": [export.process_id for export in exports]}
+    return Result(
+        rows=0,
+        files=0,
+        bytes=0,
+        snapshot_id=exports[0].snapshot_id if exports else None,
+        detail=json.dumps(detail),
+    )

@@ -1,0 +1,97 @@
+"""What an executor is given for one attempt at one task: JSON, and all that it needs.
+
+It holds the keys of the storage, so it is shipped and never stored or printed (P22).
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self
+
+from calve.model.plan import ColumnPlan, DestinationPlan, ExportPlan, PartPlan, Relation, Slice, SpecField
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskPayload:
+    process_id: str
+    task: int
+    attempt: int
+    relation: Relation
+    parts: tuple[PartPlan, ...]  # those that the slices name, and no others
+    slices: tuple[Slice, ...]  # by place in `parts`
+    columns: tuple[ColumnPlan, ...]
+    destination: DestinationPlan
+    memory_mb: int = 1000
+    file_mb: int = 128
+    open_files: int = 32
+    settings: Mapping[str, str] = field(default_factory=dict)
+    storage: Mapping[str, str] = field(default_factory=dict, repr=False)
+    connect_seconds: float = 5.0
+    call_seconds: float = 15.0
+
+    @classmethod
+    def of(
+        cls,
+        plan: ExportPlan,
+        *,
+        task: int,
+        attempt: int,
+        storage: Mapping[str, str],
+        connect_seconds: float = 5.0,
+        call_seconds: float = 15.0,
+    ) -> Self:
+        """What task number `task` (from 0, its place in the plan) needs of the plan."""
+        slices = plan.tasks[task]
+        places = sorted({piece.part for piece in slices})
+        moved = {place: new for new, place in enumerate(places)}
+        return cls(
+            process_id=plan.process_id,
+            task=task,
+            attempt=attempt,
+            relation=plan.relation,
+            parts=tuple(plan.parts[place] for place in places),
+            slices=tuple(Slice(part=moved[piece.part], start=piece.start, end=piece.end) for piece in slices),
+            columns=plan.columns,
+            destination=plan.destination,
+            memory_mb=plan.memory_mb,
+            file_mb=plan.file_mb,
+            open_files=plan.open_files,
+            settings=plan.settings,
+            storage=storage,
+            connect_seconds=connect_seconds,
+            call_seconds=call_seconds,
+        )
+
+    @property
+    def receipt_uri(self) -> str:
+        return receipt_uri(self.destination.receipts_location, self.process_id, self.task, self.attempt)
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), separators=(",", ":"), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        data: dict[str, Any] = json.loads(text)
+        destination = data["destination"]
+        destination["spec"] = tuple(SpecField(**item) for item in destination["spec"])
+        destination["identifier"] = tuple(destination["identifier"])
+        return cls(
+            **data
+            | {
+                "relation": Relation(**data["relation"]),
+                "parts": tuple(PartPlan(**item) for item in data["parts"]),
+                "slices": tuple(Slice(**item) for item in data["slices"]),
+                "columns": tuple(ColumnPlan(**item) for item in data["columns"]),
+                "destination": DestinationPlan(**destination),
+            }
+        )
+
+
+def receipt_uri(receipts_location: str, process_id: str, task: int, attempt: int) -> str:
+    """Where an attempt leaves its receipt: never a name that a data file can have (L9)."""
+    return f"{receipts_location.rstrip('/')}/{process_id}/{task}-{attempt}.json"
+
+
+def data_file_name(process_id: str, task: int, attempt: int, number: int) -> str:
+    """The attempt is in the name: no two attempts ever write one file (D4)."""
+    return f"calve-{process_id}-{task}-{attempt}-{number}.parquet"

@@ -1,0 +1,31 @@
+"""What an export reaches, by the names of the configuration. The application implements it."""
+
+from typing import Protocol
+
+from pyiceberg.catalog import Catalog
+
+from calve.kinds.export.choices import Choices
+from calve.lake.storage import Storage
+from calve.model.limits import Limits
+from calve.source.ports import Source
+
+
+class ExportPorts(Protocol):
+    """Each call is cheap and connects to nothing: services are met when they are used."""
+
+    @property
+    def limits(self) -> Limits: ...
+
+    @property
+    def choices(self) -> Choices:
+        """What the configuration says about types; a request adds its own casts."""
+
+    def source(self, name: str) -> Source: ...
+
+    def catalog(self, name: str) -> Catalog: ...
+
+    def storage(self, catalog: str) -> Storage:
+        """Where a catalog's tables keep their files."""
+
+    def storage_properties(self, catalog: str) -> dict[str, str]:
+        """What an executor needs to build the same storage. Never stored: it may hold secrets."""

@@ -1,0 +1,57 @@
+"""What a person asked for, as it is stored with the process and read by every worker."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Self
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportRequest:
+    """One process's request. Fields added later have defaults: older requests stay readable (L12)."""
+
+    source: str  # the name in the configuration
+    database: str
+    table: str
+    catalog: str
+    identifier: tuple[str, ...]  # namespace and table
+    partitions: tuple[str, ...]  # partition ids
+    parts: tuple[str, ...] = ()  # --part: only these
+    where: str = ""
+    final: bool = False
+    force: bool = False
+    discard_deletes: bool = False
+    allow_overlap: bool = False
+    create: bool = True
+    evolve: bool = False
+    partition_by: str = ""
+    casts: Mapping[str, str] = field(default_factory=dict)
+    exclude: tuple[str, ...] = ()
+    mutations: str = "refuse"  # "wait": until they are done; "ignore": export the rows as before them
+    ignore_row_policies: bool = False
+
+    @property
+    def source_table(self) -> str:
+        return f"{self.source}:{self.database}.{self.table}"
+
+    @property
+    def destination(self) -> str:
+        return ".".join((self.catalog, *self.identifier))
+
+    @property
+    def selection(self) -> str:
+        """What of the partition is exported, in one canonical text, "" for all of it: part of the key."""
+        given = {"parts": sorted(self.parts), "where": self.where, "final": self.final}
+        chosen = {name: value for name, value in given.items() if value}
+        return json.dumps(chosen, sort_keys=True) if chosen else ""
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        data: dict[str, Any] = json.loads(text)
+        known = {item.name: data[item.name] for item in fields(cls) if item.name in data}
+        for name in ("identifier", "partitions", "parts", "exclude"):
+            known[name] = tuple(known.get(name, ()))
+        return cls(**known)

@@ -1,0 +1,199 @@
+"""What comes after all tasks, in this order: tidy, expire, clean, and say what was gained.
+
+Each part is idempotent and begins with a look, so a crash anywhere costs one look more. None of
+them makes rows appear or vanish, so nothing needs a fence.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+from pyiceberg.table.update import AssertTableUUID, SetPropertiesUpdate
+
+from calve.control.ports import Published, TaskOrder
+from calve.kinds.optimize.clean import Cleaned, clean
+from calve.kinds.optimize.expire import Expired, expire
+from calve.kinds.optimize.orders import tidy_payload
+from calve.kinds.optimize.plan import OptimizePlan
+from calve.kinds.optimize.ports import OptimizePorts
+from calve.kinds.optimize.raising import raised
+from calve.lake import tables
+from calve.lake.errors import catalog_call
+from calve.lake.health.collect import TableStats, collect
+from calve.lake.health.report import FULL_AT, judge
+from calve.lake.health.score import manifests_needed
+from calve.lake.health.settings import Settings, settings_of
+from calve.lake.publish.commit import Answer, Commit, send
+from calve.model.change import Result
+from calve.model.errors import PermanentError
+from calve.model.process import Process
+
+TIDY_FUNCTION = "calve.runner.actions:tidy"
+TIDY_NUMBER = -1  # no task's: its result is nobody's receipt
+_SUMMED = ("rewritten_files", "added_files", "rewritten_rows", "added_rows", "rewritten_bytes",
+           "added_bytes", "removed_delete_files", "added_delete_files")  # fmt: skip
+
+
+def finish(ports: OptimizePorts, process: Process, plan: OptimizePlan, receipts: Sequence[str]) -> Published:
+    """One attempt. Raises what it met; the next attempt finds what was done."""
+    catalog = ports.catalog(plan.catalog)
+    table = _load(catalog, plan)
+    settings = settings_of(table.metadata.properties)
+    now = ports.store.now()
+    tidied = _tidy(ports, process, plan, table, _collect(catalog, table, settings), settings)
+    if plan.full:
+        _note_full(catalog, plan, int(process.created_at.timestamp() * 1000))
+    expired = expire(catalog, plan.identifier, settings, ports.store, now) if plan.expire else Expired()
+    cleaned = Cleaned()
+    if plan.orphans:
+        cleaned = clean(catalog, plan.identifier, settings, ports.store, ports.limits, now)
+    table = _load(catalog, plan)
+    after = summary_of(plan, table, _collect(catalog, table, settings), settings, process)
+    return _published(plan, receipts, tidied, expired, cleaned, after)
+
+
+def summary_of(
+    plan: OptimizePlan, table: Table, stats: TableStats, settings: Settings, process: Process
+) -> dict[str, Any]:
+    """The numbers that are compared before and after."""
+    name = ".".join((plan.catalog, *plan.identifier))
+    found = judge(name, table, stats, settings, now=process.created_at)
+    return {
+        "score": found.score,
+        "files": found.files,
+        "bytes": found.bytes,
+        "rows": found.rows,
+        "delete_files": found.position_delete_files
+        + found.equality_delete_files
+        + found.dangling_delete_files,
+        "manifests": found.manifests,
+        "snapshots": found.snapshots,
+    }
+
+
+def _load(catalog: Catalog, plan: OptimizePlan) -> Table:
+    table = tables.load(catalog, plan.identifier)
+    if str(table.metadata.table_uuid) != plan.uuid:
+        raise PermanentError(
+            f"table {'.'.join(plan.identifier)} was dropped and made again: its uuid is"
+            f" {table.metadata.table_uuid}, the plan's is {plan.uuid}",
+            code="destination_replaced",
+            hint=f"calve optimize {plan.catalog}.{'.'.join(plan.identifier)}",
+        )
+    return table
+
+
+def _collect(catalog: Catalog, table: Table, settings: Settings) -> TableStats:
+    with catalog_call(catalog.name, f"reading metadata of table {'.'.join(table.name())}"):
+        return collect(table, settings)
+
+
+def drops_dangling(table: Table, stats: TableStats) -> bool:
+    """Whether Iceberg's search for dangling deletes is needed, and right, for this table: it looks for
+    data of the delete's own spec only, and would drop an unpartitioned spec's equality deletes, which
+    apply to every spec (P19)."""
+    specs = table.metadata.specs()
+    if len(specs) > 1 and any(spec.is_unpartitioned() for spec in specs.values()):
+        return False
+    return stats.dangling_deletes > 0
+
+
+def manifest_specs(table: Table, stats: TableStats, settings: Settings) -> list[int]:
+    """The specs whose manifests are to be rewritten; none where there are few enough."""
+    if stats.manifests <= manifests_needed(stats, settings):
+        return []
+    return sorted(table.metadata.specs())
+
+
+def _tidy(
+    ports: OptimizePorts,
+    process: Process,
+    plan: OptimizePlan,
+    table: Table,
+    stats: TableStats,
+    settings: Settings,
+) -> dict[str, Any]:
+    dangling, specs = drops_dangling(table, stats), manifest_specs(table, stats, settings)
+    if not dangling and not specs:
+        return {}
+    payload = tidy_payload(plan, ports.catalog_properties(plan.catalog), dangling, specs)
+    result = ports.run_on_driver(
+        TaskOrder(
+            process_id=process.id,
+            number=TIDY_NUMBER,
+            attempt=process.publish_attempts,
+            function=TIDY_FUNCTION,
+            payload=payload,
+            on_driver=True,
+        )
+    )
+    if result.error is not None:
+        raise raised(result.error)
+    answer: dict[str, Any] = json.loads(result.receipt)
+    return answer
+
+
+def _note_full(catalog: Catalog, plan: OptimizePlan, at_ms: int) -> None:
+    """When everything was last rewritten: a property, because snapshots are expired."""
+    table = _load(catalog, plan)
+    if table.metadata.properties.get(FULL_AT) == str(at_ms):
+        return
+    commit = Commit(
+        requirements=(AssertTableUUID(uuid=table.metadata.table_uuid),),
+        updates=(SetPropertiesUpdate(updates={FULL_AT: str(at_ms)}),),
+    )
+    # If we die here, the next attempt sets it again.
+    reply = send(catalog, table, commit, "noting the full rewrite")
+    if reply.answer is not Answer.LANDED and reply.error is not None:
+        raise reply.error
+
+
+def _published(
+    plan: OptimizePlan,
+    receipts: Sequence[str],
+    tidied: dict[str, Any],
+    expired: Expired,
+    cleaned: Cleaned,
+    after: dict[str, Any],
+) -> Published:
+    done = [json.loads(text) for text in receipts]
+    totals = {name: sum(item.get(name, 0) for item in (*done, tidied)) for name in _SUMMED}
+    snapshots = [snapshot for item in (*done, tidied) for snapshot in item.get("snapshots", ())]
+    detail = {
+        "before": dict(plan.before),
+        "after": after,
+        **totals,
+        "snapshots": snapshots,
+        "manifests_rewritten": bool(tidied.get("replaced_manifests")),
+        "expired": asdict(expired),
+        "cleaned": asdict(cleaned),
+        "seconds": round(sum(item.get("seconds", 0.0) for item in (*done, tidied)), 3),
+    }
+    before_score = plan.before.get("score", "?")
+    message = (
+        f"{totals['rewritten_files']} files became {totals['added_files']},"
+        f" {expired.snapshots} snapshots expired, {expired.files + cleaned.orphans} files removed;"
+        f" score {before_score} -> {after['score']}"
+    )
+    return Published(
+        result=Result(
+            rows=totals["added_rows"],
+            files=totals["added_files"],
+            bytes=totals["added_bytes"],
+            snapshot_id=snapshots[-1] if snapshots else None,
+            detail=json.dumps(detail, separators=(",", ":"), sort_keys=True),
+        ),
+        message=message,
+    )
+
+
+def with_wishes(settings: Settings, *, expire: bool | None, orphans: bool | None) -> Settings:
+    """What a person asked for goes before what the table says."""
+    return replace(
+        settings,
+        expire=settings.expire if expire is None else expire,
+        clean_orphans=settings.clean_orphans if orphans is None else orphans,
+    )

@@ -1,0 +1,97 @@
+"""What was asked for, as the store keeps it."""
+
+import json
+import re
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self
+
+from calve.model.errors import UsageError
+
+
+@dataclass(frozen=True, kw_only=True)
+class SortColumn:
+    name: str
+    direction: str = "asc"
+    nulls: str = "NULLS_FIRST"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sort:
+    """How rewritten rows are ordered: by columns, by the table's own order, or along a Z-curve."""
+
+    columns: tuple[SortColumn, ...] = ()
+    zorder: tuple[str, ...] = ()
+    table: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.columns or self.zorder or self.table)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimizeRequest:
+    catalog: str
+    identifier: tuple[str, ...]
+    full: bool = False
+    sort: Sort = field(default_factory=Sort)
+    expire: bool | None = None  # None: as the table says
+    orphans: bool | None = None
+    most_tasks: int = 0  # 0: as many as there are; the rest waits for the next process
+    by_worker: bool = False
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), separators=(",", ":"), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Read a request of this or an older version; unknown keys are ignored."""
+        data: dict[str, Any] = json.loads(text)
+        known = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
+        sort = known.get("sort") or {}
+        known["sort"] = Sort(
+            columns=tuple(SortColumn(**column) for column in sort.get("columns", ())),
+            zorder=tuple(sort.get("zorder", ())),
+            table=bool(sort.get("table", False)),
+        )
+        known["identifier"] = tuple(known["identifier"])
+        return cls(**known)
+
+    @property
+    def name(self) -> str:
+        return ".".join((self.catalog, *self.identifier))
+
+
+_ZORDER = re.compile(r"^zorder\s*\((.*)\)$", re.IGNORECASE)
+_COLUMN = re.compile(
+    r"^(?P<name>`[^`]+`|[^\s`]+)(?:\s+(?P<direction>asc|desc))?(?:\s+nulls\s+(?P<nulls>first|last))?$",
+    re.IGNORECASE,
+)
+
+
+def parse_sort(text: str) -> Sort:
+    """`table`, `zorder(a, b)`, or `a, b desc nulls last`."""
+    text = text.strip()
+    if text.lower() == "table":
+        return Sort(table=True)
+    if zorder := _ZORDER.match(text):
+        names = tuple(name.strip().strip("`") for name in zorder.group(1).split(","))
+        if all(names):
+            return Sort(zorder=names)
+        raise _unreadable(text)
+    return Sort(columns=tuple(_column(part, text) for part in text.split(",")))
+
+
+def _column(part: str, text: str) -> SortColumn:
+    found = _COLUMN.match(part.strip())
+    if found is None:
+        raise _unreadable(text)
+    direction = (found["direction"] or "asc").lower()
+    nulls = found["nulls"] or ("first" if direction == "asc" else "last")
+    return SortColumn(name=found["name"].strip("`"), direction=direction, nulls=f"NULLS_{nulls.upper()}")
+
+
+def _unreadable(text: str) -> UsageError:
+    return UsageError(
+        f"cannot read the sort order {text!r}",
+        code="sort_unreadable",
+        hint="--sort 'day, id desc nulls last', --sort 'zorder(x, y)', or --sort table",
+    )

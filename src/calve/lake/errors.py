@@ -1,0 +1,110 @@
+"""Other libraries' errors, turned into ours at the port to a catalog.
+
+Says only what the call met. Whether a commit's error leaves its outcome unknown is decided in
+`publish.commit`, where it is known that one was sent.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import requests
+from pyiceberg import exceptions as iceberg
+from sqlalchemy import exc as sql
+
+from calve.model.errors import (
+    CalveError,
+    NotFoundError,
+    PermanentError,
+    TemporaryError,
+    UnavailableError,
+    UsageError,
+)
+
+_SQL_CREDENTIALS = ("28000", "28P01", "42501")  # invalid authorization, wrong password, no privilege
+_SQL_NO_DATABASE = ("3D000",)
+_NETWORK_WORDS = ("NETWORK_CONNECTION", "curlCode", "timed out", "Connection refused", "Connection reset")
+
+
+@contextmanager
+def catalog_call(catalog: str, doing: str) -> Iterator[None]:
+    """Whatever a call to a catalog raises leaves as a CalveError that names the catalog and the act."""
+    try:
+        yield
+    except CalveError:
+        raise
+    except Exception as cause:
+        raise translate(catalog, doing, cause) from cause
+
+
+def translate(catalog: str, doing: str, cause: Exception) -> CalveError:
+    """The CalveError for what a catalog's client raised."""
+    message = f"catalog {catalog}: {doing}: {describe(cause)}"
+    if isinstance(
+        cause, iceberg.NoSuchTableError | iceberg.NoSuchNamespaceError | iceberg.NoSuchIdentifierError
+    ):
+        return NotFoundError(
+            message, code="not_found", hint=f"check the name; `calve doctor` probes catalog {catalog}"
+        )
+    if _is_credentials(cause):
+        return PermanentError(
+            message,
+            code="catalog_credentials",
+            hint=f"check user, password or token under [catalog.{catalog}]",
+        )
+    if _is_unreachable(cause):
+        return UnavailableError(
+            message,
+            code="catalog_unreachable",
+            hint=f"check that catalog {catalog} is up and its uri right: `calve doctor`",
+            service=f"catalog:{catalog}",
+        )
+    if isinstance(cause, iceberg.NotInstalledError | ModuleNotFoundError):
+        return UsageError(
+            message,
+            code="catalog_not_installed",
+            hint="install the client library that this catalog type needs",
+        )
+    if isinstance(cause, iceberg.NoSuchPropertyException):
+        return UsageError(message, code="catalog_config", hint=f"see [catalog.{catalog}] in calve.toml")
+    if isinstance(cause, iceberg.BadRequestError | iceberg.ValidationError):
+        return PermanentError(
+            message, code="catalog_refused", hint="the catalog refused the request as it is"
+        )
+    return TemporaryError(message, code="catalog_error", hint=f"`calve doctor` probes catalog {catalog}")
+
+
+def describe(cause: BaseException) -> str:
+    """One line, with the root cause, and without the connection URL that some drivers print."""
+    if isinstance(cause, sql.DBAPIError) and cause.orig is not None:
+        cause = cause.orig
+    text = " ".join(str(cause).split()) or type(cause).__name__
+    return text if len(text) <= 300 else f"{text[:297]}..."
+
+
+def _is_credentials(cause: Exception) -> bool:
+    if isinstance(cause, iceberg.UnauthorizedError | iceberg.ForbiddenError | iceberg.OAuthError):
+        return True
+    if isinstance(cause, PermissionError):
+        return True
+    if not isinstance(cause, sql.DBAPIError):
+        return False
+    # A failed login has no SQLSTATE on the client side of psycopg: only its words tell.
+    text = str(cause.orig)
+    return getattr(cause.orig, "sqlstate", None) in _SQL_CREDENTIALS or "authentication failed" in text
+
+
+def _is_unreachable(cause: Exception) -> bool:
+    if isinstance(cause, requests.ConnectionError | requests.Timeout | ConnectionError | TimeoutError):
+        return True
+    if isinstance(
+        cause, iceberg.ServiceUnavailableError | iceberg.ServerError | iceberg.TooManyRequestsError
+    ):
+        return True
+    if isinstance(cause, iceberg.CommitStateUnknownException):
+        return True
+    if isinstance(cause, sql.DBAPIError) and getattr(cause.orig, "sqlstate", None) in _SQL_NO_DATABASE:
+        return False
+    if isinstance(cause, sql.OperationalError | sql.InterfaceError | sql.TimeoutError):
+        return True
+    # Reading and writing metadata files is part of a catalog call; Arrow's errors differ in words only.
+    return isinstance(cause, OSError) and any(word in str(cause) for word in _NETWORK_WORDS)

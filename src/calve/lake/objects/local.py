@@ -1,0 +1,140 @@
+"""A local folder as object storage: whole objects or none, also across a crash.
+
+An object is written under a temporary name beside its place, flushed to disk, and then
+linked (refused if the name is taken) or renamed (overwrites). Temporary names start with a
+dot and end with `.calve-tmp`: no reader globs them, and a sweep can tell them.
+"""
+
+import contextlib
+import errno
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+from calve.model.errors import CalveError, NotFoundError, PermanentError, TemporaryError
+
+SCHEME = "file://"
+TEMPORARY_SUFFIX = ".calve-tmp"
+_NO_ACCESS = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+class LocalStore:
+    """Objects under `file:///…`."""
+
+    def put_if_absent(self, uri: str, data: bytes) -> bool:
+        target = local_path(uri)
+        with _wrapped(uri), _temporary(target, lambda out: out.write(data)) as temporary:
+            try:
+                # If we die here, only the temporary file is left.
+                os.link(temporary, target)
+            except FileExistsError:
+                return False
+            _flush_folder(target.parent)
+            return True
+
+    def upload(self, local: Path, uri: str) -> None:
+        target = local_path(uri)
+
+        def copy(out: BinaryIO) -> None:
+            with local.open("rb") as source:
+                shutil.copyfileobj(source, out, 1 << 20)
+
+        with _wrapped(uri), _temporary(target, copy) as temporary:
+            # If we die here, only the temporary file is left.
+            temporary.replace(target)
+            _flush_folder(target.parent)
+
+    def read(self, uri: str) -> bytes:
+        with _wrapped(uri):
+            return local_path(uri).read_bytes()
+
+    def exists(self, uri: str) -> bool:
+        with _wrapped(uri):
+            return local_path(uri).is_file()
+
+    def size(self, uri: str) -> int:
+        with _wrapped(uri):
+            return local_path(uri).stat().st_size
+
+    def list(self, prefix_uri: str) -> list[str]:
+        with _wrapped(prefix_uri):
+            return sorted(
+                f"{SCHEME}{Path(folder) / name}"
+                for folder, _, names in os.walk(local_path(prefix_uri), onerror=_raise_unless_missing)
+                for name in names
+                if not name.endswith(TEMPORARY_SUFFIX)
+            )
+
+    def delete(self, uris: Sequence[str]) -> None:
+        for uri in uris:
+            with _wrapped(uri):
+                # If we die here, the rest is deleted by the next call.
+                local_path(uri).unlink(missing_ok=True)
+
+
+def local_path(uri: str) -> Path:
+    """The file that a `file://` URI names. Taken literally, and never upwards."""
+    path = Path(uri.removeprefix(SCHEME))
+    if not uri.startswith(SCHEME) or not path.is_absolute() or ".." in path.parts:
+        raise PermanentError(
+            f"not the URI of a local object: {uri}",
+            code="storage_uri",
+            hint="a local location is written file:///absolute/path",
+        )
+    return path
+
+
+@contextlib.contextmanager
+def _temporary(target: Path, fill: Callable[[BinaryIO], object]) -> Iterator[Path]:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(f".{target.name[:150]}.{secrets.token_hex(6)}{TEMPORARY_SUFFIX}")
+    try:
+        # If we die here, the temporary file is left; nothing reads it.
+        with temporary.open("xb") as out:
+            fill(out)
+            out.flush()
+            os.fsync(out.fileno())
+        yield temporary
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _flush_folder(folder: Path) -> None:
+    """A name is durable only once its folder is."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _raise_unless_missing(error: OSError) -> None:
+    if error.errno != errno.ENOENT:
+        raise error
+
+
+@contextlib.contextmanager
+def _wrapped(uri: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise _calve_error(uri, error) from error
+
+
+def _calve_error(uri: str, error: OSError) -> CalveError:
+    cause = error.strerror or type(error).__name__
+    if error.errno == errno.ENOENT:
+        return NotFoundError(f"no such object: {uri}", code="object_missing")
+    if error.errno in _NO_ACCESS:
+        return PermanentError(
+            f"no access to {uri}: {cause}",
+            code="storage_denied",
+            hint="give the user that runs the tasks the right to write there",
+        )
+    if error.errno in _FULL:
+        return TemporaryError(f"no space left for {uri}: {cause}", code="storage_full", hint="free some disk")
+    return TemporaryError(f"{uri}: {cause}", code="storage_failed")

@@ -1,0 +1,193 @@
+"""S3 and what speaks its protocol, through obstore.
+
+Bounded by seconds, not by counts (L2): one request may take two thirds of `call_seconds`,
+and no retry starts after the last third, so that an endpoint that is dead, or that accepts
+and never answers, is known within `call_seconds`.
+"""
+
+import contextlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import obstore
+from obstore import exceptions
+from obstore.store import S3Store
+
+from calve.model.errors import CalveError, NotFoundError, PermanentError, TemporaryError, UnavailableError
+
+SCHEMES = ("s3://", "s3a://", "s3n://")
+CHUNK_BYTES = 8 << 20
+CHUNKS_AT_ONCE = 4  # bounds memory (32 MB an upload) and the bandwidth that the timeouts presume
+_DEFAULT_REGION = "us-east-1"
+_COPIED = {
+    "s3.endpoint": "endpoint",
+    "s3.access-key-id": "access_key_id",
+    "s3.secret-access-key": "secret_access_key",
+    "s3.session-token": "session_token",
+    "s3.region": "region",
+    "s3.role-arn": "role_arn",
+    "s3.role-session-name": "role_session_name",
+    "s3.server-side-encryption": "server_side_encryption",
+    "s3.sse-kms-key-id": "sse_kms_key_id",
+}
+_NO_BUCKET = re.compile(r"NoSuchBucket|bucket does not exist", re.IGNORECASE)
+_REFUSED = re.compile(
+    r"InvalidAccessKeyId|SignatureDoesNotMatch|AccessDenied|InvalidToken|ExpiredToken|"
+    r"InvalidBucketName|\b40[013] |PermanentRedirect|credentials? (?:not|were not)",
+    re.IGNORECASE,
+)
+
+
+class S3ObjectStore:
+    """Objects of one bucket."""
+
+    def __init__(
+        self, bucket_uri: str, properties: Mapping[str, str], *, connect_seconds: float, call_seconds: float
+    ) -> None:
+        self._bucket_uri = bucket_uri
+        bucket = bucket_uri.split("://", 1)[1]
+        with self._wrapped(bucket_uri):
+            self._store = S3Store(
+                bucket,
+                config=_config(properties),
+                client_options=_client(properties, connect_seconds, call_seconds),
+                retry_config={
+                    "max_retries": 10,
+                    "retry_timeout": timedelta(seconds=call_seconds / 3),
+                    "backoff": {
+                        "init_backoff": timedelta(milliseconds=100),
+                        "max_backoff": timedelta(seconds=2),
+                        "base": 2,
+                    },
+                },
+            )
+
+    def put_if_absent(self, uri: str, data: bytes) -> bool:
+        with self._wrapped(uri):
+            try:
+                # If we die here, the object is there or not; a second call finds out.
+                obstore.put(self._store, self._key(uri), data, mode="create")
+            except (exceptions.AlreadyExistsError, exceptions.PreconditionError):
+                return False
+        return True
+
+    def upload(self, local: Path, uri: str) -> None:
+        large = local.stat().st_size > CHUNK_BYTES
+        with self._wrapped(uri):
+            # If we die here, parts of a multipart upload stay invisible until the bucket's
+            # lifecycle rule ends it; no object appears.
+            obstore.put(
+                self._store,
+                self._key(uri),
+                local,
+                use_multipart=large,
+                chunk_size=CHUNK_BYTES,
+                max_concurrency=CHUNKS_AT_ONCE,
+            )
+
+    def read(self, uri: str) -> bytes:
+        with self._wrapped(uri):
+            return bytes(obstore.get(self._store, self._key(uri)).bytes())
+
+    def exists(self, uri: str) -> bool:
+        try:
+            self.size(uri)
+        except NotFoundError:
+            return False
+        return True
+
+    def size(self, uri: str) -> int:
+        with self._wrapped(uri):
+            return int(obstore.head(self._store, self._key(uri))["size"])
+
+    def list(self, prefix_uri: str) -> list[str]:
+        prefix = self._key(prefix_uri.rstrip("/"), may_be_root=True)
+        with self._wrapped(prefix_uri):
+            return sorted(
+                f"{self._bucket_uri}/{item['path']}"
+                for batch in obstore.list(self._store, prefix or None)
+                for item in batch
+            )
+
+    def delete(self, uris: Sequence[str]) -> None:
+        if not uris:
+            return
+        gone = (exceptions.NotFoundError, FileNotFoundError)
+        with self._wrapped(uris[0]), contextlib.suppress(*gone):
+            # If we die here, the rest is deleted by the next call.
+            obstore.delete(self._store, [self._key(uri) for uri in uris])
+
+    def _key(self, uri: str, *, may_be_root: bool = False) -> str:
+        key = uri.removeprefix(self._bucket_uri).removeprefix("/")
+        if not uri.startswith(self._bucket_uri) or (not key and not may_be_root) or ".." in key.split("/"):
+            raise PermanentError(f"not the URI of an object in {self._bucket_uri}: {uri}", code="storage_uri")
+        return key
+
+    @contextlib.contextmanager
+    def _wrapped(self, uri: str) -> Iterator[None]:
+        try:
+            yield
+        except (exceptions.BaseError, FileNotFoundError, PermissionError, OSError, ValueError) as error:
+            raise _calve_error(uri, self._bucket_uri, error) from error
+
+
+def _config(properties: Mapping[str, str]) -> dict[str, Any]:
+    config: dict[str, Any] = {
+        ours: properties[theirs] for theirs, ours in _COPIED.items() if properties.get(theirs)
+    }
+    config.setdefault("region", properties.get("client.region", _DEFAULT_REGION))
+    config["virtual_hosted_style_request"] = _flag(properties, "s3.force-virtual-addressing")
+    config["conditional_put"] = "etag"
+    if _flag(properties, "s3.anonymous"):
+        config["skip_signature"] = True
+    return config
+
+
+def _client(properties: Mapping[str, str], connect_seconds: float, call_seconds: float) -> dict[str, Any]:
+    client: dict[str, Any] = {
+        "connect_timeout": timedelta(seconds=min(connect_seconds, call_seconds / 3)),
+        "timeout": timedelta(seconds=call_seconds * 2 / 3),
+        "allow_http": properties.get("s3.endpoint", "").startswith("http://"),
+    }
+    if proxy := properties.get("s3.proxy-uri"):
+        client["proxy_url"] = proxy
+    return client
+
+
+def _flag(properties: Mapping[str, str], name: str) -> bool:
+    return str(properties.get(name, "false")).lower() == "true"
+
+
+def _calve_error(uri: str, bucket_uri: str, error: Exception) -> CalveError:
+    text = _first_line(error)
+    if _NO_BUCKET.search(str(error)):
+        return PermanentError(
+            f"no such bucket: {bucket_uri}", code="bucket_missing", hint="create it, or mend the location"
+        )
+    denied = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError, PermissionError)
+    if isinstance(error, denied) or _REFUSED.search(str(error)):
+        return PermanentError(
+            f"{bucket_uri} refused the request for {uri}: {text}",
+            code="storage_denied",
+            hint="check the keys, the region and the bucket's policy in the configuration",
+        )
+    if isinstance(error, (exceptions.NotFoundError, FileNotFoundError)):
+        return NotFoundError(f"no such object: {uri}", code="object_missing")
+    if isinstance(error, ValueError) and not isinstance(error, exceptions.BaseError):
+        return PermanentError(f"{bucket_uri}: {text}", code="storage_config")
+    if isinstance(error, exceptions.GenericError):
+        return UnavailableError(
+            f"{bucket_uri} cannot be reached: {text}",
+            code="storage_unavailable",
+            hint="check the endpoint; waiting exports go on by themselves once it answers",
+            service=f"storage:{bucket_uri}",
+        )
+    return TemporaryError(f"{uri}: {text}", code="storage_failed")
+
+
+def _first_line(error: Exception) -> str:
+    """obstore appends a debug dump after the message; people need the first line of it."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]

@@ -1,0 +1,90 @@
+"""What a store answers when it will not, in one wording, whichever store it is."""
+
+from collections.abc import Sequence
+
+from calve.model.errors import (
+    ConflictError,
+    FenceLostError,
+    NotFoundError,
+    PermanentError,
+    RefusedError,
+    UsageError,
+)
+from calve.model.ids import ProcessId
+from calve.model.process import Lease, Process
+
+_SHOWN_IDS = 5
+
+
+def no_such_process(text: str) -> NotFoundError:
+    return NotFoundError(
+        f"there is no process or batch {text!r} in this store",
+        code="process_not_found",
+        hint="calve ps --all",
+    )
+
+
+def no_such_pin(name: str) -> NotFoundError:
+    return NotFoundError(f"there is no pin {name!r} in this store", code="pin_not_found", hint="calve doctor")
+
+
+def ambiguous(text: str, fitting: Sequence[ProcessId]) -> UsageError:
+    shown = ", ".join(fitting[:_SHOWN_IDS]) + (", …" if len(fitting) > _SHOWN_IDS else "")
+    return UsageError(
+        f"{text!r} fits several processes: {shown}",
+        code="ambiguous_id",
+        hint=f"calve show {fitting[0]}",
+    )
+
+
+def locked(lock: str, holder: ProcessId) -> RefusedError:
+    """`holder` is live, or ended with an outcome nobody knows yet."""
+    return RefusedError(
+        f"process {holder} holds {lock!r}: the same work is under way, or its outcome is not known yet;"
+        " nothing was submitted",
+        code="locked",
+        hint=f"calve why {holder}",
+    )
+
+
+def not_ended(process: Process) -> RefusedError:
+    return RefusedError(
+        f"process {process.id} is {process.state} and cannot be retried before it has ended",
+        code="not_ended",
+        hint=f"calve wait {process.id}",
+    )
+
+
+def fence_lost(process: Process, lease: Lease) -> FenceLostError:
+    owner = f"worker {process.owner}" if process.owner else "nobody"
+    return FenceLostError(
+        f"process {process.id} belongs to {owner} (fence {process.fence});"
+        f" worker {lease.worker} wrote with fence {lease.fence}, and nothing was changed",
+        code="fence_lost",
+        hint=f"calve why {process.id}",
+    )
+
+
+def conflict(process_id: ProcessId, what: str) -> ConflictError:
+    return ConflictError(
+        f"process {process_id} is not as it was read: {what}; nothing was changed",
+        code="conflict",
+        hint=f"calve show {process_id}",
+    )
+
+
+def illegal_transition(process_id: ProcessId, what: str) -> PermanentError:
+    return PermanentError(
+        f"process {process_id}: {what}; nothing was changed",
+        code="illegal_transition",
+        hint=f"calve show {process_id}",
+    )
+
+
+def illegal_change(process_id: ProcessId, what: str) -> PermanentError:
+    """A change that contradicts itself, whatever the row says."""
+    return PermanentError(
+        f"process {process_id}: {what}; nothing was changed",
+        code="illegal_change",
+        hint=f"calve show {process_id}",
+    )

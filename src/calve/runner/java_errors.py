@@ -1,0 +1,96 @@
+"""What the JVM threw, turned into ours: by the class of any cause, never by a translated message."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from calve.model.errors import (
+    CalveError,
+    NotFoundError,
+    PermanentError,
+    TemporaryError,
+    UnavailableError,
+)
+
+_CONFLICT = ("ValidationException", "CommitFailedException", "AlreadyExistsException")
+_MISSING = ("NoSuchTableException", "NoSuchNamespaceException", "NoSuchIcebergTableException")
+_CREDENTIALS = ("NotAuthorizedException", "ForbiddenException")
+_UNREACHABLE = (
+    "ConnectException", "UnknownHostException", "SocketTimeoutException", "HttpHostConnectException",
+    "ServiceUnavailableException", "ServiceFailureException", "SdkClientException", "NoRouteToHostException",
+)  # fmt: skip
+_CANCELLED = ("SparkJobCancelled", "cancelled job", "cancelled part of")
+_MOST_CAUSES = 20
+
+
+@contextmanager
+def translated(catalog: str, doing: str) -> Iterator[None]:
+    """Whatever a call into the JVM raises leaves as a CalveError."""
+    from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
+
+    try:
+        yield
+    except Py4JJavaError as error:
+        raise _calve_error(catalog, doing, error.java_exception) from error
+    except (Py4JNetworkError, ConnectionError) as error:
+        raise TemporaryError(
+            f"{doing}: the driver's JVM is gone", code="driver_lost", hint="it is tried again by itself"
+        ) from error
+    except Py4JError as error:
+        raise TemporaryError(f"{doing}: {_line(str(error))}", code="driver_failed") from error
+    except CalveError:
+        raise
+    except Exception as error:
+        # pyspark turns some of the JVM's exceptions into its own, the original inside.
+        origin = getattr(error, "_origin", None)
+        if origin is None:
+            raise
+        raise _calve_error(catalog, doing, origin) from error
+
+
+def _calve_error(catalog: str, doing: str, thrown: Any) -> CalveError:
+    causes = list(_causes(thrown))
+    names = {cause.getClass().getSimpleName() for cause in causes}
+    said = _line(next((str(cause.getMessage()) for cause in reversed(causes) if cause.getMessage()), ""))
+    message = f"{doing}: {said or type_name(thrown)}"
+    if names & set(_CONFLICT):
+        return TemporaryError(
+            message,
+            code="rewrite_conflict",
+            hint="another writer was first; what is left is planned again by itself",
+        )
+    if names & set(_MISSING):
+        return NotFoundError(message, code="no_such_table", hint=f"`calve doctor` probes catalog {catalog}")
+    if names & set(_CREDENTIALS):
+        return PermanentError(
+            message,
+            code="catalog_credentials",
+            hint=f"check user, password or token under [catalog.{catalog}]",
+        )
+    if any(word in str(cause.getMessage()) for cause in causes for word in _CANCELLED):
+        return TemporaryError(message, code="cancelled", hint="it was told to stop")
+    if names & set(_UNREACHABLE):
+        return UnavailableError(
+            message,
+            code="catalog_unreachable",
+            hint=f"check that catalog {catalog} and its storage are up: `calve doctor`",
+            service=f"catalog:{catalog}",
+        )
+    return TemporaryError(message, code="rewrite_failed", hint="Spark's log has what happened")
+
+
+def type_name(thrown: Any) -> str:
+    return str(thrown.getClass().getName())
+
+
+def _causes(thrown: Any) -> Iterator[Any]:
+    for _ in range(_MOST_CAUSES):
+        if thrown is None:
+            return
+        yield thrown
+        thrown = thrown.getCause()
+
+
+def _line(text: str) -> str:
+    first = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    return first if len(first) <= 300 else f"{first[:297]}..."

@@ -1,0 +1,81 @@
+"""ClickHouse's errors as ours: one place that decides what may go away by itself.
+
+code 241, one query's limit    permanent: the same rows need the same memory
+codes that name the statement  permanent: the statement or the data is at fault
+damaged parts                  permanent
+everything else                temporary: budgets decide how long
+"""
+
+import re
+
+from calve.model.errors import CalveError, NotFoundError, PermanentError, TemporaryError
+
+_CODE = re.compile(r"Code: (\d+)\. ")
+_NAME = re.compile(r"\(([A-Z][A-Z0-9_]+)\)\s*(?:\(version [^)]*\))?\s*$")
+_MESSAGE_LENGTH = 1000
+
+UNKNOWN_TABLE = 60
+UNKNOWN_DATABASE = 81
+ACCESS_DENIED = 497
+_MEMORY = 241
+_GONE = frozenset({UNKNOWN_TABLE, UNKNOWN_DATABASE, 218})
+_STATEMENT = frozenset(
+    # argument counts and types, unknown names, syntax, parsing, conversions, overflows, throwIf,
+    # unsupported features and types, access
+    {6, 8, 10, 16, 20, 27, 34, 35, 36, 38, 41, 42, 43, 44, 46, 47, 48, 50, 53, 62, 63, 69, 70, 72, 73}
+    | {115, 117, 130, 131, 153, 170, 179, 184, 190, 215, 248, 321, 349, 344, 386, 395, 407, ACCESS_DENIED}
+)
+_DAMAGED = frozenset({32, 33, 40, 226, 228, 246, 259, 271, 354, 432})
+
+
+class SourceBusyError(TemporaryError):
+    """An embedded source is open in another process. A worker tries again; a person, told so by
+    a command, closes it: the state of the data's folder forbids the work."""
+
+    exit_code = 4
+
+
+def code_of(message: str) -> int:
+    """ClickHouse's error code in a message; 0 when there is none."""
+    found = _CODE.search(message)
+    return int(found.group(1)) if found else 0
+
+
+def wrap(message: str, what: str) -> CalveError:
+    """Our error for ClickHouse's `message`, met while doing `what` ("reading parts of …")."""
+    code = code_of(message)
+    text = f"{what}: {_readable(message, code)}"
+    label = f"clickhouse_{code}" if code else "clickhouse"
+    if code == _MEMORY:
+        return _memory(text, message)
+    if code in _GONE:
+        return NotFoundError(text, code=label, hint="the table or database was dropped or renamed meanwhile")
+    if code in _DAMAGED:
+        return PermanentError(
+            text,
+            code=label,
+            hint="the part is damaged or unreadable: run CHECK TABLE at the source",
+        )
+    if code in _STATEMENT:
+        return PermanentError(text, code=label)
+    return TemporaryError(text, code=label)
+
+
+def _memory(text: str, message: str) -> CalveError:
+    """A query that met its own limit meets it again; memory that others use may come back."""
+    hint = "raise limits.task_memory_mb, or lower limits.task_bytes_mb or limits.open_files"
+    if "(total)" in message or "total memory limit" in message.lower():
+        return TemporaryError(text, code="memory_limit", hint=hint)
+    return PermanentError(text, code="memory_limit", hint=hint)
+
+
+def _readable(message: str, code: int) -> str:
+    """One line without the engine's furniture; the code and its name are kept."""
+    text = " ".join(message.split())
+    text = re.sub(r"^.*?DB::Exception: ", "", text, count=1)
+    name = _NAME.search(text)
+    label = f"{code} {name.group(1)}" if name else str(code)
+    text = _NAME.sub("", text).strip()
+    if len(text) > _MESSAGE_LENGTH:
+        text = text[:_MESSAGE_LENGTH] + "…"
+    return f"{text} (ClickHouse error {label})" if code else text

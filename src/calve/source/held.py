@@ -1,0 +1,153 @@
+"""What a pin holds: all that planning needs, so that nothing later asks the source.
+
+`hold` takes a pin and describes it in one visit; the description is kept in the pin's journal
+entry. `let_go` releases a pin of which perhaps nothing more is known than its name.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self
+
+from calve.model.errors import RefusedError, TemporaryError
+from calve.model.plan import PartPlan, Relation
+from calve.source import pins
+from calve.source.content import content_id
+from calve.source.ddl import scratch_table
+from calve.source.ports import Session, Source
+from calve.source.tables import Column, TableInfo, describe
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What to hold of a table."""
+
+    database: str
+    table: str
+    partitions: tuple[str, ...]  # ids
+    parts: tuple[str, ...] = ()  # only these, where given
+    final: bool = False
+    wait_mutations: bool = False
+    ignore_row_policies: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldPartition:
+    """One partition of the pin. `rows` are those a reader sees."""
+
+    id: str
+    content: str
+    rows: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Held:
+    """A table as it was when the pin was taken, and the parts that the pin holds."""
+
+    identity: str
+    engine: str
+    columns: tuple[Column, ...]
+    partition_key: str
+    sorting_key: str
+    relation: Relation
+    parts: tuple[PartPlan, ...]
+    partitions: tuple[HeldPartition, ...]
+    roots: tuple[str, ...]  # disks to look on when it is released
+    notes: tuple[str, ...] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)  # that reading needs, such as the time zone
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        data: dict[str, Any] = json.loads(text)
+        return cls(
+            **data
+            | {
+                "columns": tuple(Column(**item) for item in data["columns"]),
+                "relation": Relation(**data["relation"]),
+                "parts": tuple(PartPlan(**item) for item in data["parts"]),
+                "partitions": tuple(HeldPartition(**item) for item in data["partitions"]),
+                "roots": tuple(data["roots"]),
+                "notes": tuple(data["notes"]),
+            }
+        )
+
+
+def hold(source: Source, wanted: Wanted, name: str) -> Held:
+    """Take the pin `name`, once, and describe what it holds."""
+    with source.visit() as session:
+        table = describe(session, wanted.database, wanted.table)
+        refuse_row_policies(table, ignore=wanted.ignore_row_policies)
+        # If we die here, the journal names the pin and its release takes what there is of it.
+        pins.freeze(session, table, wanted.partitions, name, wait=wanted.wait_mutations)
+        _refuse_if_altered(session, table)
+        frozen = _chosen(table, pins.frozen_parts(session, table, wanted.partitions, name), wanted.parts)
+        scratch = scratch_table(table, final=wanted.final)
+        return Held(
+            identity=table.identity,
+            engine=table.engine,
+            columns=table.columns,
+            partition_key=table.partition_key,
+            sorting_key=table.sorting_key,
+            relation=Relation(mode="frozen", create=scratch.create, final=wanted.final),
+            parts=tuple(part.plan() for part in frozen),
+            partitions=_partitions(frozen),
+            roots=pins.pin_roots(session),
+            notes=scratch.stripped,
+            settings={"session_timezone": table.timezone},
+        )
+
+
+def let_go(source: Source, name: str, detail: str) -> None:
+    """Release a pin that may or may not have been taken, whose table may be gone. Twice is harmless."""
+    roots: Sequence[str] = json.loads(detail).get("roots", ()) if detail else ()
+    # The visit waits for the folder: a FREEZE that a killed client left under way has ended by then.
+    with source.visit() as session:
+        pins.release(session, name, roots)
+
+
+def refuse_row_policies(table: TableInfo, *, ignore: bool) -> None:
+    """A pin shows every row, also those a policy hides from readers (D14)."""
+    if table.row_policies and not ignore:
+        raise RefusedError(
+            f"table {table} has row policies ({', '.join(table.row_policies)}), which an export bypasses",
+            code="row_policies",
+            hint="--ignore-row-policies exports every row all the same",
+        )
+
+
+def _refuse_if_altered(session: Session, before: TableInfo) -> None:
+    after = describe(session, before.database, before.name)
+    if (after.uuid, after.create_query) != (before.uuid, before.create_query):
+        raise TemporaryError(f"table {before} was altered while it was pinned", code="altered_meanwhile")
+
+
+def _chosen(
+    table: TableInfo, frozen: Sequence[pins.FrozenPart], names: Sequence[str]
+) -> list[pins.FrozenPart]:
+    if not names:
+        return list(frozen)
+    gone = sorted(set(names) - {part.name for part in frozen})
+    if gone:
+        raise RefusedError(
+            f"table {table} no longer has part {', '.join(gone)}: merged, dropped or mutated meanwhile",
+            code="part_gone",
+            hint=f"calve partitions '{table}' --parts shows those it has now",
+        )
+    return [part for part in frozen if part.name in names]
+
+
+def _partitions(frozen: Sequence[pins.FrozenPart]) -> tuple[HeldPartition, ...]:
+    by_id: dict[str, list[pins.FrozenPart]] = {}
+    for part in frozen:
+        by_id.setdefault(part.partition_id, []).append(part)
+    return tuple(
+        HeldPartition(
+            id=partition_id,
+            content=content_id(part.extent for part in parts),
+            rows=sum(part.rows_seen for part in parts),
+        )
+        for partition_id, parts in by_id.items()
+    )

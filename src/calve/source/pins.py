@@ -1,0 +1,254 @@
+"""Pins: FREEZE snapshots that hold a table's parts still while a process needs them.
+
+A pin is taken once under its name (a second FREEZE after a merge would hold both generations,
+D5), its parts are listed from the pin and never from the table (D6), and it is released by
+removing exactly its folder, which works when the table is long gone (L32).
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from calve.model.errors import NotFoundError, PermanentError, RefusedError, TemporaryError
+from calve.model.plan import PartPlan
+from calve.source import part_files, shadow
+from calve.source.content import Extent, content_id
+from calve.source.part_files import PartName
+from calve.source.partitions import rows_seen
+from calve.source.ports import Disk, Session
+from calve.source.tables import TableInfo, patch_parts, unfinished_mutations
+from calve.source.tokens import string
+
+_POLL_SECONDS = 0.2
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrozenPart:
+    """A part as the pin holds it."""
+
+    name: str
+    partition_id: str
+    path: str
+    disk: str
+    rows: int  # physical: what offsets count
+    rows_seen: int  # without lightweight-deleted ones
+    bytes: int
+    min_block: int
+    max_block: int
+    level: int
+    mutation: int
+    data_version: int
+    content: str  # a hash of its files
+    columns: frozenset[str]  # those it has values for
+
+    @property
+    def extent(self) -> Extent:
+        return Extent(
+            min_block=self.min_block, max_block=self.max_block, mutation=self.mutation, rows=self.rows_seen
+        )
+
+    def plan(self) -> PartPlan:
+        return PartPlan(
+            name=self.name,
+            partition_id=self.partition_id,
+            rows=self.rows,
+            bytes=self.bytes,
+            path=self.path,
+            disk=self.disk,
+            min_block=self.min_block,
+            max_block=self.max_block,
+            level=self.level,
+            data_version=self.data_version,
+            content=self.content,
+        )
+
+
+def refuse_unfinished(session: Session, table: TableInfo, *, wait: bool = False) -> None:
+    """No pin over half-applied changes (W6, W7, P12): RefusedError names them. With `wait` they are
+    applied first, bounded by the source's own time limit for a statement."""
+    if wait:
+        _apply_unfinished(session, table)
+    mutations = unfinished_mutations(session, table.full_name)
+    if mutations:
+        raise RefusedError(
+            f"table {table} has {len(mutations)} unfinished mutations, the first {mutations[0]}: "
+            "its parts do not show them yet",
+            code="unfinished_mutations",
+            hint="wait for them (system.mutations), KILL MUTATION, or export with --wait-mutations",
+        )
+    patches = patch_parts(session, table.full_name)
+    if patches:
+        raise RefusedError(
+            f"table {table} has {len(patches)} patch parts ({patches[0]}, …): a freeze leaves them out, "
+            "and rows that were updated or deleted would come back",
+            code="patch_parts",
+            hint=f"run ALTER TABLE {table.sql} APPLY PATCHES SETTINGS mutations_sync = 2, "
+            "or export with --wait-mutations",
+        )
+
+
+def freeze(
+    session: Session, table: TableInfo, partition_ids: Sequence[str], name: str, *, wait: bool = False
+) -> None:
+    """Take the pin `name` over whole partitions. Once: a name that exists is refused (D5)."""
+    disks = session.disks()
+    roots = [disk.path for disk in disks]
+    _refuse_unseen_disks(session, table, disks)
+    if shadow.exists(roots, name):
+        raise PermanentError(
+            f"the pin {name} exists already: taken again it would hold two generations of parts",
+            code="pin_taken",
+            hint="release it; the next attempt has a name of its own",
+        )
+    refuse_unfinished(session, table, wait=wait)
+    if session.embedded:  # nobody else has it open; at a server others may be counting right now
+        for root in roots:
+            shadow.mend_counter(root)
+    for partition_id in partition_ids:
+        # if we die here, the journal names the pin, and its release takes what there is of it
+        session.execute(
+            f"ALTER TABLE {table.sql} FREEZE PARTITION {_partition(table, partition_id)} "
+            f"WITH NAME {string(name)}",
+            what=f"pinning partition {partition_id} of {table}",
+        )
+    refuse_unfinished(session, table)
+
+
+def frozen_parts(
+    session: Session, table: TableInfo, partition_ids: Sequence[str], name: str
+) -> list[FrozenPart]:
+    """The parts that the pin holds, by partition and block. Call it in the visit that took the pin:
+    rows of parts with lightweight deletes are counted by the table itself. NotFoundError if a
+    partition has none."""
+    wanted = set(partition_ids)
+    found: list[tuple[Disk, Path, PartName]] = []
+    for disk in session.disks():
+        found += [
+            (disk, path, parts)
+            for path, parts in _parts_below(disk, table, name)
+            if parts.partition_id in wanted
+        ]
+    masked = [path.name for _, path, _ in found if part_files.has_deleted_rows(path)]
+    seen = rows_seen(session, table, masked, "_part")
+    frozen = [
+        _frozen(disk, path, parts, seen.get(path.name, 0) if path.name in masked else None)
+        for disk, path, parts in found
+    ]
+    absent = wanted - {part.partition_id for part in frozen}
+    if absent:
+        raise NotFoundError(
+            f"table {table} has no partition {', '.join(sorted(absent))}",
+            code="no_partition",
+            hint=f"see: calve partitions '{table}'",
+        )
+    return sorted(frozen, key=lambda part: (part.partition_id, part.min_block, part.name))
+
+
+def contents(parts: Sequence[FrozenPart]) -> dict[str, str]:
+    """The content id of each partition that the pin holds."""
+    partition_ids = sorted({part.partition_id for part in parts})
+    return {
+        partition_id: content_id(part.extent for part in parts if part.partition_id == partition_id)
+        for partition_id in partition_ids
+    }
+
+
+def release(session: Session, name: str, roots: Sequence[str] = ()) -> None:
+    """Let the pin go, whether it was taken or not, whether its table is there or not. Twice is
+    harmless. `roots` are disks that the pin's journal knew and the source may have forgotten."""
+    known = [disk.path for disk in session.disks()]
+    known += [Path(root) for root in roots if Path(root) not in known]
+    shadow.remove(known, name)
+
+
+def pin_roots(session: Session) -> tuple[str, ...]:
+    """The disks to journal with a pin."""
+    return tuple(str(disk.path) for disk in session.disks())
+
+
+def _partition(table: TableInfo, partition_id: str) -> str:
+    """By id, except in tables of the old syntax, where the engine hangs on an id (tried) and the id
+    is the value: a month's number."""
+    if table.clause.old_syntax and partition_id.isdigit():
+        return partition_id
+    return f"ID {string(partition_id)}"
+
+
+def _parts_below(disk: Disk, table: TableInfo, name: str) -> list[tuple[Path, PartName]]:
+    found: list[tuple[Path, PartName]] = []
+    for data_path in table.data_paths:
+        if not Path(data_path).is_relative_to(disk.path):
+            continue
+        folder = shadow.folder(disk.path, name) / Path(data_path).relative_to(disk.path)
+        if not folder.is_dir():
+            continue
+        for entry in folder.iterdir():
+            parts = part_files.parse_name(entry.name, old_syntax=table.clause.old_syntax)
+            if parts is not None and entry.is_dir():
+                found.append((entry, parts))
+    return found
+
+
+def _frozen(disk: Disk, path: Path, parts: PartName, seen: int | None) -> FrozenPart:
+    rows = part_files.read_rows(path)
+    return FrozenPart(
+        name=path.name,
+        partition_id=parts.partition_id,
+        path=str(path),
+        disk=disk.name,
+        rows=rows,
+        rows_seen=rows if seen is None else seen,
+        bytes=part_files.size(path),
+        min_block=parts.min_block,
+        max_block=parts.max_block,
+        level=parts.level,
+        mutation=parts.mutation,
+        data_version=parts.data_version,
+        content=part_files.content_hash(path),
+        columns=part_files.read_columns(path),
+    )
+
+
+def _refuse_unseen_disks(session: Session, table: TableInfo, disks: Sequence[Disk]) -> None:
+    """Parts on a disk that is no folder here (object storage, encrypted) cannot be read as files."""
+    found = session.rows(
+        "SELECT DISTINCT disk_name FROM system.parts WHERE active "
+        f"AND database = {string(table.database)} AND table = {string(table.name)} ORDER BY disk_name",
+        what=f"table {table}",
+    )
+    unseen = [row["disk_name"] for row in found if row["disk_name"] not in {disk.name for disk in disks}]
+    if unseen:
+        raise RefusedError(
+            f"table {table} has parts on disk {', '.join(unseen)}, whose files cannot be read from here",
+            code="disk_not_seen",
+        )
+
+
+def _apply_unfinished(session: Session, table: TableInfo) -> None:
+    """Let mutations go on (a visit stops merges, and mutations with them) and wait for them."""
+    # if we die here, the mutations go on whenever the source is next open: they were asked for
+    session.execute(f"SYSTEM START MERGES {table.sql}", what=f"table {table}")
+    try:
+        if patch_parts(session, table.full_name):
+            session.execute(
+                f"ALTER TABLE {table.sql} APPLY PATCHES SETTINGS mutations_sync = 0", what=f"table {table}"
+            )
+        deadline = time.monotonic() + session.patience_seconds
+        while mutations := unfinished_mutations(session, table.full_name):
+            if mutations[0].fail_reason:
+                raise RefusedError(
+                    f"table {table}: mutation {mutations[0]}",
+                    code="mutation_fails",
+                    hint="mend it or KILL MUTATION at the source",
+                )
+            if time.monotonic() >= deadline:
+                raise TemporaryError(
+                    f"table {table}: mutation {mutations[0]} was not finished in "
+                    f"{session.patience_seconds:g} s",
+                    code="mutation_slow",
+                    hint="wait for it at the source, or raise limits.query_seconds",
+                )
+            time.sleep(_POLL_SECONDS)
+    finally:
+        session.execute(f"SYSTEM STOP MERGES {table.sql}", what=f"table {table}")

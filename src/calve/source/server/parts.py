@@ -1,0 +1,75 @@
+"""Parts as `system.parts` lists them, whatever the server's age."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from calve.source.server.source import ServerSession
+from calve.source.tables import PATCH_PREFIX
+from calve.source.tokens import string
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListedPart:
+    """One part of a table or of a clone."""
+
+    name: str
+    partition_id: str
+    rows: int
+    bytes: int
+    min_block: int
+    max_block: int
+    level: int
+    data_version: int
+    disk: str
+    hash: str  # of all files; "" where the server has none
+    masked: bool  # lightweight deletes left their mask
+    active: bool
+
+    @property
+    def mutation(self) -> int:
+        return 0 if self.data_version == self.min_block else self.data_version
+
+
+def table_condition(database: str, table: str) -> str:
+    """The rows of `system.parts` that are data of a table: patch parts are not."""
+    return (
+        f"database = {string(database)} AND table = {string(table)} "
+        f"AND NOT startsWith(partition_id, {string(PATCH_PREFIX)})"
+    )
+
+
+def listed_parts(
+    session: ServerSession, database: str, table: str, partition_ids: Sequence[str], *, inactive: bool = False
+) -> list[ListedPart]:
+    """By partition and block. With `inactive` also those that a merge has just replaced."""
+    if not partition_ids:
+        return []
+    content = "hash_of_all_files" if session.has("parts", "hash_of_all_files") else "''"
+    masked = "has_lightweight_delete" if session.has("parts", "has_lightweight_delete") else "0"
+    disk = "disk_name" if session.has("parts", "disk_name") else "'default'"
+    ids = ", ".join(map(string, partition_ids))
+    found = session.rows(
+        "SELECT name, partition_id, rows, bytes_on_disk AS bytes, min_block_number AS min_block, "
+        "max_block_number AS max_block, toInt64(level) AS level, data_version, "
+        f"{disk} AS disk, {content} AS hash, toUInt8({masked}) AS masked, toUInt8(active) AS active "
+        f"FROM system.parts WHERE {table_condition(database, table)} AND partition_id IN ({ids}) "
+        f"{'' if inactive else 'AND active '}ORDER BY partition_id, min_block_number, name",
+        what=f"parts of {database}.{table}",
+    )
+    return [
+        ListedPart(**row | {"masked": bool(row["masked"]), "active": bool(row["active"])}) for row in found
+    ]
+
+
+def part_columns(
+    session: ServerSession, database: str, table: str, names: Sequence[str]
+) -> dict[str, frozenset[str]]:
+    """The columns that each part has values for itself; others get their defaults when read."""
+    if not names:
+        return {}
+    found = session.rows(
+        "SELECT name, groupArray(column) AS columns FROM system.parts_columns "
+        f"WHERE active AND {table_condition(database, table)} "
+        f"AND name IN ({', '.join(map(string, names))}) GROUP BY name"
+    )
+    return {row["name"]: frozenset(row["columns"]) for row in found}

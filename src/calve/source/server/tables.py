@@ -1,0 +1,179 @@
+"""What a table of a server is, whatever the server's age: columns that its system tables lack are
+not asked for."""
+
+from pathlib import PurePosixPath
+from typing import Any
+
+from calve.model.errors import PermanentError, RefusedError
+from calve.source import engine_clause, tables
+from calve.source.errors import ACCESS_DENIED
+from calve.source.names import TableName
+from calve.source.server.identity import identity
+from calve.source.server.source import ServerSession
+from calve.source.tables import Column, Mutation, TableInfo
+from calve.source.tokens import string
+
+UNKNOWN_POLICIES = "unknown: the user may not see them"
+_ZERO_UUID = "00000000-0000-0000-0000-000000000000"
+
+
+def describe(session: ServerSession, database: str, table: str) -> TableInfo:
+    """All that planning needs. NotFoundError for no such table, RefusedError for one without parts."""
+    name = TableName(source=session.source, database=database, table=table)
+    row = _row(session, name)
+    if row is None:
+        raise tables._missing(session, name)
+    if row["engine"] == "Distributed":
+        raise _distributed(session, name, row["engine_full"])
+    if not row["engine"].endswith("MergeTree"):
+        raise RefusedError(
+            f"table {name} has the engine {row['engine']}, which has no parts to export",
+            code="table_engine",
+            hint=tables._HINTS.get(row["engine"], tables._HINT),
+        )
+    clause = engine_clause.parse(row["engine_full"])
+    uuid = "" if row["uuid"] == _ZERO_UUID else row["uuid"]
+    return TableInfo(
+        source=session.source,
+        database=database,
+        name=table,
+        uuid=uuid,
+        identity=identity(session, name, replicated=clause.replicated, uuid=uuid),
+        engine=row["engine"],
+        clause=clause,
+        columns=_columns(session, name),
+        partition_key=row["partition_key"],
+        sorting_key=row["sorting_key"],
+        primary_key=row["primary_key"],
+        sampling_key=row["sampling_key"],
+        create_query=row["create_table_query"],
+        storage_policy=row["storage_policy"],
+        data_paths=_seen_paths(session, row["paths"]),
+        timezone=_timezone(session),
+        version=session.version,
+        row_policies=_row_policies(session, name),
+        mutations=unfinished_mutations(session, name),
+        patch_parts=tables.patch_parts(session, name),
+        user_functions=_user_functions(session),
+    )
+
+
+def unfinished_mutations(session: ServerSession, table: TableName) -> tuple[Mutation, ...]:
+    """Mutations that some part has not seen; none where the server is too old to have any."""
+    if not session.has("mutations", "mutation_id"):
+        return ()
+    reason = "latest_fail_reason" if session.has("mutations", "latest_fail_reason") else "''"
+    killed = "AND NOT is_killed" if session.has("mutations", "is_killed") else ""
+    found = session.rows(
+        f"SELECT mutation_id, command, parts_to_do, {reason} AS reason FROM system.mutations "
+        f"WHERE database = {string(table.database)} AND table = {string(table.table)} "
+        f"AND NOT is_done {killed} ORDER BY create_time, mutation_id",
+        what=f"table {table}",
+    )
+    return tuple(
+        Mutation(
+            id=row["mutation_id"],
+            command=row["command"],
+            parts_to_do=int(row["parts_to_do"]),
+            fail_reason=row["reason"][:200],
+        )
+        for row in found
+    )
+
+
+def _row(session: ServerSession, name: TableName) -> dict[str, Any] | None:
+    uuid = "toString(uuid)" if session.has("tables", "uuid") else "''"
+    policy = "storage_policy" if session.has("tables", "storage_policy") else "''"
+    paths = "data_paths" if session.has("tables", "data_paths") else "[data_path]"
+    found = session.rows(
+        f"SELECT {uuid} AS uuid, engine, engine_full, create_table_query, partition_key, sorting_key, "
+        f"primary_key, sampling_key, {policy} AS storage_policy, {paths} AS paths FROM system.tables "
+        f"WHERE database = {string(name.database)} AND name = {string(name.table)}",
+        what=f"table {name}",
+    )
+    return found[0] if found else None
+
+
+def _columns(session: ServerSession, table: TableName) -> tuple[Column, ...]:
+    order = " ORDER BY position" if session.has("columns", "position") else ""
+    found = session.rows(
+        "SELECT name, type, default_kind, default_expression FROM system.columns "
+        f"WHERE database = {string(table.database)} AND table = {string(table.table)}{order}",
+        what=f"table {table}",
+    )
+    return tuple(Column(**row) for row in found)
+
+
+def _timezone(session: ServerSession) -> str:
+    """What a DateTime without a zone means. `timezone()` would be the user's session's."""
+    if not session.features.server_timezone:
+        return session.timezone
+    return str(session.rows("SELECT serverTimezone() AS zone")[0]["zone"])
+
+
+def _seen_paths(session: ServerSession, paths: list[str]) -> tuple[str, ...]:
+    """The table's folders as executors see them, for the disks that are mapped; others as they are
+    at the server."""
+    seen = {disk.name: str(disk.path) for disk in session.disks()}
+    roots = {path: seen[name] for name, path in server_disks(session).items() if name in seen}
+    return tuple(_moved(path, roots) for path in paths)
+
+
+def _moved(path: str, roots: dict[str, str]) -> str:
+    # The longest root first: a disk may lie inside of another's folder.
+    for root in sorted(roots, key=len, reverse=True):
+        if PurePosixPath(path).is_relative_to(root):
+            return str(PurePosixPath(roots[root]) / PurePosixPath(path).relative_to(root)) + "/"
+    return path
+
+
+def server_disks(session: ServerSession) -> dict[str, str]:
+    """The server's own disks, by name. One that knows none has a single data folder, `default`."""
+    if session.has("disks"):
+        return {row["name"]: row["path"] for row in session.rows("SELECT name, path FROM system.disks")}
+    found = session.rows("SELECT data_path FROM system.tables WHERE data_path != '' LIMIT 1")
+    folder = PurePosixPath(found[0]["data_path"]) if found else None
+    # <root>/data/<database>/<table>/
+    return {"default": str(folder.parents[2])} if folder is not None and len(folder.parts) > 3 else {}
+
+
+def _row_policies(session: ServerSession, table: TableName) -> tuple[str, ...]:
+    if not session.has("row_policies"):
+        return ()
+    try:
+        found = session.rows(
+            "SELECT name FROM system.row_policies "
+            f"WHERE database = {string(table.database)} AND table IN ({string(table.table)}, '') ORDER BY name",
+            what=f"table {table}",
+        )
+    except PermanentError as error:
+        if error.code != f"clickhouse_{ACCESS_DENIED}":
+            raise
+        # A read-only user reads through the policies; where a pin would bypass them, not knowing
+        # is as good as having some.
+        return (UNKNOWN_POLICIES,)
+    return tuple(row["name"] for row in found)
+
+
+def _user_functions(session: ServerSession) -> frozenset[str]:
+    if not session.has("functions", "origin"):
+        return frozenset()
+    found = session.rows("SELECT name FROM system.functions WHERE origin != 'System'")
+    return frozenset(row["name"] for row in found)
+
+
+def _distributed(session: ServerSession, table: TableName, engine_full: str) -> RefusedError:
+    """Names the tables on the shards: each is a source of its own."""
+    arguments = [text.strip("'`\"") for text in engine_clause.parse(engine_full).arguments[:3]]
+    cluster, database, local = (*arguments, "", "", "")[:3]
+    found = session.rows(
+        "SELECT shard_num, any(host_name) AS host FROM system.clusters "
+        f"WHERE cluster = {string(cluster)} GROUP BY shard_num ORDER BY shard_num"
+    )
+    target = TableName(source=None, database=database or table.database, table=local)
+    shards = ", ".join(f"{target} at {row['host']}" for row in found) or str(target)
+    return RefusedError(
+        f"table {table} is Distributed over cluster {cluster}: its rows are in {shards}",
+        code="table_engine",
+        hint="make each shard a [source.…] of its own and export its local table",
+    )

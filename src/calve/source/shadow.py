@@ -1,0 +1,76 @@
+"""The `shadow` folder of a disk: where FREEZE puts its links, under an escaped name.
+
+Only folders that bear a name of ours, directly below `shadow`, are ever looked into or
+removed: a name that is not ours never becomes a path.
+"""
+
+import re
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from calve.model.errors import PermanentError, TemporaryError
+
+_OURS = re.compile(r"calve-[a-z0-9]{1,64}-[0-9]{1,10}")
+_COUNTER = "increment.txt"
+
+
+def checked(name: str) -> str:
+    """The pin's name, if it is one: `calve-<process id>-<attempt>`."""
+    if not _OURS.fullmatch(name):
+        raise PermanentError(f"{name!r} is no name of a pin of Calve", code="pin_name")
+    return name
+
+
+def folder(disk: Path, name: str) -> Path:
+    """Where a freeze of that name is on a disk. On disk a `-` is `%2D`."""
+    return disk / "shadow" / checked(name).replace("-", "%2D")
+
+
+def exists(disks: Sequence[Path], name: str) -> bool:
+    """Whether anything of that name is on any disk."""
+    return any(folder(disk, name).exists() for disk in disks)
+
+
+def remove(disks: Sequence[Path], name: str) -> None:
+    """Take away exactly that freeze, from every disk. Twice is harmless."""
+    for disk in disks:
+        target = folder(disk, name)
+        if target.is_symlink():
+            raise PermanentError(
+                f"{target} is a symbolic link: not made by a freeze, not removed", code="pin_link"
+            )
+        try:
+            # if we die here, part of the folder is left, and the next try takes the rest
+            shutil.rmtree(target)
+        except FileNotFoundError:
+            if target.exists():
+                raise _failed(target, "it changes while it is removed") from None
+        except OSError as error:
+            raise _failed(target, error.strerror or str(error)) from None
+
+
+def mend_counter(disk: Path) -> bool:
+    """Make `increment.txt` readable again if a crash left it empty: every FREEZE, also one with a
+    name of its own, would fail on it (P20). Only while nobody else has the source open. The
+    counter names freezes that were given no name, so it goes on from the highest of those."""
+    counter = disk / "shadow" / _COUNTER
+    try:
+        if counter.read_text("ascii", "replace").strip().isdigit():
+            return False
+    except FileNotFoundError:
+        return False
+    numbered = [int(entry.name) for entry in counter.parent.iterdir() if entry.name.isdigit()]
+    # if we die here, the counter is as it was, and the next freeze mends it
+    fresh = counter.with_name(f"{_COUNTER}.calve")
+    fresh.write_text(f"{max(numbered, default=0)}\n", "ascii")
+    fresh.replace(counter)
+    return True
+
+
+def _failed(target: Path, why: str) -> TemporaryError:
+    return TemporaryError(
+        f"the freeze in {target} could not be removed: {why}",
+        code="pin_release",
+        hint="it holds disk space until it is gone; Calve tries again by itself",
+    )

@@ -1,0 +1,128 @@
+"""Words of ClickHouse's SQL: splitting text into them, and quoting text so that it stays one.
+
+Nothing a user named ever goes into a statement except through `name` or `string`.
+"""
+
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+_ESCAPES = {
+    "b": "\b",
+    "f": "\f",
+    "n": "\n",
+    "r": "\r",
+    "t": "\t",
+    "0": "\0",
+    "a": "\a",
+    "v": "\v",
+    "e": "\x1b",
+}
+_ESCAPED = {
+    "\\": "\\\\",
+    "'": "\\'",
+    "\b": "\\b",
+    "\f": "\\f",
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+    "\0": "\\0",
+}
+_WORD = re.compile(
+    r"""(?P<space>\s+)
+      | (?P<string>'(?:[^'\\]|\\.|'')*')
+      | (?P<quoted>`(?:[^`\\]|\\.|``)*`|"(?:[^"\\]|\\.|"")*")
+      | (?P<number>\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)
+      | (?P<name>[^\W\d]\w*)
+      | (?P<sign>.)""",
+    re.VERBOSE | re.DOTALL,
+)
+_ESCAPE = re.compile(r"\\x([0-9a-fA-F]{2})|\\(.)|(['`\"])\3", re.DOTALL)
+
+
+class Sort(StrEnum):
+    """What a token is."""
+
+    STRING = "string"
+    QUOTED = "quoted"  # a name in backquotes or double quotes
+    NUMBER = "number"
+    NAME = "name"
+    SIGN = "sign"
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One word; `start` and `end` say where it stood, so that text can be cut out as it was."""
+
+    sort: Sort
+    text: str
+    start: int
+    end: int
+
+    @property
+    def value(self) -> str:
+        """What the word means: quotes and escapes taken away."""
+        if self.sort in (Sort.STRING, Sort.QUOTED):
+            return unquote(self.text)
+        return self.text
+
+
+def tokens(text: str) -> Iterator[Token]:
+    """The words of `text`, spaces left out. An unfinished quote becomes single signs."""
+    for match in _WORD.finditer(text):
+        if match.lastgroup != "space" and match.lastgroup is not None:
+            yield Token(Sort(match.lastgroup), match.group(), match.start(), match.end())
+
+
+def unquote(text: str) -> str:
+    """The value of a quoted word. Bytes above 0x7F given as \\xNN stay bytes (surrogates)."""
+
+    def plain(match: re.Match[str]) -> str:
+        code, escaped, doubled = match.groups()
+        if code is not None:
+            return bytes([int(code, 16)]).decode("utf-8", "surrogateescape")
+        if doubled is not None:
+            return str(doubled)
+        return _ESCAPES.get(escaped, escaped)
+
+    return _ESCAPE.sub(plain, text[1:-1])
+
+
+def string(value: str) -> str:
+    """A string literal."""
+    return "'" + "".join(_ESCAPED.get(sign, sign) for sign in value) + "'"
+
+
+def name(value: str) -> str:
+    """A name in backquotes, whatever it holds."""
+    return "`" + value.replace("\\", "\\\\").replace("`", "\\`").replace("\0", "\\0") + "`"
+
+
+def split_arguments(text: str) -> list[str]:
+    """The arguments of a call, cut at commas outside of brackets and quotes."""
+    depth = 0
+    start = 0
+    found: list[str] = []
+    for token in tokens(text):
+        if token.sort is not Sort.SIGN:
+            continue
+        if token.text in "([{":
+            depth += 1
+        elif token.text in ")]}":
+            depth -= 1
+        elif token.text == "," and depth == 0:
+            found.append(text[start : token.start].strip())
+            start = token.end
+    last = text[start:].strip()
+    if last or found:
+        found.append(last)
+    return found
+
+
+def called(words: Sequence[Token]) -> Iterator[str]:
+    """The names that stand right before an opening bracket: the functions an expression calls."""
+    for word, following in itertools.pairwise(words):
+        if word.sort in (Sort.NAME, Sort.QUOTED) and following.text == "(":
+            yield word.value

@@ -1,0 +1,187 @@
+"""Making one change: the row is held still, `model.applying` decides, all of it is written.
+
+Every update is guarded by what was read, so that a mistake in holding still would be a
+conflict and not a lost update.
+"""
+
+from collections.abc import Sequence
+
+from sqlalchemy import Connection, bindparam, insert, select, update
+
+from calve.model import accepting
+from calve.model.applying import Applied, apply_change, handed_back
+from calve.model.change import Change, NewEvent
+from calve.model.ids import ProcessId
+from calve.model.process import Lease, Pin, Process, Task
+from calve.model.refusals import conflict, no_such_process
+from calve.model.states import (
+    PIN_TRANSITIONS,
+    PROCESS_TRANSITIONS,
+    TASK_LIVE,
+    Leftovers,
+    PinState,
+    TaskState,
+    may_move,
+)
+from calve.store import rows
+from calve.store.chunks import chunks
+from calve.store.clock import time_from_us, to_us
+from calve.store.journal import record
+from calve.store.reading import SqlReader
+from calve.store.tables import locks, pins, plans, processes, tasks
+
+_RELEASABLE = sorted(state for state in PinState if may_move(PIN_TRANSITIONS, state, PinState.RELEASING))
+
+_TASK_COLUMNS = (
+    "state",
+    "attempt",
+    "free_attempts",
+    "fence",
+    "started_at",
+    "finished_at",
+    "not_before",
+    "receipt",
+    "error",
+)
+
+
+class Applying(SqlReader):
+    def apply(self, lease: Lease, change: Change) -> Process:
+        # If we die here, all of the change was made or none of it; the row's version tells.
+        return self._database.write(lambda connection: self._apply(connection, lease, change))
+
+    def _apply(self, connection: Connection, lease: Lease, change: Change) -> Process:
+        before, now_us = self._load_held(connection, lease.process_id)
+        applied = apply_change(
+            before,
+            lease,
+            change,
+            tasks=_load_tasks(connection, before.id, [item.number for item in change.tasks]),
+            pins=_load_pins(connection, _pin_names(change)),
+            now=time_from_us(now_us),
+        )
+        _update_process(connection, before, applied.process)
+        if change.plan is not None:
+            connection.execute(insert(plans).values(process_id=before.id, plan=change.plan))
+        _insert_tasks(connection, before, applied.new_tasks)
+        _update_tasks(connection, change, applied.tasks)
+        _write_pins(connection, applied)
+        if applied.ends:
+            _end(connection, before.id, now_us)
+        if applied.frees_locks:
+            held = (locks.c.process_id == before.id) & locks.c.freed_at.is_(None)
+            connection.execute(update(locks).where(held).values(freed_at=now_us))
+        if applied.hands_back and before.retry_of is not None:
+            self._hand_back(connection, before.retry_of, change)
+        record(connection, self._database.clock, [(before.id, event) for event in applied.events])
+        return applied.process
+
+    def _load_held(self, connection: Connection, process_id: ProcessId) -> tuple[Process, int]:
+        """The row, held until the transaction ends, and the database's clock."""
+        statement = (
+            select(processes, self._database.clock.label("now_us"))
+            .where(processes.c.id == process_id)
+            .with_for_update()
+        )
+        row = connection.execute(statement).mappings().one_or_none()
+        if row is None:
+            raise no_such_process(process_id)
+        return rows.process(row), row["now_us"]
+
+    def _hand_back(self, connection: Connection, process_id: ProcessId, change: Change) -> None:
+        old, now_us = self._load_held(connection, process_id)
+        if old.leftovers is Leftovers.ADOPTED:
+            _update_process(connection, old, handed_back(old, change, time_from_us(now_us)))
+            event = NewEvent(name=accepting.HANDED_BACK, message="the retry ended without using them")
+            record(connection, self._database.clock, [(old.id, event)])
+
+
+def _pin_names(change: Change) -> list[str]:
+    return [item.name for item in change.pins] + [item.name for item in change.new_pins]
+
+
+def _load_tasks(connection: Connection, process_id: ProcessId, numbers: Sequence[int]) -> dict[int, Task]:
+    found: dict[int, Task] = {}
+    for some in chunks(numbers):
+        statement = select(tasks).where(tasks.c.process_id == process_id, tasks.c.number.in_(some))
+        for row in connection.execute(statement).mappings():
+            found[row["number"]] = rows.task(row)
+    return found
+
+
+def _load_pins(connection: Connection, names: Sequence[str]) -> dict[str, Pin]:
+    found: dict[str, Pin] = {}
+    for some in chunks(names):
+        for row in connection.execute(select(pins).where(pins.c.name.in_(some))).mappings():
+            found[row["name"]] = rows.pin(row)
+    return found
+
+
+def _update_process(connection: Connection, before: Process, after: Process) -> None:
+    c = processes.c
+    guard = (c.id == before.id) & (c.version == before.version) & (c.fence == before.fence)
+    if after.state is not before.state:
+        leading = [state for state, following in PROCESS_TRANSITIONS.items() if after.state in following]
+        guard &= c.state.in_(sorted(leading))
+    changed = connection.execute(update(processes).where(guard).values(rows.process_changes(before, after)))
+    if changed.rowcount != 1:
+        raise conflict(before.id, "it changed while this change was made")
+
+
+def _insert_tasks(connection: Connection, before: Process, new: Sequence[Task]) -> None:
+    if not new:
+        return
+    if before.tasks.total:
+        taken = _load_tasks(connection, before.id, [task.number for task in new])
+        if taken:
+            raise conflict(before.id, f"it has a task {min(taken)} already")
+    connection.execute(insert(tasks), [rows.task_values(task) for task in new])
+
+
+def _update_tasks(connection: Connection, change: Change, changed: Sequence[Task]) -> None:
+    if not changed:
+        return
+    statement = (
+        update(tasks)
+        .where(
+            tasks.c.process_id == bindparam("at_process"),
+            tasks.c.number == bindparam("at_number"),
+            tasks.c.state == bindparam("at_state"),
+        )
+        .values({name: bindparam(name) for name in _TASK_COLUMNS})
+    )
+    done = connection.execute(
+        statement,
+        [
+            {name: value for name, value in rows.task_values(task).items() if name in _TASK_COLUMNS}
+            | {"at_process": task.process_id, "at_number": task.number, "at_state": item.before.value}
+            for task, item in zip(changed, change.tasks, strict=True)
+        ],
+    )
+    if done.rowcount != len(changed):
+        raise conflict(changed[0].process_id, "a task changed while this change was made")
+
+
+def _write_pins(connection: Connection, applied: Applied) -> None:
+    if applied.new_pins:
+        connection.execute(insert(pins), [rows.pin_values(pin) for pin in applied.new_pins])
+    for pin in applied.pins:
+        connection.execute(
+            update(pins)
+            .where(pins.c.name == pin.name)
+            .values(state=pin.state.value, detail=pin.detail, not_before=to_us(pin.not_before))
+        )
+
+
+def _end(connection: Connection, process_id: ProcessId, now_us: int) -> None:
+    """Tasks and process end together (L24); what was pinned is handed to the drain."""
+    connection.execute(
+        update(tasks)
+        .where(tasks.c.process_id == process_id, tasks.c.state.in_(sorted(TASK_LIVE)))
+        .values(state=TaskState.CANCELLED.value, finished_at=now_us, not_before=None)
+    )
+    connection.execute(
+        update(pins)
+        .where(pins.c.process_id == process_id, pins.c.state.in_(_RELEASABLE))
+        .values(state=PinState.RELEASING.value, not_before=None)
+    )

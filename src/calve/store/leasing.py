@@ -1,0 +1,192 @@
+"""Leases: taking, renewing, yielding. The fence rises with every take-over and never falls.
+
+Choosing reads without a lock, so that idle workers never wait for each other; taking is one
+guarded update that only finds what is still free. Expiry is compared by the database, in the
+statement itself (D11).
+"""
+
+from collections.abc import Sequence
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Integer,
+    Select,
+    and_,
+    func,
+    literal_column,
+    or_,
+    select,
+    true,
+    union_all,
+    update,
+)
+from sqlalchemy.sql.selectable import CTE
+
+from calve.model import accepting
+from calve.model.change import NewEvent
+from calve.model.ids import ProcessId, WorkerId
+from calve.model.process import Lease, Process
+from calve.store import rows
+from calve.store.clock import seconds_to_us
+from calve.store.journal import Entry, record
+from calve.store.reading import SqlReader
+from calve.store.tables import processes
+
+_ROUNDS = 3  # of choosing again what a rival was quicker to take
+
+_p = processes.c
+
+
+class Leasing(SqlReader):
+    def claim(
+        self,
+        worker: WorkerId,
+        reach: frozenset[str],
+        *,
+        lease_seconds: float,
+        limit: int,
+        closed_lanes: frozenset[str] = frozenset(),
+    ) -> list[Process]:
+        held = self._held(worker)
+        taken: list[Process] = []
+        for _ in range(_ROUNDS):
+            chosen = self._choose(worker, reach, closed_lanes, limit - len(taken))
+            if not chosen:
+                break
+            got = self._take(worker, chosen, lease_seconds)
+            taken += got
+            if len(got) == len(chosen):
+                break
+        return held + taken
+
+    def _held(self, worker: WorkerId) -> list[Process]:
+        """Also what an earlier claim took and whose acknowledgement was lost (L22)."""
+        statement = select(processes).where(_p.owner == worker).order_by(_p.seq)
+        return self._database.read(
+            lambda connection: [rows.process(row) for row in connection.execute(statement).mappings()]
+        )
+
+    def _choose(
+        self, worker: WorkerId, reach: frozenset[str], closed_lanes: frozenset[str], limit: int
+    ) -> dict[ProcessId, str | None]:
+        """Ids in the order they are to be taken, each with the owner whose lease ran out."""
+        if limit <= 0:
+            return {}
+
+        def work(connection: Connection) -> dict[ProcessId, str | None]:
+            needs = [
+                text
+                for text in connection.execute(self.needs_statement()).scalars()
+                if reach.issuperset(rows.load_needs(text))
+            ]
+            if not needs:
+                return {}
+            statement = self.choose_statement(worker, needs, closed_lanes, limit)
+            return {ProcessId(row.id): row.owner for row in connection.execute(statement)}
+
+        return self._database.read(work)
+
+    def needs_statement(self) -> Select[str]:
+        """The few different needs among what may want a step; whether they are within reach is
+        decided once for each, not once for each process."""
+        either = union_all(
+            select(_p.needs).where(_p.finished_at.is_(None)),
+            select(_p.needs).where(self._cleanup_due()),
+        ).subquery()
+        return select(either.c.needs).distinct()
+
+    def choose_statement(
+        self, worker: WorkerId, needs: Sequence[str], closed_lanes: frozenset[str], limit: int
+    ) -> Select[str, str | None]:
+        """By priority; among equals, lanes in turn: a lane's first before any lane's second. What
+        somebody is working on has had its turn, so a busy lane comes later."""
+        ranked = self._ranked(worker, needs, closed_lanes)
+        return (
+            select(ranked.c.id, ranked.c.owner)
+            .where(ranked.c.working == 0)
+            .order_by(ranked.c.priority.desc(), ranked.c.turn, ranked.c.seq)
+            .limit(limit)
+        )
+
+    def _ranked(self, worker: WorkerId, needs: Sequence[str], closed_lanes: frozenset[str]) -> CTE:
+        clock = self._database.clock
+        columns = (_p.seq, _p.id, _p.owner, _p.priority, _p.lane)
+        open_lane = _p.lane.not_in(sorted(closed_lanes)) if closed_lanes else true()
+        calm = and_(or_(_p.not_before.is_(None), _p.not_before <= clock), open_lane)
+        urgent = or_(_p.cancel_requested.is_(True), _p.deadline_at <= clock)
+        free = and_(self._free(), or_(_p.owner.is_(None), _p.owner != worker), _p.needs.in_(needs))
+        candidates = union_all(
+            select(*columns, _one(1).label("working")).where(_p.finished_at.is_(None), ~self._free()),
+            select(*columns, _one(0)).where(_p.finished_at.is_(None), free, or_(urgent, calm)),
+            select(*columns, _one(0)).where(self._cleanup_due(), free, calm),
+        ).cte("candidates")
+        c = candidates.c
+        turn = func.row_number().over(partition_by=(c.priority, c.lane), order_by=(c.working.desc(), c.seq))
+        return select(*c, turn.label("turn")).cte("ranked")
+
+    def _free(self) -> ColumnElement[bool]:
+        return or_(_p.owner.is_(None), _p.lease_until <= self._database.clock)
+
+    def _cleanup_due(self) -> ColumnElement[bool]:
+        return and_(_p.cleanup_at <= self._database.clock, _p.finished_at.is_not(None))
+
+    def _take(
+        self, worker: WorkerId, chosen: dict[ProcessId, str | None], lease_seconds: float
+    ) -> list[Process]:
+        clock = self._database.clock
+        # Rows that a rival is just taking are passed over, not waited for.
+        still_free = (
+            select(_p.seq)
+            .where(_p.id.in_(list(chosen)), self._free(), or_(_p.finished_at.is_(None), self._cleanup_due()))
+            .order_by(_p.seq)
+            .with_for_update(skip_locked=True)
+        )
+        take = (
+            update(processes)
+            .where(_p.seq.in_(still_free))
+            .values(owner=worker, fence=_p.fence + 1, lease_until=clock + seconds_to_us(lease_seconds))
+            .returning(processes)
+        )
+
+        def work(connection: Connection) -> list[Process]:
+            got = {row["id"]: rows.process(row) for row in connection.execute(take).mappings()}
+            record(connection, clock, [entry for row in got.values() for entry in _entries(row, chosen)])
+            return [got[process_id] for process_id in chosen if process_id in got]
+
+        # If we die here, the leases run out; if only the answer is lost, `_held` finds them.
+        return self._database.write(work)
+
+    def renew(self, worker: WorkerId, *, lease_seconds: float) -> frozenset[ProcessId]:
+        extend = (
+            update(processes)
+            .where(_p.owner == worker)
+            .values(lease_until=self._database.clock + seconds_to_us(lease_seconds))
+            .returning(_p.id)
+        )
+        return self._database.write(
+            lambda connection: frozenset(ProcessId(item) for item in connection.execute(extend).scalars())
+        )
+
+    def yield_(self, lease: Lease) -> None:
+        give_up = (
+            update(processes)
+            .where(_p.id == lease.process_id, _p.owner == lease.worker, _p.fence == lease.fence)
+            .values(owner=None, lease_until=None)
+        )
+        self._database.write(lambda connection: connection.execute(give_up).rowcount)
+
+
+def _one(value: int) -> ColumnElement[int]:
+    return literal_column(str(value), Integer)
+
+
+def _entries(row: Process, chosen: dict[ProcessId, str | None]) -> list[Entry]:
+    """First leases and take-overs are told; a worker that yields and claims again is not news."""
+    earlier = chosen[row.id]
+    if earlier is not None:
+        message = f"by worker {row.owner}, fence {row.fence}; the lease of {earlier} ran out"
+        return [(row.id, NewEvent(name=accepting.TAKEN_OVER, message=message))]
+    if row.fence == 1:
+        return [(row.id, NewEvent(name=accepting.LEASED, message=f"by worker {row.owner}"))]
+    return []

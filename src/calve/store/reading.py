@@ -1,0 +1,193 @@
+"""Reading processes and what hangs on them. Single statements over indexes; no locks."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Select, Subquery, and_, func, or_, select, union_all
+
+from calve.model.ids import ProcessId
+from calve.model.process import Breaker, Event, Pin, Process, ProcessQuery, Task, Worker
+from calve.model.refusals import ambiguous, no_such_process
+from calve.model.states import PinState, ProcessState, TaskState
+from calve.store import rows
+from calve.store.clock import from_us, time_from_us
+from calve.store.database import Database
+from calve.store.tables import breakers, events, locks, pins, plans, processes, tasks, workers
+
+
+def load_process(connection: Connection, process_id: ProcessId) -> Process:
+    row = connection.execute(select(processes).where(processes.c.id == process_id)).mappings().one_or_none()
+    if row is None:
+        raise no_such_process(process_id)
+    return rows.process(row)
+
+
+class SqlReader:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def now(self) -> datetime:
+        return time_from_us(self._database.read(self._database.now_us))
+
+    def process(self, process_id: ProcessId) -> Process:
+        return self._database.read(lambda connection: load_process(connection, process_id))
+
+    def find(self, text: str) -> tuple[ProcessId, ...]:
+        if not text:
+            raise no_such_process(text)
+        return self._database.read(lambda connection: _find(connection, rows.plain(text)))
+
+    def processes(self, query: ProcessQuery) -> list[Process]:
+        statement = processes_statement(query)
+        return self._database.read(
+            lambda connection: [rows.process(row) for row in connection.execute(statement).mappings()]
+        )
+
+    def plan(self, process_id: ProcessId) -> str | None:
+        statement = select(plans.c.plan).where(plans.c.process_id == process_id)
+        return self._database.read(lambda connection: connection.execute(statement).scalar_one_or_none())
+
+    def tasks(
+        self, process_id: ProcessId, states: frozenset[TaskState] = frozenset(), limit: int | None = None
+    ) -> list[Task]:
+        statement = select(tasks).where(tasks.c.process_id == process_id).order_by(tasks.c.number)
+        if states:
+            statement = statement.where(tasks.c.state.in_(sorted(states)))
+        if limit is not None:
+            statement = statement.limit(limit)
+        return self._tasks(statement)
+
+    def ready_tasks(self, process_id: ProcessId, limit: int) -> list[Task]:
+        return self._tasks(self.ready_tasks_statement(process_id, limit))
+
+    def ready_tasks_statement(self, process_id: ProcessId, limit: int) -> Select[Any]:
+        due = or_(tasks.c.not_before.is_(None), tasks.c.not_before <= self._database.clock)
+        return (
+            select(tasks)
+            .where(tasks.c.process_id == process_id, tasks.c.state == TaskState.PENDING.value, due)
+            .order_by(tasks.c.number)
+            .limit(limit)
+        )
+
+    def _tasks(self, statement: Select[Any]) -> list[Task]:
+        return self._database.read(
+            lambda connection: [rows.task(row) for row in connection.execute(statement).mappings()]
+        )
+
+    def next_task_at(self, process_id: ProcessId) -> datetime | None:
+        statement = select(func.min(tasks.c.not_before)).where(
+            tasks.c.process_id == process_id,
+            tasks.c.state == TaskState.PENDING.value,
+            tasks.c.not_before > self._database.clock,
+        )
+        return from_us(self._database.read(lambda connection: connection.execute(statement).scalar_one()))
+
+    def pins(
+        self, process_id: ProcessId | None = None, states: frozenset[PinState] = frozenset()
+    ) -> list[Pin]:
+        statement = select(pins).order_by(pins.c.seq)
+        if process_id is not None:
+            statement = statement.where(pins.c.process_id == process_id)
+        if states:
+            statement = statement.where(pins.c.state.in_(sorted(states)))
+        return self._database.read(
+            lambda connection: [rows.pin(row) for row in connection.execute(statement).mappings()]
+        )
+
+    def events(self, process_id: ProcessId, after: int = 0, limit: int = 1000) -> list[Event]:
+        statement = (
+            select(events)
+            .where(events.c.process_id == process_id, events.c.number > after)
+            .order_by(events.c.number)
+            .limit(limit)
+        )
+        return self._database.read(
+            lambda connection: [rows.event(row) for row in connection.execute(statement).mappings()]
+        )
+
+    def workers(self) -> list[Worker]:
+        statement = select(workers).order_by(workers.c.id)
+        return self._database.read(
+            lambda connection: [rows.worker(row) for row in connection.execute(statement).mappings()]
+        )
+
+    def breakers(self) -> list[Breaker]:
+        statement = select(breakers).order_by(breakers.c.lane)
+        return self._database.read(
+            lambda connection: [rows.breaker(row) for row in connection.execute(statement).mappings()]
+        )
+
+    def holder(self, lock: str) -> Process | None:
+        statement = (
+            select(processes)
+            .join(locks, locks.c.process_id == processes.c.id)
+            .where(locks.c.name == lock, locks.c.freed_at.is_(None))
+        )
+
+        def work(connection: Connection) -> Process | None:
+            row = connection.execute(statement).mappings().one_or_none()
+            return None if row is None else rows.process(row)
+
+        return self._database.read(work)
+
+    def live(self, limit: int = 1000) -> list[Process]:
+        statement = live_statement(limit)
+        return self._database.read(
+            lambda connection: [rows.process(row) for row in connection.execute(statement).mappings()]
+        )
+
+
+def live_statement(limit: int) -> Select[Any]:
+    return (
+        select(processes)
+        .where(processes.c.finished_at.is_(None))
+        .order_by(processes.c.priority.desc(), processes.c.seq)
+        .limit(limit)
+    )
+
+
+def processes_statement(query: ProcessQuery) -> Select[Any]:
+    """One branch for each state, each cut at the limit: an index gives every branch in order,
+    where one `state IN (…)` would sort all that fit."""
+    states = query.states if query.states != frozenset(ProcessState) else frozenset()
+    if len(states) <= 1:
+        return _newest(query, *states)
+    branches = [select(_branch(query, state)) for state in sorted(states)]
+    together = union_all(*branches).subquery()
+    return select(together).order_by(together.c.seq.desc()).limit(query.limit)
+
+
+def _branch(query: ProcessQuery, state: ProcessState) -> Subquery:
+    return _newest(query, state).subquery()
+
+
+def _newest(query: ProcessQuery, state: ProcessState | None = None) -> Select[Any]:
+    wanted = {
+        processes.c.state: state,
+        processes.c.kind: query.kind or None,
+        processes.c.batch: query.batch,
+        processes.c.destination: query.destination or None,
+        processes.c.retry_of: query.retry_of,
+    }
+    conditions = [column == value for column, value in wanted.items() if value is not None]
+    return (
+        select(processes).where(and_(True, *conditions)).order_by(processes.c.seq.desc()).limit(query.limit)
+    )
+
+
+def _find(connection: Connection, text: str) -> tuple[ProcessId, ...]:
+    ids = select(processes.c.id).order_by(processes.c.seq)
+    for condition in (processes.c.id == text, processes.c.batch == text):
+        found = connection.execute(ids.where(condition)).scalars().all()
+        if found:
+            return tuple(ProcessId(item) for item in found)
+    after_prefix = text[:-1] + chr(ord(text[-1]) + 1)
+    fitting = connection.execute(
+        ids.where(processes.c.id >= text, processes.c.id < after_prefix).limit(20)
+    ).scalars()
+    found = [ProcessId(item) for item in fitting]
+    if not found:
+        raise no_such_process(text)
+    if len(found) > 1:
+        raise ambiguous(text, found)
+    return tuple(found)

@@ -1,0 +1,177 @@
+"""Rows to values of the model, and back."""
+
+import json
+from dataclasses import asdict, fields
+from typing import Any
+
+from sqlalchemy import RowMapping
+
+from calve.model.errors import ErrorInfo
+from calve.model.ids import BatchId, ProcessId, WorkerId
+from calve.model.process import Breaker, Event, Lock, Pin, Process, Task, TaskCounts, Worker
+from calve.model.states import Leftovers, PinState, ProcessState, TaskState
+from calve.store.clock import from_us, time_from_us, to_us
+
+Row = RowMapping
+
+_PROCESS_COLUMNS = tuple(item.name for item in fields(Process) if item.name != "tasks")
+_TASK_COLUMNS = tuple(item.name for item in fields(Task))
+_PROCESS_TIMES = ("finished_at", "lease_until", "not_before", "cleanup_at")
+_TASK_TIMES = ("started_at", "finished_at", "not_before")
+
+
+def plain(text: str) -> str:
+    """Text as any database takes it: PostgreSQL stores no NUL, and neither stores lone surrogates."""
+    return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def dump_error(error: ErrorInfo | None) -> str | None:
+    return None if error is None else json.dumps(error.to_json())
+
+
+def load_error(text: str | None) -> ErrorInfo | None:
+    return None if text is None else ErrorInfo.from_json(json.loads(text))
+
+
+def dump_needs(needs: tuple[str, ...]) -> str:
+    return json.dumps(sorted(set(needs)))
+
+
+def load_needs(text: str) -> tuple[str, ...]:
+    return tuple(json.loads(text))
+
+
+def dump_locks(locks: tuple[Lock, ...]) -> str:
+    return json.dumps([asdict(lock) for lock in locks])
+
+
+def process(row: Row) -> Process:
+    values = {name: row[name] for name in _PROCESS_COLUMNS}
+    values |= {name: from_us(row[name]) for name in _PROCESS_TIMES}
+    return Process(
+        **values
+        | {
+            "id": ProcessId(row["id"]),
+            "state": ProcessState(row["state"]),
+            "needs": load_needs(row["needs"]),
+            "partitions": tuple(json.loads(row["partitions"])),
+            "locks": tuple(Lock(**lock) for lock in json.loads(row["locks"])),
+            "batch": None if row["batch"] is None else BatchId(row["batch"]),
+            "retry_of": None if row["retry_of"] is None else ProcessId(row["retry_of"]),
+            "owner": None if row["owner"] is None else WorkerId(row["owner"]),
+            "created_at": time_from_us(row["created_at"]),
+            "deadline_at": time_from_us(row["deadline_at"]),
+            "tasks": TaskCounts(
+                total=row["tasks_total"],
+                done=row["tasks_done"],
+                failed=row["tasks_failed"],
+                running=row["tasks_running"],
+            ),
+            "error": load_error(row["error"]),
+            "leftovers": Leftovers(row["leftovers"]),
+        }
+    )
+
+
+def process_changes(before: Process, after: Process) -> dict[str, Any]:
+    """The columns that a change touches: few, so that updates stay small."""
+    earlier, later = _changing(before), _changing(after)
+    return {name: value for name, value in later.items() if value != earlier[name]}
+
+
+def _changing(row: Process) -> dict[str, Any]:
+    return {
+        "state": row.state.value,
+        "version": row.version,
+        "finished_at": to_us(row.finished_at),
+        "owner": row.owner,
+        "lease_until": to_us(row.lease_until),
+        "planned": row.planned,
+        "plan_attempts": row.plan_attempts,
+        "publish_attempts": row.publish_attempts,
+        "fence_attempts": row.fence_attempts,
+        "not_before": to_us(row.not_before),
+        "publish_sent": row.publish_sent,
+        "publish_note": row.publish_note,
+        "tasks_total": row.tasks.total,
+        "tasks_done": row.tasks.done,
+        "tasks_failed": row.tasks.failed,
+        "tasks_running": row.tasks.running,
+        "rows": row.rows,
+        "files": row.files,
+        "bytes": row.bytes,
+        "snapshot_id": row.snapshot_id,
+        "result": row.result,
+        "error": dump_error(row.error),
+        "leftovers": row.leftovers.value,
+        "cleanup_at": to_us(row.cleanup_at),
+        "cleanup_attempts": row.cleanup_attempts,
+    }
+
+
+def task(row: Row) -> Task:
+    values = {name: row[name] for name in _TASK_COLUMNS}
+    values |= {name: from_us(row[name]) for name in _TASK_TIMES}
+    return Task(**values | {"state": TaskState(row["state"]), "error": load_error(row["error"])})
+
+
+def task_values(task: Task) -> dict[str, Any]:
+    values = {name: getattr(task, name) for name in _TASK_COLUMNS}
+    values |= {name: to_us(values[name]) for name in _TASK_TIMES}
+    return values | {"state": task.state.value, "error": dump_error(task.error)}
+
+
+def pin(row: Row) -> Pin:
+    values = {item.name: row[item.name] for item in fields(Pin)}
+    return Pin(
+        **values
+        | {
+            "state": PinState(row["state"]),
+            "created_at": time_from_us(row["created_at"]),
+            "not_before": from_us(row["not_before"]),
+            "error": load_error(row["error"]),
+        }
+    )
+
+
+def pin_values(pin: Pin) -> dict[str, Any]:
+    values = {item.name: getattr(pin, item.name) for item in fields(Pin)}
+    return values | {
+        "state": pin.state.value,
+        "created_at": to_us(pin.created_at),
+        "not_before": to_us(pin.not_before),
+        "error": dump_error(pin.error),
+    }
+
+
+def event(row: Row) -> Event:
+    return Event(
+        process_id=ProcessId(row["process_id"]),
+        at=time_from_us(row["at"]),
+        name=row["name"],
+        message=row["message"],
+        number=row["number"],
+    )
+
+
+def worker(row: Row) -> Worker:
+    return Worker(
+        id=WorkerId(row["id"]),
+        host=row["host"],
+        reach=tuple(json.loads(row["reach"])),
+        slots=row["slots"],
+        started_at=time_from_us(row["started_at"]),
+        heartbeat_at=time_from_us(row["heartbeat_at"]),
+        draining=row["draining"],
+        error=load_error(row["error"]),
+    )
+
+
+def breaker(row: Row) -> Breaker:
+    return Breaker(
+        lane=row["lane"],
+        reason=row["reason"],
+        opened_at=time_from_us(row["opened_at"]),
+        probe_at=time_from_us(row["probe_at"]),
+        probes=row["probes"],
+    )

@@ -1,0 +1,155 @@
+"""Accepting processes, and asking them to stop.
+
+The invariants that live here: all of a submission or none of it; at most one holder of a
+lock; adopting a process's files happens in the transaction that accepts the retry (D3).
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+
+from sqlalchemy import BigInteger, Connection, bindparam, insert, select, update
+
+from calve.model import accepting
+from calve.model.change import NewEvent
+from calve.model.ids import ProcessId
+from calve.model.process import NewProcess, Process
+from calve.model.refusals import locked, no_such_process, not_ended
+from calve.model.states import PROCESS_TERMINAL, Leftovers, ProcessState
+from calve.store import rows
+from calve.store.chunks import chunks
+from calve.store.clock import seconds_to_us
+from calve.store.journal import record
+from calve.store.reading import SqlReader, load_process
+from calve.store.tables import locks, processes
+
+
+class Submitting(SqlReader):
+    def submit(self, new: Sequence[NewProcess]) -> list[Process]:
+        # If we die here, all of it was accepted or none; submitting again finds out which.
+        return self._database.write(lambda connection: self._submit(connection, new))
+
+    def _submit(self, connection: Connection, new: Sequence[NewProcess]) -> list[Process]:
+        known = _load(connection, [item.id for item in new])
+        fresh = {item.id: item for item in new if item.id not in known}
+        if fresh:
+            _check_locks(connection, fresh.values())
+            adopted = self._adopt(connection, fresh.values())
+            self._insert(connection, fresh.values(), adopted)
+            known |= _load(connection, list(fresh))
+        return [known[item.id] for item in new]
+
+    def _adopt(self, connection: Connection, new: Iterable[NewProcess]) -> frozenset[ProcessId]:
+        """Ids of the retries that won the files of what they retry."""
+        winners: set[ProcessId] = set()
+        for item in sorted((item for item in new if item.retry_of), key=lambda item: str(item.retry_of)):
+            old = _load_locked(connection, item.retry_of)
+            if old.state not in PROCESS_TERMINAL:
+                raise not_ended(old)
+            if not accepting.adoptable(old):
+                continue
+            won = connection.execute(
+                update(processes)
+                .where(processes.c.id == old.id, processes.c.leftovers == Leftovers.KEPT.value)
+                .values(version=old.version + 1, leftovers=Leftovers.ADOPTED.value, cleanup_at=None)
+            )
+            if won.rowcount == 1:
+                winners.add(item.id)
+                event = NewEvent(name=accepting.ADOPTED, message=f"by {item.id}")
+                record(connection, self._database.clock, [(old.id, event)])
+        return frozenset(winners)
+
+    def _insert(
+        self, connection: Connection, new: Iterable[NewProcess], adopted: frozenset[ProcessId]
+    ) -> None:
+        clock = self._database.clock
+        connection.execute(
+            insert(processes).values(
+                created_at=clock, deadline_at=clock + bindparam("deadline_us", type_=BigInteger)
+            ),
+            [_values(item, item.id in adopted) for item in new],
+        )
+        # By name, so that two submitters of the same locks meet in one order and do not deadlock.
+        wanted = sorted((lock.name, item.id) for item in new for lock in item.locks)
+        if wanted:
+            connection.execute(
+                insert(locks), [{"name": name, "process_id": process_id} for name, process_id in wanted]
+            )
+        submitted = [
+            (item.id, NewEvent(name=accepting.SUBMITTED, message=accepting.submitted_message(item)))
+            for item in new
+        ]
+        record(connection, clock, submitted)
+
+    def request_cancel(self, process_id: ProcessId) -> Process:
+        return self._database.write(lambda connection: self._request_cancel(connection, process_id))
+
+    def _request_cancel(self, connection: Connection, process_id: ProcessId) -> Process:
+        asked = connection.execute(
+            update(processes)
+            .where(
+                processes.c.id == process_id,
+                processes.c.finished_at.is_(None),
+                processes.c.cancel_requested.is_(False),
+            )
+            .values(cancel_requested=True, version=processes.c.version + 1)
+        )
+        row = load_process(connection, process_id)
+        if asked.rowcount == 1:
+            event = NewEvent(name=accepting.CANCEL_REQUESTED, message=f"while {row.state}")
+            record(connection, self._database.clock, [(process_id, event)])
+        return row
+
+
+def _load(connection: Connection, ids: Sequence[ProcessId]) -> dict[ProcessId, Process]:
+    found: dict[ProcessId, Process] = {}
+    for some in chunks(ids):
+        statement = select(processes).where(processes.c.id.in_(some))
+        for row in connection.execute(statement).mappings():
+            found[ProcessId(row["id"])] = rows.process(row)
+    return found
+
+
+def _load_locked(connection: Connection, process_id: ProcessId | None) -> Process:
+    statement = select(processes).where(processes.c.id == process_id).with_for_update()
+    row = connection.execute(statement).mappings().one_or_none()
+    if row is None:
+        raise no_such_process(str(process_id))
+    return rows.process(row)
+
+
+def _check_locks(connection: Connection, new: Iterable[NewProcess]) -> None:
+    """The partial unique index decides; this names the holder."""
+    wanted: dict[str, ProcessId] = {}
+    for item in new:
+        for lock in item.locks:
+            if wanted.setdefault(lock.name, item.id) != item.id:
+                raise locked(lock.name, wanted[lock.name])
+    for some in chunks(sorted(wanted)):
+        held = connection.execute(
+            select(locks.c.name, locks.c.process_id)
+            .where(locks.c.name.in_(some), locks.c.freed_at.is_(None))
+            .limit(1)
+        ).first()
+        if held is not None:
+            raise locked(held.name, ProcessId(held.process_id))
+
+
+def _values(new: NewProcess, adopted: bool) -> dict[str, object]:
+    return {
+        "id": new.id,
+        "kind": new.kind,
+        "state": ProcessState.PENDING.value,
+        "version": 1,
+        "source": rows.plain(new.source),
+        "destination": rows.plain(new.destination),
+        "lane": rows.plain(new.lane),
+        "needs": rows.dump_needs(new.needs),
+        "request": rows.plain(new.request),
+        "partitions": json.dumps(new.partitions),
+        "locks": rows.dump_locks(new.locks),
+        "batch": new.batch,
+        "priority": new.priority,
+        "retry_of": new.retry_of,
+        "adopted": adopted,
+        "deadline_us": seconds_to_us(new.deadline_seconds),
+    }

@@ -1,0 +1,228 @@
+"""The schema, as SQLAlchemy sees it. `migrations/` builds the same, and a test holds them equal.
+
+Invariants that live here, in the database itself: states are those of the enums; ended means
+`finished_at`; PUBLISHING and COMPLETED mean that every task is done (L24); at most one
+process holds a lock. Counters are 64 bits wide (L15). Times are microseconds since 1970, set
+by the database's clock.
+"""
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    Identity,
+    Index,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+    text,
+)
+
+from calve.model.applying import ALL_DONE, PLANNED
+from calve.model.states import PROCESS_TERMINAL, TASK_TERMINAL, Leftovers, PinState, ProcessState, TaskState
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+# A prefix of an id is searched as a range, which needs the order of bytes, not of a locale.
+_Id = Text().with_variant(Text(collation="C"), "postgresql")
+_Sequence = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers rows only by INTEGER
+
+
+def _one_of(column: str, states: type[StrEnum] | Iterable[StrEnum]) -> str:
+    values = sorted({state.value for state in states})
+    return f"{column} IN ({', '.join(repr(value) for value in values)})"
+
+
+def _partial(name: str, *columns: object, where: str, unique: bool = False) -> Index:
+    condition = text(where)
+    return Index(name, *columns, unique=unique, sqlite_where=condition, postgresql_where=condition)  # type: ignore[arg-type]
+
+
+def _count(name: str) -> Column[int]:
+    return Column(name, BigInteger, nullable=False, default=0)
+
+
+processes = Table(
+    "processes",
+    metadata,
+    Column("seq", _Sequence, Identity(always=True), primary_key=True),  # age
+    Column("id", _Id, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("version", BigInteger, nullable=False),
+    Column("source", Text, nullable=False),
+    Column("destination", Text, nullable=False),
+    Column("lane", Text, nullable=False),
+    Column("needs", Text, nullable=False),  # JSON, sorted: equal needs are equal text
+    Column("request", Text, nullable=False),
+    Column("partitions", Text, nullable=False),  # JSON
+    Column("locks", Text, nullable=False),  # JSON, as submitted; `locks` says which are held
+    Column("batch", _Id),
+    Column("priority", Integer, nullable=False),
+    Column("retry_of", _Id, ForeignKey("processes.id")),
+    Column("adopted", Boolean, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("deadline_at", BigInteger, nullable=False),
+    Column("finished_at", BigInteger),
+    Column("cancel_requested", Boolean, nullable=False, default=False),
+    Column("owner", Text),
+    Column("fence", BigInteger, nullable=False, default=0),
+    Column("lease_until", BigInteger),
+    Column("planned", Boolean, nullable=False, default=False),
+    _count("plan_attempts"),
+    _count("publish_attempts"),
+    _count("fence_attempts"),
+    Column("not_before", BigInteger),
+    Column("publish_sent", Boolean, nullable=False, default=False),
+    Column("publish_note", Text, nullable=False, default=""),
+    _count("tasks_total"),
+    _count("tasks_done"),
+    _count("tasks_failed"),
+    _count("tasks_running"),
+    _count("rows"),
+    _count("files"),
+    _count("bytes"),
+    Column("snapshot_id", Text),
+    Column("result", Text, nullable=False, default=""),
+    Column("error", Text),  # JSON
+    Column("leftovers", Text, nullable=False, default=Leftovers.NONE.value),
+    Column("cleanup_at", BigInteger),
+    _count("cleanup_attempts"),
+    CheckConstraint(_one_of("state", ProcessState), name="state"),
+    CheckConstraint(_one_of("leftovers", Leftovers), name="leftovers"),
+    CheckConstraint(f"({_one_of('state', PROCESS_TERMINAL)}) = (finished_at IS NOT NULL)", name="ended"),
+    CheckConstraint(f"NOT ({_one_of('state', ALL_DONE)}) OR tasks_done = tasks_total", name="all_done"),
+    CheckConstraint(f"NOT ({_one_of('state', PLANNED)}) OR planned", name="planned"),
+    CheckConstraint(f"state <> '{ProcessState.FAILED.value}' OR error IS NOT NULL", name="reason"),
+    CheckConstraint("finished_at IS NULL OR tasks_running = 0", name="none_running"),
+    CheckConstraint(
+        "tasks_done >= 0 AND tasks_failed >= 0 AND tasks_running >= 0"
+        " AND tasks_done + tasks_failed + tasks_running <= tasks_total",
+        name="counts",
+    ),
+    CheckConstraint("(owner IS NULL) = (lease_until IS NULL)", name="lease"),
+    UniqueConstraint("id", name="uq_processes_id"),
+    Index("ix_processes_state", "state", "seq"),
+    Index("ix_processes_kind", "kind", "seq"),
+    Index("ix_processes_destination", "destination", "seq"),
+    _partial("ix_processes_batch", "batch", "seq", where="batch IS NOT NULL"),
+    _partial("ix_processes_retry_of", "retry_of", "seq", where="retry_of IS NOT NULL"),
+    _partial("ix_processes_live", text("priority DESC"), "seq", where="finished_at IS NULL"),
+    _partial("ix_processes_owner", "owner", where="owner IS NOT NULL"),
+    _partial("ix_processes_cleanup", "cleanup_at", where="cleanup_at IS NOT NULL"),
+)
+
+plans = Table(  # apart, so that rows of processes stay light
+    "plans",
+    metadata,
+    Column("process_id", _Id, ForeignKey("processes.id"), primary_key=True),
+    Column("plan", Text, nullable=False),
+)
+
+locks = Table(
+    "locks",
+    metadata,
+    Column("seq", _Sequence, Identity(always=True), primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("process_id", _Id, ForeignKey("processes.id"), nullable=False),
+    Column("freed_at", BigInteger),  # held until then: by a live process, or one whose end is unknown
+    _partial("uq_locks_held", "name", where="freed_at IS NULL", unique=True),
+    Index("ix_locks_process_id", "process_id"),
+)
+
+tasks = Table(
+    "tasks",
+    metadata,
+    Column("process_id", _Id, ForeignKey("processes.id"), primary_key=True),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("state", Text, nullable=False),
+    Column("attempt", BigInteger, nullable=False),
+    Column("free_attempts", BigInteger, nullable=False),
+    Column("fence", BigInteger, nullable=False),
+    Column("started_at", BigInteger),
+    Column("finished_at", BigInteger),
+    Column("not_before", BigInteger),
+    Column("spec", Text, nullable=False),
+    Column("receipt", Text, nullable=False),
+    Column("error", Text),  # JSON
+    CheckConstraint(_one_of("state", TaskState), name="state"),
+    CheckConstraint(f"({_one_of('state', TASK_TERMINAL)}) = (finished_at IS NOT NULL)", name="ended"),
+    CheckConstraint(f"state <> '{TaskState.DONE.value}' OR receipt <> ''", name="receipt"),
+    Index("ix_tasks_state", "process_id", "state", "number"),
+    _partial("ix_tasks_not_before", "process_id", "not_before", where="not_before IS NOT NULL"),
+)
+
+pins = Table(
+    "pins",
+    metadata,
+    Column("seq", _Sequence, Identity(always=True), primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("process_id", _Id, ForeignKey("processes.id"), nullable=False),
+    Column("source", Text, nullable=False),
+    Column("detail", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("not_before", BigInteger),
+    Column("release_attempts", BigInteger, nullable=False),
+    Column("error", Text),  # JSON
+    CheckConstraint(_one_of("state", PinState), name="state"),
+    Index("uq_pins_name", "name", unique=True),
+    Index("ix_pins_process_id", "process_id"),
+    Index("ix_pins_state", "state", "seq"),
+)
+
+events = Table(
+    "events",
+    metadata,
+    Column("number", _Sequence, Identity(always=True), primary_key=True),
+    Column("process_id", _Id, ForeignKey("processes.id"), nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("message", Text, nullable=False),
+    Index("ix_events_process_id", "process_id", "number"),
+)
+
+workers = Table(
+    "workers",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("host", Text, nullable=False),
+    Column("reach", Text, nullable=False),  # JSON
+    Column("slots", Integer, nullable=False),
+    Column("started_at", BigInteger, nullable=False),
+    Column("heartbeat_at", BigInteger, nullable=False),
+    Column("draining", Boolean, nullable=False),
+    Column("error", Text),  # JSON
+)
+
+breakers = Table(
+    "breakers",
+    metadata,
+    Column("lane", Text, primary_key=True),
+    Column("reason", Text, nullable=False),
+    Column("opened_at", BigInteger, nullable=False),
+    Column("probe_at", BigInteger, nullable=False),
+    Column("probes", BigInteger, nullable=False),
+)
+
+schema_version = Table(
+    "schema_version",
+    metadata,
+    Column("single", Integer, primary_key=True, autoincrement=False),
+    Column("version", Integer, nullable=False),
+    CheckConstraint("single = 1", name="single"),
+)

@@ -1,0 +1,87 @@
+"""Wrappers around any port that count its mutating calls and break at a chosen one.
+
+Three ways to break at call N: the program dies before it, the program dies after it, or the call
+is carried out and reported as failed. The last is what a lost acknowledgement looks like.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, TypeVar, cast
+
+from calve.model.errors import CalveError, StoreError, TemporaryError, UnknownOutcomeError
+
+P = TypeVar("P")
+
+STORE_CALLS = frozenset(
+    {
+        "submit", "request_cancel", "claim", "renew", "yield_", "apply", "claim_releases", "record_release",
+        "heartbeat", "forget_worker", "trip", "claim_probe", "close_breaker",
+    }
+)  # fmt: skip
+KIND_CALLS = frozenset({"take", "plan", "publish", "fence", "undo", "release"})
+RUNNER_CALLS = frozenset({"run", "cancel"})
+
+
+class Crash(BaseException):
+    """The program dies here. Not an `Exception`: nothing in the program may handle it."""
+
+
+class Break(StrEnum):
+    BEFORE = "before"
+    AFTER = "after"
+    REPORTED_FAILED = "reported_failed"  # applied, and reported as failed
+    FAILED = "failed"  # not applied, and reported so
+
+
+@dataclass
+class Faults:
+    """Counts the mutating calls of everything that shares it, and breaks at number `at` (from 1)."""
+
+    at: int = 0
+    how: Break = Break.BEFORE
+    armed: bool = True
+    calls: list[str] = field(default_factory=list)
+
+    def call(self, name: str, error: type[CalveError], work: Callable[[], Any]) -> Any:
+        if not self.armed:
+            return work()
+        self.calls.append(name)
+        if len(self.calls) != self.at:
+            return work()
+        if self.how is Break.BEFORE:
+            raise Crash(name)
+        if self.how is Break.FAILED:
+            raise error(f"{name} failed on purpose", code="injected")
+        answer = work()
+        if self.how is Break.AFTER:
+            raise Crash(name)
+        del answer
+        raise error(f"{name} was carried out and reported failed, on purpose", code="injected")
+
+
+class _Crashing:
+    def __init__(self, port: object, calls: frozenset[str], faults: Faults, error: type[CalveError]) -> None:
+        self._port = port
+        self._calls = calls
+        self._faults = faults
+        self._error = error
+
+    def __getattr__(self, name: str) -> Any:
+        attribute = getattr(self._port, name)
+        if name not in self._calls:
+            return attribute
+        error = UnknownOutcomeError if name == "publish" else self._error
+        return lambda *args, **kwargs: self._faults.call(name, error, lambda: attribute(*args, **kwargs))
+
+
+def crashing_store(store: P, faults: Faults) -> P:
+    return cast(P, _Crashing(store, STORE_CALLS, faults, StoreError))
+
+
+def crashing_kind(kind: P, faults: Faults) -> P:
+    return cast(P, _Crashing(kind, KIND_CALLS, faults, TemporaryError))
+
+
+def crashing_runner(runner: P, faults: Faults) -> P:
+    return cast(P, _Crashing(runner, RUNNER_CALLS, faults, TemporaryError))

@@ -1,0 +1,421 @@
+"""The store in memory: the same obligations, no disk. For tests that run thousands of lives.
+
+One lock around every call stands for the database's transaction; the rows themselves are
+frozen, so a reader can never see half a change.
+"""
+
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from calve.model import accepting
+from calve.model.applying import Applied, apply_change, handed_back, releasing
+from calve.model.change import Change, NewEvent
+from calve.model.errors import ErrorInfo
+from calve.model.ids import ProcessId, WorkerId
+from calve.model.process import (
+    Breaker,
+    Event,
+    Lease,
+    NewProcess,
+    Pin,
+    Process,
+    ProcessQuery,
+    Task,
+    Worker,
+)
+from calve.model.refusals import (
+    ambiguous,
+    conflict,
+    illegal_transition,
+    locked,
+    no_such_pin,
+    no_such_process,
+    not_ended,
+)
+from calve.model.states import (
+    PIN_TRANSITIONS,
+    PROCESS_LIVE,
+    PROCESS_TERMINAL,
+    TASK_LIVE,
+    Leftovers,
+    PinState,
+    TaskState,
+    may_move,
+)
+from calve.testing.clock import Clock
+
+
+class _Rows:
+    """The tables. Dictionaries keep insertion order, so age is their order."""
+
+    def __init__(self) -> None:
+        self.processes: dict[ProcessId, Process] = {}
+        self.plans: dict[ProcessId, str] = {}
+        self.locks: dict[str, ProcessId] = {}
+        self.tasks: dict[ProcessId, dict[int, Task]] = defaultdict(dict)
+        self.pins: dict[str, Pin] = {}
+        self.events: dict[ProcessId, list[Event]] = defaultdict(list)
+        self.workers: dict[WorkerId, Worker] = {}
+        self.breakers: dict[str, Breaker] = {}
+        self.last_event = 0
+
+
+class MemoryReader:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._rows = _Rows()
+        self._transaction = threading.RLock()
+
+    def now(self) -> datetime:
+        return self._clock.now()
+
+    def process(self, process_id: ProcessId) -> Process:
+        with self._transaction:
+            try:
+                return self._rows.processes[process_id]
+            except KeyError:
+                raise no_such_process(process_id) from None
+
+    def find(self, text: str) -> tuple[ProcessId, ...]:
+        with self._transaction:
+            processes = self._rows.processes
+            if text in processes:
+                return (ProcessId(text),)
+            batch = tuple(row.id for row in processes.values() if row.batch == text)
+            fitting = batch or tuple(key for key in processes if text and key.startswith(text))
+        if not fitting:
+            raise no_such_process(text)
+        if not batch and len(fitting) > 1:
+            raise ambiguous(text, fitting)
+        return fitting
+
+    def processes(self, query: ProcessQuery) -> list[Process]:
+        with self._transaction:
+            fitting = [row for row in reversed(self._rows.processes.values()) if _fits(row, query)]
+        return fitting[: query.limit]
+
+    def plan(self, process_id: ProcessId) -> str | None:
+        with self._transaction:
+            return self._rows.plans.get(process_id)
+
+    def tasks(
+        self, process_id: ProcessId, states: frozenset[TaskState] = frozenset(), limit: int | None = None
+    ) -> list[Task]:
+        with self._transaction:
+            rows = sorted(self._rows.tasks[process_id].items())
+        return [task for _, task in rows if not states or task.state in states][:limit]
+
+    def ready_tasks(self, process_id: ProcessId, limit: int) -> list[Task]:
+        now = self.now()
+        pending = self.tasks(process_id, frozenset({TaskState.PENDING}))
+        return [task for task in pending if _due(task.not_before, now)][:limit]
+
+    def next_task_at(self, process_id: ProcessId) -> datetime | None:
+        now = self.now()
+        pending = self.tasks(process_id, frozenset({TaskState.PENDING}))
+        waits = [task.not_before for task in pending if task.not_before and task.not_before > now]
+        return min(waits, default=None)
+
+    def pins(
+        self, process_id: ProcessId | None = None, states: frozenset[PinState] = frozenset()
+    ) -> list[Pin]:
+        with self._transaction:
+            pins = list(self._rows.pins.values())
+        return [
+            pin
+            for pin in pins
+            if (process_id is None or pin.process_id == process_id) and (not states or pin.state in states)
+        ]
+
+    def events(self, process_id: ProcessId, after: int = 0, limit: int = 1000) -> list[Event]:
+        with self._transaction:
+            events = list(self._rows.events[process_id])
+        return [event for event in events if event.number > after][:limit]
+
+    def workers(self) -> list[Worker]:
+        with self._transaction:
+            return sorted(self._rows.workers.values(), key=lambda worker: worker.id)
+
+    def breakers(self) -> list[Breaker]:
+        with self._transaction:
+            return sorted(self._rows.breakers.values(), key=lambda breaker: breaker.lane)
+
+    def holder(self, lock: str) -> Process | None:
+        with self._transaction:
+            process_id = self._rows.locks.get(lock)
+            return self._rows.processes[process_id] if process_id else None
+
+    def live(self, limit: int = 1000) -> list[Process]:
+        with self._transaction:
+            rows = [row for row in self._rows.processes.values() if row.state in PROCESS_LIVE]
+        return sorted(rows, key=lambda row: -row.priority)[:limit]
+
+
+class MemoryStore(MemoryReader):
+    def submit(self, new: Sequence[NewProcess]) -> list[Process]:
+        with self._transaction:
+            fresh = {item.id: item for item in new if item.id not in self._rows.processes}
+            self._check_locks(fresh.values())
+            self._check_retries(fresh.values())
+            for item in fresh.values():
+                self._insert(item)
+            return [self._rows.processes[item.id] for item in new]
+
+    def _check_locks(self, new: Iterable[NewProcess]) -> None:
+        held = dict(self._rows.locks)
+        for item in new:
+            for lock in item.locks:
+                if held.setdefault(lock.name, item.id) != item.id:
+                    raise locked(lock.name, held[lock.name])
+
+    def _check_retries(self, new: Iterable[NewProcess]) -> None:
+        for item in new:
+            if item.retry_of is not None:
+                old = self.process(item.retry_of)
+                if old.state not in PROCESS_TERMINAL:
+                    raise not_ended(old)
+
+    def _insert(self, new: NewProcess) -> None:
+        now = self.now()
+        old = self._rows.processes[new.retry_of] if new.retry_of else None
+        adopted = old is not None and accepting.adoptable(old)
+        if old is not None and adopted:
+            self._rows.processes[old.id] = replace(
+                old, version=old.version + 1, leftovers=Leftovers.ADOPTED, cleanup_at=None
+            )
+            self._record(old.id, accepting.ADOPTED, f"by {new.id}")
+        self._rows.processes[new.id] = accepting.accepted(new, adopted=adopted, now=now)
+        self._rows.locks |= {lock.name: new.id for lock in new.locks}
+        self._record(new.id, accepting.SUBMITTED, accepting.submitted_message(new))
+
+    def _record(self, process_id: ProcessId, name: str, message: str) -> None:
+        self._rows.last_event += 1
+        event = Event(
+            process_id=process_id, at=self.now(), name=name, message=message, number=self._rows.last_event
+        )
+        self._rows.events[process_id].append(event)
+
+    def request_cancel(self, process_id: ProcessId) -> Process:
+        with self._transaction:
+            row = self.process(process_id)
+            if row.state in PROCESS_TERMINAL or row.cancel_requested:
+                return row
+            row = replace(row, version=row.version + 1, cancel_requested=True)
+            self._rows.processes[row.id] = row
+            self._record(row.id, accepting.CANCEL_REQUESTED, f"while {row.state}")
+            return row
+
+    def claim(
+        self,
+        worker: WorkerId,
+        reach: frozenset[str],
+        *,
+        lease_seconds: float,
+        limit: int,
+        closed_lanes: frozenset[str] = frozenset(),
+    ) -> list[Process]:
+        with self._transaction:
+            now = self.now()
+            rows = self._rows.processes.values()
+            held = [row for row in rows if row.owner == worker]
+            free = [row for row in rows if _claimable(row, worker, reach, closed_lanes, now)]
+            working = [row for row in rows if row.state in PROCESS_LIVE and _leased(row, now)]
+            chosen = _in_turn(working, free)
+            taken = [self._take(row, worker, now, lease_seconds) for row in chosen[:limit]]
+            return held + taken
+
+    def _take(self, row: Process, worker: WorkerId, now: datetime, lease_seconds: float) -> Process:
+        taken = replace(
+            row, owner=worker, fence=row.fence + 1, lease_until=now + timedelta(seconds=lease_seconds)
+        )
+        self._rows.processes[row.id] = taken
+        if row.owner is not None:
+            message = f"by worker {worker}, fence {taken.fence}; the lease of {row.owner} ran out"
+            self._record(row.id, accepting.TAKEN_OVER, message)
+        elif taken.fence == 1:
+            self._record(row.id, accepting.LEASED, f"by worker {worker}")
+        return taken
+
+    def renew(self, worker: WorkerId, *, lease_seconds: float) -> frozenset[ProcessId]:
+        with self._transaction:
+            until = self.now() + timedelta(seconds=lease_seconds)
+            held = [row for row in self._rows.processes.values() if row.owner == worker]
+            for row in held:
+                self._rows.processes[row.id] = replace(row, lease_until=until)
+            return frozenset(row.id for row in held)
+
+    def yield_(self, lease: Lease) -> None:
+        with self._transaction:
+            row = self._rows.processes.get(lease.process_id)
+            if row is not None and (row.owner, row.fence) == (lease.worker, lease.fence):
+                self._rows.processes[row.id] = replace(row, owner=None, lease_until=None)
+
+    def apply(self, lease: Lease, change: Change) -> Process:
+        with self._transaction:
+            row = self.process(lease.process_id)
+            tasks = self._rows.tasks[row.id]
+            applied = apply_change(row, lease, change, tasks=tasks, pins=self._rows.pins, now=self.now())
+            for task in applied.new_tasks:
+                if task.number in tasks:
+                    raise conflict(row.id, f"it has a task {task.number} already")
+            self._write(applied, change)
+            return applied.process
+
+    def _write(self, applied: Applied, change: Change) -> None:
+        row = applied.process
+        self._rows.processes[row.id] = row
+        if change.plan is not None:
+            self._rows.plans[row.id] = change.plan
+        self._rows.tasks[row.id] |= {task.number: task for task in applied.new_tasks + applied.tasks}
+        self._rows.pins |= {pin.name: pin for pin in applied.new_pins + applied.pins}
+        if applied.ends:
+            self._end(row)
+        if applied.frees_locks:
+            self._rows.locks = {name: held for name, held in self._rows.locks.items() if held != row.id}
+        if applied.hands_back and row.retry_of is not None:
+            self._hand_back(self._rows.processes[row.retry_of], change)
+        for event in applied.events:
+            self._record_new(row.id, event)
+
+    def _record_new(self, process_id: ProcessId, event: NewEvent) -> None:
+        self._record(process_id, event.name, event.message)
+
+    def _end(self, row: Process) -> None:
+        tasks = self._rows.tasks[row.id]
+        for task in list(tasks.values()):
+            if task.state in TASK_LIVE:
+                tasks[task.number] = replace(
+                    task, state=TaskState.CANCELLED, finished_at=row.finished_at, not_before=None
+                )
+        for pin in list(self._rows.pins.values()):
+            if pin.process_id == row.id and may_move(PIN_TRANSITIONS, pin.state, PinState.RELEASING):
+                self._rows.pins[pin.name] = releasing(pin)
+
+    def _hand_back(self, old: Process, change: Change) -> None:
+        if old.leftovers is Leftovers.ADOPTED:
+            self._rows.processes[old.id] = handed_back(old, change, self.now())
+            self._record(old.id, accepting.HANDED_BACK, "the retry ended without using them")
+
+    def claim_releases(
+        self, worker: WorkerId, reach: frozenset[str], *, limit: int, lease_seconds: float
+    ) -> list[Pin]:
+        del worker  # hidden from everybody for a while, its claimer too: a release may be made twice
+        with self._transaction:
+            now = self.now()
+            due = [
+                pin
+                for pin in self.pins(states=frozenset({PinState.RELEASING}))
+                if _due(pin.not_before, now) and f"source:{pin.source}" in reach
+            ]
+            hidden_until = now + timedelta(seconds=lease_seconds)
+            claimed = [replace(pin, not_before=hidden_until) for pin in due[:limit]]
+            self._rows.pins |= {pin.name: pin for pin in claimed}
+            return claimed
+
+    def record_release(self, name: str, error: ErrorInfo | None, retry_seconds: float = 0.0) -> None:
+        with self._transaction:
+            pin = self._rows.pins.get(name)
+            if pin is None:
+                raise no_such_pin(name)
+            if pin.state is PinState.RELEASED:
+                return
+            if pin.state is not PinState.RELEASING:
+                raise illegal_transition(pin.process_id, f"pin {name!r} is {pin.state}, not RELEASING")
+            if error is None:
+                self._rows.pins[name] = replace(pin, state=PinState.RELEASED, not_before=None, error=None)
+                self._record(pin.process_id, accepting.PIN_RELEASED, name)
+                return
+            self._rows.pins[name] = replace(
+                pin,
+                release_attempts=pin.release_attempts + 1,
+                not_before=self.now() + timedelta(seconds=retry_seconds),
+                error=error,
+            )
+            self._record(pin.process_id, accepting.PIN_NOT_RELEASED, f"{name}: {error.message}")
+
+    def heartbeat(self, worker: Worker) -> None:
+        with self._transaction:
+            now = self.now()
+            known = self._rows.workers.get(worker.id)
+            started_at = known.started_at if known else now
+            self._rows.workers[worker.id] = replace(worker, started_at=started_at, heartbeat_at=now)
+
+    def forget_worker(self, worker: WorkerId) -> None:
+        with self._transaction:
+            self._rows.workers.pop(worker, None)
+
+    def trip(self, lane: str, reason: str, probe_seconds: float) -> None:
+        with self._transaction:
+            now = self.now()
+            known = self._rows.breakers.get(lane)
+            self._rows.breakers[lane] = Breaker(
+                lane=lane,
+                reason=reason,
+                opened_at=known.opened_at if known else now,
+                probe_at=now + timedelta(seconds=probe_seconds),
+                probes=known.probes if known else 0,
+            )
+
+    def claim_probe(self, lane: str, probe_seconds: float) -> bool:
+        with self._transaction:
+            now = self.now()
+            breaker = self._rows.breakers.get(lane)
+            if breaker is None or breaker.probe_at > now:
+                return False
+            self._rows.breakers[lane] = replace(
+                breaker, probe_at=now + timedelta(seconds=probe_seconds), probes=breaker.probes + 1
+            )
+            return True
+
+    def close_breaker(self, lane: str) -> None:
+        with self._transaction:
+            self._rows.breakers.pop(lane, None)
+
+    def close(self) -> None:
+        """Nothing to give back; the SQL stores have connections."""
+
+
+def _due(at: datetime | None, now: datetime) -> bool:
+    return at is None or at <= now
+
+
+def _fits(row: Process, query: ProcessQuery) -> bool:
+    return (
+        (not query.states or row.state in query.states)
+        and (not query.kind or row.kind == query.kind)
+        and (query.batch is None or row.batch == query.batch)
+        and (not query.destination or row.destination == query.destination)
+        and (query.retry_of is None or row.retry_of == query.retry_of)
+    )
+
+
+def _leased(row: Process, now: datetime) -> bool:
+    return row.owner is not None and row.lease_until is not None and row.lease_until > now
+
+
+def _claimable(
+    row: Process, worker: WorkerId, reach: frozenset[str], closed_lanes: frozenset[str], now: datetime
+) -> bool:
+    if row.owner == worker or _leased(row, now) or not reach.issuperset(row.needs):
+        return False
+    if row.state in PROCESS_TERMINAL:
+        wanted = row.cleanup_at is not None and row.cleanup_at <= now
+        urgent = False
+    else:
+        wanted = True
+        urgent = row.cancel_requested or row.deadline_at <= now
+    return wanted and (urgent or (_due(row.not_before, now) and row.lane not in closed_lanes))
+
+
+def _in_turn(working: Iterable[Process], free: Iterable[Process]) -> list[Process]:
+    """By priority; among equals, lanes in turn: a lane's first before any lane's second. What
+    somebody is working on has had its turn, so a busy lane comes later."""
+    turns = Counter((row.priority, row.lane) for row in working)
+    ranked: list[tuple[int, int, Process]] = []
+    for row in free:  # by age
+        turns[row.priority, row.lane] += 1
+        ranked.append((-row.priority, turns[row.priority, row.lane], row))
+    return [row for _, _, row in sorted(ranked, key=lambda entry: entry[:2])]

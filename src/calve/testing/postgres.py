@@ -1,0 +1,125 @@
+"""A real PostgreSQL for tests: its own folder, a free loopback port, gone afterwards.
+
+Durability is off (`fsync`), nothing else is: transactions, locks and the clock are the real ones.
+"""
+
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+
+from calve.model.errors import PermanentError, UsageError
+from calve.model.ids import new_process_id
+
+_INSTALLED = Path("/usr/lib/postgresql")
+_START_SECONDS = 60
+_UNPRIVILEGED = ("postgres", "nobody")  # PostgreSQL refuses to run as root
+_SETTINGS = {
+    "fsync": "off",
+    "synchronous_commit": "off",
+    "full_page_writes": "off",
+    "max_connections": "200",
+    "shared_buffers": "64MB",
+    "listen_addresses": "127.0.0.1",
+    "unix_socket_directories": "''",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Postgres:
+    """One running server."""
+
+    port: int
+    data: Path
+    user: str | None
+
+    def url(self, database: str = "postgres") -> str:
+        return f"postgresql://calve@127.0.0.1:{self.port}/{database}"
+
+    def new_database(self) -> str:
+        """The URL of an empty database of its own."""
+        name = f"calve_{new_process_id()}"
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            connection.execute(f'CREATE DATABASE "{name}"'.encode())
+        return self.url(name)
+
+
+@contextmanager
+def postgres() -> Iterator[Postgres]:
+    """Start one, and stop it at the end."""
+    folder = Path(tempfile.mkdtemp(prefix="calve-postgres-"))
+    user = _unprivileged_user()
+    try:
+        if user is not None:
+            shutil.chown(folder, user)
+        data = folder / "data"
+        _run(user, [_binary("initdb"), "-D", str(data), "-U", "calve", "-A", "trust", "-E", "UTF8", "-N"])
+        port = _free_port()
+        settings = [f"-c{name}={value}" for name, value in (_SETTINGS | {"port": str(port)}).items()]
+        log = folder / "log"
+        start = [_binary("pg_ctl"), "-D", str(data), "-l", str(log), "-w", "-t", str(_START_SECONDS)]
+        _run(user, [*start, "-o", " ".join(settings), "start"])
+        try:
+            yield Postgres(port=port, data=data, user=user)
+        finally:
+            # Immediately: nothing in it is worth a checkpoint.
+            _run(user, [_binary("pg_ctl"), "-D", str(data), "-m", "immediate", "-w", "stop"])
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _binary(name: str) -> str:
+    """From PATH, or the newest of the distribution's, which are not on it."""
+    versions = sorted(_INSTALLED.glob(f"*/bin/{name}"), key=lambda path: int(path.parts[-3]))
+    found = shutil.which(name) or (str(versions[-1]) if versions else None)
+    if found is None:
+        raise UsageError(
+            f"PostgreSQL is needed for these tests, and its program {name!r} was not found",
+            code="postgres_missing",
+            hint="apt-get install postgresql",
+        )
+    return found
+
+
+def _unprivileged_user() -> str | None:
+    if os.geteuid() != 0:
+        return None
+    known = {entry.pw_name for entry in pwd.getpwall()}
+    return next(name for name in _UNPRIVILEGED if name in known)
+
+
+def _run(user: str | None, command: list[str]) -> None:
+    done = subprocess.run(
+        command,
+        user=user,
+        group=None if user is None else pwd.getpwnam(user).pw_gid,
+        extra_groups=None if user is None else [],
+        cwd="/",
+        env={"PATH": os.environ.get("PATH", ""), "LC_ALL": "C.UTF-8"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=2 * _START_SECONDS,
+        check=False,
+    )
+    if done.returncode != 0:
+        last = done.stdout.decode(errors="replace").strip().splitlines()[-1:]
+        raise PermanentError(
+            f"{Path(command[0]).name} failed: {' '.join(last)}",
+            code="postgres_start",
+            hint="apt-get install --reinstall postgresql",
+        )
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

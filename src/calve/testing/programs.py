@@ -1,0 +1,119 @@
+"""Programs that tests start: on free loopback ports, without a shell, ended for certain.
+
+A program's output goes to a file, never to a pipe that could fill up. What it printed last is
+in the error when it does not start.
+"""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from calve.model.errors import PermanentError, UsageError
+
+_LEASH = Path(__file__).with_name("leash.py")
+_LOOK_SECONDS = 0.02
+_OUTPUT_SHOWN = 2000
+
+
+class Program:
+    """A running program. Its process id is the program's own, not the leash's."""
+
+    def __init__(
+        self, name: str, command: Sequence[str], output: Path, environment: Mapping[str, str] | None = None
+    ) -> None:
+        self.name = name
+        self.output = output
+        with output.open("ab") as sink:
+            # if we die here or later, the leash sees its input end and kills the program
+            self._leash = subprocess.Popen(
+                [sys.executable, "-I", "-S", str(_LEASH), *command],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=sink,
+                env={**os.environ, **(environment or {})},
+            )
+        assert self._leash.stdout is not None
+        first = self._leash.stdout.readline()
+        if not first:
+            raise self._failed("could not be started")
+        self.pid = int(first)
+
+    @property
+    def running(self) -> bool:
+        return self._leash.poll() is None
+
+    def read_line(self) -> str:
+        """The next line of the program's standard output, which the leash shares with it."""
+        assert self._leash.stdout is not None
+        line = self._leash.stdout.readline()
+        if not line:
+            raise self._failed("ended before it said that it is ready")
+        return line.decode().rstrip("\n")
+
+    def wait_ready(self, ready: Callable[[], bool], seconds: float = 60.0) -> None:
+        """Return once `ready` says so. The one place that polls: no program tells us by itself."""
+        until = time.monotonic() + seconds
+        while not ready():
+            if not self.running:
+                raise self._failed("ended before it was ready")
+            if time.monotonic() > until:
+                self.kill()
+                raise self._failed(f"was not ready within {seconds:.0f} s")
+            time.sleep(_LOOK_SECONDS)
+
+    def send(self, number: signal.Signals) -> None:
+        """A signal to the program alone: SIGSTOP, SIGCONT, SIGTERM."""
+        os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """SIGKILL to the program and its children, awaited. Twice is harmless."""
+        assert self._leash.stdin is not None and self._leash.stdout is not None
+        self._leash.stdin.close()
+        self._leash.wait()
+        self._leash.stdout.close()
+
+    def _failed(self, what: str) -> PermanentError:
+        shown = self.output.read_bytes()[-_OUTPUT_SHOWN:].decode("utf-8", "replace").strip()
+        return PermanentError(
+            f"{self.name} {what}: {shown or 'it printed nothing'}",
+            code="service_failed",
+            hint=f"its output is in {self.output}",
+        )
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of the loopback that nobody listens on, all different, none with a gRPC neighbour taken
+    by another of them. Between this and the program's own bind another process could take one;
+    the kernel hands out ephemeral ports in turn, so that does not happen in practice."""
+    holders = [socket.socket() for _ in range(count)]
+    try:
+        for holder in holders:
+            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            holder.bind(("127.0.0.1", 0))
+        return [holder.getsockname()[1] for holder in holders]
+    finally:
+        for holder in holders:
+            holder.close()
+
+
+def listening(port: int) -> bool:
+    """Whether somebody accepts connections on that port of the loopback."""
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1.0).close()
+    except OSError:
+        return False
+    return True
+
+
+def missing(program: str, install: str) -> UsageError:
+    """The error for a program that is not on this machine."""
+    return UsageError(
+        f"{program} is not installed on this machine",
+        code="service_missing",
+        hint=install,
+    )

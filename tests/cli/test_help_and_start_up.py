@@ -1,0 +1,53 @@
+"""`calve --help` teaches, and starts without anything heavy."""
+
+import shlex
+import subprocess
+import sys
+
+import click
+import pytest
+from calve_command import Run
+
+from calve.cli.main import COMMANDS
+
+HEAVY = ("pyspark", "py4j", "pyiceberg", "chdb", "pyarrow", "numpy", "obstore", "rich.progress")
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: str(command.name))
+def test_every_command_has_examples_and_the_shared_options(command: click.Command) -> None:
+    text = command.get_help(click.Context(command, info_name=f"calve {command.name}"))
+    assert f"calve {command.name}" in text.split("Examples:")[1]
+    for option in ("--json", "--config", "--debug", "--help"):
+        assert option in text
+    assert command.help
+
+
+@pytest.mark.parametrize("name", [str(command.name) for command in COMMANDS])
+def test_every_example_is_a_command_that_parses(name: str) -> None:
+    command = next(command for command in COMMANDS if command.name == name)
+    for example in command.examples:
+        words = shlex.split(example)
+        arguments = words[words.index("calve") + 2 :]
+        command.make_context(name, arguments)
+
+
+def test_help_lists_the_commands_in_the_order_a_person_meets_them(run: Run) -> None:
+    answer = run("--help")
+    assert answer.code == 0
+    places = [answer.out.index(f"\n  {command.name} ") for command in COMMANDS]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["ps"], ["ps", "--help"], ["config"], ["init", "x"]])
+def test_start_up_imports_nothing_heavy(arguments: list[str], tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "calve.toml").write_text('[source.main]\nurl = "chdb://x"\n')
+    code = (
+        "import sys\n"
+        "from calve.cli.main import run\n"
+        f"assert run({arguments!r}) == 0\n"
+        f"found = [name for name in {HEAVY!r} if name in sys.modules]\n"
+        "assert not found, found\n"
+    )
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert answer.returncode == 0, answer.stderr

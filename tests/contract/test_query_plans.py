@@ -1,0 +1,94 @@
+"""The questions of every tick and of `calve ps` are answered by an index, never by a scan of tasks."""
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from calve.model.ids import BatchId, ProcessId, WorkerId
+from calve.model.process import ProcessQuery
+from calve.model.states import PROCESS_LIVE, PROCESS_TERMINAL, ProcessState
+from calve.store import SqlStore, open_store
+from calve.store.reading import live_statement, processes_statement
+from calve.testing.contracts.contract import REACH, claimed, move, new, running
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[SqlStore]:
+    with open_store(f"sqlite:///{tmp_path / 'calve.db'}") as store:
+        store.submit([new() for _ in range(20)])
+        move(store, running(store, tasks=50), ProcessState.CANCELLED)
+        claimed(store)
+        yield store
+
+
+def plan_of(store: SqlStore, statement: Any) -> list[str]:
+    """Each line of SQLite's own plan."""
+
+    def explain(connection: Any) -> list[str]:
+        text = statement.compile(connection, compile_kwargs={"literal_binds": True})
+        return [row.detail for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}")]
+
+    return store.database.read(explain)
+
+
+def scans(plan: list[str]) -> list[str]:
+    """Whole tables that are read from end to end; derived tables of few rows do not count."""
+    return [
+        line
+        for line in plan
+        if line.startswith("SCAN") and any(table in line for table in ("tasks", "processes", "pins", "locks"))
+    ]
+
+
+def test_ready_tasks_come_from_the_index_by_state(store: SqlStore) -> None:
+    plan = plan_of(store, store.ready_tasks_statement(ProcessId("x"), 10))
+    assert plan == ["SEARCH tasks USING INDEX ix_tasks_state (process_id=? AND state=?)"]
+
+
+def test_the_living_come_from_their_partial_index_in_order(store: SqlStore) -> None:
+    assert plan_of(store, live_statement(10)) == ["SCAN processes USING INDEX ix_processes_live"]
+
+
+def test_choosing_what_to_claim_reads_only_the_living_and_what_is_due(store: SqlStore) -> None:
+    needs = store.needs_statement()
+    chosen = store.choose_statement(WorkerId("w"), sorted(REACH), frozenset({"lane"}), 10)
+    for statement in (needs, chosen):
+        lines = [line for line in plan_of(store, statement) if "processes" in line]
+        assert lines
+        for line in lines:
+            assert "ix_processes_live" in line or "ix_processes_cleanup" in line
+        assert not any("tasks" in line for line in plan_of(store, statement))
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        ProcessQuery(),
+        ProcessQuery(states=PROCESS_LIVE),
+        ProcessQuery(states=PROCESS_TERMINAL),
+        ProcessQuery(states=frozenset({ProcessState.FAILED})),
+        ProcessQuery(kind="export"),
+        ProcessQuery(batch=BatchId("batch-1")),
+        ProcessQuery(destination="lake.ns.t"),
+        ProcessQuery(retry_of=ProcessId("x")),
+    ],
+    ids=lambda query: str(query.states or query.kind or query.batch or query.destination or query.retry_of),
+)
+def test_ps_reads_newest_first_from_an_index_and_never_tasks(store: SqlStore, query: ProcessQuery) -> None:
+    plan = plan_of(store, processes_statement(query))
+    assert not any("tasks" in line for line in plan)
+    whole = ProcessQuery(limit=query.limit)
+    if query != whole:
+        assert scans(plan) == []
+    if len(query.states) <= 1:
+        assert not any("TEMP B-TREE" in line for line in plan)
+
+
+def test_a_scan_would_be_noticed(store: SqlStore) -> None:
+    from calve.store.tables import tasks
+
+    statement = tasks.select().where(tasks.c.receipt == "x")
+    assert list(itertools.chain(scans(plan_of(store, statement)))) == ["SCAN tasks"]

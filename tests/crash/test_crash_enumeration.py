@@ -1,0 +1,147 @@
+"""For every mutating call of whole lives: die before it, die after it, or have it reported failed.
+
+Then a new worker starts, everything else works, and whatever happened: each process ends, nothing is
+published twice, no published file is deleted, no lease and no pin is left.
+"""
+
+from collections.abc import Callable
+
+import pytest
+
+from calve.control.retry import retry
+from calve.model.errors import ErrorInfo
+from calve.model.limits import Limits
+from calve.model.states import Leftovers, ProcessState
+from calve.testing.clock import FakeClock
+from calve.testing.crashing import Break, Crash, Faults
+from calve.testing.fake_runner import Ends
+from calve.testing.memory_store import MemoryStore
+from calve.testing.scene import Scene
+
+LIMITS = Limits(slots=2)
+Life = Callable[[Scene], None]
+
+
+def exports_well(scene: Scene) -> None:
+    scene.submit(tasks=5, pins=2, key="a")
+
+
+def loses_attempts(scene: Scene) -> None:
+    process_id = scene.submit(tasks=3, key="a")
+    failed = ErrorInfo(code="flaky", message="once", retryable=True)
+    scene.runner.script[process_id, 0] = [failed]
+    scene.runner.script[process_id, 1] = [Ends.DONE_BUT_LOST]
+    scene.runner.script[process_id, 2] = [Ends.LOST, Ends.TWICE]
+
+
+def loses_the_commits_answer(scene: Scene) -> None:
+    scene.submit(tasks=2, key="a")
+    scene.world.commits = ["dropped", "late", "lost"]
+
+
+def fails_for_good(scene: Scene) -> None:
+    process_id = scene.submit(tasks=2, key="a")
+    scene.runner.script[process_id, 1] = [ErrorInfo(code="denied", message="wrong credentials")] * 9
+
+
+def is_cancelled_while_publishing(scene: Scene) -> None:
+    process_id = scene.submit(tasks=2, key="a")
+    scene.world.commits = ["late"]
+    scene.world.before["send"] = lambda: _cancel(scene, process_id)
+
+
+def is_down_for_a_while(scene: Scene) -> None:
+    scene.submit(tasks=2, key="a")
+    scene.world.down.add("catalog:lake")
+    scene.world.before["probe"] = scene.world.down.clear
+
+
+def _cancel(scene: Scene, process_id: object) -> None:
+    scene.store.request_cancel(process_id)  # type: ignore[arg-type]
+
+
+LIVES: list[Life] = [
+    exports_well,
+    loses_attempts,
+    loses_the_commits_answer,
+    fails_for_good,
+    is_cancelled_while_publishing,
+    is_down_for_a_while,
+]
+
+
+def live_and_break(life: Life, at: int, how: Break) -> tuple[Scene, Faults]:
+    clock = FakeClock()
+    scene = Scene(store=MemoryStore(clock), clock=clock, limits=LIMITS)
+    life(scene)
+    faults = Faults(at=at, how=how)
+    try:
+        scene.run(scene.worker(faults=faults))
+    except Crash:
+        clock.advance(LIMITS.lease_seconds + 1)
+    # A new worker; the old one, where it lives on, does no more.
+    faults.armed = False
+    clock.advance(LIMITS.lease_seconds + 1)
+    scene.world.land_late()
+    scene.run(scene.worker(), seconds=5.0)
+    # Everything had its time: leftovers are undone as well, and then late requests arrive.
+    clock.advance(LIMITS.keep_failed_hours * 3600 + 60)
+    last = scene.worker()
+    for _ in range(10):
+        last.tick()
+        clock.advance(LIMITS.query_seconds)
+    scene.world.land_late()
+    return scene, faults
+
+
+def mutating_calls(life: Life) -> int:
+    _, faults = live_and_break(life, 0, Break.BEFORE)
+    return len(faults.calls)
+
+
+@pytest.mark.parametrize("how", list(Break))
+@pytest.mark.parametrize("life", LIVES)
+def test_whatever_call_breaks_every_process_ends_once_and_nothing_is_left(life: Life, how: Break) -> None:
+    calls = mutating_calls(life)
+    assert calls > 15, "the life is too short to say anything"
+    for at in range(1, calls + 1):
+        scene, faults = live_and_break(life, at, how)
+        where = f"{life.__name__}: {how} call {at} ({faults.calls[at - 1]})"
+        try:
+            scene.check_settled()
+            _check_end(life, scene)
+        except AssertionError as error:
+            raise AssertionError(f"{where}: {error}") from error
+
+
+def _check_end(life: Life, scene: Scene) -> None:
+    (process_id,) = scene.ids
+    row = scene.row(process_id)
+    if life is fails_for_good:
+        assert (row.state, row.leftovers) == (ProcessState.FAILED, Leftovers.GONE)
+        assert not scene.world.files
+    elif life is is_cancelled_while_publishing:
+        assert row.state in (ProcessState.CANCELLED, ProcessState.COMPLETED)
+    else:
+        assert row.state is ProcessState.COMPLETED, row.error
+
+
+@pytest.mark.parametrize("how", list(Break))
+def test_a_retry_that_adopts_breaks_anywhere_and_still_publishes_once(how: Break) -> None:
+    def life(scene: Scene) -> None:
+        process_id = scene.submit(tasks=3, key="a")
+        scene.runner.script[process_id, 2] = [ErrorInfo(code="denied", message="wrong credentials")] * 9
+        scene.run(scene.worker())
+        assert scene.state(process_id) is ProcessState.FAILED
+        scene.ids.append(retry(scene.store, process_id).id)
+
+    for at in range(1, mutating_calls(life) + 1):
+        scene, faults = live_and_break(life, at, how)
+        scene.check_settled()
+        old, new = scene.ids
+        where = f"{how} call {at} ({faults.calls[at - 1]})"
+        assert scene.state(new) is ProcessState.COMPLETED, where
+        assert len(scene.world.snapshots) == 1, where
+        assert scene.row(old).leftovers is Leftovers.GONE, where
+        # What was adopted was not run again.
+        assert scene.world.runs[new, 0] == scene.world.runs[new, 1] == 0, where

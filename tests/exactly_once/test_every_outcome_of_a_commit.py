@@ -1,0 +1,166 @@
+"""The outcome matrix: what is told × what happened × what is seen, over three real catalogs."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+
+import pytest
+from pyiceberg.catalog import Catalog
+
+from calve.lake.catalogs import open_catalog
+from calve.lake.publish import Fenced, PublishedSnapshot, fence
+from calve.lake.storage import Storage
+from calve.lake.undo import undo
+from calve.model.errors import PermanentError, TemporaryError
+from calve.model.ids import new_process_id
+from calve.model.limits import Limits
+from calve.testing.catalog_faults import Fault, FaultySqlCatalog, Landing, Reading, Told
+from calve.testing.catalog_proxy import CatalogProxy, catalog_proxy
+from calve.testing.iceberg_rest import IcebergRest, apache_rest
+from calve.testing.lake import IDENTIFIER, make_table, make_work, rows_of, sqlite_properties
+from calve.testing.outcomes import (
+    Publisher,
+    append_as_somebody_else,
+    assert_every_manifest_is_there,
+    assert_published_once,
+)
+from calve.testing.postgres import postgres
+
+FAULTS = [
+    pytest.param(Fault(told=told, landing=landing, reading=reading), id=f"{told}, {landing}, {reading}")
+    for told, landing, reading in product(Told, Landing, Reading)
+]
+OURS, OTHERS, BEFORE = range(10), range(100, 103), range(50, 53)
+IMPATIENT = Limits(call_seconds=0.5)  # an injected timeout is waited for
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scene:
+    """A catalog in which commits meet faults, and the same catalog as everybody else sees it."""
+
+    catalog: Catalog
+    faults: FaultySqlCatalog | CatalogProxy
+    others: Catalog
+
+    def begin(self, fault: Fault, has_snapshots: bool) -> list[int]:
+        """The rows that are there without us, once the fault has played out."""
+        rows: list[int] = []
+        if has_snapshots:
+            append_as_somebody_else(self.others, BEFORE)
+            rows += BEFORE
+        if fault.landing is Landing.BURIED:
+            rows += OTHERS
+        self.faults.bury = lambda: append_as_somebody_else(self.others, OTHERS)
+        self.faults.arm(fault)
+        return rows
+
+
+class Outcomes:
+    """What holds in every catalog. Inherited by one class for each."""
+
+    @pytest.mark.parametrize("fault", FAULTS)
+    def test_a_publish_ends_published_once(self, scene: Scene, fault: Fault, has_snapshots: bool) -> None:
+        work = make_work(scene.others, [(1, OURS)])
+        rows = scene.begin(fault, has_snapshots)
+        publisher = Publisher(catalog=scene.catalog, work=work)
+
+        answer = publisher.run()
+
+        scene.faults.release()
+        assert isinstance(answer, PublishedSnapshot)
+        assert answer.rows == len(OURS)
+        assert rows_of(scene.others) == sorted([*OURS, *rows])
+        assert_published_once(scene.others, work.process_id)
+        assert publisher.attempt() == answer
+
+    @pytest.mark.parametrize("fault", FAULTS)
+    def test_a_cancel_ends_fenced_for_good_or_published(
+        self, scene: Scene, fault: Fault, has_snapshots: bool
+    ) -> None:
+        work = make_work(scene.others, [(1, OURS)])
+        rows = scene.begin(fault, has_snapshots)
+        publisher = Publisher(catalog=scene.catalog, work=work)
+        try:
+            first = publisher.attempt()
+        except TemporaryError:
+            first = None
+
+        answer = _fence_until_answered(publisher)
+
+        scene.faults.release()
+        assert first is None or isinstance(answer, PublishedSnapshot)
+        if isinstance(answer, PublishedSnapshot):
+            assert rows_of(scene.others) == sorted([*OURS, *rows])
+            assert_published_once(scene.others, work.process_id)
+            return
+        done = undo(scene.catalog, Storage(), work.process_id, work.plan, work.receipts, publisher.noted)
+        assert done.left == ()
+        with pytest.raises(PermanentError) as refused:
+            publisher.run()
+        assert refused.value.code == "publish_fenced"
+        assert rows_of(scene.others) == sorted(rows)
+        assert_every_manifest_is_there(scene.others)
+
+
+def _fence_until_answered(publisher: Publisher) -> Fenced | PublishedSnapshot:
+    for _ in range(10):
+        try:
+            return fence(publisher.catalog, publisher.work.process_id, publisher.work.plan, publisher.noted)
+        except TemporaryError as error:
+            publisher.errors.append(error)
+    raise publisher.errors[-1]
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[str]:
+    with postgres() as server:
+        yield server.new_database()
+
+
+@pytest.fixture(scope="module")
+def rest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IcebergRest]:
+    with apache_rest(tmp_path_factory.mktemp("rest")) as server:
+        yield server
+
+
+@pytest.mark.parametrize("has_snapshots", [True, False], ids=["with snapshots", "empty table"])
+class TestSqlite(Outcomes):
+    @pytest.fixture
+    def scene(self, tmp_path: Path) -> Iterator[Scene]:
+        direct = open_catalog("lake", sqlite_properties(tmp_path))
+        faulty = FaultySqlCatalog("lake", Limits(), dict(direct.properties))
+        make_table(direct)
+        yield Scene(catalog=faulty, faults=faulty, others=direct)
+        faulty.close()
+        direct.close()
+
+
+@pytest.mark.services
+@pytest.mark.parametrize("has_snapshots", [True], ids=["with snapshots"])
+class TestPostgresql(Outcomes):
+    @pytest.fixture
+    def scene(self, database: str, tmp_path: Path) -> Iterator[Scene]:
+        properties = {"type": "sql", "uri": database, "warehouse": str(tmp_path)}
+        name = f"lake-{new_process_id()}"  # one database, a catalog of its own for each test
+        direct = open_catalog(name, properties)
+        faulty = FaultySqlCatalog(name, Limits(), dict(direct.properties))
+        make_table(direct)
+        yield Scene(catalog=faulty, faults=faulty, others=direct)
+        faulty.close()
+        direct.close()
+
+
+@pytest.mark.services
+@pytest.mark.parametrize("has_snapshots", [True, False], ids=["with snapshots", "empty table"])
+class TestRest(Outcomes):
+    @pytest.fixture
+    def scene(self, rest: IcebergRest) -> Iterator[Scene]:
+        direct = open_catalog("lake", rest.properties())
+        make_table(direct, location=f"file://{rest.folder}/warehouse/{new_process_id()}")
+        with catalog_proxy(rest.uri) as proxy:
+            through = open_catalog("lake", rest.properties(proxy.uri), IMPATIENT)
+            yield Scene(catalog=through, faults=proxy, others=direct)
+            through.close()
+        direct.drop_table(IDENTIFIER)
+        direct.close()
