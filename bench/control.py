@@ -143,7 +143,9 @@ def main() -> None:
     for result in results:
         memory = f", memory grew by {result.grown_mb:.2f} MB" if args.trace else ""
         cpu = f"{result.cpu_ms_a_task:.3f} ms of CPU"
-        print(f"{result.tasks:>8} tasks: {result.ms_a_task:.3f} ms a task, {cpu} ({result.seconds:.1f} s){memory}")
+        print(
+            f"{result.tasks:>8} tasks: {result.ms_a_task:.3f} ms a task, {cpu} ({result.seconds:.1f} s){memory}"
+        )
     if len(results) > 1:
         ratio = results[-1].ms_a_task / results[0].ms_a_task
         cpu_ratio = results[-1].cpu_ms_a_task / results[0].cpu_ms_a_task

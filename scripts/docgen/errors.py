@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from calve.model import errors
+from calve.source import errors as source_errors
 
 HEAD = """\
 # Errors
@@ -46,8 +47,12 @@ def _raised(tree: ast.AST) -> list[Raised]:
 
 
 def _is_error(name: str) -> bool:
-    kind = getattr(errors, name, None)
-    return isinstance(kind, type) and issubclass(kind, errors.CalveError)
+    return _kind(name) is not None
+
+
+def _kind(name: str) -> type[errors.CalveError] | None:
+    kind = getattr(errors, name, None) or getattr(source_errors, name, None)
+    return kind if isinstance(kind, type) and issubclass(kind, errors.CalveError) else None
 
 
 def _codes(node: ast.Call) -> list[str]:
@@ -72,6 +77,7 @@ def _text(node: ast.expr) -> str:
 
 
 def _row(code: str, kind: str, messages: list[str]) -> str:
-    found: type[errors.CalveError] = getattr(errors, kind)
+    found = _kind(kind)
+    assert found is not None
     says = "; ".join(dict.fromkeys(" ".join(message.split()).replace("|", "\\|") for message in messages))
     return f"| `{code}` | {kind} | {found.exit_code} | {'yes' if found.retryable else 'no'} | {says} |\n"

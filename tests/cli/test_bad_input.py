@@ -1,14 +1,16 @@
 """Each mistake: a one-line error that names the thing, a hint, the exit code, and nothing left behind."""
 
 import os
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from calve_command import Run, call
+from calve_command import Run, call, in_this_process
 
 from calve.app.config.template import write
+from calve.model.process import ProcessQuery
 from calve.source.embedded import EmbeddedSource
+from calve.store import open_store
 
 QUICK = {"CALVE_LIMITS__SOURCE_BUSY_SECONDS": "0.2"}
 STATEMENTS = (
@@ -35,21 +37,28 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def run(home: Path) -> Run:
-    return partial(call, cwd=home)
+def run(home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    return in_this_process(home, capsys, monkeypatch)
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_left_behind(home: Path) -> object:
+def nothing_is_left_behind(home: Path) -> Iterator[None]:
     yield
     assert not list(home.glob("clickhouse/shadow/*/*")), "a freeze is left"
     assert not list(home.glob("lake/warehouse/**/*.*")), "a file is left in the warehouse"
-    processes = call("ps", "--all", "--json", cwd=home).json
-    assert processes == [], "a process is left"
+    with open_store(f"sqlite:///{home}/calve.db") as store:
+        assert store.processes(ProcessQuery()) == [], "a process is left"
 
 
 def export(*options: str, table: str = "db.events", to: str = "lake.ns.events") -> tuple[str, ...]:
     return ("export", table, "--to", to, *options)
+
+
+def test_a_mistake_as_a_person_meets_it(home: Path) -> None:
+    answer = call(*export("--partition", "202409"), cwd=home)
+    answer.is_error(3, "202409", "202401")
+    assert len(answer.err.splitlines()) == 2
+    assert answer.out == ""
 
 
 def test_no_such_table(run: Run) -> None:
@@ -185,10 +194,13 @@ def test_a_source_folder_that_is_missing_and_one_that_is_none(run: Run, tmp_path
     assert not list(tmp_path.iterdir()), "looking at a folder must not make it a source"
 
 
-def test_an_embedded_source_that_another_process_holds_open(home: Path, run: Run) -> None:
+def test_an_embedded_source_that_another_process_holds_open(home: Path) -> None:
+    # Commands of their own: within one program visits wait for each other instead.
     with EmbeddedSource("main", home / "clickhouse").visit():
-        run(*export("--partition", "202401"), env=QUICK).is_error(4, "open in another process", "close it")
-        run("partitions", "db.events", env=QUICK).is_error(4, str(home / "clickhouse"))
+        held = call(*export("--partition", "202401"), cwd=home, env=QUICK)
+        listed = call("partitions", "db.events", cwd=home, env=QUICK)
+    held.is_error(4, "open in another process", "close it")
+    listed.is_error(4, str(home / "clickhouse"))
 
 
 def test_a_demo_never_touches_a_folder_that_is_not_a_demo_s(run: Run, tmp_path: Path) -> None:

@@ -4,8 +4,10 @@ import pytest
 
 from calve.control.cancel import cancel
 from calve.control.retry import retry
+from calve.model.change import Change
 from calve.model.errors import ErrorInfo, Outcome, RefusedError, UnavailableError
 from calve.model.ids import ProcessId
+from calve.model.process import Lease
 from calve.model.states import PROCESS_TERMINAL, Leftovers, ProcessState
 from calve.testing.scene import Deferred, Scene
 
@@ -57,9 +59,6 @@ def _cancel_and_tick(scene: Scene, process_id: ProcessId) -> None:
     cancel(scene.store, process_id)
     row = scene.row(process_id)
     assert row.owner is not None
-    from calve.model.change import Change
-    from calve.model.process import Lease
-
     lease = Lease(process_id=process_id, worker=row.owner, fence=row.fence)
     scene.store.apply(lease, Change(state=ProcessState.CANCELLED, expect_version=row.version))
     for pin in scene.store.pins(process_id):
@@ -214,6 +213,8 @@ def unknown(scene: Scene, commit: str) -> ProcessId:
     assert row.state is ProcessState.FAILED
     assert row.error is not None and row.error.outcome is Outcome.UNKNOWN
     assert row.fence_attempts == scene.limits.fence_attempts
+    tries = [event.at for event in scene.store.events(process_id) if event.name == "fence_failed"]
+    assert len(set(tries)) == len(tries) == scene.limits.fence_attempts, "it did not back off"
     return process_id
 
 

@@ -32,14 +32,18 @@ def test_a_stopped_worker_that_wakes_up_writes_nothing_and_its_tasks_count_for_n
     new = scene.worker()
     new.tick()
     assert scene.row(process_id).owner == new.id
-    hanging.run()  # the old worker wakes up: its tasks end
+    old.tick()  # the old worker wakes up: it stops what it runs, its tasks end
+    assert len(hanging.works) == 2
+    hanging.run()
+    assert len(scene.runner.cancelled) == 1
     for _ in range(3):
         old.tick()
         hanging.run()
     scene.run(new)
     scene.check_settled()
     assert scene.state(process_id) is ProcessState.COMPLETED
-    assert scene.world.runs[process_id, 0] == 2  # the zombie's file and ours, under names of their own
+    assert scene.world.runs[process_id, 0] == 1  # what was stopped wrote nothing
+    assert old._in_flight._of == {}, "what a lost lease left is kept in memory"
     published = scene.world.snapshots[0].files
     assert [name.rsplit("-", 1)[1] for name in published] == ["2", "2"]
 

@@ -221,6 +221,23 @@ def test_L37_a_worker_that_dies_between_taking_a_task_and_starting_it_leaves_no_
     scene.check_settled()
 
 
+class FailsToStart(FailingApply):
+    def fits(self, change: Change) -> bool:
+        return any(task.after is TaskState.RUNNING for task in change.tasks)
+
+
+def test_L37_a_start_that_the_store_recorded_and_reported_failed_is_handed_back_at_no_cost(
+    scene: Scene,
+) -> None:
+    process_id = scene.submit(tasks=1)
+    FailsToStart(scene, times=2 * scene.limits.task_attempts, applied=True)
+    scene.run(scene.worker())
+    assert scene.state(process_id) is ProcessState.COMPLETED
+    assert scene.world.runs[process_id, 0] == 1
+    (task,) = scene.store.tasks(process_id)
+    assert task.free_attempts == 2 * scene.limits.task_attempts
+
+
 @pytest.mark.parametrize("applied", [False, True])
 @pytest.mark.parametrize("how", ["plan", "task", "publish"])
 def test_L38_a_failure_to_record_a_failure_is_itself_retried(scene: Scene, how: str, applied: bool) -> None:

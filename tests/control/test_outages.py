@@ -3,7 +3,7 @@
 import pytest
 
 from calve.control.why import why
-from calve.model.errors import TemporaryError
+from calve.model.errors import ErrorInfo, TemporaryError
 from calve.model.limits import Limits
 from calve.model.states import ProcessState, TaskState
 from calve.testing.fake_runner import Ends
@@ -97,9 +97,12 @@ def test_L6_a_full_worker_gives_up_one_that_waits_for_a_lane_that_has_none(scene
 def test_an_outage_of_a_source_holds_back_only_what_needs_it(scene: Scene) -> None:
     scene.world.down.add("source:other")
     waits = scene.submit(source="other")
-    goes = scene.submit(source="main")
     worker = scene.worker()
-    scene.run(worker, ticks=40)
+    scene.run(worker, ticks=20)
+    assert [breaker.lane for breaker in scene.store.breakers()] == ["source:other"]
+    goes = scene.submit(source="main")
+    for _ in range(20):
+        worker.tick()
     assert scene.state(goes) is ProcessState.COMPLETED
     assert scene.state(waits) is ProcessState.PENDING
     assert "source:other" in why(scene.store, scene.row(waits))
@@ -192,3 +195,14 @@ def test_an_attempt_that_runs_too_long_is_stopped_and_counted(scene: Scene) -> N
     (task,) = scene.store.tasks(process_id)
     assert (task.attempt, task.free_attempts) == (2, 0)
     assert scene.state(process_id) is ProcessState.COMPLETED
+
+
+def test_a_destination_that_comes_and_goes_uses_no_attempts_of_tasks(scene: Scene) -> None:
+    process_id = scene.submit(tasks=1)
+    away = ErrorInfo(code="unreachable", message="does not answer", retryable=True, service=DOWN)
+    scene.runner.script[process_id, 0] = [away] * (3 * scene.limits.task_attempts)
+    scene.run(scene.worker(), seconds=5.0)
+    assert scene.state(process_id) is ProcessState.COMPLETED
+    (task,) = scene.store.tasks(process_id)
+    assert task.attempt == task.free_attempts + 1 == 3 * scene.limits.task_attempts + 1
+    scene.check_settled()

@@ -70,7 +70,7 @@ def one(kind: str, **choices: object) -> tuple[str, bool]:
         ("JSON", "string"),
         ("Array(UInt8)", "list<int>"),
         ("Map(LowCardinality(String), Array(Int64))", "map<string, list<long>>"),
-        ("Ring", "list<struct<-1: x: required double, -1: y: required double>>"),
+        ("Ring", "list<struct<-1: _1: required double, -1: _2: required double>>"),
     ],
 )
 def test_every_type_has_one_home(kind: str, expected: str) -> None:

@@ -36,7 +36,9 @@ def test_random_lives_over_sqlite(tmp_path: Path) -> None:
             folder = tempfile.mkdtemp(dir=tmp_path)
             return open_store(f"sqlite:///{folder}/s.db", clock_offset_seconds=clock.offset_seconds)
 
-    run_state_machine_as_test(OverSqlite, settings=settings(max_examples=15, stateful_step_count=25, **COMMON))
+    run_state_machine_as_test(
+        OverSqlite, settings=settings(max_examples=15, stateful_step_count=25, **COMMON)
+    )
 
 
 @pytest.mark.services
@@ -47,4 +49,6 @@ def test_random_lives_over_postgresql(postgres_url: str) -> None:
         def make_store(self, clock: FakeClock) -> Store:
             return open_store(postgres_url, clock_offset_seconds=clock.offset_seconds)
 
-    run_state_machine_as_test(OverPostgres, settings=settings(max_examples=8, stateful_step_count=20, **COMMON))
+    run_state_machine_as_test(
+        OverPostgres, settings=settings(max_examples=8, stateful_step_count=20, **COMMON)
+    )

@@ -20,7 +20,9 @@ from calve.cli.doctor import doctor
 from calve.cli.events import events
 from calve.cli.exits import FAILED, INTERRUPTED, WRONG
 from calve.cli.export import export
+from calve.cli.health import health
 from calve.cli.init import init
+from calve.cli.optimize import optimize
 from calve.cli.partitions import partitions
 from calve.cli.ps import ps
 from calve.cli.retry import retry
@@ -32,7 +34,7 @@ from calve.cli.worker import worker
 from calve.model.errors import CalveError, ErrorInfo
 
 COMMANDS: tuple[CalveCommand, ...] = (
-    demo, init, config, doctor, partitions, export, ps, show, events, why, wait, cancel, retry, verify, worker,
+    demo, init, config, doctor, partitions, export, health, optimize, ps, show, events, why, wait, cancel, retry, verify, worker,
 )  # fmt: skip
 
 

@@ -21,6 +21,7 @@ def worker(session: Session, until_idle: bool) -> None:
     SIGTERM or Ctrl-C drains: no new tasks, running ones finish or are handed back. A second one is
     quick, and still safe: whoever takes over finds what was under way.
     """
+    from calve.app.optimizing import optimizing
     from calve.app.work import is_idle
 
     logging.basicConfig(
@@ -35,6 +36,7 @@ def worker(session: Session, until_idle: bool) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
     output.say(f"worker {loop.id} reaches {', '.join(sorted(app.config.reach))}; Ctrl-C drains it")
-    loop.run(until=(lambda: is_idle(app)) if until_idle else lambda: False)
+    with optimizing(app):
+        loop.run(until=(lambda: is_idle(app)) if until_idle else lambda: False)
     session.answer({"worker": loop.id}, "")
     output.say(f"worker {loop.id} has ended; what is not done waits for the next one")

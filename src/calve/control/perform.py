@@ -31,7 +31,7 @@ def performer(
     """What to call to perform the step."""
     match step:
         case ReleaseStalePins():
-            return partial(planning.release_stale_pins, context, lease, step)
+            return partial(planning.release_stale_pins, context, lease, process, step)
         case Plan():
             return partial(planning.plan, context, lease, process)
         case RunTasks():

@@ -96,8 +96,9 @@ class StoreWriter(Protocol):
         or expired by the database's clock), priority then age, raising each fence. Also returns
         what this worker holds already (a lost acknowledgement, L22), without raising it. Needs
         must lie within `reach`. Lanes in `closed_lanes` are passed over, except processes with a
-        cancel request or past their deadline. Terminal processes whose `cleanup_at` is due count
-        as needing a step. Fair: takes lanes in turn."""
+        cancel request or past their deadline; so are processes that back off. Terminal processes
+        whose `cleanup_at` is due count as needing a step. Fair: takes lanes in turn. `limit` bounds
+        what is newly taken; what is held already comes on top."""
 
     def renew(self, worker: WorkerId, *, lease_seconds: float) -> frozenset[ProcessId]:
         """Extend every lease this worker still holds; says which. An expired lease that nobody
@@ -109,13 +110,14 @@ class StoreWriter(Protocol):
     def apply(self, lease: Lease, change: Change) -> Process:
         """Make one change; the row after. FenceLostError if the lease is no longer ours,
         ConflictError if the version, a task or a pin is not as expected, and then nothing is
-        changed. PermanentError (code `illegal_transition`) for a transition no table has."""
+        changed. PermanentError (code `illegal_transition`) for a transition no table has, (code
+        `illegal_change`) for a change that contradicts itself. StoreUnknownError: read back."""
 
     def claim_releases(
         self, worker: WorkerId, reach: frozenset[str], *, limit: int, lease_seconds: float
     ) -> list[Pin]:
-        """RELEASING pins that are due, hidden from others for `lease_seconds`. Their source
-        (`source:<name>`) must lie within `reach`."""
+        """RELEASING pins that are due, hidden from everybody for `lease_seconds`. Their source
+        (`source:` and the pin's `source`) must lie within `reach`."""
 
     def record_release(self, name: str, error: ErrorInfo | None, retry_seconds: float = 0.0) -> None:
         """RELEASING -> RELEASED, or one more failed attempt. Twice is harmless."""

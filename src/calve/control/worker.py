@@ -126,8 +126,8 @@ class WorkerLoop:
         """An error here is shown, and the loop goes on (L10)."""
         try:
             yield
-        except ConflictError:
-            self._wake.set()  # a row moved after it was read: read it again soon
+        except ConflictError as error:
+            _log.debug("%s: %s", doing, error)  # the row moved after it was read: the next tick reads it
         except CalveError as error:
             self._error = error.info
             _log.warning("%s: %s", doing, error)

@@ -66,7 +66,7 @@ def translate(catalog: str, doing: str, cause: Exception) -> CalveError:
         )
     if isinstance(cause, iceberg.NoSuchPropertyException):
         return UsageError(message, code="catalog_config", hint=f"see [catalog.{catalog}] in calve.toml")
-    if isinstance(cause, iceberg.BadRequestError | iceberg.ValidationError):
+    if isinstance(cause, iceberg.BadRequestError | iceberg.ValidationError | NotImplementedError):
         return PermanentError(
             message, code="catalog_refused", hint="the catalog refused the request as it is"
         )

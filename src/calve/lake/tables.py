@@ -1,7 +1,7 @@
 """Iceberg tables: load, create, describe for a plan, and compare with a plan."""
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -73,12 +73,16 @@ def _create_namespaces(catalog: Catalog, namespace: tuple[str, ...]) -> None:
     """A nested namespace needs its parents in most catalogs."""
     for depth in range(1, len(namespace) + 1):
         level = namespace[:depth]
-        if not catalog.namespace_exists(level):
-            try:
-                # If we die here, an empty namespace is left, which the next try finds.
-                catalog.create_namespace(level)
-            except NamespaceAlreadyExistsError:
-                continue
+        if catalog.namespace_exists(level):
+            continue
+        try:
+            # If we die here, an empty namespace is left, which the next try finds.
+            catalog.create_namespace(level)
+        except Exception:
+            # A race lost looks different in each catalog (SQL: a broken constraint). What counts
+            # is whether the namespace is there.
+            if not catalog.namespace_exists(level):
+                raise
 
 
 def describe(catalog: Catalog, table: Table) -> DestinationPlan:

@@ -64,16 +64,18 @@ class ActionTable:
 
     def expression(self, text: Mapping[str, Any]) -> Any:
         parser = self._jvm.org.apache.iceberg.expressions.ExpressionParser
-        return parser.fromJson(json.dumps(text), self.table.schema())
+        with translated(self._where.catalog, "reading a filter"):
+            return parser.fromJson(json.dumps(text), self.table.schema())
 
     def sort_order(self, columns: list[dict[str, str]]) -> Any:
         jvm = self._jvm.org.apache.iceberg
         builder = jvm.SortOrder.builderFor(self.table.schema())
-        for column in columns:
-            nulls = jvm.NullOrder.valueOf(column["nulls"])
-            make = builder.desc if column["direction"] == "desc" else builder.asc
-            builder = make(column["name"], nulls)
-        return builder.build()
+        with translated(self._where.catalog, "reading a sort order"):
+            for column in columns:
+                nulls = jvm.NullOrder.valueOf(column["nulls"])
+                make = builder.desc if column["direction"] == "desc" else builder.asc
+                builder = make(column["name"], nulls)
+            return builder.build()
 
     def strings(self, values: list[str]) -> Any:
         array = self._jvm.java.lang.reflect.Array.newInstance(

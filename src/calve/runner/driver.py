@@ -28,7 +28,8 @@ class Driver:
         return self._context._jvm
 
     def session(self, conf: Mapping[str, str], jars: Sequence[Jar]) -> Any:
-        """The JVM's Spark session with that configuration."""
+        """The JVM's Spark session with that configuration, made the active one of this thread: threads
+        that Iceberg's actions start inherit it, and look for the catalog there."""
         from pyspark.sql import SparkSession
 
         key = frozenset(conf.items())
@@ -40,7 +41,9 @@ class Driver:
                 for name, value in conf.items():
                     session.conf.set(name, value)
                 self._sessions[key] = session._jsparkSession
-            return self._sessions[key]
+            found = self._sessions[key]
+        self.jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(found)
+        return found
 
     def _add(self, jar: Jar) -> None:
         if jar.file_name in self._jars:

@@ -85,6 +85,7 @@ def hold(source: Source, wanted: Wanted, name: str) -> Held:
         _refuse_if_altered(session, table)
         frozen = _chosen(table, pins.frozen_parts(session, table, wanted.partitions, name), wanted.parts)
         scratch = scratch_table(table, final=wanted.final)
+        scratch.refuse_parts_without((part.name, part.columns) for part in frozen)
         return Held(
             identity=table.identity,
             engine=table.engine,

@@ -34,7 +34,8 @@ class HostProcess:
         # if we die from here on, the child's input ends and it ends itself
         self._child = subprocess.Popen(
             # -P: a file in the working folder must not stand in for a library
-            [sys.executable, "-P", "-m", "calve.source.host", str(folder)],
+            [sys.executable, "-P", "-m", "calve.source.host", str(folder.absolute())],
+            cwd="/",  # the engine's table functions read files below the working folder only
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._complaints,

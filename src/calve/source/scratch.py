@@ -6,6 +6,7 @@ links do not exist at all. Merges are stopped before the first part is attached,
 attached stays as it was (W8). Each task has a table of its own, dropped with SYNC (W9).
 """
 
+import contextlib
 import errno
 import os
 import shutil
@@ -14,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from calve.model.errors import PermanentError, TemporaryError
+from calve.model.errors import CalveError, PermanentError, TemporaryError
 from calve.source import tokens
 from calve.source.engine import Engine
 from calve.source.part_files import read_rows
@@ -75,14 +76,18 @@ def attached(engine: Engine, create: str, part_paths: Sequence[str]) -> Iterator
     # if we die here or below, the whole scratch folder is swept by the next engine
     engine.execute(f"CREATE DATABASE IF NOT EXISTS {tokens.name(_DATABASE)} ENGINE = Atomic")
     engine.execute(create.replace("{table}", table, 1), _CREATE_SETTINGS, "making the scratch table")
+    drop = f"DROP TABLE IF EXISTS {table} SYNC"
     try:
         engine.execute(f"SYSTEM STOP MERGES {table}")
         folder = _folder(engine, name)
         for path in part_paths:
             _attach(engine, table, folder, Path(path))
         yield _described(engine, name, table, part_paths)
-    finally:
-        engine.execute(f"DROP TABLE IF EXISTS {table} SYNC")
+    except BaseException:
+        with contextlib.suppress(CalveError):  # what went wrong first is what matters
+            engine.execute(drop)
+        raise
+    engine.execute(drop)
 
 
 def _folder(engine: Engine, name: str) -> Path:

@@ -15,7 +15,8 @@ from calve.source.names import TableName
 from calve.source.ports import Session
 from calve.source.tokens import string
 
-PATCH_PREFIX = "patch-"  # of the partition ids of patch parts
+PATCH_PREFIX = "patch-"  # of the partition ids of patch parts: patch-<hash of columns>-<partition id>
+_PATCH_HASH_LENGTH = 32
 _ZERO_UUID = "00000000-0000-0000-0000-000000000000"
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _HINTS = {
@@ -161,11 +162,17 @@ def unfinished_mutations(session: Session, table: TableName) -> tuple[Mutation, 
 
 
 def patch_parts(session: Session, table: TableName) -> tuple[str, ...]:
-    """Patches of lightweight updates that no merge has applied yet (W6)."""
+    """Patches of lightweight updates that some part of their partition has not taken in yet (W6).
+    A part takes in patches up to its data version; the engine removes those that all have, later."""
+    mine = f"active AND database = {string(table.database)} AND table = {string(table.table)}"
+    is_patch = f"startsWith(partition_id, {string(PATCH_PREFIX)})"
     found = session.rows(
-        "SELECT name FROM system.parts WHERE active "
-        f"AND database = {string(table.database)} AND table = {string(table.table)} "
-        f"AND startsWith(partition_id, {string(PATCH_PREFIX)}) ORDER BY name",
+        "SELECT name FROM (SELECT name, data_version, "
+        f"substring(partition_id, {len(PATCH_PREFIX) + _PATCH_HASH_LENGTH + 2}) AS id "
+        f"FROM system.parts WHERE {mine} AND {is_patch}) AS patch "
+        "INNER JOIN (SELECT partition_id AS id, min(data_version) AS oldest "
+        f"FROM system.parts WHERE {mine} AND NOT {is_patch} GROUP BY id) AS partition USING (id) "
+        "WHERE data_version > oldest ORDER BY name",
         what=f"table {table}",
     )
     return tuple(row["name"] for row in found)

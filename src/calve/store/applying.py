@@ -44,6 +44,16 @@ _TASK_COLUMNS = (
     "error",
 )
 
+_UPDATE_TASK = (
+    update(tasks)
+    .where(
+        tasks.c.process_id == bindparam("at_process"),
+        tasks.c.number == bindparam("at_number"),
+        tasks.c.state == bindparam("at_state"),
+    )
+    .values({name: bindparam(name) for name in _TASK_COLUMNS})
+)
+
 
 class Applying(SqlReader):
     def apply(self, lease: Lease, change: Change) -> Process:
@@ -141,17 +151,8 @@ def _insert_tasks(connection: Connection, before: Process, new: Sequence[Task]) 
 def _update_tasks(connection: Connection, change: Change, changed: Sequence[Task]) -> None:
     if not changed:
         return
-    statement = (
-        update(tasks)
-        .where(
-            tasks.c.process_id == bindparam("at_process"),
-            tasks.c.number == bindparam("at_number"),
-            tasks.c.state == bindparam("at_state"),
-        )
-        .values({name: bindparam(name) for name in _TASK_COLUMNS})
-    )
     done = connection.execute(
-        statement,
+        _UPDATE_TASK,
         [
             {name: value for name, value in rows.task_values(task).items() if name in _TASK_COLUMNS}
             | {"at_process": task.process_id, "at_number": task.number, "at_state": item.before.value}

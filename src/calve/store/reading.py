@@ -33,7 +33,7 @@ class SqlReader:
         return self._database.read(lambda connection: load_process(connection, process_id))
 
     def find(self, text: str) -> tuple[ProcessId, ...]:
-        if not text:
+        if not text or not text.isascii():  # ids are
             raise no_such_process(text)
         return self._database.read(lambda connection: _find(connection, rows.plain(text)))
 

@@ -34,7 +34,7 @@ def load_error(text: str | None) -> ErrorInfo | None:
 
 
 def dump_needs(needs: tuple[str, ...]) -> str:
-    return json.dumps(sorted(set(needs)))
+    return json.dumps(needs)
 
 
 def load_needs(text: str) -> tuple[str, ...]:

@@ -125,13 +125,15 @@ def _check_locks(connection: Connection, new: Iterable[NewProcess]) -> None:
             if wanted.setdefault(lock.name, item.id) != item.id:
                 raise locked(lock.name, wanted[lock.name])
     for some in chunks(sorted(wanted)):
+        # Read to the end before anything is raised: a half-read cursor would keep SQLite locked.
         held = connection.execute(
-            select(locks.c.name, locks.c.process_id)
-            .where(locks.c.name.in_(some), locks.c.freed_at.is_(None))
-            .limit(1)
-        ).first()
-        if held is not None:
-            raise locked(held.name, ProcessId(held.process_id))
+            select(locks.c.name, locks.c.process_id).where(locks.c.name.in_(some), locks.c.freed_at.is_(None))
+        ).all()
+        for name, holder in held:
+            # Held by the very id that is being inserted: the same submission, sent twice, was accepted
+            # since `known` was read. The insert meets its row, and the next run returns it.
+            if holder != wanted[name]:
+                raise locked(name, ProcessId(holder))
 
 
 def _values(new: NewProcess, adopted: bool) -> dict[str, object]:

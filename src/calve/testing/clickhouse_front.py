@@ -16,7 +16,7 @@ from pathlib import Path
 from calve.testing.front_users import FrontUser
 from calve.testing.programs import Program, free_ports
 
-__all__ = ["ClickHouseFront", "FrontOptions", "FrontUser", "clickhouse_front"]
+__all__ = ["NO_USERS", "ClickHouseFront", "FrontOptions", "FrontUser", "clickhouse_front"]
 
 
 # The embedded engine has no access control, and refuses to list what there is none of.

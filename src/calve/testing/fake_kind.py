@@ -68,7 +68,7 @@ class FakeKind:
         )
         return Planned(plan=json.dumps({"tasks": len(tasks)}), tasks=tasks)
 
-    def order(self, process: Process, plan: str, task: Task, attempt: int) -> TaskOrder:  # noqa: ARG002
+    def order(self, process: Process, plan: str, task: Task, attempt: int) -> TaskOrder:
         self._enter("order", process)
         return TaskOrder(
             process_id=process.id,
@@ -78,7 +78,7 @@ class FakeKind:
             payload=json.dumps({"rows": ROWS_PER_TASK, "lane": process.lane}),
         )
 
-    def find_receipt(self, process: Process, plan: str, task: Task) -> TaskResult | None:  # noqa: ARG002
+    def find_receipt(self, process: Process, plan: str, task: Task) -> TaskResult | None:
         self._enter("find_receipt", process)
         receipt = self.world.receipts.get((process.id, task.number, task.attempt))
         if receipt is None:
@@ -110,7 +110,7 @@ class FakeKind:
             raise TemporaryError("the commit was accepted and is not there", code="vanished")
         return _published(found)
 
-    def fence(self, process: Process, plan: str | None) -> Fenced | Published:  # noqa: ARG002
+    def fence(self, process: Process, plan: str | None) -> Fenced | Published:
         self._enter("fence", process)
         with self.world.lock:
             mine = self.world.published(process.id)
@@ -119,7 +119,7 @@ class FakeKind:
             self.world.tombstones.add(process.id)
         return Fenced()
 
-    def undo(self, process: Process, plan: str | None, receipts: Sequence[str]) -> str:  # noqa: ARG002
+    def undo(self, process: Process, plan: str | None, receipts: Sequence[str]) -> str:
         self._enter("undo", process)
         return ", ".join(self.world.delete(process.id))
 

@@ -81,7 +81,7 @@ class NoOpRunner:
 
     def run(
         self,
-        group: str,  # noqa: ARG002
+        group: str,
         orders: Sequence[TaskOrder],
         on_result: Callable[[TaskResult], None],
     ) -> None:

@@ -9,7 +9,7 @@ import contextlib
 import re
 import secrets
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -46,7 +46,7 @@ class FrontEngine:
     def __init__(self, folder: str, stand_ins: Mapping[str, str]) -> None:
         from chdb import connect  # not at the top: a fork after this import hangs
 
-        self._connect = lambda: connect(folder)
+        self._connect: Callable[[], Any] = lambda: connect(folder)
         self._stand_ins = stand_ins
         self._lock = threading.Lock()
         self._idle: dict[int, list[Any]] = {}
@@ -58,9 +58,12 @@ class FrontEngine:
     def run(self, statement: Statement) -> Iterator[bytes]:
         """Pieces of the result. Nothing is asked of the engine before the first `next`. Closing the
         iterator early cancels the query."""
-        with self._connection(statement) as connection, self._settings(connection, statement):
-            with self._known(statement) as mark:
-                yield from self._pieces(connection, statement, mark)
+        with (
+            self._connection(statement) as connection,
+            self._settings(connection, statement),
+            self._known(statement) as mark,
+        ):
+            yield from self._pieces(connection, statement, mark)
 
     def _pieces(self, connection: Any, statement: Statement, mark: str) -> Iterator[bytes]:
         sql = self._translated(statement.sql)

@@ -248,8 +248,15 @@ def _split_insert(text: bytes) -> tuple[str, str, bytes | None]:
 
 _SUMMARY = json.dumps(
     dict.fromkeys(
-        ("read_rows", "read_bytes", "written_rows", "written_bytes", "total_rows_to_read", "result_rows")
-        + ("result_bytes", "elapsed_ns"),
+        [
+            "read_rows",
+            "read_bytes",
+            "written_rows",
+            "written_bytes",
+            "result_rows",
+            "result_bytes",
+            "elapsed_ns",
+        ],
         "0",
     )
 )

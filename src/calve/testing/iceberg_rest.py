@@ -1,5 +1,11 @@
-"""A real Iceberg REST catalog on this machine: Apache's own fixture, over SQLite and a local folder."""
+"""Real Iceberg REST catalogs on this machine, of two makers.
 
+`apache_rest` is Apache's own fixture over SQLite and a local folder; it listens on every
+interface, as it offers no choice. `seaweed_rest` is SeaweedFS's, over its own table buckets,
+which take data and metadata files only: a receipt cannot be put there.
+"""
+
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,6 +17,7 @@ from calve.runner.jars import resolve
 from calve.runner.java import java_home
 from calve.testing.jars import ICEBERG_REST
 from calve.testing.programs import Program, free_ports, listening
+from calve.testing.s3 import Keys, S3Server, _binary
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,3 +69,60 @@ def _answers(port: int) -> bool:
             return bool(response.status == 200)
     except (URLError, OSError):
         return False
+
+
+_BUCKET = "tables"
+
+
+class SeaweedRest(S3Server):
+    """The S3 server with its Iceberg catalog on, and one table bucket."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, Keys(), "us-east-1")
+        (self._catalog_port,) = free_ports(1)
+
+    @property
+    def uri(self) -> str:
+        return f"http://127.0.0.1:{self._catalog_port}"
+
+    def catalog_properties(self, uri: str = "") -> dict[str, str]:
+        """PyIceberg's own names; another uri where a proxy stands in front."""
+        return {
+            "type": "rest",
+            "uri": uri or self.uri,
+            "warehouse": f"s3://{_BUCKET}",
+            "credential": f"{self.keys.access_key_id}:{self.keys.secret_access_key}",
+            "oauth2-server-uri": f"{self.uri}/v1/oauth/tokens",
+            **self.properties(),
+        }
+
+    def create_table_bucket(self) -> None:
+        master = f"127.0.0.1:{self._ports['master.port']}.{self._ports['master.port.grpc']}"
+        script = f"s3tables.bucket -create -name {_BUCKET} -account calve\nexit\n"
+        done = subprocess.run(
+            [_binary(), "shell", f"-master={master}"],
+            input=script,
+            text=True,
+            capture_output=True,
+            timeout=60,
+            check=True,
+        )
+        if "ARN:" not in done.stdout:
+            raise RuntimeError(f"table bucket {_BUCKET} was not created: {done.stdout} {done.stderr}")
+
+    def _arguments(self) -> list[str]:
+        off, on = "-s3.port.iceberg=0", f"-s3.port.iceberg={self._catalog_port}"
+        return [on if argument == off else argument for argument in super()._arguments()]
+
+
+@contextmanager
+def seaweed_rest(folder: Path) -> Iterator[SeaweedRest]:
+    """Start SeaweedFS with its REST catalog in `folder`; killed at the end of the block."""
+    server = SeaweedRest(folder)
+    server.start()
+    try:
+        server.program.wait_ready(lambda: listening(server._catalog_port))
+        server.create_table_bucket()
+        yield server
+    finally:
+        server.kill()

@@ -84,6 +84,7 @@ def make_work(
     process_id: str = "",
     attempt: int = 1,
     storage: Storage | None = None,
+    keep_receipts: bool = True,
 ) -> Work:
     """A process with one task for each (month, ids); the month's text is the source partition.
     Files and receipts are written where the table wants them."""
@@ -92,7 +93,8 @@ def make_work(
     plan = _plan(catalog, table, process_id, tasks, keys, content)
     storage = storage or Storage({key: str(value) for key, value in catalog.properties.items()})
     receipts = tuple(
-        write_task(plan, number, attempt, month, ids, storage) for number, (month, ids) in enumerate(tasks)
+        write_task(plan, number, attempt, month, ids, storage, keep_receipts)
+        for number, (month, ids) in enumerate(tasks)
     )
     return Work(process_id=process_id, plan=plan, receipts=receipts)
 
@@ -142,7 +144,13 @@ def _plan(
 
 
 def write_task(
-    plan: ExportPlan, task: int, attempt: int, month: int | None, ids: Sequence[int], storage: Storage
+    plan: ExportPlan,
+    task: int,
+    attempt: int,
+    month: int | None,
+    ids: Sequence[int],
+    storage: Storage,
+    keep_receipt: bool = True,
 ) -> Receipt:
     """One data file and its receipt, put where a task puts them. No rows: no file."""
     data = arrow(ids, month)
@@ -160,7 +168,8 @@ def write_task(
         },
     )
     path = f"{plan.destination.receipts_location}/{plan.process_id}/{task}-{attempt}.json"
-    storage.put_if_absent(path, receipt.to_json().encode())
+    if keep_receipt:
+        storage.put_if_absent(path, receipt.to_json().encode())
     return receipt
 
 

@@ -9,6 +9,7 @@ Not PR_SET_PDEATHSIG alone: it fires when the *thread* that started the program 
 service is often started from a thread.
 """
 
+import contextlib
 import ctypes
 import os
 import select
@@ -28,16 +29,17 @@ def main(command: list[str]) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal: the owner decides
     # if we die here or later, the program gets SIGKILL from the kernel
     program = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=_die_with_the_leash
+        command,
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+        preexec_fn=_die_with_the_leash,  # noqa: PLW1509 - this process has one thread
     )
     sys.stdout.write(f"{program.pid}\n")
     sys.stdout.flush()
     ended = os.pidfd_open(program.pid)
     select.select([ended, sys.stdin.fileno()], [], [])
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(program.pid, signal.SIGKILL)  # its children too, also when it ended by itself
-    except ProcessLookupError:
-        pass
     return program.wait()
 
 

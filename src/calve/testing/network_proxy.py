@@ -127,8 +127,7 @@ class NetworkProxy:
         assert self._server is not None
         self._server.close()
         await self._cut_open()
-        for task in list(self._tasks):
-            task.cancel()
+        # Not cancelled: each connection ends by itself once it is reset.
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._server.wait_closed()
 
@@ -198,15 +197,19 @@ class _Connection:
             asyncio.create_task(self._pump(self._client[0], self._target[1], answer=False)),
             asyncio.create_task(self._pump(self._target[0], self._client[1], answer=True)),
         ]
-        ended = asyncio.create_task(self._ended.wait())
+        ended: asyncio.Task[bool] = asyncio.create_task(self._wait_for_the_end())
         try:
             # A client that closes its half still gets its answer: only both ends, or a fault, end it.
-            both = asyncio.gather(*pumps, return_exceptions=True)
+            both = asyncio.create_task(_all(pumps))
             await asyncio.wait({both, ended}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for task in (*pumps, ended):
                 task.cancel()
             await asyncio.gather(*pumps, ended, return_exceptions=True)
+
+    async def _wait_for_the_end(self) -> bool:
+        await self._ended.wait()
+        return True
 
     async def _audible(self) -> bool:
         """Wait while the proxy is a black hole; False when the connection ended meanwhile."""
@@ -281,6 +284,11 @@ class _Connection:
         self._client[1].close()
         if self._target is not None:
             self._target[1].close()
+
+
+async def _all(tasks: list[asyncio.Task[None]]) -> bool:
+    await asyncio.gather(*tasks, return_exceptions=True)
+    return True
 
 
 def _limit(fault: Fault, *, answer: bool) -> tuple[int | None, str]:

@@ -71,7 +71,12 @@ class Simulation(RuleBasedStateMachine):
 
     # -- what people do ---------------------------------------------------------------------------
 
-    @rule(tasks=st.integers(0, 4), pins=st.integers(0, 2), lane=st.sampled_from(LANES), key=st.sampled_from(KEYS))
+    @rule(
+        tasks=st.integers(0, 4),
+        pins=st.integers(0, 2),
+        lane=st.sampled_from(LANES),
+        key=st.sampled_from(KEYS),
+    )
     def submit(self, tasks: int, pins: int, lane: str, key: str) -> None:
         name = f"{self.prefix}-{key}"
         held = self._holds(name)
@@ -125,7 +130,9 @@ class Simulation(RuleBasedStateMachine):
             for _ in range(ticks):
                 worker.tick()
 
-    @rule(which=st.integers(0, 2), after=st.integers(1, 12), how=st.sampled_from(Break), ticks=st.integers(1, 4))
+    @rule(
+        which=st.integers(0, 2), after=st.integers(1, 12), how=st.sampled_from(Break), ticks=st.integers(1, 4)
+    )
     def tick_and_break(self, which: int, after: int, how: Break, ticks: int) -> None:
         """The worker dies, or one of its calls fails, before or after it took place."""
         if not self.workers:

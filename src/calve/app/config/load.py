@@ -17,6 +17,7 @@ from calve.app.config.values import (
     CONFIG_NAME,
     DEFAULT_ORIGIN,
     Config,
+    OptimizeConfig,
     Setting,
     SourceConfig,
     SparkConfig,
@@ -202,6 +203,7 @@ def _config(root: Root, leaves: Leaves, file: Path | None, folder: Path) -> Conf
         spark=SparkConfig(**root.spark.model_dump()),
         choices=Choices(**root.types.model_dump()),
         limits=limits,
+        optimize=OptimizeConfig(**root.optimize.model_dump() | {"tables": tuple(root.optimize.tables)}),
         settings=tuple(_settings(root, leaves, folder)),
     )
 

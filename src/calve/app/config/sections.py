@@ -7,7 +7,7 @@ the suggestions are all made of these classes. Limits are `model.limits.Limits`,
 from dataclasses import fields
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import BaseModel, ConfigDict, Field, create_model, field_validator
 
 from calve.kinds.export.choices import NanosecondsAs, StringAs, UInt64As, UuidAs, WideIntegersAs
 from calve.model.limits import Limits
@@ -93,6 +93,22 @@ class TypesSection(Section):
     )
 
 
+class OptimizeSection(Section):
+    """Tables that workers keep healthy by themselves."""
+
+    tables: list[str] = Field(
+        default=[], description='which: ["lake.*"]; none where it is empty. `calve optimize` needs no entry'
+    )
+    interval_seconds: float = Field(default=300.0, gt=0, description="how often they are looked at")
+    share: float = Field(default=0.25, gt=0, le=1, description="of a worker's slots that it may use")
+
+    @field_validator("tables", mode="before")
+    @classmethod
+    def _split(cls, value: Any) -> Any:
+        """From the environment: commas between."""
+        return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+
+
 def _limits_section() -> type[Section]:
     """`[limits]`, from the dataclass that the program itself uses."""
     keys: dict[str, Any] = {}
@@ -118,6 +134,7 @@ class Root(Section):
     backup: BackupSection = BackupSection()
     spark: SparkSection = SparkSection()
     types: TypesSection = TypesSection()
+    optimize: OptimizeSection = OptimizeSection()
     limits: LimitsSection = LimitsSection()  # type: ignore[valid-type]
 
 
@@ -131,5 +148,6 @@ PLAIN_SECTIONS: dict[str, type[Section]] = {
     "backup": BackupSection,
     "spark": SparkSection,
     "types": TypesSection,
+    "optimize": OptimizeSection,
     "limits": LimitsSection,
 }

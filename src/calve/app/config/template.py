@@ -13,6 +13,7 @@ from pydantic.fields import FieldInfo
 from calve.app.config.sections import (
     BackupSection,
     LimitsSection,
+    OptimizeSection,
     Section,
     SourceSection,
     SparkSection,
@@ -59,6 +60,7 @@ def render() -> str:
             "[spark.conf]                             # handed on to Spark as it is\n"
             '# "spark.driver.memory" = "1g"\n',
             _section("types", TypesSection, given={}),
+            _section("optimize", OptimizeSection, given={}),
             _section("limits", LimitsSection, given={}),
         )
     )

@@ -43,6 +43,15 @@ class SparkConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class OptimizeConfig:
+    """Which tables workers optimize by themselves, how often they look, and with how many slots."""
+
+    tables: tuple[str, ...] = ()
+    interval_seconds: float = 300.0
+    share: float = 0.25
+
+
+@dataclass(frozen=True, kw_only=True)
 class Setting:
     """One value and where it came from, as `calve config` shows it. A secret is never in `shown`."""
 
@@ -65,6 +74,7 @@ class Config:
     spark: SparkConfig
     choices: Choices  # about types
     limits: Limits
+    optimize: OptimizeConfig = OptimizeConfig()
     settings: tuple[Setting, ...] = ()
 
     @property

@@ -22,7 +22,7 @@ def prepare(folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / MARK).write_text("Made by `calve demo`, which may remove it again.\n", encoding="utf-8")
         file = folder / CONFIG_NAME
-        file.write_text(render(), encoding="utf-8")
+        file.write_text(_configuration(), encoding="utf-8")
     except OSError as error:
         raise UsageError(
             f"cannot write to {folder}: {error.strerror}",
@@ -30,6 +30,15 @@ def prepare(folder: Path) -> Path:
             hint="give a folder that you may write to: calve demo --dir DIR",
         ) from error
     return file
+
+
+def _configuration() -> str:
+    """The defaults, but with a task for each part: the demo's parts are small, and would share one."""
+    key, why = "task_bytes_mb", "small on purpose: each of the demo's parts is a task"
+    lines = (
+        f"{key} = 12  # {why}" if line.startswith(f"# {key} = ") else line for line in render().splitlines()
+    )
+    return "\n".join(lines) + "\n"
 
 
 def _clear(folder: Path) -> None:

@@ -16,13 +16,15 @@ from calve.model.process import Lease, Pin, Process
 from calve.model.states import PinState, ProcessState, TaskState
 
 
-def release_stale_pins(context: Context, lease: Lease, step: ReleaseStalePins) -> None:
+def release_stale_pins(context: Context, lease: Lease, process: Process, step: ReleaseStalePins) -> None:
+    """Guarded by the version that was read: planning may have ended, with a plan that uses these
+    very pins, between the look at the row and the look at what is under way."""
     changes = tuple(PinChange(name=name, after=PinState.RELEASING) for name in step.names)
     event = NewEvent(
         name="pins_given_up", message=f"of an attempt that left no plan: {', '.join(step.names)}"
     )
     # if we die here, the pins are as they were and the next tick finds them again
-    context.store.apply(lease, Change(pins=changes, events=(event,)))
+    context.store.apply(lease, Change(pins=changes, events=(event,), expect_version=process.version))
 
 
 def plan(context: Context, lease: Lease, process: Process) -> None:

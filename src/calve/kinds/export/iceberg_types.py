@@ -54,9 +54,8 @@ _PLAIN: dict[str, IcebergType] = {
     "Geometry": StringType(),
 }
 _WIDE = frozenset({"Int128", "UInt128", "Int256", "UInt256"})
-_POINT = types.Tuple(
-    (types.Element("x", types.Simple("Float64")), types.Element("y", types.Simple("Float64")))
-)
+# Without names, as ClickHouse has them: so they are always rebuilt, and not written as WKB.
+_POINT = types.Tuple((types.Element(None, types.Simple("Float64")),) * 2)
 _RING = types.Array(_POINT)
 _GEO: dict[str, types.Type] = {
     "Point": _POINT,

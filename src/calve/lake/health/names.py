@@ -25,7 +25,7 @@ from pyiceberg.utils.datetime import days_to_date
 from calve.lake.health.collect import Place
 
 Filter = dict[str, Any]  # Iceberg's JSON form of an expression
-TRUE: Filter = {"type": "true"}
+TRUE: Filter = {"type": "literal", "value": True}
 
 _AS_TEXT = (DecimalType, UUIDType)
 _TIMES = (TimeType, TimestampType, TimestamptzType, TimestampNanoType, TimestamptzNanoType)

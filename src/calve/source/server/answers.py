@@ -20,8 +20,8 @@ def exception_in(body: bytes, tag: str | None) -> str | None:
         start = tail.rfind(_MARK + tag.encode())
         if start < 0:
             return None
-        text = tail[start + len(_MARK) + len(tag) :].decode("utf-8", "replace")
-        return text.rpartition(f" {tag}")[0].rpartition("\n")[0].strip() or text.strip()
+        block = tail[start + len(_MARK) + len(tag) :].decode("utf-8", "replace")
+        return block.rpartition(f" {tag}")[0].rpartition("\n")[0].strip() or block.strip()
     found = None
     for found in _BARE.finditer(tail):
         pass

@@ -33,10 +33,9 @@ _STILL = {
     "min_partition_age_to_force_merge_seconds": "0",
     "ttl_only_drop_parts": "1",
     "remove_empty_parts": "0",
-    "parts_to_delay_insert": "0",
-    "parts_to_throw_insert": "0",
+    "parts_to_delay_insert": "1000000000",  # here 0 would mean none, and not no limit
+    "parts_to_throw_insert": "1000000000",
     "max_parts_in_total": "1000000000",
-    "inactive_parts_to_throw_insert": "0",
 }
 # What must be the source's own for parts to be taken over as they are; nothing else is.
 _KEPT = frozenset(

@@ -33,6 +33,7 @@ def hold(source: ServerSource, wanted: Wanted, name: str) -> Held:
         replicas.ready(session, table)
         _refuse_unfinished(session, table, wanted)
         parts = listed_parts(session, table.database, table.name, wanted.partitions)
+        _refuse_absent(table, wanted, parts)
         why_not_frozen = ways.obstacle(session, table, parts)
         if session.read_only:
             return _by_name(session, table, wanted, "its user may only read")
@@ -92,7 +93,6 @@ def _frozen(session: ServerSession, table: TableInfo, wanted: Wanted, name: str)
     scratch = scratch_table(table, final=wanted.final)
     scratch.refuse_parts_without((part.name, part.columns) for part in frozen)
     return _held(
-        session,
         table,
         relation=Relation(
             mode="frozen",
@@ -141,17 +141,10 @@ def _live(
     notes: tuple[str, ...],
 ) -> Held:
     """`pairs` are parts as they are read and as the source names them."""
-    absent = set(wanted.partitions) - {part.partition_id for part, _ in pairs}
-    if absent:
-        raise NotFoundError(
-            f"table {table} has no partition {', '.join(sorted(absent))}",
-            code="no_partition",
-            hint=f"see: calve partitions '{table}'",
-        )
+    _refuse_absent(table, wanted, [part for part, _ in pairs])
     masked = [part.name for part, _ in pairs if part.masked]
     seen = rows_seen(session, there, masked, "_part")
     return _held(
-        session,
         table,
         relation=live.relation(session, table, there, masked=masked, final=wanted.final),
         parts=[_plan(part, origin) for part, origin in pairs],
@@ -163,7 +156,6 @@ def _live(
 
 
 def _held(
-    session: ServerSession,
     table: TableInfo,
     *,
     relation: Relation,
@@ -267,6 +259,16 @@ def _refuse_if_altered(session: ServerSession, before: TableInfo) -> None:
     after = describe(session, before.database, before.name)
     if (after.uuid, after.create_query) != (before.uuid, before.create_query):
         raise TemporaryError(f"table {before} was altered while it was pinned", code="altered_meanwhile")
+
+
+def _refuse_absent(table: TableInfo, wanted: Wanted, parts: Sequence[ListedPart]) -> None:
+    absent = set(wanted.partitions) - {part.partition_id for part in parts}
+    if absent:
+        raise NotFoundError(
+            f"table {table} has no partition {', '.join(sorted(absent))}",
+            code="no_partition",
+            hint=f"see: calve partitions '{table}'",
+        )
 
 
 def _refuse_gone(table: TableInfo, wanted: Wanted, there: set[str]) -> None:

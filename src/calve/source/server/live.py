@@ -14,6 +14,7 @@ from calve.source.ddl import scratch_table
 from calve.source.engine_clause import EngineClause
 from calve.source.server.source import ServerSession
 from calve.source.server.ways import unknown_columns
+from calve.source.server.zones import explicit
 from calve.source.tables import Column, TableInfo
 from calve.source.tokens import Sort, name, string, tokens
 
@@ -66,7 +67,11 @@ def relation(
 ) -> Relation:
     """How executors read `there`: the clone of `table`, or the table itself."""
     unknown = set(unknown_columns(table))  # never exported: mapping refuses them unless excluded
-    known = [column for column in table.columns if column.name not in unknown]
+    known = [
+        replace(column, type=explicit(column.type, table.timezone))
+        for column in table.columns
+        if column.name not in unknown
+    ]
     stored = tuple(
         Column(name=column.name, type=column.type) for column in known if column.default_kind in _STORED
     )

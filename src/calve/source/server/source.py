@@ -84,6 +84,7 @@ class ServerSource:
             "password": options.password,
             "ca_file": options.ca_file,
             "connect_seconds": str(options.connect_seconds),
+            "read_seconds": str(options.query_seconds),
         }
 
     def client(self, address: Address) -> Client:

@@ -20,17 +20,27 @@ from calve.source.server import failures
 from calve.source.server.address import parse_url
 from calve.source.server.client import Client, Credentials, Request
 from calve.source.server.live import LiveTable, named_aliases
+from calve.source.server.trust import trust
 
-_REMOTE = re.compile(r"Code: \d+(?:\.|, e\.displayText\(\) =) DB::Exception: .*", re.DOTALL)
+# What the server said, inside of what the engine says about it.
+_REMOTE = re.compile(
+    r"Code: \d+(?:\.|, e\.displayText\(\) =) DB::Exception: .*?(?=\s*\(version [^)]*\)|\s*'?: ?\(in file/uri|\Z)",
+    re.DOTALL,
+)
 # DNS, socket timeout, network, an answer that is no 200, Poco's own, unexpected end, broken framing
 _NETWORK = frozenset(
     {"clickhouse_198", "clickhouse_209", "clickhouse_210", "clickhouse_86", "clickhouse_1000"}
 )
+# An exception's text in the middle of Native blocks is read as a block, and fails as anything may.
+_GARBLED = ("While executing Native", "While executing URL")
 _CUT = frozenset({"clickhouse_32", "clickhouse_33", "clickhouse_354", "clickhouse_27", "clickhouse_117"})
 _FETCH = {
     "max_threads": "1",
     "max_insert_threads": "1",
     "optimize_on_insert": "0",  # a merging engine would merge what comes
+    "input_format_skip_unknown_fields": "0",  # Native matches by name: a stranger must not become a default
+    "parts_to_delay_insert": "1000000000",
+    "parts_to_throw_insert": "1000000000",
     "http_max_tries": "1",  # attempts are ours; a stream is never taken up again in its middle
     "max_read_buffer_size_remote_fs": "1048576",
 }
@@ -54,6 +64,7 @@ class Access:
             password=properties["password"],
             ca_file=properties["ca_file"],
             connect_seconds=float(properties["connect_seconds"]),
+            read_seconds=float(properties["read_seconds"]),
         )
 
     @property
@@ -144,6 +155,7 @@ def staged(
 ) -> Iterator[Staged]:
     """The rows of `(place in parts, start, end)` slices, all of them, readable until the block ends."""
     live = LiveTable.of(relation)
+    trust(access.ca_file, live.source)
     aliases = named_aliases(live, relation.where)
     create = _with_columns(relation.create, aliases)
     with attached(engine, create, ()) as empty:
@@ -278,6 +290,6 @@ class _Fetch:
             )
         if error.code in _NETWORK:
             return failures.unreachable(self._what(part), text, self._live.source)
-        if error.code in _CUT:
+        if error.code in _CUT or any(sign in text for sign in _GARBLED):
             return failures.cut_off(self._what(part), text)
         return type(error)(text, code=error.code, hint=error.hint, service=error.service)

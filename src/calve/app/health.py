@@ -1,0 +1,77 @@
+"""What `calve health` and `calve optimize` ask for."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from calve.app.optimizing import OptimizeReach, optimize_kind
+from calve.app.wiring import App
+from calve.control.ports import NothingToDo
+from calve.kinds.optimize.kind import CATALOG, NAME
+from calve.kinds.optimize.owners import owner_in
+from calve.kinds.optimize.plan import OptimizePlan, TaskSpec
+from calve.kinds.optimize.request import OptimizeRequest
+from calve.kinds.optimize.submit import check, submit
+from calve.lake.health.report import Health, health
+from calve.model.accepting import accepted
+from calve.model.ids import ProcessId
+from calve.model.process import NewProcess, Process
+
+
+def table_health(app: App, catalog: str, identifier: tuple[str, ...], *, orphans: bool = False) -> Health:
+    """How a table is. The store is asked only where orphans are: to know whose files are whose."""
+    if not orphans:
+        return health(app.catalog(catalog), identifier, limits=app.limits)
+    return health(
+        app.catalog(catalog),
+        identifier,
+        now=app.store.now(),
+        orphans=True,
+        owner=owner_in(app.store),
+        limits=app.limits,
+    )
+
+
+def submit_optimize(app: App, request: OptimizeRequest) -> Process:
+    reach = OptimizeReach(app)
+    check(reach, request)
+    return submit(reach, app.store, request)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preview:
+    """What a process would do, planned by the very code that plans it."""
+
+    tasks: tuple[TaskSpec, ...] = ()
+    expire: bool = False
+    orphans: bool = False
+    nothing: str = ""  # why there is nothing to do
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def preview(app: App, request: OptimizeRequest) -> Preview:
+    """Plan, and change nothing."""
+    check(OptimizeReach(app), request)
+    process = accepted(
+        NewProcess(
+            id=ProcessId("dry-run"),
+            kind=NAME,
+            source=request.name,
+            destination=request.name,
+            lane=f"{CATALOG}{request.catalog}",
+            needs=(),
+            request=request.to_json(),
+        ),
+        adopted=False,
+        now=app.store.now(),
+    )
+    planned = optimize_kind(app).plan(process, (), None)
+    if isinstance(planned, NothingToDo):
+        return Preview(nothing=planned.message)
+    plan = OptimizePlan.from_json(planned.plan)
+    return Preview(
+        tasks=tuple(TaskSpec.from_json(task.spec) for task in planned.tasks),
+        expire=plan.expire,
+        orphans=plan.orphans,
+    )

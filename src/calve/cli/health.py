@@ -1,0 +1,86 @@
+"""`calve health`."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from calve.cli import words
+from calve.cli.command import Session, command
+
+if TYPE_CHECKING:
+    from calve.lake.health.report import Health
+
+
+@command("health", examples=["calve health lake.ns.events", "calve health lake.ns.events --orphans --json"])
+@click.argument("table", metavar="CATALOG.NS.TABLE")
+@click.option("--orphans", is_flag=True, help="Also list the table's location for files nobody refers to.")
+def health(session: Session, table: str, orphans: bool) -> None:
+    """Show how an Iceberg table's files are: a score from 0 to 100, its parts, and what to do.
+
+    Reads metadata only. Looking for orphans lists every file of the table, which may take a while.
+    """
+    from calve.app.destination import parse_destination
+    from calve.app.health import table_health
+
+    named = parse_destination(table, session.config)
+    found = table_health(session.app, named.catalog, named.identifier, orphans=orphans)
+    session.answer(found.to_json(), page(found))
+
+
+def page(found: "Health") -> str:
+    """The whole answer as a person reads it."""
+    pages = [_head(found), _parts(found), _sizes(found)]
+    if found.most_in_need:
+        pages.append(_needy(found))
+    pages.append(_findings(found))
+    return "\n\n".join(pages)
+
+
+def _head(found: "Health") -> str:
+    deletes = f"{words.count(found.position_delete_files)} position, {words.count(found.equality_delete_files)} equality"
+    orphans = found.orphans
+    return words.facts(
+        (
+            ("table", found.table),
+            ("score", f"{found.score} of 100"),
+            ("files", f"{words.count(found.files)} ({words.size(found.bytes)}, {words.counted(found.rows, 'row')})"),
+            ("small files", f"{words.count(found.small_files)} ({found.small_file_ratio:.0%}), target {words.size(found.target_bytes)}"),
+            ("delete files", f"{deletes}; {found.delete_row_ratio:.1%} of the rows"),
+            ("partitions", f"{words.count(found.partitions)}, {words.count(found.partitions_due)} due"),
+            ("manifests", words.count(found.manifests)),
+            ("snapshots", f"{words.count(found.snapshots)}, {words.count(found.expirable_snapshots)} have had their time"),
+            (
+                "orphans",
+                f"{words.counted(orphans.files, 'file')} ({words.size(orphans.bytes)}); {words.count(orphans.young)} too young to judge"
+                if orphans
+                else "not looked for (--orphans)",
+            ),
+        )
+    )  # fmt: skip
+
+
+def _parts(found: "Health") -> str:
+    rows = [(part.name, f"{100 * part.good:.0f}", str(part.weight)) for part in found.parts]
+    return words.table(("PART", "SCORE", "WEIGHT"), rows, right=frozenset({"SCORE", "WEIGHT"}))
+
+
+def _sizes(found: "Health") -> str:
+    rows = [(item.name, words.count(item.files)) for item in found.sizes]
+    return words.table(("DATA FILES OF", "FILES"), rows, right=frozenset({"FILES"}))
+
+
+def _needy(found: "Health") -> str:
+    rows = [
+        (item.partition, item.level, words.count(item.files), words.size(item.bytes), item.reason)
+        for item in found.most_in_need
+    ]
+    return words.table(
+        ("PARTITION", "LEVEL", "FILES", "SIZE", "BECAUSE"), rows, right=frozenset({"FILES", "SIZE"})
+    )
+
+
+def _findings(found: "Health") -> str:
+    if not found.findings:
+        return "Nothing to improve."
+    rows = [(item.what, item.detail, item.command) for item in found.findings]
+    return words.table(("FINDING", "DETAIL", "COMMAND"), rows)

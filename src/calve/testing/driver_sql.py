@@ -1,0 +1,20 @@
+"""SQL in the runner's own JVM, as an order that runs on the driver: Spark and Iceberg write and read
+a table with none of Calve's code between, and tests need one JVM only."""
+
+import json
+
+from calve.runner.driver import Driver
+from calve.runner.iceberg import jars_for, spark_catalog
+from calve.runner.java_errors import translated
+
+
+def run(payload: str, driver: Driver) -> str:
+    """`{"catalog", "properties", "location", "statements"}`; the rows of the last one, as JSON."""
+    order = json.loads(payload)
+    conf = spark_catalog(order["catalog"], order["properties"], order["location"])
+    with translated(order["catalog"], order["statements"][-1]):
+        session = driver.session(conf, jars_for(conf))
+        for statement in order["statements"]:
+            frame = session.sql(statement)
+        rows = [json.loads(row) for row in frame.toJSON().collectAsList()]
+    return json.dumps({"receipt": json.dumps(rows), "rows": len(rows)})

@@ -1,0 +1,129 @@
+"""A place to try whole exports in: an embedded source, a SQLite catalog and a store in one folder.
+
+    place = Place(tmp_path, runner)
+    place.execute("CREATE DATABASE db", "CREATE TABLE db.events …")
+    [process] = place.export("db.events", "202401", to="lake.ns.events")
+    assert place.read("lake.ns.events").num_rows == process.rows
+
+Everything is real, the worker in this program included; only the Spark session is lent, because
+starting one takes seconds. The readers are independent of what wrote: PyIceberg here, ClickHouse's
+own `icebergLocal` through a child process.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.table import Table
+
+from calve.app.config import load_config
+from calve.app.config.template import render
+from calve.app.exporting import Asked, request_of
+from calve.app.wiring import App, open_app
+from calve.app.work import follow, own_worker
+from calve.control.ports import Runner
+from calve.kinds.export.submit import Checked, check_export, submit_export
+from calve.model.ids import ProcessId
+from calve.model.process import Process
+from calve.source.embedded import EmbeddedSource
+from calve.source.ports import Session
+
+
+class Place:
+    """One folder with a `calve.toml` as `calve init` writes it, plus `settings` as environment."""
+
+    def __init__(self, folder: Path, runner: Runner | None = None, **settings: str) -> None:
+        self.folder = folder
+        self._runner = runner
+        self._settings = {"CALVE_LIMITS__TICK_SECONDS": "0.05"} | settings
+        (folder / "calve.toml").write_text(render())
+        self._source = EmbeddedSource("main", folder / "clickhouse", create=True)
+
+    @contextmanager
+    def app(self) -> Iterator[App]:
+        """A program's view of the place; several may be open at once."""
+        config = load_config(self.folder / "calve.toml", environ=self._settings, cwd=self.folder)
+        app = open_app(config)
+        if self._runner is not None:
+            app.__dict__["runner"] = self._runner  # a cached property: filled in, and not closed by the app
+        try:
+            yield app
+        finally:
+            app.close()
+
+    # -- the source ---------------------------------------------------------------------------------
+
+    @contextmanager
+    def visit(self) -> Iterator[Session]:
+        with self._source.visit() as session:
+            yield session
+
+    def execute(self, *statements: str) -> None:
+        with self.visit() as session:
+            for statement in statements:
+                session.execute(statement)
+
+    def select(self, sql: str) -> list[dict[str, Any]]:
+        with self.visit() as session:
+            return session.rows(sql)
+
+    @property
+    def frozen(self) -> list[str]:
+        """What is left in the source's `shadow` folder, by name."""
+        shadow = self.folder / "clickhouse" / "shadow"
+        return [entry.name for entry in shadow.iterdir() if entry.is_dir()] if shadow.is_dir() else []
+
+    # -- exporting ----------------------------------------------------------------------------------
+
+    def check(self, app: App, table: str, to: str, asked: Asked) -> Checked:
+        return check_export(app, request_of(app, table, to, asked), asked.selection)
+
+    def submit(self, app: App, table: str, to: str, asked: Asked) -> list[ProcessId]:
+        submission = submit_export(app, app.store, self.check(app, table, to, asked))
+        return [process.id for process in submission.processes]
+
+    def export(self, table: str, *partitions: str, to: str = "lake.ns.events", **asked: Any) -> list[Process]:
+        """Run an export to its end; without partitions, parts or an age, of all there is."""
+        chosen = Asked(partitions=partitions, **asked)
+        if not (chosen.partitions or chosen.parts or chosen.older_than_hours):
+            chosen = replace(chosen, every=True)
+        with self.app() as app:
+            return self.finish(app, self.submit(app, table, to, chosen))
+
+    def finish(self, app: App, ids: Sequence[ProcessId]) -> list[Process]:
+        """Bring a worker and wait until these have ended and their pins are released."""
+        if not ids:
+            return []
+        with own_worker(app, ids):
+            for processes in follow(app, ids):
+                last = processes
+        return list(last)
+
+    # -- the lake -----------------------------------------------------------------------------------
+
+    def table(self, name: str = "lake.ns.events") -> Table:
+        catalog, *identifier = name.split(".")
+        with self.app() as app:
+            return app.catalog(catalog).load_table(tuple(identifier))
+
+    def read(self, name: str = "lake.ns.events") -> pa.Table:
+        """Every row, by PyIceberg."""
+        return self.table(name).scan().to_arrow()
+
+    def read_by_clickhouse(
+        self, columns: str, name: str = "lake.ns.events", tail: str = ""
+    ) -> list[dict[str, Any]]:
+        """Rows by ClickHouse's own Iceberg reader."""
+        location = self.table(name).location().removeprefix("file://")
+        return self.select(f"SELECT {columns} FROM icebergLocal('{location}') {tail}")
+
+    @property
+    def catalog_uri(self) -> str:
+        return f"sqlite:///{self.folder / 'lake' / 'catalog.db'}"
+
+    @property
+    def warehouse(self) -> str:
+        return (self.folder / "lake" / "warehouse").as_uri()

@@ -1,0 +1,145 @@
+"""Whatever is done to them, in whatever order: the store in memory and the one in SQLite answer alike."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import fields, replace
+from datetime import datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from calve.control.ports import Store
+from calve.model.change import Change, NewPin, PinChange, TaskChange
+from calve.model.errors import CalveError
+from calve.model.ids import ProcessId
+from calve.model.process import Lease, NewTask, ProcessQuery
+from calve.model.states import Leftovers, PinState, ProcessState, TaskState
+from calve.store import open_store
+from calve.testing.clock import FakeClock
+from calve.testing.contracts.contract import ANNE, BERT, FAILURE, REACH, UNKNOWN, new
+from calve.testing.memory_store import MemoryStore
+
+IDS = [ProcessId(name) for name in ("pa", "pb", "pc")]
+some_id, worker = st.sampled_from(IDS), st.sampled_from([ANNE, BERT])
+maybe_error = st.sampled_from([None, FAILURE, UNKNOWN])
+
+task_changes = st.builds(
+    TaskChange,
+    number=st.integers(1, 2),
+    before=st.sampled_from(TaskState),
+    after=st.sampled_from(TaskState),
+    attempt=st.integers(0, 2),
+    receipt=st.sampled_from(["", "r"]),
+    rows=st.integers(0, 2**40),
+    wait_seconds=st.sampled_from([0.0, 20.0]),
+    error=maybe_error,
+)
+changes = st.builds(
+    Change,
+    state=st.sampled_from([None, *ProcessState]),
+    plan=st.sampled_from([None, "{}"]),
+    new_tasks=st.sampled_from([(), (NewTask(number=1, spec="{}"), NewTask(number=2, spec="{}"))]),
+    tasks=st.lists(task_changes, max_size=2).map(tuple),
+    new_pins=st.sampled_from([(), (NewPin(name="pin", source="main", detail="{}"),)]),
+    pins=st.sampled_from(PinState).map(lambda state: (PinChange(name="pin", after=state),)) | st.just(()),
+    wait_seconds=st.sampled_from([None, 0.0, 20.0]),
+    error=maybe_error,
+    leftovers=st.sampled_from([None, *Leftovers]),
+    cleanup_in_seconds=st.sampled_from([None, -1.0, 0.0, 40.0]),
+    unlock=st.booleans(),
+)
+calls = st.one_of(
+    st.tuples(st.just("submit"), some_id, st.sampled_from([None, *IDS]), st.sampled_from(["a", "b"])),
+    st.tuples(st.just("claim"), worker, st.integers(0, 2), st.sampled_from([frozenset(), frozenset({"a"})])),
+    st.tuples(st.just("apply"), some_id, worker, changes),
+    st.tuples(st.just("apply"), some_id, worker, changes),
+    st.tuples(st.just("cancel"), some_id),
+    st.tuples(st.just("renew"), worker),
+    st.tuples(st.just("yield"), some_id, worker),
+    st.tuples(st.just("drain"), worker),
+    st.tuples(st.just("released"), maybe_error),
+    st.tuples(st.just("advance"), st.sampled_from([7.0, 33.0])),
+)
+
+
+def perform(store: Store, clock: FakeClock, call: tuple[Any, ...]) -> Any:
+    match call:
+        case ("submit", process_id, retry_of, lane):
+            return store.submit([new(id=process_id, retry_of=retry_of, lane=lane, lock=f"lock {lane}")])
+        case ("claim", name, limit, closed):
+            return store.claim(name, REACH, lease_seconds=30, limit=limit, closed_lanes=closed)
+        case ("apply", process_id, name, change):
+            row = store.process(process_id)
+            lease = Lease(process_id=process_id, worker=row.owner or name, fence=row.fence)
+            return store.apply(lease, replace(change, expect_version=row.version))
+        case ("cancel", process_id):
+            return store.request_cancel(process_id)
+        case ("renew", name):
+            return sorted(store.renew(name, lease_seconds=30))
+        case ("yield", process_id, name):
+            return store.yield_(
+                Lease(process_id=process_id, worker=name, fence=store.process(process_id).fence)
+            )
+        case ("drain", name):
+            return store.claim_releases(name, REACH, limit=5, lease_seconds=30)
+        case ("released", error):
+            return store.record_release("pin", error, retry_seconds=20)
+        case ("advance", seconds):
+            return clock.advance(seconds)
+        case other:
+            raise AssertionError(other)
+
+
+def answer(store: Store, clock: FakeClock, call: tuple[Any, ...]) -> Any:
+    try:
+        return timeless(perform(store, clock, call))
+    except CalveError as error:
+        return type(error), error.code
+
+
+def timeless(value: Any) -> Any:
+    """Times differ between the clocks; whether there is one does not. Events are numbered apart."""
+    if isinstance(value, list):
+        return [timeless(item) for item in value]
+    if isinstance(value, datetime):
+        return "a time"
+    if hasattr(value, "__dataclass_fields__"):
+        return {item.name: timeless(getattr(value, item.name)) for item in fields(value)}
+    return value
+
+
+def everything(store: Store) -> dict[str, Any]:
+    rows = store.processes(ProcessQuery())
+    return {
+        "processes": timeless(rows),
+        "live": timeless(store.live()),
+        "tasks": [timeless(store.tasks(row.id)) for row in rows],
+        "ready": [timeless(store.ready_tasks(row.id, 5)) for row in rows],
+        "next": [timeless(store.next_task_at(row.id)) for row in rows],
+        "pins": timeless(store.pins()),
+        "holders": [timeless(store.holder(f"lock {lane}")) for lane in "ab"],
+        "plans": [store.plan(row.id) for row in rows],
+        "events": [[(event.name, event.message) for event in store.events(row.id)] for row in rows],
+    }
+
+
+@contextmanager
+def both() -> Iterator[tuple[tuple[Store, FakeClock], tuple[Store, FakeClock]]]:
+    first, second = FakeClock(), FakeClock()
+    with TemporaryDirectory() as folder:
+        url = f"sqlite:///{Path(folder) / 'calve.db'}"
+        with open_store(url, clock_offset_seconds=second.offset_seconds) as store:
+            yield (MemoryStore(first), first), (store, second)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(st.lists(calls, max_size=25))
+def test_the_stores_agree_after_every_sequence_of_calls(sequence: list[tuple[Any, ...]]) -> None:
+    start = [("submit", IDS[0], None, "a"), ("submit", IDS[1], None, "b"), ("claim", ANNE, 2, frozenset())]
+    with both() as (memory, sqlite):
+        for call in [*start, *sequence]:
+            assert answer(*memory, call) == answer(*sqlite, call), call
+        assert everything(memory[0]) == everything(sqlite[0])

@@ -1,0 +1,37 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from calve.runner.spark import SparkRunner
+from calve.testing.place import Place
+
+EVENTS = (
+    "CREATE DATABASE db",
+    "CREATE TABLE db.events (id UInt64, day Date, at DateTime64(3), score Float64, note Nullable(String),"
+    " tag LowCardinality(String), tags Array(String), counts Map(String, UInt32), price Decimal(12, 2))"
+    " ENGINE = MergeTree PARTITION BY toYYYYMM(day) ORDER BY (day, id)",
+    *(
+        f"INSERT INTO db.events SELECT number + {first}, toDate('2024-0{month}-01') + number % 28,"
+        " toDateTime64('2024-01-01 00:00:00.123', 3, 'UTC') + number, number / 3,"
+        " if(number % 5 = 0, NULL, toString(number)), toString(number % 7), [toString(number % 3)],"
+        f" map('k', number % 11), number / 100 FROM numbers(500)"
+        for month in (1, 2, 3)
+        for first in (0, 10000)
+    ),
+)
+
+
+@pytest.fixture(scope="package", params=["local[2]", "local-cluster[2,1,1024]"])
+def runner(request: pytest.FixtureRequest) -> Iterator[SparkRunner]:
+    """In one JVM, and with executors that are processes of their own (D16)."""
+    runner = SparkRunner(master=request.param, conf={})
+    yield runner
+    runner.close()
+
+
+@pytest.fixture
+def place(tmp_path: Path, runner: SparkRunner) -> Place:
+    place = Place(tmp_path, runner)
+    place.execute(*EVENTS)
+    return place

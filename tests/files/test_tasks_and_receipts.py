@@ -1,0 +1,164 @@
+"""An attempt leaves whole files and one receipt, or an error as data; never anything between."""
+
+import json
+import resource
+from pathlib import Path
+from typing import Any
+
+import pytest
+from exporting import Child, child_run, child_scratch, export
+
+from calve.kinds.export.payload import TaskPayload, data_file_name, receipt_uri
+from calve.lake.storage import Storage
+from calve.model.errors import ErrorInfo
+from calve.model.receipt import FileReceipt, Receipt
+
+ROWS = "SELECT number FROM numbers(100)"
+
+
+def run(child: Child, payload: str, **changes: Any) -> dict[str, Any]:
+    data = json.loads(payload)
+    answer: dict[str, Any] = json.loads(child.call(child_run, json.dumps(data | changes)))
+    return answer
+
+
+def test_a_receipt_says_what_was_read_and_written(child: Child, tmp_path: Path) -> None:
+    done = export(child, tmp_path, "id UInt32", ROWS)
+    (receipt,) = done.receipts
+    assert (receipt.rows, len(receipt.files), receipt.task, receipt.attempt) == (100, 1, 0, 1)
+    assert receipt.bytes == done.paths[0].stat().st_size
+    name = data_file_name(done.plan.process_id, 0, 1, 0)
+    assert done.paths[0].name == name == f"calve-{done.plan.process_id}-0-1-0.parquet"
+    stored = Storage().read(receipt_uri(done.plan.destination.receipts_location, done.plan.process_id, 0, 1))
+    assert Receipt.from_json(stored.decode()) == receipt
+    assert len(receipt.files[0].sha256) == 64
+
+
+def test_an_attempt_that_left_a_receipt_is_not_repeated(child: Child, tmp_path: Path) -> None:
+    done = export(child, tmp_path, "id UInt32", ROWS)
+    before = done.paths[0].stat()
+    again = run(child, done.payloads[0])
+    assert Receipt.from_json(again["receipt"]) == done.receipts[0]
+    assert done.paths[0].stat().st_mtime_ns == before.st_mtime_ns
+
+
+def test_another_attempt_writes_other_files(child: Child, tmp_path: Path) -> None:
+    done = export(child, tmp_path, "id UInt32", ROWS)
+    second = Receipt.from_json(run(child, done.payloads[0], attempt=2)["receipt"])
+    assert {file.path for file in second.files}.isdisjoint(file.path for file in done.files)
+    assert second.checksums == done.receipts[0].checksums
+
+
+def test_L9_a_receipt_can_never_overwrite_a_data_file(child: Child, tmp_path: Path) -> None:
+    """Even where a table keeps everything in one folder."""
+    done = export(child, tmp_path, "id UInt32", ROWS)
+    data = json.loads(done.payloads[0])
+    data["destination"]["receipts_location"] = data["destination"]["data_location"]
+    answer = run(child, json.dumps(data), attempt=3)
+    receipt = Receipt.from_json(answer["receipt"])
+    (path,) = (Path(file.path.removeprefix("file://")) for file in receipt.files)
+    assert path.read_bytes()[:4] == b"PAR1"
+    folder = path.parent / done.plan.process_id
+    assert [entry.name for entry in folder.iterdir()] == ["0-3.json"]
+    # and a receipt is never replaced, whatever stands under its name
+    uri = TaskPayload.from_json(json.dumps(data | {"attempt": 4})).receipt_uri
+    assert Storage().put_if_absent(uri, receipt.to_json().encode())
+    assert run(child, json.dumps(data), attempt=4)["receipt"] == receipt.to_json()
+
+
+def test_errors_come_back_as_data(child: Child, tmp_path: Path) -> None:
+    done = export(child, tmp_path, "id UInt32", ROWS)
+    data = json.loads(done.payloads[0])
+    data["parts"][0]["path"] = str(tmp_path / "gone" / "all_1_1_0")
+    error = ErrorInfo.from_json(run(child, json.dumps(data), attempt=2)["error"])
+    assert error.code == "part_missing" and "gone" in error.message and error.hint
+    crashed = ErrorInfo.from_json(json.loads(child.call(child_run, "{}"))["error"])
+    assert crashed.code == "task_crashed" and crashed.retryable
+    assert child.call(child_scratch) == []
+
+
+def test_storage_that_cannot_be_written_fails_the_attempt_and_leaves_nothing(
+    child: Child, tmp_path: Path
+) -> None:
+    done = export(child, tmp_path, "id UInt32", ROWS)
+    data = json.loads(done.payloads[0])
+    (tmp_path / "file").write_text("in the way")
+    data["destination"]["data_location"] = f"file://{tmp_path}/file/data"
+    error = ErrorInfo.from_json(run(child, json.dumps(data), attempt=2)["error"])
+    assert error.code == "storage_failed" and str(tmp_path) in error.message
+    assert not Storage().exists(TaskPayload.from_json(json.dumps(data | {"attempt": 2})).receipt_uri)
+    assert child.call(child_scratch) == []
+
+
+def test_a_mode_of_another_version_is_a_clear_error(child: Child, tmp_path: Path) -> None:
+    done = export(child, tmp_path, "id UInt32", ROWS)
+    data = json.loads(done.payloads[0])
+    data["relation"]["mode"] = "telepathy"
+    error = ErrorInfo.from_json(run(child, json.dumps(data), attempt=2)["error"])
+    assert error.code == "relation_mode" and not error.retryable
+
+
+def test_P22_a_payload_shows_no_secrets_when_printed(child: Child, tmp_path: Path) -> None:
+    done = export(child, tmp_path, "id UInt32", ROWS)
+    payload = TaskPayload.of(done.plan, task=0, attempt=1, storage={"s3.secret-access-key": "hush"})
+    assert "hush" not in repr(payload) and "hush" in payload.to_json()
+    assert TaskPayload.from_json(payload.to_json()) == payload
+
+
+def test_a_task_is_shipped_only_the_parts_it_reads(child: Child, tmp_path: Path) -> None:
+    fill = "SELECT number, sipHash64(number) FROM numbers(60000)"
+    done = export(child, tmp_path, "id UInt64, h UInt64", fill, fill, fill, task_bytes_mb=1)
+    payloads = [TaskPayload.from_json(text) for text in done.payloads]
+    assert len(payloads) == 3 and all(len(payload.parts) == 1 for payload in payloads)
+    assert sorted(done.arrow().column("id").to_pylist()) == sorted([*range(60_000)] * 3)
+
+
+def test_L15_receipts_hold_more_than_2_to_the_31() -> None:
+    many = 5_000_000_000
+    file = FileReceipt(path="file:///x", rows=many, bytes=many, value_counts={1: many}, split_offsets=(4, many))
+    receipt = Receipt(process_id="p", task=0, attempt=1, rows=many, bytes=many, files=(file,))
+    assert Receipt.from_json(receipt.to_json()) == receipt
+
+
+def child_peak(payload: str) -> tuple[str, int, int]:
+    """The answer, and the growth of this process's peak memory in bytes."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    answer = child_run(payload)
+    return answer, before * 1024, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def test_P10_memory_does_not_grow_with_the_part(tmp_path: Path) -> None:
+    """Ten times the rows, the same peak, up to what the limit allows for one writer."""
+    fresh = Child()  # a child of its own, so that nothing else has raised its peak
+    try:
+        columns = "id UInt64, h UInt64, s String"
+        row = "number, sipHash64(number), hex(sipHash128(number))"
+        small = export(fresh, tmp_path, columns, f"SELECT {row} FROM numbers(200000)", memory_mb=300)
+        _, _, first = fresh.call(child_peak, _again(small.payloads[0]))
+        big = export(fresh, tmp_path, columns, f"SELECT {row} FROM numbers(2000000)", memory_mb=300)
+        answer, _, second = fresh.call(child_peak, _again(big.payloads[0]))
+        assert json.loads(answer)["rows"] == 2_000_000
+        assert second - first < 400_000_000
+    finally:
+        fresh.close()
+
+
+def _again(payload: str) -> str:
+    return json.dumps(json.loads(payload) | {"attempt": 2})
+
+
+def test_memory_that_is_not_enough_is_a_clear_error(child: Child, tmp_path: Path) -> None:
+    done = export(
+        child, tmp_path, "s String", "SELECT repeat('x', 20000000) FROM numbers(4)", memory_mb=30,
+        expect_errors=True,
+    )  # fmt: skip
+    (error,) = done.errors
+    assert error.code == "memory_limit" and "task_memory_mb" in error.hint
+    assert child.call(child_scratch) == []
+
+
+@pytest.mark.parametrize("attempt", [1, 2, 30])
+def test_names_of_attempts_never_meet(attempt: int) -> None:
+    names = {data_file_name("p", task, attempt, n) for task in range(13) for n in range(13)}
+    others = {data_file_name("p", task, attempt + 1, n) for task in range(13) for n in range(13)}
+    assert len(names) == 169 and names.isdisjoint(others)

@@ -1,0 +1,163 @@
+"""Opening is lazy, every call is bounded, and errors say which catalog and what to do."""
+
+import socket
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Barrier, Thread
+
+import pytest
+
+from calve.lake import tables
+from calve.lake.catalogs import BoundedRestCatalog, BoundedSqlCatalog, open_catalog
+from calve.model.errors import NotFoundError, PermanentError, TemporaryError, UnavailableError, UsageError
+from calve.model.limits import Limits
+from calve.testing.catalog_proxy import Answer, CatalogProxy
+from calve.testing.lake import IDENTIFIER, SCHEMA, make_table, rows_of, sqlite_properties
+
+QUICK = Limits(connect_seconds=0.5, call_seconds=0.5)
+
+
+@pytest.fixture
+def silent_port() -> Iterator[int]:
+    """Somebody accepts the connection and never says a word."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        yield listener.getsockname()[1]
+
+
+@pytest.fixture
+def dead_port() -> int:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        return int(closed.getsockname()[1])
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"type": "sql", "uri": "sqlite:////nowhere/at/all/catalog.db", "warehouse": "/nowhere"},
+        {"type": "sql", "uri": "postgresql://u:p@127.0.0.1:1/x", "warehouse": "/nowhere"},
+        {"type": "rest", "uri": "http://127.0.0.1:1"},
+    ],
+    ids=["sqlite", "postgresql", "rest"],
+)
+def test_opening_touches_nothing(properties: dict[str, str]) -> None:
+    open_catalog("lake", properties)
+    assert not Path("/nowhere").exists()
+
+
+def test_the_kind_is_told_by_the_uri_where_no_type_is_given() -> None:
+    assert isinstance(open_catalog("lake", {"uri": "http://127.0.0.1:1"}), BoundedRestCatalog)
+    found = open_catalog("lake", {"uri": "postgresql://u@127.0.0.1:1/x"})
+    assert isinstance(found, BoundedSqlCatalog)
+    assert found._engine.url.drivername == "postgresql+psycopg"
+
+
+@pytest.mark.parametrize(
+    ("properties", "words"),
+    [
+        ({"type": "nonsense", "uri": "http://x"}, "nonsense"),
+        ({"type": "rest"}, "URI missing"),
+        ({"type": "sql", "uri": "not a url"}, "parse"),
+        ({"uri": "ftp://x"}, "infer"),
+        ({}, "URI missing"),
+    ],
+)
+def test_L7_a_configuration_that_cannot_be_right_is_a_usage_error(
+    properties: dict[str, str], words: str
+) -> None:
+    with pytest.raises(UsageError, match=words) as raised:
+        open_catalog("lake", properties)
+    assert "[catalog.lake]" in raised.value.hint
+
+
+@pytest.mark.parametrize("scheme", ["http", "postgresql"])
+def test_a_dead_catalog_is_unavailable_and_named(dead_port: int, scheme: str) -> None:
+    catalog = open_catalog("lake", {"uri": f"{scheme}://127.0.0.1:{dead_port}"}, QUICK)
+    with pytest.raises(UnavailableError, match="catalog lake") as raised:
+        tables.load(catalog, IDENTIFIER)
+    assert raised.value.service == "catalog:lake"
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("scheme", ["http", "postgresql"])
+def test_a_catalog_that_accepts_and_never_answers_is_given_up(silent_port: int, scheme: str) -> None:
+    catalog = open_catalog("lake", {"uri": f"{scheme}://127.0.0.1:{silent_port}"}, QUICK)
+    with pytest.raises(UnavailableError):
+        tables.load(catalog, IDENTIFIER)
+
+
+def test_P9_wrong_credentials_are_permanent(monkeypatch: pytest.MonkeyPatch) -> None:
+    proxy = CatalogProxy("http://127.0.0.1:1")
+    monkeypatch.setattr(proxy, "forward", _refuse_all)
+    proxy.start()
+    try:
+        catalog = open_catalog("lake", {"uri": proxy.uri}, QUICK)
+        with pytest.raises(PermanentError) as raised:
+            tables.load(catalog, IDENTIFIER)
+    finally:
+        proxy.stop()
+    assert raised.value.code == "catalog_credentials"
+
+
+def _refuse_all(_: object) -> Answer:
+    from calve.testing.catalog_proxy import Answer
+
+    return Answer(status=401, body=b'{"error": {"message": "no", "type": "NotAuthorized", "code": 401}}')
+
+
+def test_a_missing_table_and_a_missing_namespace_are_not_found(tmp_path: Path) -> None:
+    catalog = open_catalog("lake", sqlite_properties(tmp_path))
+    with pytest.raises(NotFoundError, match=r"no table ns\.events"):
+        tables.load(catalog, IDENTIFIER)
+    assert not tables.exists(catalog, IDENTIFIER)
+
+
+def test_a_folder_as_warehouse_becomes_a_full_uri(tmp_path: Path) -> None:
+    catalog = open_catalog("lake", sqlite_properties(tmp_path))
+    assert catalog.properties["warehouse"] == f"file://{tmp_path}/warehouse"
+    assert open_catalog("lake", {"uri": "http://x", "warehouse": "name"}).properties["warehouse"] == "name"
+
+
+def test_many_that_open_an_empty_database_at_once_all_find_its_tables(tmp_path: Path) -> None:
+    start = Barrier(4)
+    failed: list[BaseException] = []
+
+    def use() -> None:
+        start.wait()
+        try:
+            catalog = open_catalog("lake", sqlite_properties(tmp_path))
+            tables.create(catalog, IDENTIFIER, SCHEMA)
+            catalog.close()
+        except BaseException as error:  # noqa: BLE001
+            failed.append(error)
+
+    threads = [Thread(target=use) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+
+
+def test_a_database_that_is_locked_is_waited_for_and_then_temporary(tmp_path: Path) -> None:
+
+    catalog = open_catalog("lake", sqlite_properties(tmp_path), QUICK)
+    make_table(catalog)
+    holder = sqlite3.connect(tmp_path / "catalog.db", isolation_level=None)
+    holder.execute("BEGIN EXCLUSIVE")
+    with pytest.raises(TemporaryError, match="locked"):
+        tables.load(catalog, IDENTIFIER)
+    holder.execute("ROLLBACK")
+    holder.close()
+    assert rows_of(catalog) == []
+    catalog.close()
+
+
+def test_secrets_of_a_catalog_are_in_no_error(dead_port: int) -> None:
+    catalog = open_catalog("lake", {"uri": f"postgresql://user:hunter2@127.0.0.1:{dead_port}/x"}, QUICK)
+    with pytest.raises(UnavailableError) as raised:
+        tables.load(catalog, IDENTIFIER)
+    assert "hunter2" not in str(raised.value.info)

@@ -1,0 +1,95 @@
+"""Tables: made once, described as a plan keeps them, refused where they cannot be written."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.schema import Schema
+from pyiceberg.types import IntegerType, ListType, MapType, NestedField, StringType, StructType
+
+from calve.lake import tables
+from calve.lake.catalogs import open_catalog
+from calve.lake.locations import full_uri
+from calve.model.errors import CalveError, PermanentError, RefusedError
+from calve.testing.lake import IDENTIFIER, SCHEMA, make_table, make_work, sqlite_properties
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Iterator[Catalog]:
+    opened = open_catalog("lake", sqlite_properties(tmp_path))
+    yield opened
+    opened.close()
+
+
+def test_making_a_table_twice_gives_the_first(catalog: Catalog) -> None:
+    first, second = make_table(catalog), make_table(catalog)
+    assert first.metadata.table_uuid == second.metadata.table_uuid
+
+
+def test_nested_namespaces_are_made_with_their_parents(catalog: Catalog) -> None:
+    tables.create(catalog, ("a", "b", "c", "t"), SCHEMA)
+    assert tables.exists(catalog, ("a", "b", "c", "t"))
+
+
+def test_a_description_has_what_a_task_and_a_publish_need(catalog: Catalog) -> None:
+    table = make_table(catalog, properties={"write.parquet.compression-codec": "zstd", "owner": "me"})
+    found = tables.describe(catalog, table)
+    assert found.uuid == str(table.metadata.table_uuid)
+    assert found.data_location == f"{table.location()}/data"
+    assert found.receipts_location == f"{table.location()}/metadata/calve"
+    assert [(item.name, item.transform, item.source_id) for item in found.spec] == [("month", "identity", 2)]
+    assert Schema.model_validate_json(found.schema) == table.schema()
+    assert found.properties == {"write.parquet.compression-codec": "zstd"}
+    assert found.base_snapshot_id is None
+
+
+def test_data_goes_where_the_table_says(catalog: Catalog, tmp_path: Path) -> None:
+    table = make_table(catalog, properties={"write.data.path": f"{tmp_path}/elsewhere"})
+    assert tables.describe(catalog, table).data_location == f"file://{tmp_path}/elsewhere"
+
+
+@pytest.mark.parametrize("form", ["/a/b", "file:/a/b", "file:///a/b"])
+def test_L8_every_form_of_a_local_path_is_one_uri(form: str) -> None:
+    assert full_uri(form) == "file:///a/b"
+    assert full_uri("s3://bucket/a%20b") == "s3://bucket/a%20b"
+
+
+def test_L7_a_format_that_cannot_be_written_is_refused_at_planning(catalog: Catalog) -> None:
+    path = Path(make_table(catalog).metadata_location.removeprefix("file://"))
+    metadata = json.loads(path.read_text()) | {"format-version": 3, "next-row-id": 0}
+    path.write_text(json.dumps(metadata))
+    with pytest.raises(RefusedError, match="format version 3"):
+        tables.describe(catalog, tables.load(catalog, IDENTIFIER))
+
+
+def test_L7_making_a_table_of_a_format_that_cannot_be_written_fails_for_good(catalog: Catalog) -> None:
+    with pytest.raises(PermanentError, match="V3"):
+        make_table(catalog, properties={"format-version": "3"})
+
+
+def test_L7_a_table_whose_metadata_is_no_iceberg_is_an_error_of_ours(catalog: Catalog) -> None:
+    table = make_table(catalog)
+    Path(table.metadata_location.removeprefix("file://")).write_text('{"format-version": 2}')
+    with pytest.raises(CalveError, match=r"loading table ns\.events"):
+        tables.load(catalog, IDENTIFIER)
+
+
+NESTED = Schema(
+    NestedField(1, "s", StructType(NestedField(2, "a", IntegerType()), NestedField(3, "b", StringType()))),
+    NestedField(4, "l", ListType(5, IntegerType(), element_required=False)),
+    NestedField(6, "m", MapType(7, StringType(), 8, IntegerType(), value_required=False)),
+)
+
+
+def test_an_optional_nested_field_added_later_is_fine_and_a_dropped_one_is_not(catalog: Catalog) -> None:
+    tables.create(catalog, IDENTIFIER, NESTED)
+    plan = make_work(catalog, []).plan
+    with catalog.load_table(IDENTIFIER).update_schema() as change:
+        change.add_column(("s", "c"), StringType())
+    tables.check(plan, tables.load(catalog, IDENTIFIER))
+    with catalog.load_table(IDENTIFIER).update_schema() as change:
+        change.delete_column(("s", "b"))
+    with pytest.raises(PermanentError, match=r"column s\.b was dropped"):
+        tables.check(plan, tables.load(catalog, IDENTIFIER))

@@ -1,0 +1,29 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from calve.runner.spark import SparkRunner
+from calve.testing.optimizing import OptimizeScene
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkRunner]:
+    """One JVM for all of these tests."""
+    conf = {"spark.sql.shuffle.partitions": "2", "spark.sql.session.timeZone": "UTC"}
+    runner = SparkRunner(master="local[2]", conf=conf, slots=2)
+    yield runner
+    runner.close()
+
+
+@pytest.fixture
+def lake(spark: SparkRunner, tmp_path: Path) -> OptimizeScene:
+    """An empty SQL catalog in SQLite, its warehouse in a folder."""
+    properties = {
+        "type": "sql",
+        "uri": f"sqlite:///{tmp_path}/catalog.db",
+        "warehouse": f"file://{tmp_path}/warehouse",
+    }
+    scene = OptimizeScene(spark, "lake", properties)
+    scene.catalog_.create_namespace("ns")
+    return scene

@@ -1,0 +1,88 @@
+"""An executor in a process of its own: the engine must never be imported by pytest's (W10).
+
+`python executor_child.py` reads one JSON order a line and answers one line: the rows that were
+staged, or the error.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from calve.model.errors import CalveError
+from calve.model.plan import PartPlan, Relation, Slice
+from calve.source.held import Held
+from calve.source.server.source import ServerSource
+
+
+class ExecutorChild:
+    """Stages and reads what a held pin describes."""
+
+    def __init__(self) -> None:
+        self._child = subprocess.Popen(
+            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def close(self) -> None:
+        assert self._child.stdin is not None and self._child.stdout is not None
+        self._child.stdin.close()
+        self._child.wait(30)
+        self._child.stdout.close()
+
+    def read(
+        self,
+        source: ServerSource,
+        held: Held,
+        select: str = "*",
+        slices: Sequence[Slice] | None = None,
+        again: Sequence[tuple[int, int, int]] | None = None,
+        read_seconds: float = 30.0,
+    ) -> dict[str, Any]:
+        """`{"rows": [...]}` or `{"error": ...}`; `again` asks the staged table for these slices only."""
+        whole = [Slice(part=place, start=0, end=part.rows) for place, part in enumerate(held.parts)]
+        order = {
+            "relation": asdict(held.relation),
+            "parts": [asdict(part) for part in held.parts],
+            "slices": [[s.part, s.start, s.end] for s in (whole if slices is None else slices)],
+            "again": again,
+            "access": source.access(),
+            "read_seconds": read_seconds,
+            "settings": dict(held.settings),
+            "select": select,
+        }
+        assert self._child.stdin is not None and self._child.stdout is not None
+        self._child.stdin.write(json.dumps(order) + "\n")
+        self._child.stdin.flush()
+        answer: dict[str, Any] = json.loads(self._child.stdout.readline())
+        return answer
+
+
+def _answer(order: dict[str, Any]) -> dict[str, Any]:
+    from calve.source.engine import worker_engine
+    from calve.source.server.staging import Access, staged
+
+    parts = [PartPlan(**part) for part in order["parts"]]
+    slices = [tuple(piece) for piece in order["slices"]]
+    access = Access.of({**order["access"], "read_seconds": str(order["read_seconds"])})
+    engine = worker_engine()
+    relation = Relation(**order["relation"])
+    try:
+        with staged(engine, relation, parts, slices, access, order["settings"]) as table:
+            wanted = order["again"] if order["again"] is not None else slices
+            where = table.relation_where([(parts[place].path, start, end) for place, start, end in wanted])
+            final = " FINAL" if relation.final else ""
+            sql = f"SELECT {order['select']} FROM {table}{final} WHERE {where}"
+            return {"rows": engine.rows(sql, order["settings"]), "where": where}
+    except CalveError as error:
+        return {"error": error.info.to_json()}
+
+
+def main() -> None:
+    for line in sys.stdin:
+        print(json.dumps(_answer(json.loads(line)), default=str), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,124 @@
+"""A content id stays through a plain merge and changes with every change of rows."""
+
+import itertools
+
+import pytest
+
+from calve.source.embedded import EmbeddedSession, EmbeddedSource
+from calve.source.partitions import partitions
+from calve.source.tables import describe
+
+_names = (f"t{number}" for number in itertools.count())
+
+
+@pytest.fixture
+def table(session: EmbeddedSession) -> str:
+    """Two partitions whose blocks are numbered across both: 1, 3, 5 and 2, 4, 6."""
+    name = next(_names)
+    session.execute(
+        f"CREATE TABLE db.{name} (id UInt64, v String) ENGINE = MergeTree PARTITION BY id % 2 ORDER BY id"
+    )
+    for start in (0, 100, 200):
+        session.execute(f"INSERT INTO db.{name} SELECT number, 'x' FROM numbers({start}, 100)")
+    return name
+
+
+def _contents(session: EmbeddedSession, table: str) -> dict[str, str]:
+    return {one.id: one.content for one in partitions(session, describe(session, "db", table))}
+
+
+def _merge(session: EmbeddedSession, table: str) -> None:
+    session.execute("SYSTEM START MERGES")
+    session.execute(f"OPTIMIZE TABLE db.{table} FINAL")
+    session.execute("SYSTEM STOP MERGES")
+
+
+def _alter(session: EmbeddedSession, sql: str) -> None:
+    session.execute("SYSTEM START MERGES")
+    session.execute(sql)
+    session.execute("SYSTEM STOP MERGES")
+
+
+def test_a_plain_merge_changes_nothing(session: EmbeddedSession, table: str) -> None:
+    before = _contents(session, table)
+    _merge(session, table)
+    parts = session.rows(f"SELECT name FROM system.parts WHERE active AND table = '{table}'")
+    assert len(parts) == 2
+    assert _contents(session, table) == before
+
+
+def test_a_merge_after_a_mutation_and_after_an_insert_behind_it_changes_nothing(
+    session: EmbeddedSession, table: str
+) -> None:
+    _alter(session, f"ALTER TABLE db.{table} UPDATE v = 'y' WHERE id = 2 SETTINGS mutations_sync = 2")
+    session.execute(f"INSERT INTO db.{table} SELECT number, 'x' FROM numbers(300, 10)")
+    before = _contents(session, table)
+    _merge(session, table)
+    assert _contents(session, table) == before
+
+
+def test_a_merge_that_takes_deleted_rows_away_changes_nothing(session: EmbeddedSession, table: str) -> None:
+    _alter(session, f"DELETE FROM db.{table} WHERE id < 50")
+    before = _contents(session, table)
+    _merge(session, table)
+    rows = session.rows(f"SELECT sum(rows) AS n FROM system.parts WHERE active AND table = '{table}'")
+    assert rows == [{"n": 250}]
+    assert _contents(session, table) == before
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "INSERT INTO {t} VALUES (1000, 'new')",
+        "ALTER TABLE {t} UPDATE v = 'y' WHERE id = 2 SETTINGS mutations_sync = 2",
+        "ALTER TABLE {t} DELETE WHERE id = 2 SETTINGS mutations_sync = 2",
+        "DELETE FROM {t} WHERE id = 2",
+        "ALTER TABLE {t} DROP PART '0_1_1_0'",
+        "ALTER TABLE {t} DROP PART '0_3_3_0'",
+        "ALTER TABLE {t} DROP PART '0_5_5_0'",
+        "ALTER TABLE {t} DETACH PART '0_3_3_0'",
+        "ALTER TABLE {t} DROP PARTITION 0",
+    ],
+)
+def test_every_change_of_rows_changes_the_content(session: EmbeddedSession, table: str, change: str) -> None:
+    before = _contents(session, table)["0"]
+    names = session.rows(
+        f"SELECT name FROM system.parts WHERE active AND table = '{table}' AND partition_id = '0' ORDER BY name"
+    )
+    # Which block numbers a partition gets is the engine's choice: take the parts as they are.
+    for given, row in zip(("0_1_1_0", "0_3_3_0", "0_5_5_0"), names, strict=True):
+        change = change.replace(f"'{given}'", f"'{row['name']}'")
+    _alter(session, change.replace("{t}", f"db.{table}"))
+    assert _contents(session, table).get("0") != before
+
+
+def test_a_change_of_one_partition_leaves_the_other_unchanged(session: EmbeddedSession, table: str) -> None:
+    before = _contents(session, table)
+    session.execute(f"INSERT INTO db.{table} VALUES (1000, 'new')")
+    after = _contents(session, table)
+    assert after["1"] == before["1"] and after["0"] != before["0"]
+
+
+def test_a_part_attached_again_is_a_change_because_nobody_can_tell_that_it_is_the_same(
+    session: EmbeddedSession, table: str
+) -> None:
+    before = _contents(session, table)["0"]
+    session.execute(f"ALTER TABLE db.{table} DETACH PARTITION 0")
+    session.execute(f"ALTER TABLE db.{table} ATTACH PARTITION 0")
+    assert _contents(session, table)["0"] != before
+
+
+@pytest.mark.xfail(
+    reason="block numbers begin again after the highest were dropped and the table was loaded anew; "
+    "only a comparison of the parts' own hashes could tell (see calve.source.content)"
+)
+def test_a_partition_dropped_and_loaded_again_after_a_restart_is_a_change(source: EmbeddedSource) -> None:
+    with source.visit() as visit:
+        visit.execute("CREATE DATABASE db")
+        visit.execute("CREATE TABLE db.t (v String) ENGINE = MergeTree ORDER BY v")
+        visit.execute("INSERT INTO db.t VALUES ('wrong')")
+        before = _contents(visit, "t")
+        visit.execute("ALTER TABLE db.t DROP PARTITION tuple()")
+    with source.visit() as visit:
+        visit.execute("INSERT INTO db.t VALUES ('mended')")
+        assert _contents(visit, "t") != before
