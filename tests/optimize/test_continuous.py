@@ -64,6 +64,7 @@ def test_the_neediest_tables_are_queued_first_within_the_share_of_slots(lake: Op
     assert [process.destination for process in queued] == ["lake.ns.much", "lake.ns.deep.more"]
     requests = [OptimizeRequest.from_json(process.request) for process in queued]
     assert all(request.by_worker for request in requests)
+    assert sum(request.most_tasks for request in requests) <= 2, "no more tasks than the share has slots"
     assert all(process.priority < 0 for process in queued), "what people ask for goes first"
 
 

@@ -107,16 +107,15 @@ class Optimizer:
         room = self._room()
         if room <= 0:
             return []
-        queued = []
         needs = [need for name in self.tables() if (need := self._need(name)) is not None]
-        for need in sorted(needs, key=lambda item: -item.weight):
-            if room <= 0:
-                break
+        chosen = sorted(needs, key=lambda item: -item.weight)[:room]
+        queued = []
+        for need in chosen:
+            request = replace(need.request, most_tasks=room // len(chosen))
             try:
-                queued.append(submit(self.ports, self.store, replace(need.request, most_tasks=room)))
+                queued.append(submit(self.ports, self.store, request))
             except RefusedError:
                 continue  # another worker was first
-            room -= 1
         return queued
 
     def _room(self) -> int:

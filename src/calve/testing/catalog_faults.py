@@ -45,6 +45,7 @@ class Landing(StrEnum):
     LANDED = "landed"
     NOT = "not landed"
     LATER = "lands later"  # right before the next commit is applied: after its search
+    LAST = "arrives when all is over"  # only when `release` is called
     BURIED = "lands under someone else's commit"
 
 
@@ -78,6 +79,7 @@ class FaultySqlCatalog(BoundedSqlCatalog):
         self.sends = 0
         self._fault: Fault | None = None
         self._held: list[tuple[Table, Requirements, Updates]] = []
+        self._until_released = False
         self._bad_looks = 0
         self._reading = Reading.AT_ONCE
         self._old: dict[str | Identifier, Table] = {}
@@ -95,6 +97,10 @@ class FaultySqlCatalog(BoundedSqlCatalog):
             except CommitFailedException:
                 continue
 
+    def _arrive_late(self) -> None:
+        if not self._until_released:
+            self.release()
+
     def load_table(self, identifier: str | Identifier) -> Table:
         if getattr(self._inside, "commit", False):
             return super().load_table(identifier)
@@ -111,7 +117,7 @@ class FaultySqlCatalog(BoundedSqlCatalog):
     def commit_table(self, table: Table, requirements: Requirements, updates: Updates) -> CommitTableResponse:
         self.before_send()
         self.sends += 1
-        self.release()
+        self._arrive_late()
         fault, self._fault = self._fault, None
         if fault is None:
             return self._really_commit(table, requirements, updates)
@@ -122,8 +128,9 @@ class FaultySqlCatalog(BoundedSqlCatalog):
             case Landing.BURIED:
                 answer = self._really_commit(table, requirements, updates)
                 self.bury()
-            case Landing.LATER:
+            case Landing.LATER | Landing.LAST:
                 self._held.append((table, requirements, updates))
+                self._until_released = fault.landing is Landing.LAST
             case Landing.NOT:
                 pass
         self._reading, self._bad_looks = fault.reading, fault.looks

@@ -49,6 +49,7 @@ class CatalogProxy:
         self._lock = Lock()
         self._fault: Fault | None = None
         self._held: list[Request] = []
+        self._until_released = False
         self._reading, self._bad_looks = Reading.AT_ONCE, 0
         self._old: dict[str, Answer] = {}
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
@@ -96,7 +97,8 @@ class CatalogProxy:
         """What became of a commit, and what is said of it."""
         self.before_send()
         self.sends += 1
-        self.release()
+        if not self._until_released:
+            self.release()
         with self._lock:
             fault, self._fault = self._fault, None
         if fault is None:
@@ -108,9 +110,10 @@ class CatalogProxy:
             case Landing.BURIED:
                 answer = self.forward(request)
                 self.bury()
-            case Landing.LATER:
+            case Landing.LATER | Landing.LAST:
                 with self._lock:
                     self._held.append(request)
+                    self._until_released = fault.landing is Landing.LAST
             case Landing.NOT:
                 pass
         with self._lock:

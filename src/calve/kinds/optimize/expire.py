@@ -42,10 +42,12 @@ class Expired:
     files: int = 0  # deleted
 
 
-def what_expires(table: Table, settings: Settings, store: StoreReader, now: datetime) -> Expiry:
+def what_expires(
+    table: Table, settings: Settings, store: StoreReader, now: datetime, besides: str = ""
+) -> Expiry:
     """What may go, with everything kept that a live process of this store may look for."""
     metadata = table.metadata
-    bases, tags = held_snapshots(store, str(metadata.table_uuid))
+    bases, tags = held_snapshots(store, str(metadata.table_uuid), besides)
     return expiry(
         metadata,
         settings,
@@ -56,13 +58,19 @@ def what_expires(table: Table, settings: Settings, store: StoreReader, now: date
 
 
 def expire(
-    catalog: Catalog, identifier: tuple[str, ...], settings: Settings, store: StoreReader, now: datetime
+    catalog: Catalog,
+    identifier: tuple[str, ...],
+    settings: Settings,
+    store: StoreReader,
+    now: datetime,
+    *,
+    besides: str = "",
 ) -> Expired:
     """Twice is harmless: the second finds nothing to expire, and files it did not delete are orphans."""
     reason = ""
     for _ in range(TRIES):
         table = tables.load(catalog, identifier)
-        past = what_expires(table, settings, store, now)
+        past = what_expires(table, settings, store, now, besides)
         if not past:
             return Expired()
         with catalog_call(catalog.name, f"reading metadata of table {'.'.join(identifier)}"):

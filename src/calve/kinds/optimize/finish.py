@@ -46,7 +46,9 @@ def finish(ports: OptimizePorts, process: Process, plan: OptimizePlan, receipts:
     tidied = _tidy(ports, process, plan, table, _collect(catalog, table, settings), settings)
     if plan.full:
         _note_full(catalog, plan, int(process.created_at.timestamp() * 1000))
-    expired = expire(catalog, plan.identifier, settings, ports.store, now) if plan.expire else Expired()
+    expired = Expired()
+    if plan.expire:
+        expired = expire(catalog, plan.identifier, settings, ports.store, now, besides=process.id)
     cleaned = Cleaned()
     if plan.orphans:
         cleaned = clean(catalog, plan.identifier, settings, ports.store, ports.limits, now)

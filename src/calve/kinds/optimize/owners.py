@@ -34,9 +34,11 @@ def _may_need_files(process: Process) -> bool:
     return process.error is not None and process.error.outcome is Outcome.UNKNOWN
 
 
-def held_snapshots(store: StoreReader, table_uuid: str) -> tuple[frozenset[int], frozenset[str]]:
+def held_snapshots(
+    store: StoreReader, table_uuid: str, besides: str = ""
+) -> tuple[frozenset[int], frozenset[str]]:
     """The base snapshots of live processes that work on a table, and the tags that live processes may
-    still look for."""
+    still look for. `besides` is the process that asks: once its tasks are done it needs its base no more."""
     bases: set[int] = set()
     tags: set[str] = set()
     for process in store.live(_MOST_LIVE):
@@ -46,7 +48,7 @@ def held_snapshots(store: StoreReader, table_uuid: str) -> tuple[frozenset[int],
         plan = json.loads(text)
         destination = plan.get("destination") or plan
         base = destination.get("base_snapshot_id")
-        if destination.get("uuid") == table_uuid and base is not None:
+        if destination.get("uuid") == table_uuid and base is not None and process.id != besides:
             bases.add(int(base))
     return frozenset(bases), frozenset(tags)
 

@@ -32,7 +32,7 @@ _NETWORK = frozenset(
     {"clickhouse_198", "clickhouse_209", "clickhouse_210", "clickhouse_86", "clickhouse_1000"}
 )
 # An exception's text in the middle of Native blocks is read as a block, and fails as anything may.
-_GARBLED = ("While executing Native", "While executing URL")
+_GARBLED = ("While executing Native", "Unexpected EOF")
 _CUT = frozenset({"clickhouse_32", "clickhouse_33", "clickhouse_354", "clickhouse_27", "clickhouse_117"})
 _FETCH = {
     "max_threads": "1",
@@ -41,6 +41,7 @@ _FETCH = {
     "input_format_skip_unknown_fields": "0",  # Native matches by name: a stranger must not become a default
     "parts_to_delay_insert": "1000000000",
     "parts_to_throw_insert": "1000000000",
+    "http_make_head_request": "0",  # would run the query once more for its headers
     "http_max_tries": "1",  # attempts are ours; a stream is never taken up again in its middle
     "max_read_buffer_size_remote_fs": "1048576",
 }
@@ -283,13 +284,14 @@ class _Fetch:
     def _explained(self, error: CalveError, part: PartPlan) -> CalveError:
         """The server's own words where they came through, and never a secret."""
         text = failures.masked(error.message, self._access.credentials.secrets)
+        text = text.removeprefix(f"{self._what(part)}: ")
         remote = _REMOTE.search(text)
         if error.code in _NETWORK and remote:
             return failures.of_server(
                 remote.group(), self._what(part), self._live.source, self._access.credentials.secrets
             )
-        if error.code in _NETWORK:
-            return failures.unreachable(self._what(part), text, self._live.source)
         if error.code in _CUT or any(sign in text for sign in _GARBLED):
             return failures.cut_off(self._what(part), text)
-        return type(error)(text, code=error.code, hint=error.hint, service=error.service)
+        if error.code in _NETWORK:
+            return failures.unreachable(self._what(part), text, self._live.source)
+        return type(error)(f"{self._what(part)}: {text}", code=error.code, hint=error.hint)

@@ -1,0 +1,90 @@
+"""One `[catalog.…]` entry serves PyIceberg and Spark."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from calve.model.errors import UsageError
+from calve.model.states import ProcessState
+from calve.runner.iceberg import S3_FILE_IO, jars_for, spark_catalog
+from calve.runner.jars import ICEBERG_AWS, ICEBERG_SPARK, POSTGRES_JDBC, SQLITE_JDBC
+from calve.runner.spark import SparkRunner
+from calve.testing.optimizing import OptimizeScene
+
+PREFIX = "spark.sql.catalog.lake"
+
+
+def of(conf: dict[str, str], key: str) -> str | None:
+    return conf.get(f"{PREFIX}.{key}")
+
+
+def test_a_sqlite_catalog() -> None:
+    conf = spark_catalog(
+        "lake", {"type": "sql", "uri": "sqlite:////data/c.db", "warehouse": "file:///data/w"}
+    )
+    assert conf[PREFIX] == "org.apache.iceberg.spark.SparkCatalog"
+    assert of(conf, "type") == "jdbc" and of(conf, "warehouse") == "file:///data/w"
+    assert (of(conf, "uri") or "").startswith("jdbc:sqlite:/data/c.db?")
+    assert jars_for(conf) == (ICEBERG_SPARK, SQLITE_JDBC)
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "postgresql+psycopg", "postgres"])
+def test_P22_a_postgresql_catalog_keeps_its_password_out_of_the_url(scheme: str) -> None:
+    conf = spark_catalog(
+        "lake", {"type": "sql", "uri": f"{scheme}://me:s%40cret@host:5433/db", "warehouse": "s3://b/w"}
+    )
+    assert of(conf, "uri") == "jdbc:postgresql://host:5433/db"
+    assert (of(conf, "jdbc.user"), of(conf, "jdbc.password")) == ("me", "s@cret")
+    assert jars_for(conf) == (ICEBERG_SPARK, POSTGRES_JDBC, ICEBERG_AWS)
+
+
+def test_a_rest_catalog_is_handed_on_and_s3_is_told_by_the_tables_location() -> None:
+    given = {"type": "rest", "uri": "http://host/api", "warehouse": "prod", "token": "t", "header.X-A": "b"}
+    conf = spark_catalog("lake", given, "s3://bucket/t")
+    assert (of(conf, "type"), of(conf, "uri"), of(conf, "warehouse")) == ("rest", "http://host/api", "prod")
+    assert (of(conf, "token"), of(conf, "header.X-A")) == ("t", "b")
+    assert of(conf, "io-impl") == S3_FILE_IO
+    assert ICEBERG_AWS not in jars_for(spark_catalog("lake", given, "file:///t"))
+
+
+def test_s3_settings_are_translated() -> None:
+    given = {
+        "type": "sql", "uri": "sqlite:////c.db", "warehouse": "s3://b/w", "s3.endpoint": "http://127.0.0.1:1",
+        "s3.access-key-id": "k", "s3.secret-access-key": "s", "s3.region": "eu-west-1",
+    }  # fmt: skip
+    conf = spark_catalog("lake", given)
+    assert (of(conf, "client.region"), of(conf, "s3.path-style-access")) == ("eu-west-1", "true")
+    assert (of(conf, "s3.endpoint"), of(conf, "s3.access-key-id")) == ("http://127.0.0.1:1", "k")
+    virtual = spark_catalog("lake", given | {"s3.force-virtual-addressing": True})
+    assert of(virtual, "s3.path-style-access") == "false"
+
+
+def test_a_catalog_that_spark_does_not_have_is_said_to_be_so() -> None:
+    with pytest.raises(UsageError, match="dynamodb"):
+        spark_catalog("lake", {"type": "dynamodb"})
+    with pytest.raises(UsageError, match="mysql"):
+        spark_catalog("lake", {"type": "sql", "uri": "mysql://host/db"})
+
+
+def optimized(scene: OptimizeScene) -> None:
+    scene.catalog_.create_namespace("ns")
+    scene.make("ns.t", files=13)
+    before = scene.rows("ns.t")
+    process = scene.optimize("ns.t")
+    assert process.state is ProcessState.COMPLETED, process.error
+    assert json.loads(process.result)["rewritten_files"] == 26
+    assert scene.rows("ns.t") == before
+    assert sorted(scene.table("ns.t").scan().to_arrow()["id"].to_pylist()) == list(range(130)), (
+        "PyIceberg agrees"
+    )
+
+
+@pytest.mark.spark
+@pytest.mark.services
+@pytest.mark.xdist_group("spark")
+def test_a_table_of_a_postgresql_catalog_is_optimized(
+    spark: SparkRunner, postgres_url: str, tmp_path: Path
+) -> None:
+    properties = {"type": "sql", "uri": postgres_url, "warehouse": f"file://{tmp_path}/warehouse"}
+    optimized(OptimizeScene(spark, "lake", properties))
