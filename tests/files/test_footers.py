@@ -136,5 +136,5 @@ def test_small_decimals_lie_as_integers_as_iceberg_s_spec_says(child: Child, tmp
     columns = pq.ParquetFile(done.paths[0]).schema
     assert [column.physical_type for column in columns] == ["INT32", "INT64", "FIXED_LEN_BYTE_ARRAY"]
     assert "precision=18, scale=3" in str(columns[1].logical_type)
-    (row,) = done.by_clickhouse("SELECT sum(a) AS a, any(b[1]) AS b FROM {table} WHERE a < 0")
-    assert row == {"a": Decimal("-1.5"), "b": Decimal("2.125")}
+    (row,) = done.by_clickhouse("SELECT sum(a) AS sum, any(b[1]) AS first FROM {table} WHERE a < 0")
+    assert row == {"sum": Decimal("-1.5"), "first": Decimal("2.125")}

@@ -4,13 +4,14 @@ import pytest
 from executor_child import ExecutorChild
 from servers import Place, pin_name
 
-from calve.model.errors import NotFoundError, PermanentError, RefusedError
+from calve.model.errors import NotFoundError, PermanentError, RefusedError, TemporaryError
 from calve.model.plan import Slice
 from calve.source.held import Held
 from calve.source.server import clones
 from calve.source.server.held import let_go
 from calve.source.server.partitions import partitions
 from calve.source.server.tables import describe
+from calve.testing.network_proxy import NetworkProxy
 
 pytestmark = pytest.mark.services
 SUMS = "count() AS n, sum(a) AS total"
@@ -251,3 +252,22 @@ def test_final_is_computed_over_what_the_pin_holds(today: Place, executor: Execu
 def test_what_is_held_survives_its_journal_entry(today: Place) -> None:
     held = today.hold(today.numbers())
     assert Held.from_json(held.to_json()) == held
+
+
+def test_L30_a_pin_whose_taking_broke_at_any_statement_leaves_nothing_once_released(place: Place) -> None:
+    """The connection is reset at each statement in turn: whatever was sent before, and perhaps the
+    statement itself, took effect."""
+    table = place.numbers(parts=1, rows=10)
+    with NetworkProxy(int(place.url.rsplit(":", 1)[1])) as proxy:
+        source = place.source(url=proxy.url)
+        place.hold(table, pin_name(), source)
+        statements = proxy.counts.connections
+        for broken in range(statements):
+            name = pin_name()
+            number = proxy.counts.connections + 1 + broken
+            with proxy.behaving(reset_answer_after_bytes=0, only_connections=frozenset({number})):
+                with pytest.raises(TemporaryError):
+                    place.hold(table, name, source)
+            let_go(source, name, "")
+            with place.source().visit() as session:
+                assert not clones.exists(session, name), f"after statement {broken}"

@@ -114,23 +114,21 @@ def test_an_answer_cut_at_any_kilobyte_is_an_error_and_never_a_short_list(place:
 
 def test_a_cut_right_before_the_last_bytes_is_seen(place: Place) -> None:
     sql = "SELECT number AS n FROM numbers(100)"
-    with NetworkProxy(int(place.url.rsplit(":", 1)[1])) as proxy:
-        with behind(proxy, place).visit() as session:
-            before = proxy.counts.answer_bytes
-            session.rows(sql)
-            size = proxy.counts.answer_bytes - before
-            for missing in range(5, 12):  # the last five bytes only say that there is no more
-                proxy.set(Fault(cut_answer_after_bytes=size - missing))
-                with pytest.raises(TemporaryError):
-                    session.rows(sql)
+    with NetworkProxy(int(place.url.rsplit(":", 1)[1])) as proxy, behind(proxy, place).visit() as session:
+        before = proxy.counts.answer_bytes
+        session.rows(sql)
+        size = proxy.counts.answer_bytes - before
+        for missing in range(5, 12):  # the last five bytes only say that there is no more
+            proxy.set(Fault(cut_answer_after_bytes=size - missing))
+            with pytest.raises(TemporaryError):
+                session.rows(sql)
 
 
 def test_an_exception_in_mid_stream_is_raised(place: Place) -> None:
     """The server has said 200 OK by then."""
     sql = "SELECT number AS n, throwIf(number = 1500000) AS t FROM numbers(2000000)"
-    with place.source().visit() as session:
-        with pytest.raises(PermanentError, match="throwIf") as raised:
-            session.rows(sql, {"max_block_size": "1000"})
+    with place.source().visit() as session, pytest.raises(PermanentError, match="throwIf") as raised:
+        session.rows(sql, {"max_block_size": "1000"})
     assert raised.value.code == "clickhouse_395"
 
 

@@ -1,6 +1,5 @@
 """What a test starts does not outlive it, however it dies."""
 
-import os
 import signal
 import subprocess
 import sys

@@ -19,7 +19,8 @@ from calve.kinds.export.choices import Choices
 from calve.model.errors import UsageError
 from calve.model.ids import ProcessId
 from calve.model.limits import Limits
-from calve.model.process import Worker
+from calve.model.process import Process, Worker
+from calve.model.reaching import reaches, with_kinds
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -59,13 +60,15 @@ class App:
         """The processes that a person means, each once, in the order given."""
         return list(dict.fromkeys(found for text in texts for found in self.store.find(text)))
 
-    def live_workers(self, needs: Sequence[str] = ()) -> list[Worker]:
-        """Workers that were heard of within a lease and can reach what is needed."""
+    def live_workers(self, process: Process | None = None) -> list[Worker]:
+        """Workers that were heard of within a lease and, if a process is given, can do it."""
         silent = self.store.now() - timedelta(seconds=self.config.limits.lease_seconds)
         return [
             worker
             for worker in self.store.workers()
-            if worker.heartbeat_at > silent and not worker.draining and set(needs) <= set(worker.reach)
+            if worker.heartbeat_at > silent
+            and not worker.draining
+            and (process is None or reaches(worker.reach, process))
         ]
 
     # -- what the kinds reach -----------------------------------------------------------------------

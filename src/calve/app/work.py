@@ -20,7 +20,7 @@ RELEASE_SECONDS = 30.0  # a pin that takes longer is left to the next worker's d
 
 def has_workers(app: App, processes: Sequence[Process]) -> bool:
     """Whether every one of them has a worker that will take it."""
-    return all(app.live_workers(process.needs) for process in processes)
+    return all(app.live_workers(process) for process in processes)
 
 
 def follow(app: App, ids: Sequence[ProcessId]) -> Iterator[Sequence[Process]]:

@@ -1,6 +1,9 @@
 """What `calve demo` does, stage by stage: make a table, export it, read it back twice, compare."""
 
 import os
+import shlex
+import shutil
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -135,8 +138,19 @@ def _leave(session: Session, folder: Path, process: Process, different: list[str
         output.hint(f"this is a defect of Calve: please report it with {folder}")
         return exits.FAILED
     if not session.json:
-        output.say(f"\nTry next, in {folder}:")
-        output.say("  calve ps --all")
-        output.say(f"  calve verify {process.id}")
-        output.say(f"  calve export {TABLE} --partition 202401 --to lake.{data.DATABASE}.january")
+        calve = _program(folder)
+        output.say("\nTry next:")
+        output.say(f"  cd {shlex.quote(os.path.relpath(folder))}")
+        output.say(f"  {calve} ps --all")
+        output.say(f"  {calve} verify {process.id}")
+        output.say(f"  {calve} export {TABLE} --partition 202401 --to lake.{data.DATABASE}.january")
     return exits.DONE
+
+
+def _program(folder: Path) -> str:
+    """What to type in the demo's folder: `calve` where the shell would find this very program."""
+    here = Path(sys.argv[0]).absolute()
+    found = shutil.which("calve")
+    if found and Path(found).resolve() == here.resolve():
+        return "calve"
+    return shlex.quote(os.path.relpath(here, folder))

@@ -12,6 +12,7 @@ _RED, _YELLOW, _PLAIN = "\x1b[1;31m", "\x1b[1;33m", "\x1b[0m"
 
 def data(text: str) -> None:
     sys.stdout.write(text + "\n")
+    sys.stdout.flush()  # before what is said next on stderr, also where stdout is a pipe
 
 
 def document(value: Any) -> None:

@@ -95,7 +95,7 @@ class StoreWriter(Protocol):
         """Take leases on processes that need a step and that nobody holds (never leased, yielded
         or expired by the database's clock), priority then age, raising each fence. Also returns
         what this worker holds already (a lost acknowledgement, L22), without raising it. Needs
-        must lie within `reach`. Lanes in `closed_lanes` are passed over, except processes with a
+        must lie within `reach`, and the kind among those that `reach` names (`model.reaching`). Lanes in `closed_lanes` are passed over, except processes with a
         cancel request or past their deadline; so are processes that back off. Terminal processes
         whose `cleanup_at` is due count as needing a step. Fair: takes lanes in turn. `limit` bounds
         what is newly taken; what is held already comes on top."""
@@ -117,7 +117,7 @@ class StoreWriter(Protocol):
         self, worker: WorkerId, reach: frozenset[str], *, limit: int, lease_seconds: float
     ) -> list[Pin]:
         """RELEASING pins that are due, hidden from everybody for `lease_seconds`. Their source
-        (`source:` and the pin's `source`) must lie within `reach`."""
+        (`source:` and the pin's `source`) must lie within `reach`, and so must their process's kind."""
 
     def record_release(self, name: str, error: ErrorInfo | None, retry_seconds: float = 0.0) -> None:
         """RELEASING -> RELEASED, or one more failed attempt. Twice is harmless."""

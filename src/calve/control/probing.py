@@ -9,6 +9,7 @@ from calve.control.ports import Kind
 from calve.control.steps.context import Context
 from calve.model.errors import CalveError, UnavailableError
 from calve.model.process import Breaker, Process
+from calve.model.reaching import reaches
 
 _log = logging.getLogger("calve.control")
 
@@ -18,7 +19,7 @@ def probe_due(context: Context, breakers: Iterable[Breaker], reach: frozenset[st
     due = [breaker for breaker in breakers if breaker.probe_at <= now]
     if not due:
         return
-    waiting = [process for process in context.store.live() if reach.issuperset(process.needs)]
+    waiting = [process for process in context.store.live() if reaches(reach, process)]
     for breaker in due:
         kind = _kind_for(context, breaker, waiting)
         # if we die here, its probe has moved on and somebody probes it then

@@ -8,6 +8,7 @@ from calve.control.lanes import holding_back
 from calve.control.ports import StoreReader
 from calve.model.errors import Outcome
 from calve.model.process import Process, Worker
+from calve.model.reaching import kinds_in, reaches
 from calve.model.states import PROCESS_TERMINAL, Leftovers, ProcessState, TaskState
 
 _FRESH_SECONDS = 60.0  # a worker that was silent for longer is not counted on
@@ -49,13 +50,18 @@ def _asked_to_end(process: Process, now: datetime) -> str:
 
 def _no_worker(reader: StoreReader, process: Process, now: datetime) -> str:
     alive = [worker for worker in reader.workers() if _alive(worker, now)]
-    if any(set(worker.reach).issuperset(process.needs) and not worker.draining for worker in alive):
+    if any(reaches(worker.reach, process) and not worker.draining for worker in alive):
         return ""
     if process.owner is not None and any(worker.id == process.owner for worker in alive):
         return ""
     needs = ", ".join(process.needs) or "nothing in particular"
     if not alive:
         return "It waits for a worker, and none is running: start one with `calve worker`."
+    if not any(process.kind in (kinds_in(worker.reach) or {process.kind}) for worker in alive):
+        return (
+            f"It waits for a worker of a version that knows processes of kind {process.kind!r};"
+            f" none of the {len(alive)} running does."
+        )
     return (
         f"It waits for a worker whose configuration reaches {needs}; none of the {len(alive)} running does."
     )

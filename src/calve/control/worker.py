@@ -40,6 +40,7 @@ from calve.model.errors import CalveError, ConflictError, ErrorInfo, FenceLostEr
 from calve.model.ids import WorkerId, new_worker_id
 from calve.model.limits import Limits
 from calve.model.process import Breaker, Lease, Process, Worker
+from calve.model.reaching import reaches, with_kinds
 
 _log = logging.getLogger("calve.control")
 
@@ -71,7 +72,7 @@ class WorkerLoop:
         self.id = worker_id or new_worker_id(socket.gethostname(), os.getpid())
         self._store = store
         self._limits = limits
-        self._reach = reach
+        self._reach = reach = with_kinds(reach, kinds)
         self._runner = GuardedRunner(runner)
         self._slots = limits.slots or runner.slots
         self._pool: Pool | None = None
@@ -235,7 +236,7 @@ class WorkerLoop:
             if row.lane not in held
             and (row.lease_until is None or row.lease_until <= now)
             and (row.not_before is None or row.not_before <= now)
-            and self._reach.issuperset(row.needs)
+            and reaches(self._reach, row)
             and holding_back(row, breakers) is None
         ]
         if elsewhere and idle:

@@ -27,6 +27,7 @@ from calve.model import accepting
 from calve.model.change import NewEvent
 from calve.model.ids import ProcessId, WorkerId
 from calve.model.process import Lease, Process
+from calve.model.reaching import kinds_in
 from calve.store import rows
 from calve.store.clock import seconds_to_us
 from calve.store.journal import Entry, record
@@ -82,7 +83,7 @@ class Leasing(SqlReader):
             ]
             if not needs:
                 return {}
-            statement = self.choose_statement(worker, needs, closed_lanes, limit)
+            statement = self.choose_statement(worker, needs, closed_lanes, limit, kinds_in(reach))
             return {ProcessId(row.id): row.owner for row in connection.execute(statement)}
 
         return self._database.read(work)
@@ -97,11 +98,16 @@ class Leasing(SqlReader):
         return select(either.c.needs).distinct()
 
     def choose_statement(
-        self, worker: WorkerId, needs: Sequence[str], closed_lanes: frozenset[str], limit: int
+        self,
+        worker: WorkerId,
+        needs: Sequence[str],
+        closed_lanes: frozenset[str],
+        limit: int,
+        kinds: frozenset[str] | None = None,
     ) -> Select[str, str | None]:
         """By priority; among equals, lanes in turn: a lane's first before any lane's second. What
         somebody is working on has had its turn, so a busy lane comes later."""
-        ranked = self._ranked(worker, needs, closed_lanes)
+        ranked = self._ranked(worker, needs, closed_lanes, kinds)
         return (
             select(ranked.c.id, ranked.c.owner)
             .where(ranked.c.working == 0)
@@ -109,13 +115,20 @@ class Leasing(SqlReader):
             .limit(limit)
         )
 
-    def _ranked(self, worker: WorkerId, needs: Sequence[str], closed_lanes: frozenset[str]) -> CTE:
+    def _ranked(
+        self,
+        worker: WorkerId,
+        needs: Sequence[str],
+        closed_lanes: frozenset[str],
+        kinds: frozenset[str] | None,
+    ) -> CTE:
         clock = self._database.clock
         columns = (_p.seq, _p.id, _p.owner, _p.priority, _p.lane)
         open_lane = _p.lane.not_in(sorted(closed_lanes)) if closed_lanes else true()
         calm = and_(or_(_p.not_before.is_(None), _p.not_before <= clock), open_lane)
         urgent = or_(_p.cancel_requested.is_(True), _p.deadline_at <= clock)
-        free = and_(self._free(), or_(_p.owner.is_(None), _p.owner != worker), _p.needs.in_(needs))
+        known = _p.kind.in_(sorted(kinds)) if kinds is not None else true()
+        free = and_(self._free(), or_(_p.owner.is_(None), _p.owner != worker), _p.needs.in_(needs), known)
         candidates = union_all(
             select(*columns, _one(1).label("working")).where(_p.finished_at.is_(None), ~self._free()),
             select(*columns, _one(0)).where(_p.finished_at.is_(None), free, or_(urgent, calm)),

@@ -1,19 +1,20 @@
 """The drain of pins: claimed for a while, released by whoever reaches their source, recorded."""
 
-from sqlalchemy import Connection, or_, select, update
+from sqlalchemy import ColumnElement, Connection, or_, select, true, update
 
 from calve.model import accepting
 from calve.model.change import NewEvent
 from calve.model.errors import ErrorInfo
 from calve.model.ids import ProcessId, WorkerId
 from calve.model.process import Pin
+from calve.model.reaching import kinds_in
 from calve.model.refusals import illegal_transition, no_such_pin
 from calve.model.states import PinState
 from calve.store import rows
 from calve.store.clock import seconds_to_us
 from calve.store.journal import record
 from calve.store.reading import SqlReader
-from calve.store.tables import pins
+from calve.store.tables import pins, processes
 
 _SOURCE = "source:"
 
@@ -31,6 +32,7 @@ class Releasing(SqlReader):
                 pins.c.state == PinState.RELEASING.value,
                 or_(pins.c.not_before.is_(None), pins.c.not_before <= clock),
                 pins.c.source.in_(sources),
+                _of_known_kinds(reach),
             )
             .order_by(pins.c.seq)
             .limit(limit)
@@ -80,3 +82,14 @@ class Releasing(SqlReader):
             event = NewEvent(name=accepting.PIN_NOT_RELEASED, message=f"{name}: {error.message}")
         connection.execute(change)
         record(connection, self._database.clock, [(process_id, event)])
+
+
+def _of_known_kinds(reach: frozenset[str]) -> ColumnElement[bool]:
+    """A program that does not know a kind cannot release its pins."""
+    kinds = kinds_in(reach)
+    if kinds is None:
+        return true()
+    known = select(processes.c.seq).where(
+        processes.c.id == pins.c.process_id, processes.c.kind.in_(sorted(kinds))
+    )
+    return known.exists()

@@ -26,6 +26,7 @@ from calve.model.process import (
     Task,
     Worker,
 )
+from calve.model.reaching import kinds_in, reaches
 from calve.model.refusals import (
     ambiguous,
     conflict,
@@ -305,10 +306,13 @@ class MemoryStore(MemoryReader):
         del worker  # hidden from everybody for a while, its claimer too: a release may be made twice
         with self._transaction:
             now = self.now()
+            kinds = kinds_in(reach)
             due = [
                 pin
                 for pin in self.pins(states=frozenset({PinState.RELEASING}))
-                if _due(pin.not_before, now) and f"source:{pin.source}" in reach
+                if _due(pin.not_before, now)
+                and f"source:{pin.source}" in reach
+                and (kinds is None or self._rows.processes[pin.process_id].kind in kinds)
             ]
             hidden_until = now + timedelta(seconds=lease_seconds)
             claimed = [replace(pin, not_before=hidden_until) for pin in due[:limit]]
@@ -399,7 +403,7 @@ def _leased(row: Process, now: datetime) -> bool:
 def _claimable(
     row: Process, worker: WorkerId, reach: frozenset[str], closed_lanes: frozenset[str], now: datetime
 ) -> bool:
-    if row.owner == worker or _leased(row, now) or not reach.issuperset(row.needs):
+    if row.owner == worker or _leased(row, now) or not reaches(reach, row):
         return False
     if row.state in PROCESS_TERMINAL:
         wanted = row.cleanup_at is not None and row.cleanup_at <= now

@@ -1,0 +1,116 @@
+"""`calve health` and `calve optimize` as a person runs them."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.catalog import Catalog
+
+from calve.cli.main import run
+from calve.lake.catalogs import open_catalog
+from calve.testing.lake import IDENTIFIER, arrow, make_table, rows_of
+
+CONFIG = """
+[catalog.lake]
+type = "sql"
+uri = "sqlite:///catalog.db"
+warehouse = "warehouse"
+
+[spark]
+master = "local[2]"
+"""
+
+
+@pytest.fixture
+def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Catalog:
+    """A table of thirteen small files, and the working folder of a person who looks at it."""
+    (tmp_path / "calve.toml").write_text(CONFIG)
+    monkeypatch.chdir(tmp_path)
+    opened = open_catalog(
+        "lake",
+        {
+            "type": "sql",
+            "uri": f"sqlite:///{tmp_path}/catalog.db",
+            "warehouse": f"file://{tmp_path}/warehouse",
+        },
+    )
+    table = make_table(opened)
+    for number in range(13):
+        table.append(arrow(range(number * 10, number * 10 + 10), 1))
+    return opened
+
+
+def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, Any, str]:
+    code = run([*arguments, "--json"])
+    captured = capsys.readouterr()
+    return code, json.loads(captured.out), captured.err
+
+
+def test_health_shows_a_score_and_a_command_for_each_finding(
+    catalog: Catalog, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["health", "lake.ns.events"]) == 0
+    shown = capsys.readouterr().out
+    assert "of 100" in shown and "calve optimize lake.ns.events" in shown and "month=1" in shown
+    code, found, _ = answer(capsys, "health", "lake.ns.events", "--orphans")
+    assert (code, found["files"], found["most_in_need"][0]["level"]) == (0, 13, "minor")
+    assert found["orphans"]["files"] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["health", "lake.ns.nothing"], 3, "no_such_table"),
+        (["health", "elsewhere.ns.t"], 2, "catalog_not_configured"),
+        (["optimize", "lake.ns.nothing"], 3, "no_such_table"),
+        (["optimize", "lake.ns.events", "--sort", "colour"], 2, "no_such_column"),
+        (["optimize", "lake.ns.events", "--sort", "id sideways"], 2, "sort_unreadable"),
+        (["optimize", "lake.ns.events", "--sort", "table"], 2, "no_sort_order"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_anything_is_queued(
+    catalog: Catalog, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, words: str
+) -> None:
+    got, document, said = answer(capsys, *arguments)
+    assert (got, document["error"]["code"]) == (code, words)
+    assert "hint:" in said
+
+
+def test_a_dry_run_prints_the_plan_and_changes_nothing(
+    catalog: Catalog, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = catalog.load_table(IDENTIFIER).metadata_location
+    code, found, _ = answer(capsys, "optimize", "lake.ns.events", "--dry-run")
+    assert code == 0
+    assert [(task["level"], task["files"], task["partitions"]) for task in found["tasks"]] == [
+        ("minor", 13, ["month=1"])
+    ]
+    assert catalog.load_table(IDENTIFIER).metadata_location == before
+    assert answer(capsys, "ps", "--all")[1] == []
+
+
+def test_no_wait_queues_and_a_second_one_is_refused_while_the_first_is_live(
+    catalog: Catalog, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, process, _ = answer(capsys, "optimize", "lake.ns.events", "--no-wait")
+    assert (code, process["state"], process["kind"]) == (0, "PENDING", "optimize")
+    code, refused, _ = answer(capsys, "optimize", "lake.ns.events", "--no-wait")
+    assert (code, refused["error"]["code"]) == (4, "locked")
+    assert process["id"] in refused["error"]["message"]
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+def test_optimize_runs_to_the_end_with_a_worker_of_its_own(catalog: Catalog, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "calve.cli", "optimize", "lake.ns.events", "--json"],
+        cwd=tmp_path, env=dict(os.environ), capture_output=True, text=True, timeout=240,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    process = json.loads(done.stdout)
+    assert (process["state"], process["tasks"]["done"], process["files"]) == ("COMPLETED", 1, 1)
+    assert rows_of(catalog) == list(range(130))
