@@ -114,7 +114,9 @@ def bench_rewrite(folder: Path, options: argparse.Namespace) -> float:
         master="local[*]",
         conf={
             # The procedure needs Iceberg's SQL extensions, which must be there when Spark starts.
-            "spark.driver.extraClassPath": str(jars.resolve(jars.ICEBERG_SPARK)),
+            "spark.driver.extraClassPath": ":".join(
+                str(jars.resolve(jar)) for jar in (jars.ICEBERG_SPARK, jars.SQLITE_JDBC)
+            ),
             "spark.sql.extensions": EXTENSIONS,
             "spark.driver.memory": "2g",
         },

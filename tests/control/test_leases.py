@@ -14,7 +14,7 @@ def test_L22_a_lost_acknowledgement_on_taking_a_lease_is_no_deadlock(scene: Scen
     worker = scene.worker(faults=faults)
     faults.at = 2  # the heartbeat is the first call, the claim the second
     worker.tick()
-    assert faults.calls == ["heartbeat", "claim", "claim_releases"]
+    assert faults.calls[:2] == ["heartbeat", "claim"]
     assert scene.row(process_id).owner == worker.id
     scene.run(worker, ticks=30, seconds=0.1)  # well within the lease
     assert scene.state(process_id) is ProcessState.COMPLETED

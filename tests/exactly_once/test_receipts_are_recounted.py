@@ -53,6 +53,16 @@ def test_L23_more_rows_than_the_plan_read_are_an_error(catalog: FaultySqlCatalog
     _refused(catalog, replace(work, receipts=(work.receipts[0], larger)), "11 rows where the plan has 10")
 
 
+def test_L23_fewer_rows_than_the_pin_holds_are_an_error(catalog: FaultySqlCatalog, work: Work) -> None:
+    smaller = write_task(work.plan, 1, 2, 2, range(10, 19), Storage())
+    keys = tuple(replace(key, rows=10) for key in work.plan.keys)
+    short = replace(work, plan=replace(work.plan, keys=keys), receipts=(work.receipts[0], smaller))
+    _refused(catalog, short, "9 rows were written and the pin has 10")
+    filtered = replace(short, plan=replace(short.plan, relation=replace(short.plan.relation, where="id < 19")))
+    Publisher(catalog=catalog, work=filtered).run()
+    assert rows_of(catalog) == list(range(19))
+
+
 def test_P6_a_receipt_short_of_one_of_its_files_is_an_error(catalog: FaultySqlCatalog, work: Work) -> None:
     short = replace(work.receipts[1], files=())
     _refused(catalog, replace(work, receipts=(work.receipts[0], short)), "read 10 rows and wrote 0")

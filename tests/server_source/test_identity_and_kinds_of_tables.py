@@ -254,6 +254,19 @@ def test_parts_newer_than_the_engine_are_read_live(front: Front) -> None:
     assert "newer than the engine" in held.notes[0]
 
 
+@pytest.mark.parametrize("stand_in", [{"lower(type)": "'s3'"}, {"toUInt8(is_encrypted)": "1"}])
+def test_disks_without_plain_files_are_read_live(front: Front, stand_in: dict[str, str]) -> None:
+    started = front(FrontOptions(stand_ins={**WITH_UUID, **stand_in}))
+    source = ServerSource("main", ServerOptions(url=started.url, disks={"default": str(started.data)}))
+    with source.visit() as session:
+        session.execute("CREATE DATABASE db")
+        session.execute("CREATE TABLE db.t (a UInt8) ENGINE = MergeTree ORDER BY a")
+        session.execute("INSERT INTO db.t VALUES (1)")
+    held = Place(url="", data=Path(), modern=True).hold("db.t", source=source, partitions=("all",))
+    assert held.relation.mode == "live"
+    assert "object storage, or encrypted" in held.notes[0]
+
+
 def test_after_the_pin_nobody_fails_over(front: Front) -> None:
     started = front(FrontOptions(stand_ins=WITH_UUID))
     source = ServerSource("main", ServerOptions(url=started.url))

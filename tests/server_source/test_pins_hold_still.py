@@ -11,7 +11,7 @@ from calve.source.server import clones
 from calve.source.server.held import let_go
 from calve.source.server.partitions import partitions
 from calve.source.server.tables import describe
-from calve.testing.network_proxy import NetworkProxy
+from calve.testing.network_proxy import Fault, NetworkProxy
 
 pytestmark = pytest.mark.services
 SUMS = "count() AS n, sum(a) AS total"
@@ -199,6 +199,18 @@ def test_P12_unfinished_mutations_are_refused_by_name(today: Place) -> None:
     assert refused.value.code == "unfinished_mutations"
 
 
+def test_P12_mutations_are_waited_for_where_that_is_asked(today: Place, executor: ExecutorChild) -> None:
+    table = today.numbers()
+    today.run(f"ALTER TABLE {table} DELETE WHERE a < 100 SETTINGS mutations_sync = 0")
+    with pytest.raises(TemporaryError) as slow:
+        today.hold(table, source=today.source(query_seconds=0.5), wait_mutations=True)
+    assert slow.value.code == "mutation_slow"
+    today.run(f"SYSTEM START MERGES {table}")
+    held = today.hold(table, wait_mutations=True)
+    select = "min(a) AS low, count() AS n"
+    assert executor.read(today.source(), held, select)["rows"] == [{"low": 100, "n": 2900}]
+
+
 def test_P11_deleted_rows_do_not_come_and_ranges_stay_exact(today: Place, executor: ExecutorChild) -> None:
     table = today.numbers(parts=1, rows=30_000)
     today.run(f"SYSTEM START MERGES {table}", f"DELETE FROM {table} WHERE a % 7 = 3")
@@ -265,9 +277,9 @@ def test_L30_a_pin_whose_taking_broke_at_any_statement_leaves_nothing_once_relea
         for broken in range(statements):
             name = pin_name()
             number = proxy.counts.connections + 1 + broken
-            with proxy.behaving(reset_answer_after_bytes=0, only_connections=frozenset({number})):
-                with pytest.raises(TemporaryError):
-                    place.hold(table, name, source)
+            proxy.set(Fault(reset_answer_after_bytes=0, only_connections=frozenset({number})))
+            with pytest.raises(TemporaryError):
+                place.hold(table, name, source)
             let_go(source, name, "")
             with place.source().visit() as session:
                 assert not clones.exists(session, name), f"after statement {broken}"

@@ -47,9 +47,9 @@ def test_an_unknown_host_is_unavailable(today: Place) -> None:
 @pytest.mark.timeout(30)
 def test_a_server_that_never_answers_is_given_up(place: Place) -> None:
     """Without a limit of our own this would wait for ever."""
-    with NetworkProxy(int(place.url.rsplit(":", 1)[1]), fault=Fault(mode=Mode.BLACK_HOLE)) as proxy:
-        with pytest.raises(UnavailableError) as hung:
-            behind(proxy, place, query_seconds=0.5).visit().__enter__()
+    proxied = NetworkProxy(int(place.url.rsplit(":", 1)[1]), fault=Fault(mode=Mode.BLACK_HOLE))
+    with proxied as proxy, pytest.raises(UnavailableError) as hung:
+        behind(proxy, place, query_seconds=0.5).visit().__enter__()
     assert hung.value.code == "source_timeout"
 
 

@@ -57,9 +57,9 @@ def test_an_answer_is_cut_at_exactly_that_byte(target: int, position: int) -> No
 
 
 def test_a_reset_is_a_reset(target: int) -> None:
-    with NetworkProxy(target, fault=Fault(reset_answer_after_bytes=100)) as proxy:
-        with pytest.raises(ConnectionResetError):
-            ask(proxy.port)
+    broken = NetworkProxy(target, fault=Fault(reset_answer_after_bytes=100))
+    with broken as proxy, pytest.raises(ConnectionResetError):
+        ask(proxy.port)
 
 
 def test_a_request_is_cut(target: int) -> None:
@@ -76,14 +76,16 @@ def test_a_hanging_answer_stays_open_and_silent(target: int) -> None:
 
 
 def test_a_black_hole_accepts_and_says_nothing_until_it_is_healed(target: int) -> None:
-    with NetworkProxy(target, fault=Fault(mode=Mode.BLACK_HOLE)) as proxy:
-        with socket.create_connection(("127.0.0.1", proxy.port), timeout=0.3) as client:
-            client.sendall(b"ask!")
-            with pytest.raises(TimeoutError):
-                client.recv(1)
-            proxy.heal()
-            client.settimeout(20)
-            assert client.recv(1) == ANSWER[:1]
+    with (
+        NetworkProxy(target, fault=Fault(mode=Mode.BLACK_HOLE)) as proxy,
+        socket.create_connection(("127.0.0.1", proxy.port), timeout=0.3) as client,
+    ):
+        client.sendall(b"ask!")
+        with pytest.raises(TimeoutError):
+            client.recv(1)
+        proxy.heal()
+        client.settimeout(20)
+        assert client.recv(1) == ANSWER[:1]
 
 
 def test_refused_connections_are_reset(target: int) -> None:
@@ -92,14 +94,16 @@ def test_refused_connections_are_reset(target: int) -> None:
 
 
 def test_open_connections_are_cut_on_demand(target: int) -> None:
-    with NetworkProxy(target, fault=Fault(hang_answer_after_bytes=10)) as proxy:
-        with socket.create_connection(("127.0.0.1", proxy.port), timeout=20) as client:
-            client.sendall(b"ask!")
-            proxy.wait_for_answer_bytes(10)
-            assert proxy.cut_open() == 1
-            with pytest.raises(ConnectionResetError):
-                while client.recv(100):
-                    pass
+    with (
+        NetworkProxy(target, fault=Fault(hang_answer_after_bytes=10)) as proxy,
+        socket.create_connection(("127.0.0.1", proxy.port), timeout=20) as client,
+    ):
+        client.sendall(b"ask!")
+        proxy.wait_for_answer_bytes(10)
+        assert proxy.cut_open() == 1
+        with pytest.raises(ConnectionResetError):
+            while client.recv(100):
+                """Until the reset."""
 
 
 def test_only_the_chosen_connections_are_hurt(target: int) -> None:

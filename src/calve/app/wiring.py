@@ -20,7 +20,7 @@ from calve.model.errors import UsageError
 from calve.model.ids import ProcessId
 from calve.model.limits import Limits
 from calve.model.process import Process, Worker
-from calve.model.reaching import reaches, with_kinds
+from calve.model.reaching import reaches
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog

@@ -11,7 +11,8 @@ from calve.control.follow import follow as watched
 from calve.control.ports import Store
 from calve.model.errors import CalveError
 from calve.model.ids import ProcessId
-from calve.model.process import Process
+from calve.model.process import Pin, Process
+from calve.model.reaching import reaches, with_kinds
 from calve.model.states import PIN_HELD
 
 POLL_SECONDS = 0.2
@@ -96,7 +97,14 @@ def _await_releases(app: App, ids: Sequence[ProcessId]) -> None:
 
 def is_idle(app: App) -> bool:
     """Nothing under way, and nothing held, that this configuration reaches."""
-    reach = app.config.reach
-    if any(set(process.needs) <= reach for process in app.store.live()):
+    reach = with_kinds(app.config.reach, app.kinds)
+    if any(reaches(reach, process) for process in app.store.live()):
         return False
-    return not any(f"source:{pin.source}" in reach for pin in app.store.pins(states=PIN_HELD))
+    return not any(_will_release(app, reach, pin) for pin in app.store.pins(states=PIN_HELD))
+
+
+def _will_release(app: App, reach: frozenset[str], pin: Pin) -> bool:
+    """One that was tried often enough is `doctor`'s: waiting for it could be for ever."""
+    if pin.release_attempts >= app.config.limits.release_attempts:
+        return False
+    return f"source:{pin.source}" in reach and reaches(reach, app.store.process(pin.process_id))

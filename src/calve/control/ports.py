@@ -135,6 +135,12 @@ class StoreWriter(Protocol):
 
     def close_breaker(self, lane: str) -> None: ...
 
+    def forget_history(self, *, days: float, after: int, limit: int) -> int:
+        """Of processes that ended so many days ago and need no step any more: delete the events, the
+        RELEASED pins and the freed locks. Looks at no more than `limit` events, the oldest beyond
+        number `after`; the number to go on from, or 0 once what is left is younger. The process, its
+        plan and its tasks stay: a proof may need them."""
+
 
 class Store(StoreReader, StoreWriter, Protocol):
     """Both sides. Reading and writing are two interfaces so that most code can take one."""

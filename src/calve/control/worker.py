@@ -21,6 +21,7 @@ from functools import partial
 from calve.control.budget import Random
 from calve.control.decide import decide
 from calve.control.drain import ReleaseDrain
+from calve.control.forgetting import Forgetting
 from calve.control.gather import Around, Gathered, gather
 from calve.control.guarded import GuardedKind, GuardedRunner
 from calve.control.holding import Holding
@@ -99,6 +100,7 @@ class WorkerLoop:
             wake=self._wake.set,
         )
         self._drain = ReleaseDrain(self._context, self.id, reach)
+        self._forgetting = Forgetting(store, limits, monotonic)
         self._stops = 0  # how often a stop was asked for
         self._drain_began_at: float | None = None
         self._beat_at: float | None = None
@@ -121,6 +123,9 @@ class WorkerLoop:
             probe_due(self._context, breakers, self._reach)
         with self._guarded("releasing pins"):
             self._drain.tick()
+        if not self._stops:
+            with self._guarded("forgetting history"):
+                self._forgetting.tick()
 
     @contextmanager
     def _guarded(self, doing: str) -> Iterator[None]:

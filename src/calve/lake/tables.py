@@ -6,7 +6,19 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
-from pyiceberg.types import IcebergType, ListType, MapType, NestedField, PrimitiveType, StructType
+from pyiceberg.types import (
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    PrimitiveType,
+    StructType,
+)
 
 from calve.lake.errors import catalog_call
 from calve.lake.locations import full_uri
@@ -168,18 +180,18 @@ def _changed_columns(plan: ExportPlan, current: Schema) -> list[str]:
 
 
 def _changed_field(before: NestedField, after: NestedField | None, path: str) -> list[str]:
+    """A new name is no change: files carry field ids, and readers go by them."""
     if after is None:
         return [f"column {path} was dropped"]
     changes = []
-    if after.name != before.name:
-        changes.append(f"column {path} was renamed to {after.name}")
     if after.required and before.optional:
         changes.append(f"column {path} was made required")
     return changes + _changed_type(before.field_type, after.field_type, path)
 
 
 def _changed_type(before: IcebergType, after: IcebergType, path: str) -> list[str]:
-    """Nested fields may be added if they are optional; nothing else may differ."""
+    """Nested fields may be added if they are optional, and types promoted as Iceberg allows: readers
+    promote the values of older files. Nothing else may differ."""
     match before, after:
         case StructType(), StructType():
             now = {field.field_id: field for field in after.fields}
@@ -200,10 +212,21 @@ def _changed_type(before: IcebergType, after: IcebergType, path: str) -> list[st
                 *_changed_field(before.key_field, after.key_field, f"{path}.key"),
                 *_changed_field(before.value_field, after.value_field, f"{path}.value"),
             ]
-        case PrimitiveType(), PrimitiveType() if before == after:
+        case PrimitiveType(), PrimitiveType() if before == after or _is_promoted(before, after):
             return []
         case _:
             return [f"column {path} was {before} and is {after}"]
+
+
+def _is_promoted(before: PrimitiveType, after: PrimitiveType) -> bool:
+    """The promotions of format versions 1 and 2."""
+    match before, after:
+        case (IntegerType(), LongType()) | (FloatType(), DoubleType()):
+            return True
+        case DecimalType(), DecimalType():
+            return before.scale == after.scale and before.precision <= after.precision
+        case _:
+            return False
 
 
 def _changed_spec(destination: DestinationPlan, table: Table) -> list[str]:

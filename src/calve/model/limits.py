@@ -44,6 +44,9 @@ class Limits:
     keep_failed_hours: float = _limit(
         24.0, "how long files of a failed or cancelled process wait for a retry"
     )
+    keep_history_days: float = _limit(
+        90.0, "how long events and released pins of an ended process are kept; the process itself stays"
+    )
     tag_days: float = _limit(30.0, "how long the tag of a published process is kept in the table")
     commits_per_export: int = _count(50, "partitions beyond which several share one process and commit")
     source_busy_seconds: float = _limit(

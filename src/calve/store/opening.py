@@ -6,6 +6,7 @@ from typing import Self
 from calve.store.applying import Applying
 from calve.store.database import Database
 from calve.store.engines import make_engine
+from calve.store.history import History
 from calve.store.leasing import Leasing
 from calve.store.migrations.run import migrate
 from calve.store.releasing import Releasing
@@ -13,7 +14,7 @@ from calve.store.submitting import Submitting
 from calve.store.workers import Workers
 
 
-class SqlStore(Submitting, Leasing, Applying, Releasing, Workers):
+class SqlStore(Submitting, Leasing, Applying, Releasing, Workers, History):
     """`control.ports.Store` over SQLite or PostgreSQL. Safe to share between threads."""
 
     @property

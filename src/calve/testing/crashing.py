@@ -16,7 +16,7 @@ P = TypeVar("P")
 STORE_CALLS = frozenset(
     {
         "submit", "request_cancel", "claim", "renew", "yield_", "apply", "claim_releases", "record_release",
-        "heartbeat", "forget_worker", "trip", "claim_probe", "close_breaker",
+        "heartbeat", "forget_worker", "trip", "claim_probe", "close_breaker", "forget_history",
     }
 )  # fmt: skip
 KIND_CALLS = frozenset({"take", "plan", "publish", "fence", "undo", "release"})

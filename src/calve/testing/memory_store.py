@@ -378,8 +378,32 @@ class MemoryStore(MemoryReader):
         with self._transaction:
             self._rows.breakers.pop(lane, None)
 
+    def forget_history(self, *, days: float, after: int, limit: int) -> int:
+        with self._transaction:
+            before = self.now() - timedelta(days=days)
+            events = sorted(
+                (event for of in self._rows.events.values() for event in of if event.number > after),
+                key=lambda event: event.number,
+            )[:limit]
+            old = [event for event in events if event.at < before]
+            ended = {event.process_id for event in old if _is_history(self.process(event.process_id), before)}
+            seen = old[-1].number if old else 0
+            for process_id in ended:
+                rest = [event for event in self._rows.events[process_id] if not after < event.number <= seen]
+                self._rows.events[process_id] = rest
+            self._rows.pins = {
+                name: pin
+                for name, pin in self._rows.pins.items()
+                if pin.process_id not in ended or pin.state is not PinState.RELEASED
+            }
+            return seen if len(old) == limit else 0
+
     def close(self) -> None:
         """Nothing to give back; the SQL stores have connections."""
+
+
+def _is_history(row: Process, before: datetime) -> bool:
+    return row.finished_at is not None and row.finished_at < before and row.cleanup_at is None
 
 
 def _due(at: datetime | None, now: datetime) -> bool:

@@ -9,6 +9,7 @@ is added to a database's.
 """
 
 from calve.testing.contracts.applying import ApplyingContract
+from calve.testing.contracts.forgetting import ForgettingContract
 from calve.testing.contracts.leasing import LeasingContract
 from calve.testing.contracts.races import RacesContract
 from calve.testing.contracts.reading import ReadingContract
@@ -22,6 +23,7 @@ class StoreContract(
     ApplyingContract,
     ReleasingContract,
     ReadingContract,
+    ForgettingContract,
     RacesContract,
 ):
     """Themes, each in a file of its own."""

@@ -115,10 +115,16 @@ class S3ObjectStore:
     def delete(self, uris: Sequence[str]) -> None:
         if not uris:
             return
+        keys = [self._key(uri) for uri in uris]
         gone = (exceptions.NotFoundError, FileNotFoundError)
-        with self._wrapped(uris[0]), contextlib.suppress(*gone):
-            # If we die here, the rest is deleted by the next call.
-            obstore.delete(self._store, [self._key(uri) for uri in uris])
+        with self._wrapped(uris[0]):
+            try:
+                # If we die here, the rest is deleted by the next call.
+                obstore.delete(self._store, keys)
+            except gone:  # some servers tell; one at a time, then
+                for key in keys:
+                    with contextlib.suppress(*gone):
+                        obstore.delete(self._store, key)
 
     def _key(self, uri: str, *, may_be_root: bool = False) -> str:
         key = uri.removeprefix(self._bucket_uri).removeprefix("/")

@@ -62,7 +62,7 @@ def key_properties(
     """One lasting property for each key: who published it, as what, and which tasks hold its files."""
     properties = {}
     for key in plan.keys:
-        tasks = _tasks_of(plan, key) if len(plan.keys) > 1 else tuple(range(len(plan.tasks)))
+        tasks = tasks_of(plan, key) if len(plan.keys) > 1 else tuple(range(len(plan.tasks)))
         value: dict[str, Any] = {"process": process_id, "snapshot": str(snapshot_id), "content": key.content}
         value["input"] = _input(key)
         if tasks is None:
@@ -83,7 +83,7 @@ def _input(key: KeyPlan) -> list[str]:
     return [str(item) for item in json.loads(key.text)[:3]] if key.text else ["", key.partition, ""]
 
 
-def _tasks_of(plan: ExportPlan, key: KeyPlan) -> tuple[int, ...] | None:
+def tasks_of(plan: ExportPlan, key: KeyPlan) -> tuple[int, ...] | None:
     """The tasks that read this key's partition and no other; None if one task mixes keys."""
     found = []
     for number, task in enumerate(plan.tasks):

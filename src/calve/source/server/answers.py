@@ -22,14 +22,12 @@ def exception_in(body: bytes, tag: str | None) -> str | None:
             return None
         block = tail[start + len(_MARK) + len(tag) :].decode("utf-8", "replace")
         return block.rpartition(f" {tag}")[0].rpartition("\n")[0].strip() or block.strip()
-    found = None
-    for found in _BARE.finditer(tail):
-        pass
-    if found is None:
+    found = list(_BARE.finditer(tail))
+    if not found:
         return None
     # Data may hold such a text too (a log table); only one that runs to the very end, on its own, is
     # the server's. JSON escapes a line's end inside of a value, so a quote behind it is data's.
-    text = tail[found.start() :]
+    text = tail[found[-1].start() :]
     if text.rstrip().endswith((b'"]', b'"}', b"]", b"}")):
         return None
     return text.decode("utf-8", "replace").strip()

@@ -5,6 +5,7 @@ hard-linked clone, or, for a user who may only read, no pin: parts are read by n
 vanishes fails its task.
 """
 
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -19,9 +20,10 @@ from calve.source.partitions import rows_seen
 from calve.source.server import clones, live, replicas, ways
 from calve.source.server.parts import ListedPart, listed_parts
 from calve.source.server.source import ServerSession, ServerSource
-from calve.source.server.tables import UNKNOWN_POLICIES, describe
+from calve.source.server.tables import UNKNOWN_POLICIES, describe, unfinished_mutations
 from calve.source.tables import TableInfo
 
+_POLL_SECONDS = 0.2
 _MAY_NOT = frozenset({"clickhouse_497", "clickhouse_164"})
 
 
@@ -68,15 +70,28 @@ def _refuse_unfinished(session: ServerSession, table: TableInfo, wanted: Wanted)
 
 
 def _wait_for_mutations(session: ServerSession, table: TableInfo) -> None:
-    """`mutations_sync` makes the server itself wait; a no-op that is a mutation waits for all before it."""
+    """Until none is left, or patience is. Only looked at: a mutation of ours that waits for those
+    before it would change the partition's content id."""
     if table.patch_parts:
+        # if we die here, the patches are applied all the same: they were asked for
         session.execute(
             f"ALTER TABLE {table.sql} APPLY PATCHES", {"mutations_sync": "2"}, what=f"table {table}"
         )
-    if table.mutations:
-        session.execute(
-            f"ALTER TABLE {table.sql} DELETE WHERE 0", {"mutations_sync": "2"}, what=f"table {table}"
-        )
+    deadline = time.monotonic() + session.patience_seconds
+    while mutations := unfinished_mutations(session, table.full_name):
+        if mutations[0].fail_reason:
+            raise RefusedError(
+                f"table {table}: mutation {mutations[0]}",
+                code="mutation_fails",
+                hint="mend it or KILL MUTATION at the source",
+            )
+        if time.monotonic() >= deadline:
+            raise TemporaryError(
+                f"table {table}: mutation {mutations[0]} was not finished in {session.patience_seconds:g} s",
+                code="mutation_slow",
+                hint="wait for it at the source, or raise limits.query_seconds",
+            )
+        time.sleep(_POLL_SECONDS)
 
 
 def _frozen(session: ServerSession, table: TableInfo, wanted: Wanted, name: str) -> Held:

@@ -20,6 +20,7 @@ from calve.source.tokens import string
 T = TypeVar("T")
 NO_SETTINGS: Mapping[str, str] = {}
 _KILL_SECONDS = 5.0
+_SILENT_SECONDS = 60.0  # how long a stream of rows may say nothing: the server only reads and sends
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +85,7 @@ class ServerSource:
             "password": options.password,
             "ca_file": options.ca_file,
             "connect_seconds": str(options.connect_seconds),
-            "read_seconds": str(options.query_seconds),
+            "read_seconds": str(min(options.query_seconds, _SILENT_SECONDS)),
         }
 
     def client(self, address: Address) -> Client:
@@ -125,11 +126,11 @@ class ServerSession:
         what: str = "",
         seconds: float | None = None,
     ) -> list[dict[str, Any]]:
-        """The rows of a query, exact."""
+        """The rows of a query, exact, except that NaN and infinities are None: a user who may only
+        read cannot ask for them, and no system table has any."""
         if not self.features.named_rows:
             return self._json(sql, what, seconds, settings)
-        body = self._ask(f"{sql} FORMAT {exact.FORMAT}", {**self._quoted(), **settings}, what, seconds)
-        return exact.decode(body)
+        return exact.decode(self._ask(f"{sql} FORMAT {exact.FORMAT}", settings, what, seconds))
 
     def execute(
         self,
@@ -181,12 +182,6 @@ class ServerSession:
     def _system_columns(self) -> frozenset[tuple[str, str]]:
         found = self.rows("SELECT table, name FROM system.columns WHERE database = 'system'")
         return frozenset((row["table"], row["name"]) for row in found)
-
-    def _quoted(self) -> Mapping[str, str]:
-        # A user of readonly = 1 may change no setting, not even how numbers are written.
-        return (
-            NO_SETTINGS if self._known.get("read_only") or "read_only" not in self._known else exact.SETTINGS
-        )
 
     def _json(
         self, sql: str, what: str, seconds: float | None, settings: Mapping[str, str] | None
