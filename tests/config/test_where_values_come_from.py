@@ -131,7 +131,7 @@ def test_dotted_keys_without_quotes_reach_catalogs_and_spark_whole(tmp_path: Pat
 def test_the_first_source_is_the_default(tmp_path: Path) -> None:
     config = load(tmp_path, '[source.zebra]\nurl = "chdb://z"\n[source.ape]\nurl = "chdb://a"\n')
     assert config.default_source == "zebra"
-    assert config.reach == {"source:zebra", "source:ape"}
+    assert config.reach == {"source:zebra", "source:ape", f"backup:file://{tmp_path}/backups"}
 
 
 def test_limits_are_those_of_the_model(tmp_path: Path) -> None:

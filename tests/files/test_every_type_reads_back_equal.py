@@ -120,8 +120,7 @@ def fills() -> list[str]:
     """As many rows as the longest list of values; short lists start over."""
     most = max(len(values) for _, values, _ in CASES)
     return [
-        "SELECT "
-        + ", ".join(f"CAST({values[row % len(values)]} AS {kind})" for kind, values, _ in CASES)
+        "SELECT " + ", ".join(f"CAST({values[row % len(values)]} AS {kind})" for kind, values, _ in CASES)
         for row in range(most)
     ]
 
@@ -275,8 +274,19 @@ def test_columns_called_like_keywords_quotes_and_each_other_s_casts(child: Child
 
 
 def test_flattened_nested_columns_are_one_list_of_structs(child: Child, tmp_path: Path) -> None:
-    done = export(
-        child, tmp_path, "n Nested(a UInt64, b Nullable(String))", "SELECT [1, 2], ['x', NULL]"
-    )
+    done = export(child, tmp_path, "n Nested(a UInt64, b Nullable(String))", "SELECT [1, 2], ['x', NULL]")
     expected = [{"n": [{"a": Decimal(1), "b": "x"}, {"a": Decimal(2), "b": None}]}]
     assert done.table.scan().to_arrow().to_pylist() == expected
+
+
+def test_a_null_tuple_is_a_null_struct_not_a_struct_of_nulls(child: Child, tmp_path: Path) -> None:
+    done = export(
+        child, tmp_path, "t Nullable(Tuple(a Nullable(UInt64), d Decimal(4, 1), s String))",
+        "SELECT NULL", "SELECT (NULL, 1.5, 'x')", settings={"allow_experimental_nullable_tuple_type": "1"},
+    )  # fmt: skip
+    table = done.table.scan().to_arrow()
+    rows = sorted(table.column("t").to_pylist(), key=str)
+    assert rows == [None, {"a": None, "d": Decimal("1.5"), "s": "x"}]
+    field = done.table.schema().find_field("t")
+    total = sum(int(receipt.checksums["t"], 16) for receipt in done.receipts) % 2**64
+    assert checksums.of_arrow(field.field_type, table.column("t")) == total

@@ -14,9 +14,7 @@ def rows_of(done: Export, place: int) -> list[dict[str, object]]:
     return pq.ParquetFile(done.paths[place]).read().to_pylist()
 
 
-def test_P13_a_part_that_spans_partitions_fans_out_into_the_right_files(
-    child: Child, tmp_path: Path
-) -> None:
+def test_P13_a_part_that_spans_partitions_fans_out_into_the_right_files(child: Child, tmp_path: Path) -> None:
     done = export(
         child, tmp_path, "id UInt32, ts DateTime('UTC')",
         "SELECT number, toDateTime('2024-01-30 00:00:00', 'UTC') + number * 3600 FROM numbers(100)",
@@ -31,7 +29,9 @@ def test_P13_a_part_that_spans_partitions_fans_out_into_the_right_files(
         assert {row["ts"].date() for row in found} == {day}  # type: ignore[attr-defined]
         assert f"/ts_day={day}/id_bucket={file.partition[1]}/" in file.path
     assert len({file.partition for file in done.files}) == len(done.files)
-    one_day = done.table.scan(row_filter="ts >= '2024-01-31T00:00:00+00:00' and ts < '2024-02-01T00:00:00+00:00'")
+    one_day = done.table.scan(
+        row_filter="ts >= '2024-01-31T00:00:00+00:00' and ts < '2024-02-01T00:00:00+00:00'"
+    )
     assert one_day.to_arrow().num_rows == 48
     (row,) = done.by_clickhouse("SELECT count() AS c FROM {table} WHERE toDate(ts, 'UTC') = '2024-01-31'")
     assert row["c"] == 48
@@ -94,12 +94,11 @@ def test_partition_values_of_every_type_are_typed_and_publish(
 
 def test_more_partitions_than_open_files_are_written_in_turns(child: Child, tmp_path: Path) -> None:
     done = export(
-        child, tmp_path, "id UInt32", "SELECT number FROM numbers(500)", partition_by="id", open_files=7
+        child, tmp_path, "id UInt32", "SELECT number FROM numbers(100)", partition_by="id", open_files=7
     )
-    assert len(done.files) == 500
-    assert done.table.scan().to_arrow().column("id").to_pylist().sort() is None
-    assert sorted(done.table.scan().to_arrow().column("id").to_pylist()) == list(range(500))
-    assert [file.path.rsplit("-", 1)[1] for file in done.files] == [f"{n}.parquet" for n in range(500)]
+    assert sorted(file.partition for file in done.files) == [(number,) for number in range(100)]
+    assert sorted(done.table.scan().to_arrow().column("id").to_pylist()) == list(range(100))
+    assert [file.path.rsplit("-", 1)[1] for file in done.files] == [f"{n}.parquet" for n in range(100)]
 
 
 def test_files_roll_at_their_size_by_row_ranges(child: Child, tmp_path: Path) -> None:
@@ -174,7 +173,12 @@ def test_a_file_of_one_part_is_sorted_and_says_so_one_of_several_does_not(
     two = export(child, tmp_path, "id Int32, v Int32", fill, fill, engine="MergeTree ORDER BY id")
     assert [file.sort_order_id for file in two.files] == [None]
     spread = export(
-        child, tmp_path, "id Int32, v Int32", fill, engine="MergeTree ORDER BY id", partition_by="bucket(4, v)"
+        child,
+        tmp_path,
+        "id Int32, v Int32",
+        fill,
+        engine="MergeTree ORDER BY id",
+        partition_by="bucket(4, v)",
     )
     for place, file in enumerate(spread.files):
         found = [row["id"] for row in rows_of(spread, place)]

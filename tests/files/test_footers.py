@@ -16,8 +16,12 @@ from calve.lake.files import thrift
 from calve.lake.files.footer import annotate, read_footer
 from calve.model.errors import PermanentError
 
-NESTED = "id UInt64, s String, a Array(Tuple(x UInt8, y Nullable(String))), m Map(String, Array(UInt8)), u UUID"
-ROWS = "SELECT number, toString(number), [(1, 'a'), (2, NULL)], map('k', [1]), generateUUIDv4() FROM numbers(50)"
+NESTED = (
+    "id UInt64, s String, a Array(Tuple(x UInt8, y Nullable(String))), m Map(String, Array(UInt8)), u UUID"
+)
+ROWS = (
+    "SELECT number, toString(number), [(1, 'a'), (2, NULL)], map('k', [1]), generateUUIDv4() FROM numbers(50)"
+)
 
 
 def ids(path: Path) -> dict[str, int]:
@@ -99,7 +103,9 @@ def test_any_compact_thrift_survives_a_round_trip(fields: dict[int, thrift.Value
     assert thrift.decode(thrift.encode(fields)) == fields
 
 
-@pytest.mark.parametrize("data", [b"", b"PAR1", b"PAR1" + b"\x00" * 20, b"PAR1" + b"\xff" * 30 + b"\x10\0\0\0PAR1"])
+@pytest.mark.parametrize(
+    "data", [b"", b"PAR1", b"PAR1" + b"\x00" * 20, b"PAR1" + b"\xff" * 30 + b"\x10\0\0\0PAR1"]
+)
 def test_what_is_no_parquet_file_is_a_clear_error(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "x.parquet"
     path.write_bytes(data)

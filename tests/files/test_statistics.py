@@ -104,7 +104,9 @@ def test_predicates_at_the_edges_of_bounds_find_their_rows(child: Child, tmp_pat
     assert scan(row_filter=IsNull("i")).to_arrow().num_rows == 0
 
 
-def test_W3_a_row_group_without_min_and_max_means_no_bounds_for_the_file(child: Child, tmp_path: Path) -> None:
+def test_W3_a_row_group_without_min_and_max_means_no_bounds_for_the_file(
+    child: Child, tmp_path: Path
+) -> None:
     done = export(
         child, tmp_path, "id UInt32, s String",
         "SELECT number, if(number = 150000, repeat('z', 5000), 'm') FROM numbers(200000)",

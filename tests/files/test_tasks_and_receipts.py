@@ -115,7 +115,9 @@ def test_a_task_is_shipped_only_the_parts_it_reads(child: Child, tmp_path: Path)
 
 def test_L15_receipts_hold_more_than_2_to_the_31() -> None:
     many = 5_000_000_000
-    file = FileReceipt(path="file:///x", rows=many, bytes=many, value_counts={1: many}, split_offsets=(4, many))
+    file = FileReceipt(
+        path="file:///x", rows=many, bytes=many, value_counts={1: many}, split_offsets=(4, many)
+    )
     receipt = Receipt(process_id="p", task=0, attempt=1, rows=many, bytes=many, files=(file,))
     assert Receipt.from_json(receipt.to_json()) == receipt
 

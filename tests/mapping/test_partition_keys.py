@@ -143,7 +143,9 @@ def test_a_spec_whose_column_is_not_exported_is_refused_unless_void() -> None:
         ("id, icebergBucket(4, id)", [(2, "identity", "asc")]),
     ],
 )
-def test_a_sort_order_is_the_prefix_that_both_agree_on(key: str, expected: list[tuple[int, str, str]]) -> None:
+def test_a_sort_order_is_the_prefix_that_both_agree_on(
+    key: str, expected: list[tuple[int, str, str]]
+) -> None:
     order = derive_sort_order(key, TYPES, NAMES, SCHEMA)
     found = [(field.source_id, str(field.transform), field.direction.name.lower()) for field in order.fields]
     assert found == expected

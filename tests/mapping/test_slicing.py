@@ -1,3 +1,5 @@
+import itertools
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,7 +35,9 @@ def test_empty_parts_make_no_slices() -> None:
 
 
 def test_final_keeps_a_partition_together_whatever_its_size() -> None:
-    tasks = slice_parts([part(10, 900, "a"), part(10, 1, "b"), part(10, 900, "a")], task_bytes_mb=1, whole=True)
+    tasks = slice_parts(
+        [part(10, 900, "a"), part(10, 1, "b"), part(10, 900, "a")], task_bytes_mb=1, whole=True
+    )
     assert [[piece.part for piece in task] for task in tasks] == [[0, 2], [1]]
 
 
@@ -76,4 +80,4 @@ def test_ranges_of_files_cover_a_task_without_gaps(pieces: list[tuple[int, int]]
     for whole in given_pieces:
         mine = [piece for piece in seen if piece.path == whole.path]
         assert mine[0].start == whole.start and mine[-1].end == whole.end
-        assert all(first.end == second.start for first, second in zip(mine, mine[1:], strict=False))
+        assert all(first.end == second.start for first, second in itertools.pairwise(mine))

@@ -10,7 +10,9 @@ from calve.model.states import ProcessState
 from calve.runner.iceberg import S3_FILE_IO, jars_for, spark_catalog
 from calve.runner.jars import ICEBERG_AWS, ICEBERG_SPARK, POSTGRES_JDBC, SQLITE_JDBC
 from calve.runner.spark import SparkRunner
+from calve.testing.iceberg_rest import apache_rest
 from calve.testing.optimizing import OptimizeScene
+from calve.testing.s3 import s3_server
 
 PREFIX = "spark.sql.catalog.lake"
 
@@ -88,3 +90,32 @@ def test_a_table_of_a_postgresql_catalog_is_optimized(
 ) -> None:
     properties = {"type": "sql", "uri": postgres_url, "warehouse": f"file://{tmp_path}/warehouse"}
     optimized(OptimizeScene(spark, "lake", properties))
+
+
+@pytest.mark.spark
+@pytest.mark.services
+@pytest.mark.xdist_group("spark")
+def test_a_table_in_s3_is_optimized_and_cleaned(spark: SparkRunner, tmp_path: Path) -> None:
+    with s3_server(tmp_path / "s3") as server:
+        server.create_bucket("lake")
+        properties = {
+            "type": "sql",
+            "uri": f"sqlite:///{tmp_path}/catalog.db",
+            "warehouse": "s3://lake/warehouse",
+            **server.properties(),
+        }
+        scene = OptimizeScene(spark, "lake", properties)
+        optimized(scene)
+        scene.clock.advance(days=30)
+        later = scene.optimize("ns.t")
+        assert later.state is ProcessState.COMPLETED, later.error
+        assert json.loads(later.result)["expired"]["snapshots"] == 1
+        assert len(scene.rows("ns.t")) == 130
+
+
+@pytest.mark.spark
+@pytest.mark.services
+@pytest.mark.xdist_group("spark")
+def test_a_table_of_a_rest_catalog_is_optimized(spark: SparkRunner, tmp_path: Path) -> None:
+    with apache_rest(tmp_path / "rest") as server:
+        optimized(OptimizeScene(spark, "lake", server.properties()))

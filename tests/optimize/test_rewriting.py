@@ -30,6 +30,17 @@ def test_many_small_files_become_one_for_each_partition_and_no_row_changes(lake:
     assert lake.table("ns.t").current_snapshot() == head
 
 
+def test_several_tasks_commit_side_by_side(lake: OptimizeScene) -> None:
+    lake.make("ns.t", files=13)
+    lake.sql("DELETE FROM lake.ns.t WHERE day = DATE'2024-01-01' AND id % 4 = 0")
+    before = lake.rows("ns.t")
+    process = lake.optimize("ns.t")
+    assert process.state is ProcessState.COMPLETED, process.error
+    assert (process.tasks.total, process.tasks.done) == (2, 2)
+    assert lake.rows("ns.t") == before and len(before) == 97
+    assert lake.table("ns.t").inspect.files().num_rows == 2
+
+
 def test_evolved_specs_and_schemas_keep_every_row_and_end_under_the_newest_spec(lake: OptimizeScene) -> None:
     lake.make("ns.t", files=3, rows=30)
     with lake.table("ns.t").update_schema() as schema:

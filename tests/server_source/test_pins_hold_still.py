@@ -1,8 +1,11 @@
 """What a clone holds stays as it was, whatever happens to the table."""
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 from executor_child import ExecutorChild
-from servers import Place, pin_name
+from servers import WITH_UUID, Place, pin_name
 
 from calve.model.errors import NotFoundError, PermanentError, RefusedError, TemporaryError
 from calve.model.plan import Slice
@@ -10,7 +13,9 @@ from calve.source.held import Held
 from calve.source.server import clones
 from calve.source.server.held import let_go
 from calve.source.server.partitions import partitions
+from calve.source.server.source import ServerOptions, ServerSource
 from calve.source.server.tables import describe
+from calve.testing.clickhouse_front import ClickHouseFront, FrontOptions
 from calve.testing.network_proxy import Fault, NetworkProxy
 
 pytestmark = pytest.mark.services
@@ -160,6 +165,25 @@ def test_a_pin_of_which_only_the_name_is_known_is_released(place: Place) -> None
 
 def test_a_release_before_anything_was_taken_is_fine(place: Place) -> None:
     let_go(place.source(), pin_name(), "")
+
+
+def test_a_clone_that_is_too_large_to_drop_goes_part_by_part(front: Callable[..., ClickHouseFront]) -> None:
+    """A server refuses to drop more than 50 GB at once unless told."""
+    limited = {"calve-big-1` SYNC": "calve-big-1` SYNC SETTINGS max_table_size_to_drop = 1000"}
+    source = ServerSource(
+        "main", ServerOptions(url=front(FrontOptions(stand_ins={**WITH_UUID, **limited})).url)
+    )
+    with source.visit() as session:
+        session.execute("CREATE DATABASE db")
+        session.execute("CREATE TABLE db.t (a UInt64) ENGINE = MergeTree ORDER BY a")
+        session.execute("INSERT INTO db.t SELECT number FROM numbers(10000)")
+    held = Place(url="", data=Path(), modern=True).hold("db.t", "calve-big-1", source, partitions=("all",))
+    with source.visit() as session:
+        with pytest.raises(TemporaryError, match="max_"):
+            session.execute("DROP TABLE `calve_pins`.`calve-big-1` SYNC")
+        assert clones.names(session) == ["calve-big-1"]
+        let_go(source, "calve-big-1", held.to_json())
+        assert clones.names(session) == []
 
 
 @pytest.mark.parametrize("name", ["t", "calve-x-1`; DROP TABLE t", "../calve-x-1", "calve-x-1-2"])

@@ -64,7 +64,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self._serve()
 
-    do_PUT = do_POST = do_HEAD = do_DELETE = do_GET
+    do_PUT = do_POST = do_HEAD = do_DELETE = do_GET  # noqa: N815
 
     def _serve(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))

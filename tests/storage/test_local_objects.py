@@ -71,7 +71,9 @@ def test_L8_uris_are_taken_literally_and_never_decoded(root: str, name: str) -> 
     assert (local_path(root) / name / "f").is_file()
 
 
-@pytest.mark.parametrize("uri", ["/plain/path", "relative", "file://relative", "file:///a/../b", "ftp://h/x", "s3://"])
+@pytest.mark.parametrize(
+    "uri", ["/plain/path", "relative", "file://relative", "file:///a/../b", "ftp://h/x", "s3://"]
+)
 def test_L8_only_full_uris_are_taken(uri: str) -> None:
     with pytest.raises(PermanentError) as error:
         Storage().read(uri)

@@ -75,7 +75,7 @@ def test_P9_wrong_credentials_are_permanent_and_not_tried_again(s3: S3, status: 
         Storage(s3.properties).put_if_absent(f"{ROOT}/x", b"x")
     assert error.value.code == "storage_denied" and len(s3.requests) == 1
     assert "hush-secret" not in str(error.value) + error.value.hint
-    assert pickle.loads(pickle.dumps(error.value)).info == error.value.info  # noqa: S301
+    assert pickle.loads(pickle.dumps(error.value)).info == error.value.info
 
 
 def test_a_bucket_that_is_not_there_is_permanent(s3: S3) -> None:

@@ -135,7 +135,7 @@ class Optimizer:
             ):
                 continue
             try:
-                for identifier in _all_tables(self.ports.catalog(catalog)):
+                for identifier in all_tables(self.ports.catalog(catalog)):
                     if self._wanted(catalog, identifier):
                         yield (catalog, *identifier)
             except CalveError as error:
@@ -182,7 +182,8 @@ class Optimizer:
         return Need(request=replace(request, orphans=orphans), weight=weight)
 
 
-def _all_tables(catalog: Catalog) -> Iterator[tuple[str, ...]]:
+def all_tables(catalog: Catalog) -> Iterator[tuple[str, ...]]:
+    """Every table of a catalog, in every namespace."""
     waiting: list[tuple[str, ...]] = [()]
     with catalog_call(catalog.name, "listing tables"):
         while waiting:

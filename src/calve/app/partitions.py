@@ -12,7 +12,9 @@ from calve.lake import tables as lake_tables
 from calve.lake.publish.outcome import EarlierExport
 from calve.lake.publish.search import find_export
 from calve.model.errors import NotFoundError
+from calve.model.plan import PartPlan
 from calve.source import tables
+from calve.source.listing import live_parts
 from calve.source.names import TableName
 from calve.source.partitions import PartitionInfo, partitions
 
@@ -42,6 +44,13 @@ def list_partitions(app: App, name: TableName, destination: Destination | None) 
     if destination is None:
         return [Listed(partition=partition) for partition in found]
     return _compared(app, table.identity, found, destination)
+
+
+def list_parts(app: App, name: TableName) -> list[PartPlan]:
+    """The parts that `--part` can name, as they are now."""
+    source = app.source(name.source or app.config.default_source)
+    with source.visit() as session:
+        return list(live_parts(session, tables.describe(session, name.database, name.table)))
 
 
 def _compared(

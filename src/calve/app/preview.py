@@ -3,10 +3,12 @@
 from typing import Any
 
 from calve.kinds.export.submit import Checked
+from calve.model.plan import Slice
 
 
 def preview_json(checked: Checked) -> dict[str, Any]:
-    layout = checked.layout
+    target = checked.target
+    names = {field.field_id: field.name for field in target.schema.fields}
     return {
         "source": checked.request.source_table,
         "destination": checked.request.destination,
@@ -16,26 +18,40 @@ def preview_json(checked: Checked) -> dict[str, Any]:
             for one in checked.chosen
         ],
         "rows": sum(one.rows for one in checked.chosen),
-        "bytes": sum(one.bytes for one in checked.chosen),
-        "parts": sum(one.parts for one in checked.chosen),
+        "bytes": sum(part.bytes for part in checked.parts),
+        "parts": len(checked.parts),
+        "tasks": [_task(checked, task) for task in checked.tasks],
         "columns": [
             {
                 "name": column.name,
                 "source": column.source,
-                "source_type": str(column.source_type),
-                "type": str(column.type),
+                "source_type": column.source_type,
+                "type": column.type,
                 "required": column.required,
+                "added": column.added,
+                "fails_on": column.check,
             }
-            for column in layout.mapping.columns
+            for column in target.columns
         ],
         "partition_spec": [
-            {"name": field.name, "transform": str(field.transform)} for field in layout.spec.fields
+            {"name": field.name, "column": names.get(field.source_id, ""), "transform": str(field.transform)}
+            for field in target.spec.fields
         ],
         "sort_order": [
-            {"column": layout.schema.find_column_name(field.source_id), "transform": str(field.transform)}
-            for field in layout.sort_order.fields
+            {"column": names.get(field.source_id, ""), "transform": str(field.transform)}
+            for field in target.sort_order.fields
         ],
         "unchanged": [one.sentence for one in checked.unchanged],
         "changed": [one.sentence for one in checked.changed],
-        "notes": list(layout.notes),
+        "notes": list(checked.notes),
     }
+
+
+def _task(checked: Checked, pieces: tuple[Slice, ...]) -> dict[str, Any]:
+    """A task: whole parts, or a range of one."""
+    parts = [checked.parts[piece.part] for piece in pieces]
+    rows = sum(piece.end - piece.start for piece in pieces)
+    document: dict[str, Any] = {"partition": parts[0].partition_id, "parts": len(parts), "rows": rows}
+    if len(pieces) == 1 and rows < parts[0].rows:
+        document |= {"part": parts[0].name, "from_row": pieces[0].start, "to_row": pieces[0].end}
+    return document

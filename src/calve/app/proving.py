@@ -1,25 +1,58 @@
 """Proving an export after the fact, from what the store has of it."""
 
+from dataclasses import dataclass
+
 from calve.app.wiring import App
-from calve.lake.verify import Proof, verify
+from calve.kinds.export.request import ExportRequest
+from calve.kinds.export.reread import read_again
+from calve.lake.verify import Proof, expected_checksums, verify
 from calve.model.errors import RefusedError
 from calve.model.ids import ProcessId
 from calve.model.plan import ExportPlan
+from calve.model.process import Process
 from calve.model.receipt import Receipt
 from calve.model.states import ProcessState, TaskState
 
 
-def prove(app: App, process_id: ProcessId) -> Proof:
-    """RefusedError for what published nothing that could be read back."""
-    process = app.store.process(process_id)
-    plan = app.store.plan(process_id)
-    if process.kind != "export" or process.state is not ProcessState.COMPLETED:
-        raise RefusedError(
-            f"process {process_id} is a {process.kind} and {process.state.value}: only an export that "
-            "completed can be verified",
-            code="not_verifiable",
-            hint=f"calve show {process_id}",
+@dataclass(frozen=True, kw_only=True)
+class SourceProof:
+    """The source read again, against what the tasks computed when they read it."""
+
+    exported_rows: int
+    found_rows: int
+    differing: tuple[str, ...]  # columns
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        rows = (
+            (f"the source has {self.found_rows} rows where {self.exported_rows} were exported",)
+            if self.found_rows != self.exported_rows
+            else ()
         )
+        return rows + tuple(f"column {name} differs between source and export" for name in self.differing)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proven:
+    """What was found; `source` only where it was read again."""
+
+    table: Proof
+    source: SourceProof | None = None
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        return self.table.faults + (self.source.faults if self.source else ())
+
+    @property
+    def ok(self) -> bool:
+        return not self.faults
+
+
+def prove(app: App, process_id: ProcessId, *, deep: bool = False) -> Proven:
+    """RefusedError for what published nothing that could be read back, and, when the source is to
+    be read again, for a source that has changed since."""
+    process, plan = app.store.process(process_id), app.store.plan(process_id)
+    _refuse_unpublished(process)
     if plan is None or process.snapshot_id is None:
         raise RefusedError(
             f"process {process_id} published nothing of its own: all was exported already",
@@ -29,4 +62,25 @@ def prove(app: App, process_id: ProcessId) -> Proof:
     tasks = app.store.tasks(process_id, frozenset({TaskState.DONE}))
     receipts = [Receipt.from_json(task.receipt) for task in tasks if task.receipt]
     read = ExportPlan.from_json(plan)
-    return verify(app.catalog(read.destination.catalog), read, receipts, process.snapshot_id)
+    table = verify(app.catalog(read.destination.catalog), read, receipts, process.snapshot_id)
+    return Proven(table=table, source=_against_source(app, process, read, receipts) if deep else None)
+
+
+def _refuse_unpublished(process: Process) -> None:
+    if process.kind != "export" or process.state is not ProcessState.COMPLETED:
+        raise RefusedError(
+            f"process {process.id} is a {process.kind} and {process.state.value}: only an export that "
+            "completed can be verified",
+            code="not_verifiable",
+            hint=f"calve show {process.id}",
+        )
+
+
+def _against_source(app: App, process: Process, plan: ExportPlan, receipts: list[Receipt]) -> SourceProof:
+    found = read_again(app.source(plan.source), ExportRequest.from_json(process.request), plan)
+    expected = expected_checksums(plan, receipts)
+    return SourceProof(
+        exported_rows=sum(receipt.rows for receipt in receipts),
+        found_rows=found.rows,
+        differing=tuple(name for name in expected if expected[name] != found.checksums[name]),
+    )

@@ -146,10 +146,16 @@ class App:
 
     @cached_property
     def kinds(self) -> Mapping[str, Kind]:
+        from calve.app.backups import backup_kind, restore_kind
         from calve.app.optimizing import optimize_kind
         from calve.kinds.export.kind import ExportKind
 
-        return {"export": ExportKind(self), "optimize": optimize_kind(self)}
+        return {
+            "export": ExportKind(self),
+            "optimize": optimize_kind(self),
+            "backup": backup_kind(self),
+            "restore": restore_kind(self),
+        }
 
     def worker(self, store: Store | None = None) -> "WorkerLoop":
         """A loop over everything this configuration reaches. Starts nothing by itself."""

@@ -88,17 +88,19 @@ def preview_text(document: dict[str, Any]) -> str:
         for one in document["partitions"]
     ]
     columns = [
-        (one["source"], one["source_type"], one["name"], one["type"], "required" if one["required"] else "")
+        (one["source"], one["source_type"], one["name"], one["type"], _remark(one))
         for one in document["columns"]
     ]
-    spec = ", ".join(f"{one['transform']} as {one['name']}" for one in document["partition_spec"])
+    spec = ", ".join(
+        f"{one['transform']} of {one['column']} as {one['name']}" for one in document["partition_spec"]
+    )
     order = ", ".join(one["column"] for one in document["sort_order"])
     head = words.facts(
         (
             ("source", document["source"]),
             ("destination", document["destination"] + (" (to be made)" if document["creates_table"] else "")),
             ("export", f"{words.counted(document['rows'], 'row')}, {words.size(document['bytes'])}, "
-                       f"{words.counted(document['parts'], 'part')}"),
+                       f"{words.counted(document['parts'], 'part')} in {words.counted(len(document['tasks']), 'task')}"),
             ("partitioned by", spec or "nothing"),
             ("sorted by", order or "nothing"),
         )
@@ -113,3 +115,12 @@ def preview_text(document: dict[str, Any]) -> str:
     notes += [f"skipped: {line}" for line in document["unchanged"]]
     notes += [f"refused: {line} (--force replaces it)" for line in document["changed"]]
     return "\n\n".join(blocks + (["\n".join(notes)] if notes else []))
+
+
+def _remark(column: dict[str, Any]) -> str:
+    remarks = [
+        "required" if column["required"] else "",
+        "added to the table" if column["added"] else "",
+        f"fails on {column['fails_on']}" if column["fails_on"] else "",
+    ]
+    return ", ".join(remark for remark in remarks if remark)

@@ -1,5 +1,6 @@
 """`calve optimize`."""
 
+import json
 from typing import TYPE_CHECKING
 
 import click
@@ -62,7 +63,22 @@ def optimize(
         session.answer(found.to_json(), page(found))
         return 0
     process = submit_optimize(session.app, request)
-    return hand_over(session, [process], no_wait=no_wait, as_list=False)
+    code = hand_over(session, [process], no_wait=no_wait, as_list=False)
+    if not no_wait and not session.json:
+        say_gain(session.app.store.process(process.id).result)
+    return code
+
+
+def say_gain(result: str) -> None:
+    """What it gained, in one line; nothing where it did not come to its end."""
+    found = json.loads(result) if result else {}
+    if not found:
+        return
+    before, after = found["before"], found["after"]
+    output.say(
+        f"score {before['score']} -> {after['score']}, files {before['files']:,} -> {after['files']:,},"
+        f" snapshots {before['snapshots']:,} -> {after['snapshots']:,}"
+    )
 
 
 def page(found: "Preview") -> str:

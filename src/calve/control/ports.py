@@ -8,7 +8,7 @@ still under way: each says how that ends.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from calve.model.change import Change, NewPin, PinChange, Result
 from calve.model.errors import ErrorInfo
@@ -158,6 +158,7 @@ class AdoptedWork:
 class Planned:
     plan: str
     tasks: tuple[NewTask, ...]
+    spent_pins: tuple[str, ...] = ()  # that no task needs: released at once, not at the process's end
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,6 +251,22 @@ class Kind(Protocol):
 
     def probe(self, lane: str) -> None:
         """Return if the lane's service answers; raise if not. Cheap."""
+
+
+@runtime_checkable
+class TakesTogether(Protocol):
+    """A kind that takes its pins, where they are many, in one go."""
+
+    def take_all(self, process: Process, pins: Sequence[Pin]) -> list[PinChange]:
+        """As `take` for each, in their order. A crash here leads to the release of all of them."""
+
+
+@runtime_checkable
+class ReleasesEarly(Protocol):
+    """A kind some of whose pins are no longer needed before its process ends (L29)."""
+
+    def pin_tasks(self, process: Process, plan: str, number: int) -> tuple[str, range] | None:
+        """The pin that a task reads, and the numbers of all tasks that read it. Pure."""
 
 
 class Runner(Protocol):

@@ -48,6 +48,10 @@ class Storage:
     def read(self, uri: str) -> bytes:
         return self._store(uri).read(uri)
 
+    def download(self, uri: str, local_path: Path) -> None:
+        """Copy an object to a local file, streaming: memory does not grow with it."""
+        self._store(uri).download(uri, local_path)
+
     def exists(self, uri: str) -> bool:
         return self._store(uri).exists(uri)
 
@@ -57,6 +61,10 @@ class Storage:
     def list(self, prefix_uri: str) -> list[str]:
         """The full URIs of all objects below a folder, sorted."""
         return self._store(prefix_uri).list(prefix_uri)
+
+    def sizes(self, prefix_uri: str) -> dict[str, int]:
+        """The bytes of all objects below a folder, by full URI."""
+        return self._store(prefix_uri).sizes(prefix_uri)
 
     def delete(self, uris: Sequence[str]) -> None:
         """Delete; what is gone already is no error."""

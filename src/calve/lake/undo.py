@@ -92,6 +92,11 @@ def _is_published(
     return isinstance(fence(catalog, process_id, plan, noted, limits=limits), PublishedSnapshot)
 
 
+def files_of(storage: Storage, process_id: str, plan: ExportPlan) -> tuple[str, ...]:
+    """The data files of a process that are in the table's folder now, whoever may need them."""
+    return _candidates(storage, process_id, plan, ())
+
+
 def _named_files(process_id: str, receipts: Sequence[Receipt]) -> tuple[str, ...]:
     """Adopted receipts name files of another process: those are its own to delete."""
     return tuple(

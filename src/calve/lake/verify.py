@@ -69,7 +69,7 @@ def verify(catalog: Catalog, plan: ExportPlan, receipts: Sequence[Receipt], snap
     table = tables.load(catalog, plan.destination.identifier)
     _check_snapshot(plan, table, snapshot_id)
     schema = _columns(plan)
-    expected = _expected(plan, receipts)
+    expected = expected_checksums(plan, receipts)
     with catalog_call(catalog.name, f"reading snapshot {snapshot_id} of {'.'.join(table.name())}"):
         work = _scan_tasks(table, receipts, snapshot_id)
         rows, found = _read(table, schema, work)
@@ -108,7 +108,8 @@ def _columns(plan: ExportPlan) -> Schema:
     return Schema(*(field for field in schema.fields if field.field_id in written))
 
 
-def _expected(plan: ExportPlan, receipts: Sequence[Receipt]) -> Mapping[str, str]:
+def expected_checksums(plan: ExportPlan, receipts: Sequence[Receipt]) -> Mapping[str, str]:
+    """What the tasks computed while they read the source, by column."""
     sums = {column.name: 0 for column in plan.columns}
     for receipt in receipts:
         for name in sums:

@@ -156,6 +156,14 @@ def tidy(payload: str, driver: Driver) -> str:
     return json.dumps(_answer("tidy", done, time.monotonic() - started))
 
 
+def look(payload: str, driver: Driver) -> str:
+    """What Spark sees of a table; changes nothing. For `calve doctor`."""
+    table = ActionTable(driver, _where(json.loads(payload))).table
+    head = table.currentSnapshot()
+    seen = {"snapshot_id": None if head is None else str(head.snapshotId())}
+    return json.dumps({"receipt": json.dumps(seen)})
+
+
 def _where(order: Mapping[str, Any]) -> Where:
     given = order["where"]
     return Where(**{**given, "identifier": tuple(given["identifier"])})

@@ -92,10 +92,11 @@ def _computable(column: Column, table: TableInfo, gone: set[str]) -> bool:
     words = list(tokens(column.default_expression))
     if any(word.sort in (Sort.NAME, Sort.QUOTED) and word.value in gone for word in words):
         return False
-    return not any(_needs_server(function, table) for function in called(words))
+    return not any(needs_server(function, table) for function in called(words))
 
 
-def _needs_server(function: str, table: TableInfo) -> bool:
+def needs_server(function: str, table: TableInfo) -> bool:
+    """Whether only the source itself can compute a function."""
     folded = function.casefold()
     return (
         function in table.user_functions
@@ -141,14 +142,14 @@ def _old_arguments(clause: EngineClause, *, final: bool) -> tuple[str, ...]:
 def _keys(table: TableInfo) -> str:
     clause = table.clause
     partition_by = clause.partition_by
-    if any(_needs_server(function, table) for function in called(list(tokens(partition_by)))):
+    if any(needs_server(function, table) for function in called(list(tokens(partition_by)))):
         raise RefusedError(
             f"table {table}: its partition key {partition_by} calls a function that only its server has",
             code="partition_key_not_portable",
         )
     text = f" PARTITION BY {partition_by}" if partition_by else ""
     sorting = f"{clause.primary_key} {clause.order_by}"
-    if any(_needs_server(function, table) for function in called(list(tokens(sorting)))):
+    if any(needs_server(function, table) for function in called(list(tokens(sorting)))):
         return f"{text} ORDER BY tuple()"
     if clause.primary_key:
         text += f" PRIMARY KEY {clause.primary_key}"

@@ -28,6 +28,7 @@ class Wanted:
     parts: tuple[str, ...] = ()  # only these, where given
     final: bool = False
     wait_mutations: bool = False
+    ignore_mutations: bool = False  # those that change rows alone
     ignore_row_policies: bool = False
 
 
@@ -81,7 +82,14 @@ def hold(source: Source, wanted: Wanted, name: str) -> Held:
         table = describe(session, wanted.database, wanted.table)
         refuse_row_policies(table, ignore=wanted.ignore_row_policies)
         # If we die here, the journal names the pin and its release takes what there is of it.
-        pins.freeze(session, table, wanted.partitions, name, wait=wanted.wait_mutations)
+        ignored = pins.freeze(
+            session,
+            table,
+            wanted.partitions,
+            name,
+            wait=wanted.wait_mutations,
+            ignore=wanted.ignore_mutations,
+        )
         _refuse_if_altered(session, table)
         frozen = _chosen(table, pins.frozen_parts(session, table, wanted.partitions, name), wanted.parts)
         scratch = scratch_table(table, final=wanted.final)
@@ -96,7 +104,7 @@ def hold(source: Source, wanted: Wanted, name: str) -> Held:
             parts=tuple(part.plan() for part in frozen),
             partitions=_partitions(frozen),
             roots=pins.pin_roots(session),
-            notes=scratch.stripped,
+            notes=_default_notes(scratch.stripped) + ignored,
             settings={"session_timezone": table.timezone},
         )
 
@@ -117,6 +125,10 @@ def refuse_row_policies(table: TableInfo, *, ignore: bool) -> None:
             code="row_policies",
             hint="--ignore-row-policies exports every row all the same",
         )
+
+
+def _default_notes(columns: Sequence[str]) -> tuple[str, ...]:
+    return tuple(f"column {column}: its default is set aside, and no part needs it" for column in columns)
 
 
 def _refuse_if_altered(session: Session, before: TableInfo) -> None:

@@ -11,6 +11,8 @@ from calve.source.ports import Session
 from calve.source.tables import PATCH_PREFIX, TableInfo
 from calve.source.tokens import string
 
+_NO_SETTINGS: Mapping[str, str] = {}
+
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionInfo:
@@ -64,7 +66,13 @@ def find(session: Session, table: TableInfo, wanted: Sequence[str]) -> list[Part
     return list(chosen.values())
 
 
-def rows_seen(session: Session, table: TableInfo, values: Sequence[str], column: str) -> Mapping[str, int]:
+def rows_seen(
+    session: Session,
+    table: TableInfo,
+    values: Sequence[str],
+    column: str,
+    settings: Mapping[str, str] = _NO_SETTINGS,
+) -> Mapping[str, int]:
     """Rows that a reader sees, by `_partition_id` or `_part`, where `system.parts` counts deleted
     ones too. Reads only the masks."""
     if not values:
@@ -72,7 +80,7 @@ def rows_seen(session: Session, table: TableInfo, values: Sequence[str], column:
     found = session.rows(
         f"SELECT {column} AS value, count() AS rows FROM {table.sql} "
         f"WHERE {column} IN ({', '.join(map(string, values))}) GROUP BY value",
-        settings={"optimize_use_projections": "0"},
+        settings={"optimize_use_projections": "0", **settings},
         what=f"table {table}",
     )
     return {row["value"]: row["rows"] for row in found}

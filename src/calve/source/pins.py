@@ -12,7 +12,7 @@ from pathlib import Path
 
 from calve.model.errors import NotFoundError, PermanentError, RefusedError, TemporaryError
 from calve.model.plan import PartPlan
-from calve.source import part_files, shadow
+from calve.source import part_files, pending, shadow
 from calve.source.content import Extent, content_id
 from calve.source.part_files import PartName
 from calve.source.partitions import rows_seen
@@ -64,34 +64,29 @@ class FrozenPart:
         )
 
 
-def refuse_unfinished(session: Session, table: TableInfo, *, wait: bool = False) -> None:
+def refuse_unfinished(
+    session: Session, table: TableInfo, *, wait: bool = False, ignore: bool = False
+) -> tuple[str, ...]:
     """No pin over half-applied changes (W6, W7, P12): RefusedError names them. With `wait` they are
-    applied first, bounded by the source's own time limit for a statement."""
+    applied first, bounded by the source's own time limit for a statement; with `ignore` those that
+    only change rows are let be, and the notes say so."""
     if wait:
         _apply_unfinished(session, table)
     mutations = unfinished_mutations(session, table.full_name)
-    if mutations:
-        raise RefusedError(
-            f"table {table} has {len(mutations)} unfinished mutations, the first {mutations[0]}: "
-            "its parts do not show them yet",
-            code="unfinished_mutations",
-            hint="wait for them (system.mutations), KILL MUTATION, or export with --wait-mutations",
-        )
-    patches = patch_parts(session, table.full_name)
-    if patches:
-        raise RefusedError(
-            f"table {table} has {len(patches)} patch parts ({patches[0]}, …): a freeze leaves them out, "
-            "and rows that were updated or deleted would come back",
-            code="patch_parts",
-            hint=f"run ALTER TABLE {table.sql} APPLY PATCHES SETTINGS mutations_sync = 2, "
-            "or export with --wait-mutations",
-        )
+    return pending.refuse(table, mutations, patch_parts(session, table.full_name), ignore=ignore)
 
 
 def freeze(
-    session: Session, table: TableInfo, partition_ids: Sequence[str], name: str, *, wait: bool = False
-) -> None:
-    """Take the pin `name` over whole partitions. Once: a name that exists is refused (D5)."""
+    session: Session,
+    table: TableInfo,
+    partition_ids: Sequence[str],
+    name: str,
+    *,
+    wait: bool = False,
+    ignore: bool = False,
+) -> tuple[str, ...]:
+    """Take the pin `name` over whole partitions. Once: a name that exists is refused (D5). Notes tell
+    which pending changes were ignored, where that was asked for."""
     disks = session.disks()
     roots = [disk.path for disk in disks]
     _refuse_unseen_disks(session, table, disks)
@@ -101,7 +96,7 @@ def freeze(
             code="pin_taken",
             hint="release it; the next attempt has a name of its own",
         )
-    refuse_unfinished(session, table, wait=wait)
+    refuse_unfinished(session, table, wait=wait, ignore=ignore)
     if session.embedded:  # nobody else has it open; at a server others may be counting right now
         for root in roots:
             shadow.mend_counter(root)
@@ -112,7 +107,7 @@ def freeze(
             f"WITH NAME {string(name)}",
             what=f"pinning partition {partition_id} of {table}",
         )
-    refuse_unfinished(session, table)
+    return refuse_unfinished(session, table, ignore=ignore)
 
 
 def frozen_parts(
@@ -130,7 +125,9 @@ def frozen_parts(
             if parts.partition_id in wanted
         ]
     masked = [path.name for _, path, _ in found if part_files.has_deleted_rows(path)]
-    seen = rows_seen(session, table, masked, "_part")
+    # Without what the table has pending: the pin holds the parts, and not their patches.
+    unpatched = {"apply_patch_parts": "0"} if table.patch_parts else {}
+    seen = rows_seen(session, table, masked, "_part", unpatched)
     frozen = [
         _frozen(disk, path, parts, seen.get(path.name, 0) if path.name in masked else None)
         for disk, path, parts in found

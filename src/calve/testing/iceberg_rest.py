@@ -1,11 +1,11 @@
 """Real Iceberg REST catalogs on this machine, of two makers.
 
-`apache_rest` is Apache's own fixture over SQLite and a local folder; it listens on every
-interface, as it offers no choice. `seaweed_rest` is SeaweedFS's, over its own table buckets,
+`apache_rest` is Apache's own fixture over SQLite and a local folder. `seaweed_rest` is SeaweedFS's, over its own table buckets,
 which take data and metadata files only: a receipt cannot be put there.
 """
 
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,7 +14,6 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 from calve.runner.jars import resolve
-from calve.runner.java import java_home
 from calve.testing.jars import ICEBERG_REST
 from calve.testing.programs import Program, free_ports, listening
 from calve.testing.s3 import Keys, S3Server, _binary
@@ -42,18 +41,11 @@ def apache_rest(folder: Path) -> Iterator[IcebergRest]:
     jar = resolve(ICEBERG_REST)
     (port,) = free_ports(1)
     (folder / "warehouse").mkdir(parents=True, exist_ok=True)
-    settings = {
-        "CATALOG_CATALOG__IMPL": "org.apache.iceberg.jdbc.JdbcCatalog",
-        "CATALOG_URI": f"jdbc:sqlite:file:{folder / 'catalog.db'}",
-        "CATALOG_WAREHOUSE": f"file://{folder / 'warehouse'}",
-        "CATALOG_IO__IMPL": "org.apache.iceberg.hadoop.HadoopFileIO",
-        "CATALOG_REST_PORT": str(port),
-        "CATALOG_JDBC_SCHEMA__VERSION": "V1",
-        # One writer at a time, as SQLite has it; the others wait instead of failing.
-        "CATALOG_CLIENTS": "1",
-    }
-    command = [str(java_home() / "bin" / "java"), "-Xmx512m", "-XX:+UseSerialGC", "-jar", str(jar)]
-    program = Program("Apache's REST catalog", command, folder / "rest.log", settings)
+    command = [
+        sys.executable, "-m", "calve.testing.apache_rest_server",
+        str(jar), str(port), f"jdbc:sqlite:file:{folder / 'catalog.db'}", f"file://{folder / 'warehouse'}",
+    ]  # fmt: skip
+    program = Program("Apache's REST catalog", command, folder / "rest.log")
     try:
         program.wait_ready(lambda: _answers(port), seconds=120)
         yield IcebergRest(port=port, folder=folder)

@@ -7,7 +7,7 @@ the engine does not survive a fork (W10).
 import multiprocessing
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
@@ -36,6 +36,8 @@ class LocalRunner:
                     on_result(executor.result(future.result()))
                 except BrokenProcessPool:
                     self._discard()  # a child died: its attempt, and those beside it, are lost
+                except CancelledError:
+                    continue  # another group's end took the child along: lost too
         with self._lock:
             self._groups.discard(group)
             self._cancelled.discard(group)

@@ -80,8 +80,10 @@ class Config:
     @property
     def reach(self) -> frozenset[str]:
         """What a worker with this configuration can serve."""
-        return frozenset(f"source:{name}" for name in self.sources) | frozenset(
-            f"catalog:{name}" for name in self.catalogs
+        return (
+            frozenset(f"source:{name}" for name in self.sources)
+            | frozenset(f"catalog:{name}" for name in self.catalogs)
+            | {f"backup:{self.backup_url.rstrip('/')}"}
         )
 
     @property

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from calve.app.doctor import parts, work
+from calve.app.doctor import optimize, parts, work
 from calve.app.doctor.finding import Finding
 from calve.app.wiring import App
 from calve.model.errors import CalveError
@@ -20,12 +20,16 @@ def examine(app: App, *, spark: bool = True) -> Iterator[Finding]:
         ("destinations", work.breakers),
         ("pins", work.pins),
         ("processes", work.processes),
+        ("files", work.leftovers),
     ]
     probes += [(f"source:{name}", partial(parts.source, name=name)) for name in app.config.sources]
     probes += [(f"catalog:{name}", partial(parts.catalog, name=name)) for name in app.config.catalogs]
     probes.append(("java", parts.java))
     if spark:
         probes.append(("spark", parts.spark))
+        probes += [
+            (f"optimize:{name}", partial(optimize.seen_by_spark, name=name)) for name in app.config.catalogs
+        ]
     for part, probe in probes:
         try:
             yield from probe(app)

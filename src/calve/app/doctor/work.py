@@ -5,9 +5,11 @@ from datetime import timedelta
 
 from calve.app.doctor.finding import Finding
 from calve.app.wiring import App
+from calve.control.steps.ending import LEFT_IN_PLACE
 from calve.model.errors import Outcome
+from calve.model.ids import ProcessId
 from calve.model.process import ProcessQuery
-from calve.model.states import PIN_HELD, PROCESS_TERMINAL, PinState, ProcessState
+from calve.model.states import PIN_HELD, PROCESS_TERMINAL, Leftovers, PinState, ProcessState
 
 
 def workers(app: App) -> Iterator[Finding]:
@@ -75,3 +77,37 @@ def processes(app: App) -> Iterator[Finding]:
                 words=f"it is not known whether it was published: {process.error.message}",
                 remedy=f"a worker finds out once the catalog answers: calve worker; then calve show {process.id}",
             )
+
+
+def leftovers(app: App) -> Iterator[Finding]:
+    """Files that an undo had to leave, because nothing proved them unused, and that are still there."""
+    for process in app.store.processes(ProcessQuery(states=PROCESS_TERMINAL, kind="export")):
+        if process.leftovers is not Leftovers.GONE:
+            continue
+        reason = _left(app, process.id)
+        files = _files(app, process.id) if reason else ()
+        if files:
+            yield Finding(
+                part=f"process:{process.id}",
+                ok=False,
+                words=f"{len(files)} files of it are left, {files[0]} among them; {reason}",
+                remedy="look whether a table still needs them; if none does, delete them: every name"
+                f" has calve-{process.id} in it",
+            )
+
+
+def _left(app: App, process_id: ProcessId) -> str:
+    """Why the undo left files; "" where it left none."""
+    undone = [event.message for event in app.store.events(process_id) if event.name == "undone"]
+    return undone[-1] if undone and undone[-1].startswith(LEFT_IN_PLACE) else ""
+
+
+def _files(app: App, process_id: ProcessId) -> tuple[str, ...]:
+    from calve.lake.undo import files_of
+    from calve.model.plan import ExportPlan
+
+    text = app.store.plan(process_id)
+    if text is None:
+        return ()
+    plan = ExportPlan.from_json(text)
+    return files_of(app.storage(plan.destination.catalog), process_id, plan)

@@ -10,6 +10,7 @@ from calve.model.process import Lease, Process
 from calve.model.states import Leftovers, ProcessState, TaskState
 
 _UNDO_MOST_SECONDS = 3600.0
+LEFT_IN_PLACE = "left in place: "  # how the event of an undo that could not delete all begins
 ENDED = ErrorInfo(code="process_ended", message="its process ended", retryable=True)
 
 
@@ -71,7 +72,7 @@ def undo(context: Context, lease: Lease, process: Process) -> None:
             lease, Change(count_cleanup_attempt=True, cleanup_in_seconds=again, events=(event,))
         )
         return
-    message = f"left in place: {left}" if left else "everything it wrote was deleted"
+    message = f"{LEFT_IN_PLACE}{left}" if left else "everything it wrote was deleted"
     context.store.apply(
         lease,
         Change(

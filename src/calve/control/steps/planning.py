@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from calve.control.budget import is_unavailable
-from calve.control.ports import AdoptedWork, Kind, NothingToDo, Planned
+from calve.control.ports import AdoptedWork, Kind, NothingToDo, Planned, TakesTogether
 from calve.control.step import ReleaseStalePins
 from calve.control.steps.context import Context
 from calve.model.change import Change, NewEvent, PinChange
@@ -32,12 +32,7 @@ def plan(context: Context, lease: Lease, process: Process) -> None:
     taken: list[Pin] = []
     try:
         kind = context.kind(process)
-        for pin in journaled:
-            # if we die here, the pin may exist and is journaled: the next attempt releases it by its
-            # name and takes another, never the same name twice (D5)
-            change = kind.take(process, pin)
-            detail = pin.detail if change.detail is None else change.detail
-            taken.append(replace(pin, state=PinState.TAKEN, detail=detail))
+        _take(kind, process, journaled, taken)
         # if we die here, the destination may have been created; creating it again finds it
         planned = kind.plan(process, taken, _adopted(context, process))
         _record(context, lease, process, taken, planned)
@@ -62,6 +57,22 @@ def _journal(context: Context, lease: Lease, process: Process) -> list[Pin]:
     return [pin for pin in context.store.pins(process.id) if pin.name in names]
 
 
+def _take(kind: Kind, process: Process, journaled: Sequence[Pin], taken: list[Pin]) -> None:
+    """`taken` grows as they are taken, so that the caller knows of them whatever is raised."""
+    # if we die here, a pin may exist and is journaled: the next attempt releases it by its name and
+    # takes another, never the same name twice (D5)
+    if isinstance(kind, TakesTogether):
+        changes = kind.take_all(process, journaled)
+        taken += [_taken(pin, change) for pin, change in zip(journaled, changes, strict=True)]
+        return
+    for pin in journaled:
+        taken.append(_taken(pin, kind.take(process, pin)))
+
+
+def _taken(pin: Pin, change: PinChange) -> Pin:
+    return replace(pin, state=PinState.TAKEN, detail=pin.detail if change.detail is None else change.detail)
+
+
 def _adopted(context: Context, process: Process) -> AdoptedWork | None:
     """What a retry may rely on: the plan and the receipts of the process whose files it won."""
     if not process.adopted or process.retry_of is None:
@@ -77,7 +88,15 @@ def _record(
     context: Context, lease: Lease, process: Process, taken: Sequence[Pin], planned: Planned | NothingToDo
 ) -> None:
     version = process.version + 1  # the journal's write; whatever else moved the row is a conflict
-    pins = tuple(PinChange(name=pin.name, after=PinState.TAKEN, detail=pin.detail) for pin in taken)
+    spent = planned.spent_pins if isinstance(planned, Planned) else ()
+    pins = tuple(
+        PinChange(
+            name=pin.name,
+            after=PinState.RELEASING if pin.name in spent else PinState.TAKEN,
+            detail=pin.detail,
+        )
+        for pin in taken
+    )
     match planned:
         case Planned():
             event = NewEvent(name="planned", message=f"{len(planned.tasks)} tasks")

@@ -11,6 +11,7 @@ from calve.control.budget import judge
 from calve.control.inflight import Attempt, Wave, started
 from calve.control.ports import Kind, TaskOrder, TaskResult
 from calve.control.steps.context import Context
+from calve.control.steps.spent_pins import spent_pins
 from calve.model.change import Change, NewEvent, TaskChange
 from calve.model.errors import CalveError, ConflictError, ErrorInfo, FenceLostError, StoreError
 from calve.model.process import Lease, Process, Task
@@ -100,7 +101,7 @@ def record_results(context: Context, lease: Lease, process: Process) -> Process:
     }
     try:
         # if we die here, or the store does, the receipts stand and are found (L25, L34)
-        after = context.store.apply(lease, _ended(changes))
+        after = context.store.apply(lease, _ended(context, process, changes))
     except ConflictError:
         _forget_refused(context, lease, process, results)
         raise
@@ -126,7 +127,7 @@ def _tell_lanes(context: Context, process: Process, results: Sequence[TaskResult
         context.lanes.met(process, [result.error for result in results if result.error])
 
 
-def _ended(changes: Mapping[Attempt, TaskChange]) -> Change:
+def _ended(context: Context, process: Process, changes: Mapping[Attempt, TaskChange]) -> Change:
     events = tuple(
         NewEvent(
             name="task_failed" if change.after is TaskState.FAILED else "task_again",
@@ -135,7 +136,8 @@ def _ended(changes: Mapping[Attempt, TaskChange]) -> Change:
         for change in changes.values()
         if change.error is not None
     )
-    return Change(tasks=tuple(changes.values()), events=events)
+    pins = spent_pins(context, process, list(changes.values()))
+    return Change(tasks=tuple(changes.values()), pins=pins, events=events)
 
 
 def hand_back_tasks(context: Context, lease: Lease) -> None:
@@ -153,7 +155,7 @@ def hand_back_tasks(context: Context, lease: Lease) -> None:
         )
         for (number, attempt), lost in stopped.items()
     }
-    _apply_ended(context, lease, changes)
+    _apply_ended(context, lease, context.store.process(lease.process_id), changes)
 
 
 def recover_tasks(context: Context, lease: Lease, process: Process) -> None:
@@ -179,16 +181,18 @@ def recover_tasks(context: Context, lease: Lease, process: Process) -> None:
     except CalveError as error:
         context.met(lease, process, error.info, tries=1, change=Change())
         return
-    _apply_ended(context, lease, changes)
+    _apply_ended(context, lease, process, changes)
     # What was lost here and is no longer RUNNING in the store needs nothing.
     context.in_flight.recorded(lease, [key for key in lost if key not in known])
 
 
-def _apply_ended(context: Context, lease: Lease, changes: Mapping[Attempt, TaskChange]) -> None:
+def _apply_ended(
+    context: Context, lease: Lease, process: Process, changes: Mapping[Attempt, TaskChange]
+) -> None:
     if changes:
         try:
             # if we die here, they are still RUNNING and are recovered again
-            context.store.apply(lease, _ended(changes))
+            context.store.apply(lease, _ended(context, process, changes))
         except ConflictError:
             _forget_moved(context, lease, changes)
             raise

@@ -62,6 +62,7 @@ class ExportKind:
             parts=request.parts,
             final=request.final,
             wait_mutations=request.mutations == "wait",
+            ignore_mutations=request.mutations == "ignore",
             ignore_row_policies=request.ignore_row_policies,
         )
         held = hold(self._ports.source(request.source), wanted, pin.name)

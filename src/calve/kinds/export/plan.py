@@ -67,7 +67,7 @@ def draft(
             file_mb=limits.file_mb,
             open_files=limits.open_files,
             settings=dict(held.settings),
-            notes=layout.notes + held.notes + merging_note(held, request),
+            notes=layout.notes + held.notes + merging_note(held.engine, request),
         ),
     )
 
@@ -101,12 +101,16 @@ _MERGING = (
 )
 
 
-def merging_note(held: Held, request: ExportRequest) -> tuple[str, ...]:
+def merges_rows(engine: str) -> bool:
+    """Whether merges of that engine combine rows."""
+    return any(name in engine for name in _MERGING)
+
+
+def merging_note(engine: str, request: ExportRequest) -> tuple[str, ...]:
     """Engines whose merges combine rows: what is exported are the parts as they are."""
-    family = next((name for name in _MERGING if name in held.engine), None)
-    if family is None or request.final:
+    if request.final or not merges_rows(engine):
         return ()
     return (
-        f"{held.engine}: rows that a later merge would combine are exported as they are;"
+        f"{engine}: rows that a later merge would combine are exported as they are;"
         " --final exports the merged view",
     )

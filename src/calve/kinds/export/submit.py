@@ -9,13 +9,21 @@ from calve.kinds.export import destination, keys
 from calve.kinds.export.destination import Layout, Shape
 from calve.kinds.export.earlier import Earlier, look_up, refuse_overlap
 from calve.kinds.export.kind import CATALOG, NAME
+from calve.kinds.export.plan import merges_rows, merging_note, slices
 from calve.kinds.export.ports import ExportPorts
 from calve.kinds.export.request import ExportRequest
+from calve.kinds.export.target import Target, fitted, made
+from calve.model.errors import UsageError
 from calve.model.ids import new_batch_id, new_process_id
+from calve.model.plan import PartPlan, Slice
 from calve.model.process import Lock, NewProcess, Process
 from calve.source import pins
+from calve.source.ddl import scratch_table
+from calve.source.filters import check_where
 from calve.source.held import refuse_row_policies
+from calve.source.listing import live_parts
 from calve.source.partitions import PartitionInfo
+from calve.source.ports import Session
 from calve.source.selection import Selection, select
 from calve.source.tables import TableInfo, describe
 
@@ -28,6 +36,10 @@ class Checked:
     table: TableInfo
     layout: Layout
     exists: bool  # the destination table
+    target: Target
+    parts: tuple[PartPlan, ...]  # of what is to be exported, as they are now: the pin decides
+    tasks: tuple[tuple[Slice, ...], ...]  # over `parts`, sliced as planning slices
+    notes: tuple[str, ...]
     chosen: tuple[PartitionInfo, ...]  # to be exported
     unchanged: tuple[Earlier, ...]  # exported before, and the same: skipped
     changed: tuple[Earlier, ...]  # exported before, and changed since: refused without --force
@@ -45,28 +57,63 @@ def check_export(ports: ExportPorts, request: ExportRequest, selection: Selectio
     with ports.source(request.source).visit() as session:
         table = describe(session, request.database, request.table)
         refuse_row_policies(table, ignore=request.ignore_row_policies)
-        if request.mutations == "refuse":
-            pins.refuse_unfinished(session, table)
+        _refuse_final(table, request, embedded=session.embedded)
+        check_where(session, table, request.where)
+        ignored = _look_at_pending(session, table, request)
         found = select(session, table, selection)
+        parts = live_parts(session, table, [one.id for one in found], selection.parts)
     request = replace(request, parts=selection.parts, partitions=tuple(one.id for one in found))
     layout = destination.lay_out(shape_of(table), request, ports.choices)
     existing = destination.find_table(catalog, request)
     earlier: list[Earlier] = []
+    target = made(layout)
     if existing is not None:
-        destination.check(existing, layout, request)
+        match = destination.check(existing, layout, request)
+        destination.describe(catalog, existing, match, shape_of(table))  # refuses what cannot be written
+        target = fitted(existing, match)
         wanted = keys.key_plans(request, table.identity, found, str(existing.metadata.table_uuid))
         earlier = look_up(existing, wanted)
         refuse_overlap(existing, request, wanted)
     known = {one.partition: one for one in earlier}
+    chosen = tuple(one for one in found if one.id not in known or request.force)
+    mine = tuple(part for part in parts if part.partition_id in {one.id for one in chosen})
     return Checked(
         request=request,
         table=table,
         layout=layout,
         exists=existing is not None,
-        chosen=tuple(one for one in found if one.id not in known or request.force),
+        target=target,
+        parts=mine,
+        tasks=slices(mine, ports.limits, whole=request.final),
+        notes=layout.notes + ignored + merging_note(table.engine, request),
+        chosen=chosen,
         unchanged=() if request.force else tuple(one for one in earlier if one.unchanged),
         changed=() if request.force else tuple(one for one in earlier if not one.unchanged),
     )
+
+
+def _look_at_pending(session: Session, table: TableInfo, request: ExportRequest) -> tuple[str, ...]:
+    if request.mutations == "wait":
+        return tuple(f"mutation {one} will be waited for" for one in table.mutations)
+    return pins.refuse_unfinished(session, table, ignore=request.mutations == "ignore")
+
+
+def _refuse_final(table: TableInfo, request: ExportRequest, *, embedded: bool) -> None:
+    """`--final` where there is no merged view, or none that could be computed."""
+    if request.final and not merges_rows(table.engine):
+        raise UsageError(
+            f"table {table} has the engine {table.engine}, whose merges combine no rows",
+            code="final",
+            hint="leave --final away: its parts are its rows",
+        )
+    if request.final and request.parts:
+        raise UsageError(
+            "--final is the merged view of a whole partition, and --part names only some of its parts",
+            code="final",
+            hint="name the partition with --partition",
+        )
+    if embedded:
+        scratch_table(table, final=request.final)  # refuses what only a server could compute
 
 
 def submit_export(

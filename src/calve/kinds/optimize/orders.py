@@ -4,6 +4,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pyiceberg.table import Table
+
 from calve.kinds.optimize.plan import OptimizePlan, TaskSpec
 
 
@@ -16,6 +18,22 @@ def rewrite_payload(plan: OptimizePlan, spec: TaskSpec, number: int, properties:
             "options": dict(spec.options),
             "position_deletes": spec.position_deletes,
             "sort": dict(plan.sort),
+        }
+    )
+
+
+def look_payload(table: Table, catalog: str, properties: Mapping[str, Any]) -> str:
+    """A question about a table, outside of any process."""
+    return json.dumps(
+        {
+            "where": {
+                "catalog": catalog,
+                "properties": dict(properties),
+                "identifier": list(table.name()),
+                "uuid": str(table.metadata.table_uuid),
+                "location": table.metadata.location.rstrip("/"),
+                "process_id": "",
+            }
         }
     )
 

@@ -20,12 +20,19 @@ class ObjectStore(Protocol):
 
     def read(self, uri: str) -> bytes: ...  # NotFoundError
 
+    def download(self, uri: str, local: Path) -> None:
+        """Copy an object to a local file, streaming. NotFoundError. Cut short, it leaves a file that
+        is not whole: give it a name that nobody takes for whole."""
+
     def exists(self, uri: str) -> bool: ...
 
     def size(self, uri: str) -> int: ...  # NotFoundError
 
     def list(self, prefix_uri: str) -> list[str]:
         """Every object below a folder, as full URIs, sorted; nothing for a folder that is missing."""
+
+    def sizes(self, prefix_uri: str) -> dict[str, int]:
+        """The same with the bytes of each."""
 
     def delete(self, uris: Sequence[str]) -> None:
         """Delete; an object that is gone already is no error."""

@@ -52,6 +52,10 @@ class LocalStore:
         with _wrapped(uri):
             return local_path(uri).read_bytes()
 
+    def download(self, uri: str, local: Path) -> None:
+        with _wrapped(uri), local_path(uri).open("rb") as source, local.open("wb") as out:
+            shutil.copyfileobj(source, out, 1 << 20)
+
     def exists(self, uri: str) -> bool:
         with _wrapped(uri):
             return local_path(uri).is_file()
@@ -68,6 +72,10 @@ class LocalStore:
                 for name in names
                 if not name.endswith(TEMPORARY_SUFFIX)
             )
+
+    def sizes(self, prefix_uri: str) -> dict[str, int]:
+        with _wrapped(prefix_uri):
+            return {uri: local_path(uri).stat().st_size for uri in self.list(prefix_uri)}
 
     def delete(self, uris: Sequence[str]) -> None:
         for uri in uris:

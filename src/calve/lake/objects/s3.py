@@ -92,6 +92,11 @@ class S3ObjectStore:
         with self._wrapped(uri):
             return bytes(obstore.get(self._store, self._key(uri)).bytes())
 
+    def download(self, uri: str, local: Path) -> None:
+        with self._wrapped(uri), local.open("wb") as out:
+            for chunk in obstore.get(self._store, self._key(uri)).stream(min_chunk_size=CHUNK_BYTES):
+                out.write(chunk)
+
     def exists(self, uri: str) -> bool:
         try:
             self.size(uri)
@@ -104,13 +109,16 @@ class S3ObjectStore:
             return int(obstore.head(self._store, self._key(uri))["size"])
 
     def list(self, prefix_uri: str) -> list[str]:
+        return sorted(self.sizes(prefix_uri))
+
+    def sizes(self, prefix_uri: str) -> dict[str, int]:
         prefix = self._key(prefix_uri.rstrip("/"), may_be_root=True)
         with self._wrapped(prefix_uri):
-            return sorted(
-                f"{self._bucket_uri}/{item['path']}"
+            return {
+                f"{self._bucket_uri}/{item['path']}": int(item["size"])
                 for batch in obstore.list(self._store, prefix or None)
                 for item in batch
-            )
+            }
 
     def delete(self, uris: Sequence[str]) -> None:
         if not uris:

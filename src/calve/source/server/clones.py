@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from calve.model.errors import CalveError, NotFoundError, PermanentError, RefusedError
 from calve.source import tokens
 from calve.source.names import TableName
-from calve.source.server.source import ServerSession
+from calve.source.server.session import ServerSession
 from calve.source.server.tables import unfinished_mutations
 from calve.source.shadow import checked
 from calve.source.tables import TableInfo, patch_parts
@@ -120,6 +120,14 @@ def release(session: ServerSession, name: str) -> None:
         if error.code != f"clickhouse_{_TOO_LARGE_TO_DROP}":
             raise
         _drop_by_part(session, pin, sync)
+
+
+def names(session: ServerSession) -> list[str]:
+    """The clones that the server has: those that no journal names are for a person to look at."""
+    found = session.rows(
+        f"SELECT name FROM system.tables WHERE database = {tokens.string(DATABASE)} ORDER BY name"
+    )
+    return [row["name"] for row in found]
 
 
 def exists(session: ServerSession, name: str) -> bool:

@@ -6,7 +6,6 @@ vanishes fails its task.
 """
 
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -18,8 +17,10 @@ from calve.source.ddl import scratch_table
 from calve.source.held import Held, HeldPartition, Wanted, refuse_row_policies
 from calve.source.partitions import rows_seen
 from calve.source.server import clones, live, replicas, ways
+from calve.source.server.matching import matched
 from calve.source.server.parts import ListedPart, listed_parts
-from calve.source.server.source import ServerSession, ServerSource
+from calve.source.server.session import ServerSession
+from calve.source.server.source import ServerSource
 from calve.source.server.tables import UNKNOWN_POLICIES, describe, unfinished_mutations
 from calve.source.tables import TableInfo
 
@@ -96,6 +97,7 @@ def _wait_for_mutations(session: ServerSession, table: TableInfo) -> None:
 
 def _frozen(session: ServerSession, table: TableInfo, wanted: Wanted, name: str) -> Held:
     refuse_row_policies(table, ignore=wanted.ignore_row_policies)
+    session.statement_id = name  # by which a release ends a FREEZE that is still under way
     # if we die here, the journal names the pin, and its release takes what there is of it
     pins.freeze(session, table, wanted.partitions, name)
     _refuse_if_altered(session, table)
@@ -193,47 +195,6 @@ def _held(
         roots=roots,
         notes=notes,
         settings={"session_timezone": table.timezone},
-    )
-
-
-def matched(
-    table: TableInfo, before: Sequence[ListedPart], after: Sequence[ListedPart], cloned: Sequence[ListedPart]
-) -> list[tuple[ListedPart, ListedPart]]:
-    """Each part of the clone with the part of the source that it is: a clone numbers its blocks anew,
-    and only the source's own numbers tell whether a partition changed since. A merge meanwhile is
-    seen by the parts it left inactive; what cannot be told apart is tried again under a new name."""
-    if not any(part.hash for part in cloned) and _active(before) != _active(after):
-        raise _moving(table)
-    candidates: dict[tuple[object, ...], dict[str, ListedPart]] = {}
-    for part in (*before, *after):
-        candidates.setdefault(_likeness(part), {})[part.name] = part
-    pairs = []
-    for part in cloned:
-        alike = candidates.get(_likeness(part))
-        if not alike:
-            raise _moving(table)
-        # Equal parts are equal in all that matters, except for their blocks: taken in order.
-        pairs.append(
-            (part, alike.pop(min(alike, key=lambda name: (not alike[name].active, alike[name].min_block))))
-        )
-    if _active(before) == _active(after) and len(cloned) != len(_active(after)):
-        raise _moving(table)
-    return pairs
-
-
-def _likeness(part: ListedPart) -> tuple[object, ...]:
-    return part.partition_id, part.rows, part.hash or part.bytes
-
-
-def _active(parts: Sequence[ListedPart]) -> Counter[str]:
-    return Counter(part.name for part in parts if part.active)
-
-
-def _moving(table: TableInfo) -> TemporaryError:
-    return TemporaryError(
-        f"table {table} changed in the moment it was pinned, so what the pin holds cannot be named",
-        code="altered_meanwhile",
-        hint="it is tried again by itself; a partition that never rests is better exported once it does",
     )
 
 

@@ -8,7 +8,7 @@ the configuration can say it: `id`.
 
 from calve.model.errors import RefusedError
 from calve.source.names import TableName
-from calve.source.server.source import ServerSession
+from calve.source.server.session import ServerSession
 from calve.source.tokens import string
 
 _ZERO_UUID = "00000000-0000-0000-0000-000000000000"

@@ -12,7 +12,7 @@ from calve.model.errors import PermanentError
 from calve.model.plan import PartPlan, Relation
 from calve.source.ddl import scratch_table
 from calve.source.engine_clause import EngineClause
-from calve.source.server.source import ServerSession
+from calve.source.server.session import ServerSession
 from calve.source.server.ways import unknown_columns
 from calve.source.server.zones import explicit
 from calve.source.tables import Column, TableInfo

@@ -7,7 +7,7 @@ from typing import Any
 from calve.source.content import Extent, content_id
 from calve.source.partitions import PartitionInfo, rows_seen
 from calve.source.server.parts import table_condition
-from calve.source.server.source import ServerSession
+from calve.source.server.session import ServerSession
 from calve.source.tables import TableInfo
 
 

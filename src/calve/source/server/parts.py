@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from calve.source.server.source import ServerSession
+from calve.source.server.session import ServerSession
 from calve.source.tables import PATCH_PREFIX
 from calve.source.tokens import string
 

@@ -1,7 +1,7 @@
 """A replica that lags would export less than the table has: it is synced first, or refused."""
 
 from calve.model.errors import CalveError, RefusedError, TemporaryError
-from calve.source.server.source import ServerSession
+from calve.source.server.session import ServerSession
 from calve.source.tables import TableInfo
 from calve.source.tokens import string
 

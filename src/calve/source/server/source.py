@@ -1,41 +1,15 @@
-"""`[source.<name>]` with an `http://` or `https://` URL: replicas, fail-over, and visits."""
+"""`[source.<name>]` with an `http://` or `https://` URL: replicas, and fail-over between them."""
 
-import json
-import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, TypeVar
 
-from calve.model.errors import CalveError, PermanentError, RefusedError, UnavailableError
-from calve.source import rows as exact
-from calve.source.ports import Disk
-from calve.source.server import failures, version
+from calve.model.errors import RefusedError, UnavailableError
 from calve.source.server.address import Address, parse_url
-from calve.source.server.client import Client, Credentials, Request
-from calve.source.server.version import Features
-from calve.source.tokens import string
+from calve.source.server.client import Client, Credentials
+from calve.source.server.session import ServerOptions, ServerSession
 
-T = TypeVar("T")
-NO_SETTINGS: Mapping[str, str] = {}
-_KILL_SECONDS = 5.0
+__all__ = ["ServerOptions", "ServerSession", "ServerSource"]
 _SILENT_SECONDS = 60.0  # how long a stream of rows may say nothing: the server only reads and sends
-
-
-@dataclass(frozen=True, kw_only=True)
-class ServerOptions:
-    """What the configuration says of a server."""
-
-    url: str
-    user: str = "default"
-    password: str = field(default="", repr=False)
-    database: str = "default"
-    ca_file: str = ""
-    id: str = ""
-    disks: Mapping[str, str] = field(default_factory=dict)  # the server's name -> where executors see it
-    connect_seconds: float = 5.0
-    query_seconds: float = 300.0
 
 
 class ServerSource:
@@ -48,12 +22,12 @@ class ServerSource:
         self.addresses = parse_url(options.url, name)
 
     @contextmanager
-    def visit(self, replica: str | None = None) -> Iterator["ServerSession"]:
+    def visit(self, replica: str | None = None) -> Iterator[ServerSession]:
         """Go to the first replica that answers; with `replica`, to that one alone: a pin is where it
         was taken, so after the pin nobody fails over."""
         yield self._session(replica)
 
-    def _session(self, replica: str | None) -> "ServerSession":
+    def _session(self, replica: str | None) -> ServerSession:
         wanted = [address for address in self.addresses if replica in (None, address.url)]
         if not wanted:
             raise RefusedError(
@@ -64,7 +38,7 @@ class ServerSource:
         missed: list[UnavailableError] = []
         for address in wanted:
             try:
-                return ServerSession(self, address)
+                return ServerSession(self.name, self.options, self.client(address))
             except UnavailableError as error:
                 missed.append(error)
         if len(missed) == 1:
@@ -97,130 +71,3 @@ class ServerSource:
             ca_file=self.options.ca_file,
             connect_seconds=self.options.connect_seconds,
         )
-
-
-class ServerSession:
-    """A visit to one replica. Asks its version first, so that a dead one is known at once."""
-
-    embedded = False
-
-    def __init__(self, source: ServerSource, address: Address) -> None:
-        self.source = source.name
-        self.configured_id = source.options.id or None
-        self.patience_seconds = source.options.query_seconds
-        self.address = address
-        self._options = source.options
-        self._client = source.client(address)
-        self._known: dict[str, Any] = {}
-        found = self._json(
-            "SELECT version() AS version, timezone() AS timezone", "asking its version", None, None
-        )
-        self.version: str = found[0]["version"]
-        self.timezone: str = found[0]["timezone"]
-        self.features = Features(version=version.parse(self.version))
-
-    def rows(
-        self,
-        sql: str,
-        settings: Mapping[str, str] = NO_SETTINGS,
-        what: str = "",
-        seconds: float | None = None,
-    ) -> list[dict[str, Any]]:
-        """The rows of a query, exact, except that NaN and infinities are None: a user who may only
-        read cannot ask for them, and no system table has any."""
-        if not self.features.named_rows:
-            return self._json(sql, what, seconds, settings)
-        return exact.decode(self._ask(f"{sql} FORMAT {exact.FORMAT}", settings, what, seconds))
-
-    def execute(
-        self,
-        sql: str,
-        settings: Mapping[str, str] = NO_SETTINGS,
-        what: str = "",
-        seconds: float | None = None,
-        query_id: str = "",
-    ) -> None:
-        """A statement for its effect. When this returns or raises, it is no longer under way: one that
-        we gave up waiting for is killed, and if even that cannot be had, the error says so."""
-        self._ask(sql, settings, what, seconds, query_id=query_id)
-
-    def kill(self, query_id: str, what: str = "") -> None:
-        """End whatever runs under that id at this replica, and wait for its end."""
-        self._client.ask(
-            Request(
-                sql=f"KILL QUERY WHERE query_id = {string(query_id)} SYNC",
-                what=what or f"ending query {query_id}",
-                seconds=max(_KILL_SECONDS, self._options.connect_seconds),
-                query_id=secrets.token_hex(16),
-            )
-        )
-
-    @property
-    def read_only(self) -> bool:
-        """Whether the user may change nothing by its settings. Grants show when a pin is tried."""
-        return self.once("read_only", self._is_read_only)
-
-    def disks(self) -> tuple[Disk, ...]:
-        """The server's disks that the configuration maps to folders here."""
-        return tuple(Disk(name=name, path=Path(path)) for name, path in sorted(self._options.disks.items()))
-
-    def has(self, table: str, column: str = "name") -> bool:
-        """Whether a system table of this server has that column."""
-        return (table, column) in self.once("system", self._system_columns)
-
-    def once(self, key: str, ask: Callable[[], T]) -> T:
-        """An answer that does not change during a visit."""
-        if key not in self._known:
-            self._known[key] = ask()
-        found: T = self._known[key]
-        return found
-
-    def _is_read_only(self) -> bool:
-        found = self.rows("SELECT value FROM system.settings WHERE name = 'readonly'")
-        return bool(found) and found[0]["value"] != "0"
-
-    def _system_columns(self) -> frozenset[tuple[str, str]]:
-        found = self.rows("SELECT table, name FROM system.columns WHERE database = 'system'")
-        return frozenset((row["table"], row["name"]) for row in found)
-
-    def _json(
-        self, sql: str, what: str, seconds: float | None, settings: Mapping[str, str] | None
-    ) -> list[dict[str, Any]]:
-        """By the format that every version has; numbers stay as they were written."""
-        body = self._ask(f"{sql} FORMAT JSONCompact", settings or {}, what, seconds)
-        try:
-            answer = json.loads(body.decode("utf-8", "surrogateescape"), parse_float=str, parse_int=str)
-            names = [column["name"] for column in answer["meta"]]
-            types = [column["type"] for column in answer["meta"]]
-            lines = [json.dumps(line) for line in (names, types, *answer["data"])]
-        except (ValueError, KeyError, TypeError) as error:
-            raise failures.cut_off(f"source {self.source}, {what}", f"it is no JSON ({error})") from None
-        return exact.decode("\n".join(lines).encode())
-
-    def _ask(
-        self, sql: str, settings: Mapping[str, str], what: str, seconds: float | None, query_id: str = ""
-    ) -> bytes:
-        request = Request(
-            sql=sql,
-            what=what or "asking",
-            seconds=self.patience_seconds if seconds is None else seconds,
-            query_id=query_id or secrets.token_hex(16),
-            settings=settings,
-        )
-        try:
-            return self._client.ask(request)
-        except failures.HungError as error:
-            raise self._ended(request, error) from None
-
-    def _ended(self, request: Request, error: CalveError) -> CalveError:
-        """The error for a statement that was given up, once it is ended."""
-        try:
-            self.kill(request.query_id)
-        except (UnavailableError, PermanentError) as failed:
-            return UnavailableError(
-                f"{error.message}; and it could not be ended there: {failed.message}",
-                code=error.code,
-                hint=error.hint,
-                service=error.service,
-            )
-        return error

@@ -9,7 +9,7 @@ from calve.source import engine_clause, tables
 from calve.source.errors import ACCESS_DENIED
 from calve.source.names import TableName
 from calve.source.server.identity import identity
-from calve.source.server.source import ServerSession
+from calve.source.server.session import ServerSession
 from calve.source.tables import Column, Mutation, TableInfo
 from calve.source.tokens import string
 

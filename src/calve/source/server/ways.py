@@ -11,7 +11,7 @@ from pathlib import Path
 from calve.source import types
 from calve.source.server import version
 from calve.source.server.parts import ListedPart
-from calve.source.server.source import ServerSession
+from calve.source.server.session import ServerSession
 from calve.source.server.version import Version
 from calve.source.tables import TableInfo
 

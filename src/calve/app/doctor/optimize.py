@@ -1,0 +1,52 @@
+"""Whether Spark sees the tables that PyIceberg sees: what optimizing stands on, and exporting does not."""
+
+import json
+from collections.abc import Iterator
+
+from calve.app.doctor.finding import Finding
+from calve.app.wiring import App
+from calve.control.ports import TaskOrder
+from calve.model.ids import new_process_id
+
+
+def seen_by_spark(app: App, *, name: str) -> Iterator[Finding]:
+    """One table of the catalog, looked at by both. Fetches nothing: jars that are not here are said."""
+    from calve.app.optimizing import OptimizeReach, all_tables
+    from calve.kinds.optimize.orders import look_payload
+    from calve.lake import tables
+    from calve.runner.iceberg import jars_for, spark_catalog
+    from calve.runner.jars import cached
+
+    part = f"optimize:{name}"
+    properties = app.config.catalog(name)
+    missing = [jar.file_name for jar in jars_for(spark_catalog(name, properties)) if cached(jar) is None]
+    if missing:
+        words = f"not set up; the first `calve optimize` fetches {', '.join(missing)}"
+        yield Finding(part=part, ok=True, words=words)
+        return
+    identifier = next(all_tables(app.catalog(name)), None)
+    if identifier is None:
+        yield Finding(part=part, ok=True, words="no tables yet")
+        return
+    table = tables.load(app.catalog(name), identifier)
+    head = table.metadata.current_snapshot()
+    order = TaskOrder(
+        process_id=new_process_id(),
+        number=0,
+        attempt=1,
+        function="calve.runner.actions:look",
+        payload=look_payload(table, name, properties),
+        on_driver=True,
+    )
+    result = OptimizeReach(app).run_on_driver(order)
+    shown = ".".join(identifier)
+    if result.error is not None:
+        yield Finding(part=part, ok=False, words=result.error.message, remedy=result.error.hint)
+        return
+    expected = None if head is None else str(head.snapshot_id)
+    seen = json.loads(result.receipt)["snapshot_id"]
+    if seen == expected:
+        yield Finding(part=part, ok=True, words=f"Spark and PyIceberg see the same {shown}")
+        return
+    words = f"{shown}: Spark sees snapshot {seen}, PyIceberg {expected}"
+    yield Finding(part=part, ok=False, words=words, remedy="run it again if somebody writes to that table")

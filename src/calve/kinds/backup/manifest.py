@@ -1,0 +1,223 @@
+"""The manifest: what a backup holds. Put once, last, if-none-match; without it there is no backup.
+
+It names every stored part with the hash of its index, the index names every file with its hash,
+and the manifest carries a hash of itself: a flipped bit anywhere is found. Fields added after
+version 1 have defaults (L12).
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Self
+
+from calve.model.errors import PermanentError
+from calve.source import engine_clause
+from calve.source.tables import Column, TableInfo
+
+MANIFEST_VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartEntry:
+    """One part of a table, and where it is stored."""
+
+    name: str
+    partition_id: str
+    rows: int  # physical: lightweight-deleted ones count
+    rows_seen: int
+    bytes: int
+    address: str  # of its content
+    min_block: int
+    max_block: int
+    level: int
+    mutation: int
+    data_version: int
+    content: str  # a hash of its checksums.txt: what a table's own parts are compared by
+    lacks: tuple[str, ...] = ()  # columns without values here whose default only a server can compute
+    place: str = ""  # below `parts/`; known once it is stored
+    index_sha256: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionEntry:
+    """A partition as its table showed it."""
+
+    id: str
+    value: str
+    min_time: str = ""  # ISO, of the partition key's time column
+    max_time: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableEntry:
+    """A MergeTree table as it was when it was frozen."""
+
+    database: str
+    name: str
+    uuid: str
+    identity: str
+    engine: str
+    engine_full: str
+    create: str
+    columns: tuple[Column, ...]
+    partition_key: str
+    sorting_key: str
+    primary_key: str
+    sampling_key: str
+    timezone: str
+    version: str  # of ClickHouse
+    scratch: str  # CREATE of the table that parts are read through, with {table} for its name
+    scratch_final: str = ""  # the same for FINAL; "" where the merged view cannot be had elsewhere
+    stripped: tuple[str, ...] = ()
+    partitions: tuple[PartitionEntry, ...] = ()
+    parts: tuple[PartEntry, ...] = ()
+
+    @property
+    def full_name(self) -> tuple[str, str]:
+        return self.database, self.name
+
+    @property
+    def bytes(self) -> int:
+        return sum(part.bytes for part in self.parts)
+
+    @property
+    def rows(self) -> int:
+        return sum(part.rows_seen for part in self.parts)
+
+    def info(self, source: str) -> TableInfo:
+        """As the source would describe it."""
+        return TableInfo(
+            source=source,
+            database=self.database,
+            name=self.name,
+            uuid=self.uuid,
+            identity=self.identity,
+            engine=self.engine,
+            clause=engine_clause.parse(self.engine_full),
+            columns=self.columns,
+            partition_key=self.partition_key,
+            sorting_key=self.sorting_key,
+            primary_key=self.primary_key,
+            sampling_key=self.sampling_key,
+            create_query=self.create,
+            storage_policy="",
+            data_paths=(),
+            timezone=self.timezone,
+            version=self.version,
+        )
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> Self:
+        return cls(
+            **_known(cls, data)
+            | {
+                "columns": tuple(Column(**_known(Column, item)) for item in data["columns"]),
+                "stripped": tuple(data.get("stripped", ())),
+                "partitions": tuple(
+                    PartitionEntry(**_known(PartitionEntry, item)) for item in data["partitions"]
+                ),
+                "parts": tuple(_part(item) for item in data["parts"]),
+            }
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SchemaEntry:
+    """Something that is kept by its CREATE alone: a view, a dictionary, a table of another engine."""
+
+    database: str
+    name: str
+    engine: str
+    uuid: str
+    create: str
+
+    @property
+    def full_name(self) -> tuple[str, str]:
+        return self.database, self.name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    name: str
+    number: int  # which use of the name this is
+    process_id: str
+    location_id: str
+    source: str
+    created_at: str  # by the store's clock
+    calve_version: str
+    databases: Mapping[str, str] = field(default_factory=dict)  # name -> CREATE
+    functions: Mapping[str, str] = field(default_factory=dict)
+    order: tuple[tuple[str, str], ...] = ()  # in which tables and schemas are to be made
+    tables: tuple[TableEntry, ...] = ()
+    schemas: tuple[SchemaEntry, ...] = ()
+    skipped: tuple[tuple[str, str], ...] = ()  # a table, and why
+    moved_bytes: int = 0  # that this backup itself stored
+    version: int = MANIFEST_VERSION
+
+    @property
+    def bytes(self) -> int:
+        return sum(table.bytes for table in self.tables)
+
+    @property
+    def rows(self) -> int:
+        return sum(table.rows for table in self.tables)
+
+    @property
+    def parts(self) -> int:
+        return sum(len(table.parts) for table in self.tables)
+
+    @property
+    def places(self) -> dict[str, PartEntry]:
+        """Every stored part once: tables may share one."""
+        return {part.place: part for table in self.tables for part in table.parts}
+
+    def to_json(self) -> str:
+        body = json.dumps(asdict(self), separators=(",", ":"), sort_keys=True)
+        return json.dumps({"sha256": _sha256(body), "manifest": json.loads(body)}, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str, where: str) -> Self:
+        """PermanentError naming the object if it is not what was written."""
+        try:
+            document = json.loads(text)
+            data: dict[str, Any] = document["manifest"]
+            whole = document["sha256"] == _sha256(json.dumps(data, separators=(",", ":"), sort_keys=True))
+        except (ValueError, KeyError, TypeError):
+            raise damaged(where, "it is no manifest") from None
+        if not whole:
+            raise damaged(where, "its content does not fit its checksum")
+        return cls._read(data)
+
+    @classmethod
+    def _read(cls, data: Mapping[str, Any]) -> Self:
+        return cls(
+            **_known(cls, data)
+            | {
+                "order": tuple((database, name) for database, name in data["order"]),
+                "tables": tuple(TableEntry.read(item) for item in data["tables"]),
+                "schemas": tuple(SchemaEntry(**_known(SchemaEntry, item)) for item in data["schemas"]),
+                "skipped": tuple((name, why) for name, why in data["skipped"]),
+            }
+        )
+
+
+def damaged(where: str, what: str) -> PermanentError:
+    return PermanentError(
+        f"{where} is damaged: {what}",
+        code="backup_damaged",
+        hint="calve backup verify NAME lists everything that is; other backups may be whole",
+    )
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _part(data: Mapping[str, Any]) -> PartEntry:
+    return PartEntry(**_known(PartEntry, data) | {"lacks": tuple(data.get("lacks", ()))})
+
+
+def _known(kind: type, data: Mapping[str, Any]) -> dict[str, Any]:
+    names = {item.name for item in fields(kind)}
+    return {name: value for name, value in data.items() if name in names}

@@ -1,0 +1,24 @@
+"""What a backup reaches, by the names of the configuration. The application implements it."""
+
+from typing import Protocol
+
+from calve.kinds.backup.location import Location
+from calve.model.limits import Limits
+from calve.source.ports import Source
+
+LANE = "backup:"  # how lanes and needs name a backup location
+
+
+class BackupPorts(Protocol):
+    """Each call is cheap and connects to nothing: services are met when they are used."""
+
+    @property
+    def limits(self) -> Limits: ...
+
+    def source(self, name: str) -> Source: ...
+
+    def location(self) -> Location:
+        """The one of `[backup]`."""
+
+    def location_properties(self) -> dict[str, str]:
+        """What an executor needs to open the same. Never stored: it may hold secrets."""

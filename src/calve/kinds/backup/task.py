@@ -1,0 +1,123 @@
+"""One attempt at one task of a backup, on an executor: parts in, stored parts and a receipt out.
+
+What is stored already is looked at, not believed: its index is read and its objects are there in
+their sizes, or the part is stored again (P15).
+"""
+
+import json
+import time
+from pathlib import Path
+
+from calve.kinds.backup import intents
+from calve.kinds.backup.location import Key, Location
+from calve.kinds.backup.payload import BackupPayload
+from calve.kinds.backup.plan import Reuse, Upload
+from calve.kinds.backup.receipt import BackupReceipt, PartReceipt
+from calve.kinds.backup.stored import check_sizes, read_index, store
+from calve.model.errors import NotFoundError, PermanentError
+
+
+def run(payload: str) -> str:
+    """JSON in, JSON out; the runner turns errors into data."""
+    receipt = attempt(BackupPayload.from_json(payload))
+    return json.dumps(
+        {
+            "receipt": receipt.to_json(),
+            "rows": receipt.rows,
+            "files": len(receipt.parts),
+            "bytes": receipt.bytes,
+        }
+    )
+
+
+def attempt(payload: BackupPayload) -> BackupReceipt:
+    """Store the task's parts and leave a receipt; an attempt that has one already is not repeated."""
+    started = time.monotonic()
+    location = payload.open()
+    if (earlier := _left(location, payload)) is not None:
+        return earlier
+    location.refuse_another(payload.location_id)
+    usable = _usable(location, payload)
+    parts = tuple(_part(location, payload, upload, usable.get(upload.address)) for upload in payload.uploads)
+    return _leave(location, payload, parts, time.monotonic() - started)
+
+
+def _usable(location: Location, payload: BackupPayload) -> dict[str, Reuse]:
+    """What need not be stored again. The intent comes before the look (D9)."""
+    if not payload.reuse:
+        return {}
+    uri = location.intent(payload.process_id, payload.task, payload.attempt)
+    intents.declare(location, uri, Key.parse(payload.key), list(payload.reuse))
+    stands = {key: _stands(location, key) for key in {one.key for one in payload.reuse.values()}}
+    return {
+        address: one
+        for address, one in payload.reuse.items()
+        if stands[one.key] and _is_whole(location, address, one)
+    }
+
+
+def _stands(location: Location, key: str) -> bool:
+    """What was adopted from a process that this one retries is kept for it by the control plane."""
+    if not key:
+        return True
+    exists, parsed = location.storage.exists, Key.parse(key)
+    return exists(location.manifest(parsed)) and not exists(location.mark(parsed))
+
+
+def _is_whole(location: Location, address: str, one: Reuse) -> bool:
+    try:
+        index = read_index(location, one.place, address, one.index_sha256)
+    except PermanentError as error:
+        if error.code != "backup_damaged":
+            raise
+        return False
+    return not list(check_sizes(location, one.place, index))
+
+
+def _part(location: Location, payload: BackupPayload, upload: Upload, reuse: Reuse | None) -> PartReceipt:
+    if reuse is not None:
+        return PartReceipt(
+            address=upload.address,
+            place=reuse.place,
+            index_sha256=reuse.index_sha256,
+            bytes=upload.bytes,
+            moved=False,
+        )
+    generation = f"{payload.process_id}/{payload.task}-{payload.attempt}"
+    stored = store(location, Path(upload.path), upload.address, generation)
+    return PartReceipt(
+        address=upload.address,
+        place=stored.place,
+        index_sha256=stored.index_sha256,
+        bytes=upload.bytes,
+        moved=True,
+    )
+
+
+def _leave(
+    location: Location, payload: BackupPayload, parts: tuple[PartReceipt, ...], seconds: float
+) -> BackupReceipt:
+    receipt = BackupReceipt(
+        process_id=payload.process_id,
+        task=payload.task,
+        attempt=payload.attempt,
+        parts=parts,
+        rows=sum(upload.rows for upload in payload.uploads),
+        bytes=sum(part.bytes for part in parts),
+        moved_bytes=sum(part.bytes for part in parts if part.moved),
+        seconds=round(seconds, 3),
+    )
+    uri = location.receipt(payload.process_id, payload.task, payload.attempt)
+    # If we die here, the receipt is there or not; whoever looks for it finds out.
+    if location.storage.put_if_absent(uri, receipt.to_json().encode()):
+        return receipt
+    # Taken: by this very put, whose acknowledgement was lost, or by another run of this attempt.
+    return _left(location, payload) or receipt
+
+
+def _left(location: Location, payload: BackupPayload) -> BackupReceipt | None:
+    try:
+        data = location.storage.read(location.receipt(payload.process_id, payload.task, payload.attempt))
+    except NotFoundError:
+        return None
+    return BackupReceipt.from_json(data.decode())

@@ -1,0 +1,163 @@
+"""A visit to one replica: statements, their rows, and what the server is."""
+
+import json
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from calve.model.errors import CalveError, PermanentError, UnavailableError
+from calve.source import rows as exact
+from calve.source.ports import Disk
+from calve.source.server import failures, version
+from calve.source.server.client import Client, Request
+from calve.source.server.version import Features
+from calve.source.tokens import string
+
+T = TypeVar("T")
+NO_SETTINGS: Mapping[str, str] = {}
+_KILL_SECONDS = 5.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerOptions:
+    """What the configuration says of a server."""
+
+    url: str
+    user: str = "default"
+    password: str = field(default="", repr=False)
+    database: str = "default"
+    ca_file: str = ""
+    id: str = ""
+    disks: Mapping[str, str] = field(default_factory=dict)  # the server's name -> where executors see it
+    connect_seconds: float = 5.0
+    query_seconds: float = 300.0
+
+
+class ServerSession:
+    """A visit to one replica. Asks its version first, so that a dead one is known at once."""
+
+    embedded = False
+
+    def __init__(self, source: str, options: ServerOptions, client: Client) -> None:
+        self.source = source
+        self.configured_id = options.id or None
+        self.patience_seconds = options.query_seconds
+        self.address = client.address
+        self.statement_id = ""  # of statements that are given no id of their own
+        self._options = options
+        self._client = client
+        self._known: dict[str, Any] = {}
+        found = self._json(
+            "SELECT version() AS version, timezone() AS timezone", "asking its version", None, None
+        )
+        self.version: str = found[0]["version"]
+        self.timezone: str = found[0]["timezone"]
+        self.features = Features(version=version.parse(self.version))
+
+    def rows(
+        self,
+        sql: str,
+        settings: Mapping[str, str] = NO_SETTINGS,
+        what: str = "",
+        seconds: float | None = None,
+    ) -> list[dict[str, Any]]:
+        """The rows of a query, exact, except that NaN and infinities are None: a user who may only
+        read cannot ask for them, and no system table has any."""
+        if not self.features.named_rows:
+            return self._json(sql, what, seconds, settings)
+        return exact.decode(self._ask(f"{sql} FORMAT {exact.FORMAT}", settings, what, seconds))
+
+    def execute(
+        self,
+        sql: str,
+        settings: Mapping[str, str] = NO_SETTINGS,
+        what: str = "",
+        seconds: float | None = None,
+        query_id: str = "",
+    ) -> None:
+        """A statement for its effect. When this returns or raises, it is no longer under way: one that
+        we gave up waiting for is killed, and if even that cannot be had, the error says so."""
+        self._ask(sql, settings, what, seconds, query_id=query_id or self.statement_id)
+
+    def kill(self, query_id: str, what: str = "") -> None:
+        """End whatever runs under that id at this replica, and wait for its end."""
+        self._client.ask(
+            Request(
+                sql=f"KILL QUERY WHERE query_id = {string(query_id)} SYNC",
+                what=what or f"ending query {query_id}",
+                seconds=max(_KILL_SECONDS, self._options.connect_seconds),
+                query_id=secrets.token_hex(16),
+            )
+        )
+
+    @property
+    def read_only(self) -> bool:
+        """Whether the user may change nothing by its settings. Grants show when a pin is tried."""
+        return self.once("read_only", self._is_read_only)
+
+    def disks(self) -> tuple[Disk, ...]:
+        """The server's disks that the configuration maps to folders here."""
+        return tuple(Disk(name=name, path=Path(path)) for name, path in sorted(self._options.disks.items()))
+
+    def has(self, table: str, column: str = "name") -> bool:
+        """Whether a system table of this server has that column."""
+        return (table, column) in self.once("system", self._system_columns)
+
+    def once(self, key: str, ask: Callable[[], T]) -> T:
+        """An answer that does not change during a visit."""
+        if key not in self._known:
+            self._known[key] = ask()
+        found: T = self._known[key]
+        return found
+
+    def _is_read_only(self) -> bool:
+        found = self.rows("SELECT value FROM system.settings WHERE name = 'readonly'")
+        return bool(found) and found[0]["value"] != "0"
+
+    def _system_columns(self) -> frozenset[tuple[str, str]]:
+        found = self.rows("SELECT table, name FROM system.columns WHERE database = 'system'")
+        return frozenset((row["table"], row["name"]) for row in found)
+
+    def _json(
+        self, sql: str, what: str, seconds: float | None, settings: Mapping[str, str] | None
+    ) -> list[dict[str, Any]]:
+        """By the format that every version has; numbers stay as they were written."""
+        body = self._ask(f"{sql} FORMAT JSONCompact", settings or {}, what, seconds)
+        try:
+            answer = json.loads(body.decode("utf-8", "surrogateescape"), parse_float=str, parse_int=str)
+            names = [column["name"] for column in answer["meta"]]
+            types = [column["type"] for column in answer["meta"]]
+            lines = [json.dumps(line) for line in (names, types, *answer["data"])]
+        except (ValueError, KeyError, TypeError) as error:
+            raise failures.cut_off(f"source {self.source}, {what}", f"it is no JSON ({error})") from None
+        return exact.decode("\n".join(lines).encode())
+
+    def _ask(
+        self, sql: str, settings: Mapping[str, str], what: str, seconds: float | None, query_id: str = ""
+    ) -> bytes:
+        request = Request(
+            sql=sql,
+            what=what or "asking",
+            seconds=self.patience_seconds if seconds is None else seconds,
+            query_id=query_id or secrets.token_hex(16),
+            settings=settings,
+        )
+        try:
+            return self._client.ask(request)
+        except failures.HungError as error:
+            raise self._ended(request, error) from None
+
+    def _ended(self, request: Request, error: CalveError) -> CalveError:
+        """The error for a statement that was given up, once it is ended."""
+        try:
+            self.kill(request.query_id)
+        except (UnavailableError, PermanentError) as failed:
+            return UnavailableError(
+                f"{error.message}; and it could not be ended there: {failed.message}",
+                code=error.code,
+                hint=error.hint,
+                service=error.service,
+            )
+        return error

@@ -1,0 +1,20 @@
+from collections.abc import Iterator
+
+import pytest
+from three_readers import Readers
+
+from calve.testing.local_runner import LocalRunner
+from calve.testing.place import Place
+from calve.testing.spark_sql import SparkSql
+
+
+@pytest.fixture(scope="package")
+def readers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Readers]:
+    """One source, one catalog and one Spark for all tables of these tests."""
+    runner = LocalRunner(slots=1)
+    # All partitions of a table in one process: these tests are about values.
+    place = Place(tmp_path_factory.mktemp("round-trip"), runner, CALVE_LIMITS__COMMITS_PER_EXPORT="1")
+    place.execute("CREATE DATABASE db")
+    with SparkSql() as spark:
+        yield Readers(place, spark.catalog("lake", uri=place.catalog_uri, warehouse=place.warehouse))
+    runner.close()

@@ -1,0 +1,154 @@
+"""For every mutating call of a whole export: die before it, die after it, or have it reported failed.
+
+Then a new worker starts, and whatever happened: the process ends, the rows are exact, a process has one
+snapshot and one tag, every file that a snapshot names is there, no freeze and no lease is left.
+"""
+
+import shutil
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from whole_life import IDS, DyingRunner, Life, stray_files
+
+from calve.control.ports import Published
+from calve.model.errors import UnknownOutcomeError
+from calve.model.process import Process
+from calve.model.states import Leftovers, ProcessState
+from calve.testing.crashing import Break, Crash, Faults
+from calve.testing.kept_source import KeptSource
+from calve.testing.local_runner import LocalRunner
+
+Story = Callable[[Life], None]
+
+
+def exports_two_partitions(life: Life) -> None:
+    """Into a table that does not exist yet."""
+    life.submit()
+
+
+def replaces_an_export(life: Life) -> None:
+    """By force, in a table that has its rows already."""
+    life.submit()
+    life.run(life.worker())
+    life.submit(force=True)
+
+
+def is_cancelled_before_its_commit(life: Life) -> None:
+    """Asked to stop after the note and before the send: fenced, and in the end undone."""
+    life.submit()
+
+
+def cut_short(life: Life) -> None:
+    """A cancel, and then a send whose fate nobody knows."""
+    really = life.kind.publish
+
+    def publish(
+        process: Process, plan: str, receipts: Sequence[str], note: Callable[[str], None]
+    ) -> Published:
+        def noted(text: str) -> None:
+            note(text)
+            life.store.request_cancel(process.id)
+            raise UnknownOutcomeError("the send was cut short", code="injected")
+
+        return really(process, plan, receipts, noted)
+
+    life.kind.publish = publish  # type: ignore[method-assign]
+
+
+# The state after a call is the state before the next one, so one story with AFTER is enough to show
+# that nothing changes in between.
+CASES: list[tuple[Story, Break]] = [
+    *((exports_two_partitions, how) for how in Break),
+    *((replaces_an_export, how) for how in Break if how is not Break.AFTER),
+    *((is_cancelled_before_its_commit, how) for how in Break if how is not Break.AFTER),
+]
+
+
+class Stage:
+    """A story's beginning, made once; each run goes on from a copy of it, in the same folder."""
+
+    def __init__(self, story: Story, folder: Path, source: KeptSource, runner: LocalRunner) -> None:
+        self.story, self.source, self.runner = story, source, runner
+        self.folder, self.before = folder / "life", folder / "before"
+        life = Life(self.folder, source, runner)
+        story(life)
+        self.ids = life.ids
+        life.close()
+        self.folder.rename(self.before)
+
+    def live(self, faults: Faults) -> Life:
+        shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.copytree(self.before, self.folder)
+        life = Life(self.folder, self.source, self.runner, faults)
+        life.ids = self.ids
+        if self.story is is_cancelled_before_its_commit:
+            cut_short(life)
+        faults.armed = True
+        with suppress(Crash):
+            life.run(life.worker())
+        # A new worker; the old one, where it lives on, does no more.
+        faults.armed = False
+        life.clock.advance(life.limits.lease_seconds + life.limits.query_seconds + 1)
+        life.run(life.worker())
+        if life.row(life.ids[-1]).leftovers is not Leftovers.NONE:
+            life.keep_time_and_undo()
+        return life
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize(("story", "how"), CASES)
+def test_whatever_call_breaks_the_export_ends_once_and_nothing_is_left(
+    story: Story, how: Break, tmp_path: Path, source: KeptSource, runner: LocalRunner
+) -> None:
+    stage = Stage(story, tmp_path, source, runner)
+    whole = Faults()
+    stage.live(whole).close()
+    assert len(whole.calls) > 25, "the story is too short to say anything"
+    for at in range(1, len(whole.calls) + 1):
+        faults = Faults(at=at, how=how)
+        life = stage.live(faults)
+        try:
+            assert len(faults.calls) >= at, "the call was never made"
+            life.check_settled()
+            check_end(story, life)
+        except AssertionError as error:
+            where = f"{story.__name__}: {how} call {at} ({faults.calls[at - 1 :][:1]})"
+            raise AssertionError(f"{where}: {error}") from error
+        finally:
+            life.close()
+
+
+def check_end(story: Story, life: Life) -> None:
+    row = life.row(life.ids[-1])
+    if story is is_cancelled_before_its_commit:
+        assert row.state in (ProcessState.CANCELLED, ProcessState.COMPLETED), row.error
+    else:
+        assert row.state is ProcessState.COMPLETED, row.error
+    published = row.state is ProcessState.COMPLETED
+    assert life.exported_ids() == (list(IDS) if published else [])
+    if published:
+        assert row.rows == len(IDS)
+    else:
+        table = life.table()
+        assert table is None or stray_files(table) == []
+
+
+@pytest.mark.parametrize("how", ["before", "after", "reported_failed"])
+def test_an_executor_that_dies_at_any_storage_call_costs_an_attempt_and_nothing_else(
+    how: str, tmp_path: Path, source: KeptSource, runner: LocalRunner
+) -> None:
+    calls = 3  # look for a receipt, upload one file, put the receipt
+    for at in range(1, calls + 2):
+        life = Life(tmp_path / f"{how}-{at}", source, DyingRunner(runner, at=at, how=how))
+        [process_id] = life.submit()
+        life.run(life.worker())
+        life.check_settled()
+        row = life.row(process_id)
+        assert row.state is ProcessState.COMPLETED, row.error
+        assert life.exported_ids() == list(IDS)
+        first = life.store.tasks(process_id)[0]
+        # The receipt that was put is found: no second export (L25). One call more than there are breaks nothing.
+        assert first.attempt == (1 if at > calls or (at == calls and how == "after") else 2), (how, at)
+        life.close()

@@ -1,0 +1,58 @@
+"""The whole `calve` command, with tasks in child processes in place of Spark; started as a script.
+
+`GATE` is the folder of a gate; `GATE_AT` says who waits at it: tasks `before` or `after` their work,
+or the worker itself right before it `send`s a commit.
+"""
+
+import importlib
+import json
+import os
+import signal
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from gate import wait_at
+
+from calve.app.wiring import App
+from calve.cli.main import main
+from calve.control.ports import TaskOrder, TaskResult
+from calve.testing.local_runner import LocalRunner
+
+GATE, GATE_AT = os.environ.get("GATE", ""), os.environ.get("GATE_AT", "")
+
+
+class GatedRunner(LocalRunner):
+    def run(self, group: str, orders: Sequence[TaskOrder], on_result: Callable[[TaskResult], None]) -> None:
+        super().run(group, [_gated(order) for order in orders], on_result)
+
+
+def _gated(order: TaskOrder) -> TaskOrder:
+    if GATE_AT not in ("before", "after"):
+        return order
+    payload = {"gate": GATE, "function": order.function, "payload": order.payload}
+    return replace(order, function=f"gated_tasks:{GATE_AT}", payload=json.dumps(payload))
+
+
+def _runner(app: App) -> LocalRunner:
+    made = GatedRunner()
+    app._closing.callback(made.close)
+    return made
+
+
+def _send(*given: Any) -> Any:
+    wait_at(Path(GATE))
+    return _real_send(*given)
+
+
+publish = importlib.import_module("calve.lake.publish.publish")  # the package has a function of that name
+_real_send = publish.send
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # the leash that holds us ignores it
+    App.runner = cached_property(_runner)  # type: ignore[assignment]
+    App.runner.__set_name__(App, "runner")
+    if GATE_AT == "send":
+        publish.send = _send  # type: ignore[attr-defined]
+    main()

@@ -1,0 +1,155 @@
+"""`calve` as real programs in one folder: workers and commands that get real signals."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from gate import Gate
+
+from calve.app.wiring import App
+from calve.model.ids import ProcessId
+from calve.model.process import Process
+from calve.model.states import PIN_HELD, PROCESS_TERMINAL, ProcessState
+from calve.testing.place import Place
+from calve.testing.programs import Program
+
+SCRIPT = Path(__file__).with_name("calve_without_spark.py")
+TABLE, DESTINATION = "db.events", "lake.ns.events"
+SHORT = {  # a lease of seconds, so that losing it takes seconds
+    "CALVE_LIMITS__LEASE_SECONDS": "3",
+    "CALVE_LIMITS__TICK_SECONDS": "0.05",
+    "CALVE_LIMITS__BACKOFF_FIRST_SECONDS": "0.1",
+    "CALVE_LIMITS__TASK_BYTES_MB": "1",  # a task for each part
+}
+PARTS, ROWS_OF_A_PART = 3, 60_000
+ROWS = PARTS * ROWS_OF_A_PART
+
+
+class Calve(Program):
+    """One `calve …`, running."""
+
+    def wait(self, seconds: float = 60.0) -> int:
+        """Its exit code."""
+        try:
+            return self._leash.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise self._failed(f"did not end within {seconds:.0f} s") from None
+
+    @property
+    def said(self) -> str:
+        """Its stderr so far."""
+        return self.output.read_text()
+
+    def out(self) -> str:
+        """Its stdout, to the end."""
+        assert self._leash.stdout is not None
+        return self._leash.stdout.read().decode()
+
+    def interrupt(self) -> None:
+        """Ctrl-C in a terminal: every program of the group gets it."""
+        os.killpg(self.pid, signal.SIGINT)
+
+
+class Folder:
+    """A place with a table of one partition, and the programs started in it."""
+
+    def __init__(self, folder: Path, **settings: str) -> None:
+        self.settings = SHORT | settings
+        self.place = Place(folder, **self.settings)
+        self.path = folder
+        self._programs: list[Calve] = []
+        self.place.execute(
+            "CREATE DATABASE db",
+            "CREATE TABLE db.events (id UInt64, note String) ENGINE = MergeTree PARTITION BY id % 1 ORDER BY id",
+            "SYSTEM STOP MERGES db.events",
+            *(
+                f"INSERT INTO db.events SELECT number + {part * ROWS_OF_A_PART}, randomPrintableASCII(24)"
+                f" FROM numbers({ROWS_OF_A_PART})"
+                for part in range(PARTS)
+            ),
+        )
+
+    def calve(self, *arguments: str, gate: Gate | None = None, at: str = "", **settings: str) -> Calve:
+        environment = self.settings | settings
+        if gate is not None:
+            environment |= {"GATE": str(gate.folder), "GATE_AT": at}
+        name = f"calve-{arguments[0]}-{len(self._programs)}"
+        program = Calve(
+            name,
+            ["env", f"--chdir={self.path}", sys.executable, str(SCRIPT), *arguments],
+            self.path / f"{name}.stderr",
+            environment,
+        )
+        self._programs.append(program)
+        return program
+
+    def call(self, *arguments: str, **settings: str) -> tuple[int, str, str]:
+        """Run one to its end: exit code, stdout, stderr."""
+        program = self.calve(*arguments, **settings)
+        out = program.out()
+        return program.wait(), out, program.said
+
+    def worker(self, **given: object) -> Calve:
+        """A worker that has said it is there."""
+        worker = self.calve("worker", **given)  # type: ignore[arg-type]
+        worker.wait_ready(lambda: " reaches " in worker.said)
+        return worker
+
+    def submit(self) -> ProcessId:
+        """An export that nobody waits for."""
+        code, out, said = self.call("export", TABLE, "--all", "--to", DESTINATION, "--no-wait")
+        assert code == 0, said
+        return ProcessId(out.strip())
+
+    def row(self, process_id: ProcessId) -> Process:
+        with self.place.app() as app:
+            return app.store.process(process_id)
+
+    def only_row(self) -> Process:
+        with self.place.app() as app:
+            (row,) = app.store.live()
+        return row
+
+    def events(self, process_id: ProcessId) -> list[str]:
+        with self.place.app() as app:
+            return [event.name for event in app.store.events(process_id)]
+
+    def wait_until(self, worker: Calve, condition: Callable[[App], bool], seconds: float = 60.0) -> None:
+        with self.place.app() as app:
+            worker.wait_ready(lambda: condition(app), seconds)
+
+    def wait_ended(self, worker: Calve, process_id: ProcessId) -> Process:
+        def ended(app: App) -> bool:
+            row = app.store.process(process_id)
+            return row.state in PROCESS_TERMINAL and not app.store.pins(process_id, PIN_HELD)
+
+        self.wait_until(worker, ended)
+        return self.row(process_id)
+
+    def check_exported_once(self, process_id: ProcessId) -> None:
+        """Published, every row once, by an independent reader; nothing is held any more."""
+        row = self.row(process_id)
+        assert (row.state, row.rows) == (ProcessState.COMPLETED, ROWS), row.error
+        table = self.place.table(DESTINATION)
+        assert len(table.metadata.snapshots) == 1
+        ids = table.scan(selected_fields=("id",)).to_arrow()["id"]
+        assert len(ids) == ROWS and len(ids.unique()) == ROWS
+        assert self.place.frozen == []
+
+    def close(self) -> None:
+        for program in self._programs:
+            program.kill()
+
+
+@contextmanager
+def opened(folder: Path, **settings: str) -> Iterator[Folder]:
+    made = Folder(folder, **settings)
+    try:
+        yield made
+    finally:
+        made.close()
