@@ -1,14 +1,20 @@
 """A process is published once, and says so ever after."""
 
 import pytest
-from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, ForbiddenError
 from pyiceberg.table.update import RemovePropertiesUpdate, RemoveSnapshotRefUpdate, RemoveSnapshotsUpdate
 from pyiceberg.transforms import MonthTransform
 from pyiceberg.types import IntegerType, LongType, StringType, TimestampType
 
 from calve.lake.publish import AlreadyExported, PublishedSnapshot, fence, find_export, publish
 from calve.lake.storage import Storage
-from calve.model.errors import NotFoundError, PermanentError, RefusedError, TemporaryError
+from calve.model.errors import (
+    NotFoundError,
+    PermanentError,
+    RefusedError,
+    TemporaryError,
+    UnknownOutcomeError,
+)
 from calve.testing.catalog_faults import FaultySqlCatalog
 from calve.testing.lake import IDENTIFIER, make_table, make_work, rows_of
 from calve.testing.outcomes import Publisher, append_as_somebody_else, assert_published_once
@@ -102,6 +108,41 @@ def test_a_note_that_cannot_be_written_means_nothing_is_sent(catalog: FaultySqlC
         publish(catalog, work.process_id, work.plan, work.receipts, "", refuse)
     assert catalog.sends == 0
     assert rows_of(catalog) == []
+
+
+def test_P9_a_send_that_is_refused_for_certain_takes_its_note_back(
+    catalog: FaultySqlCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So the process can fail at once, without a fence that the same catalog would refuse as well."""
+    work = make_work(catalog, [(1, range(10))])
+    publisher = Publisher(catalog=catalog, work=work)
+
+    def forbid(*_: object) -> None:
+        raise ForbiddenError("no")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(catalog, "commit_table", forbid)
+        with pytest.raises(PermanentError, match="no"):
+            publisher.attempt()
+    assert publisher.noted == ""
+    publisher.run()
+    assert_published_once(catalog, work.process_id)
+
+
+def test_P9_a_refused_send_settles_nothing_while_an_earlier_one_is_owed(
+    catalog: FaultySqlCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publisher = Publisher(catalog=catalog, work=make_work(catalog, [(1, range(10))]))
+    answers = iter([CommitStateUnknownException("lost"), ForbiddenError("no")])
+
+    def refuse(*_: object) -> None:
+        raise next(answers)
+
+    monkeypatch.setattr(catalog, "commit_table", refuse)
+    for _ in range(2):
+        with pytest.raises(UnknownOutcomeError):
+            publisher.attempt()
+    assert publisher.noted.count("snapshot_id") == 2
 
 
 def test_a_lost_race_is_tidied_up_after_the_win(catalog: FaultySqlCatalog) -> None:

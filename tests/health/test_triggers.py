@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from pyiceberg.manifest import DataFileContent
 
+from calve.kinds.optimize.finish import with_wishes
 from calve.lake.health.collect import Deletes, PartitionStats, Place, TableStats, count
 from calve.lake.health.entries import Entry
 from calve.lake.health.evaluate import Level, evaluate
@@ -161,3 +162,12 @@ def test_amoros_properties_are_honoured_before_icebergs() -> None:
 def test_a_property_that_cannot_be_read_is_refused_by_name(name: str, value: str) -> None:
     with pytest.raises(RefusedError, match=name):
         settings_of({name: value})
+
+
+def test_a_table_that_shares_its_files_loses_none_whatever_else_it_says() -> None:
+    settings = settings_of(
+        {"gc.enabled": "false", "table-expire.enabled": "true", "clean-orphan-file.enabled": "true"}
+    )
+    assert (settings.expire, settings.clean_orphans) == (False, False)
+    assert with_wishes(settings, expire=True, orphans=True) == settings
+    assert with_wishes(Settings(expire=False), expire=True, orphans=False).expire is True

@@ -7,9 +7,9 @@ from calve.runner.spark import SparkRunner
 from calve.testing.optimizing import OptimizeScene
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def spark() -> Iterator[SparkRunner]:
-    """One JVM for all of these tests."""
+    """One JVM for the tests of a file; gone after it, since a program can have one Spark only."""
     conf = {"spark.sql.shuffle.partitions": "2", "spark.sql.session.timeZone": "UTC"}
     runner = SparkRunner(master="local[2]", conf=conf, slots=2)
     yield runner

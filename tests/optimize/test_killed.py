@@ -69,7 +69,7 @@ def test_a_worker_killed_in_mid_rewrite_is_taken_over_and_the_rewrite_is_there_o
         for snapshot in catalog.load_table(IDENTIFIER).snapshots()
         if snapshot.summary and snapshot.summary.additional_properties.get("calve.process-id") == process.id
     ]
-    assert marked == ["0"]
+    assert marked.count("0") == 1
     assert json.loads(process.result)["rewritten_files"] == 13
 
 

@@ -163,7 +163,7 @@ def fixed(length: int) -> Kind:
 
     edges = (b"\0" * length, b"\xff" * length, (b"a" + b"\0" * length)[:length])
     more = some.binary(min_size=length, max_size=length).map(value)
-    return Kind(f"FixedString({length})", tuple(map(value, edges)), more, ("{c}",), ("{c}", "bucket(4, {c})"))
+    return Kind(f"FixedString({length})", tuple(map(value, edges)), more, ("{c}",), ("bucket(4, {c})",))
 
 
 def date(name: str) -> Kind:

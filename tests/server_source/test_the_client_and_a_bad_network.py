@@ -49,8 +49,9 @@ def test_a_server_that_never_answers_is_given_up(place: Place) -> None:
     """Without a limit of our own this would wait for ever."""
     proxied = NetworkProxy(int(place.url.rsplit(":", 1)[1]), fault=Fault(mode=Mode.BLACK_HOLE))
     with proxied as proxy, pytest.raises(UnavailableError) as hung:
-        behind(proxy, place, query_seconds=0.5).visit().__enter__()
+        behind(proxy, place, query_seconds=1000.0, call_seconds=0.5).visit().__enter__()
     assert hung.value.code == "source_timeout"
+    assert proxy.counts.connections == 1
 
 
 @pytest.mark.timeout(30)
@@ -162,7 +163,7 @@ def test_the_first_replica_that_answers_is_taken(today: Place) -> None:
     with hanging as proxy:
         port = today.url.rsplit(":", 1)[1]
         url = f"http://127.0.0.1:{dead},127.0.0.1:{proxy.port},127.0.0.1:{port}"
-        with today.source(url=url, query_seconds=0.5).visit() as session:
+        with today.source(url=url, call_seconds=0.5).visit() as session:
             assert session.address.url == today.url
 
 

@@ -234,7 +234,8 @@ class Kind(Protocol):
         self, process: Process, plan: str, receipts: Sequence[str], note: Callable[[str], None]
     ) -> Published:
         """One attempt: search for our marks first, then check, build, `note`, send once, look
-        again. `note` is a fenced write that must succeed right before the send; if it raises, stop."""
+        again. `note` is a fenced write that must succeed right before the send; if it raises, stop.
+        `note("")` takes it back where the send was refused for certain and no other is owed."""
 
     def fence(self, process: Process, plan: str | None) -> Fenced | Published:
         """Make sure that nothing of this process can be published from now on, or find that it

@@ -83,12 +83,17 @@ class SparkRunner:
         """Threads of this program, each with a JVM thread of its own. Iceberg's actions name job
         groups themselves, so these jobs are known by a tag; an action runs one job after another,
         so a cancel is repeated until the last thread is out."""
+        from py4j.protocol import Py4JError
+
         context = self._started()
         self._cancelled[group] = cancelled = threading.Event()
 
         def attempt(order: TaskOrder) -> None:
-            context.addJobTag(group)
-            context.setInterruptOnCancel(True)
+            try:
+                context.addJobTag(group)
+                context.setInterruptOnCancel(True)
+            except (Py4JError, ConnectionError):
+                return  # the JVM is gone, and the attempt with it
             on_result(executor.result(executor.execute(order, self._driver)))
 
         threads = [

@@ -32,7 +32,9 @@ class _EqualityManifestWriter(_DeleteManifestWriter):
 
     def _with_partition(self, format_version: TableVersion) -> Schema:
         schema = super()._with_partition(format_version)
-        return Schema(*(_with_inner(field) if field.field_id == _DATA_FILE else field for field in schema.fields))
+        return Schema(
+            *(_with_inner(field) if field.field_id == _DATA_FILE else field for field in schema.fields)
+        )
 
 
 def _with_inner(data_file: NestedField) -> NestedField:
@@ -52,7 +54,10 @@ def _manifest(table: Table, snapshot_id: int, file: DataFile) -> ManifestFile:
     with _EqualityManifestWriter(spec, table.schema(), output, snapshot_id, "deflate") as writer:
         writer.add(
             ManifestEntry.from_args(
-                status=ManifestEntryStatus.ADDED, snapshot_id=snapshot_id, sequence_number=None, data_file=file
+                status=ManifestEntryStatus.ADDED,
+                snapshot_id=snapshot_id,
+                sequence_number=None,
+                data_file=file,
             )
         )
     return writer.to_manifest_file()

@@ -56,7 +56,7 @@ def _receipts(context: Context, process: Process) -> list[str]:
 def _note(context: Context, lease: Lease) -> Callable[[str], None]:
     def note(text: str) -> None:
         # if we die here, the process counts as sent though nothing was: it will be fenced
-        context.store.apply(lease, Change(publish_note=text, publish_sent=True))
+        context.store.apply(lease, Change(publish_note=text, publish_sent=bool(text)))
 
     return note
 

@@ -196,7 +196,13 @@ def _computable(transform: AnyTransform, kind: IcebergType) -> bool:
         transform_sql(transform, kind, "c")
     except UsageError:
         return False
-    return kind.is_primitive
+    return kind.is_primitive and not _breaks_spark(transform, kind)
+
+
+def _breaks_spark(transform: AnyTransform, kind: IcebergType) -> bool:
+    """Iceberg's Java runtime (1.11, tried) cannot read a manifest with partition values of type fixed:
+    one such file, and Spark no longer reads the table at all."""
+    return isinstance(transform, IdentityTransform) and isinstance(kind, FixedType)
 
 
 def _field(schema: Schema, name: str) -> NestedField | None:
@@ -209,6 +215,12 @@ def _spec(found: Sequence[_Member], schema: Schema) -> PartitionSpec:
     for place, member in enumerate(found):
         source = _field(schema, member.column)
         assert source is not None, member
+        if _breaks_spark(member.transform, source.field_type):
+            raise UsageError(
+                f"Spark cannot read a table that is partitioned by values of type {source.field_type}",
+                code="partition_by",
+                hint=f'--partition-by "bucket(16, {member.column})", or --cast {member.column}=binary',
+            )
         if not _computable(member.transform, source.field_type):
             raise unfit(member.transform, source.field_type)
         identity = isinstance(member.transform, IdentityTransform)

@@ -193,7 +193,10 @@ def _published(
 
 
 def with_wishes(settings: Settings, *, expire: bool | None, orphans: bool | None) -> Settings:
-    """What a person asked for goes before what the table says."""
+    """What a person asked for goes before what the table says; but no file of a table that shares its
+    files with others is deleted, whoever asks."""
+    if not settings.owns_files:
+        return settings
     return replace(
         settings,
         expire=settings.expire if expire is None else expire,

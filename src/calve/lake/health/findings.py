@@ -74,7 +74,7 @@ def _past(optimize: str, stats: TableStats, settings: Settings, expirable: Expir
         detail += f" and {len(expirable.refs)} references"
     if settings.expire:
         yield Finding(what="old snapshots", detail=f"{detail} have had their time", command=optimize)
-    else:
+    elif settings.owns_files:
         yield Finding(
             what="old snapshots",
             detail=f"{detail} have had their time; the table forbids expiry (table-expire.enabled)",

@@ -38,6 +38,7 @@ class Settings:
     clean_orphans: bool = True
     orphan_age_ms: int = 2 * DAY_MS
     manifest_bytes: int = 8 * MIB  # what a manifest should have
+    owns_files: bool = True  # false: other tables use its files, and none may be deleted
 
     @property
     def fragment_bytes(self) -> int:
@@ -109,6 +110,7 @@ _PROPERTIES: tuple[tuple[str, str, Callable[[str], Any]], ...] = (
     ("clean-orphan-file.enabled", "clean_orphans", _flag),
     ("clean-orphan-file.min-existing-time-minutes", "orphan_age_ms", _minutes),
     ("commit.manifest.target-size-bytes", "manifest_bytes", _positive),
+    ("gc.enabled", "owns_files", _flag),
 )
 HONOURED = tuple(name for name, _, _ in _PROPERTIES)
 
@@ -128,4 +130,5 @@ def settings_of(properties: Mapping[str, str], base: Settings | None = None) -> 
                 code="property_unreadable",
                 hint=f"set it to a sensible value, or remove it: ALTER TABLE … UNSET TBLPROPERTIES ('{name}')",
             ) from cause
-    return replace(base or Settings(), **found)
+    settings = replace(base or Settings(), **found)
+    return settings if settings.owns_files else replace(settings, expire=False, clean_orphans=False)

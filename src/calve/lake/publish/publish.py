@@ -55,7 +55,8 @@ def publish(
 
     Raises TemporaryError (lost a race: try again), UnknownOutcomeError (a commit may have landed:
     try again, delete nothing), UnavailableError, and for good: PermanentError, RefusedError,
-    NotFoundError. `note` must have written before it returns; if it raises, nothing is sent.
+    NotFoundError. `note` must have written before it returns; if it raises, nothing is sent. An
+    empty note takes it back: the send was refused, for good and for certain.
     """
     sent = marks.read_note(noted)
     table = _load(catalog, plan, sent)
@@ -77,6 +78,11 @@ def publish(
     # If we die here, the note names a snapshot that was never sent: the search finds nothing, rightly.
     note(marks.write_note([*sent, staged.sent]))
     reply = send(catalog, table, commit, f"publishing snapshot {staged.sent.snapshot_id}")
+    if reply.answer is Answer.REFUSED and not sent and reply.error is not None:
+        # Nobody tried to apply it, and nothing else is owed: the process may end without a fence,
+        # which the same catalog would refuse as well. If we die here, it is fenced all the same.
+        note("")
+        raise reply.error
     return _look_again(catalog, process_id, plan, [*sent, staged.sent], reply)
 
 
@@ -126,8 +132,6 @@ def _look_again(
     catalog: Catalog, process_id: str, plan: ExportPlan, sent: Sequence[Sent], reply: Reply
 ) -> PublishedSnapshot | AlreadyExported:
     """Whatever the catalog answered, the table decides."""
-    if reply.answer is Answer.REFUSED and len(sent) == 1 and reply.error is not None:
-        raise reply.error  # nobody tried to apply it, and nothing else is owed
     try:
         table = tables.load(catalog, plan.destination.identifier)
         settled, _ = _settled(table, process_id, plan, sent)

@@ -32,6 +32,7 @@ class ServerOptions:
     id: str = ""
     disks: Mapping[str, str] = field(default_factory=dict)  # the server's name -> where executors see it
     connect_seconds: float = 5.0
+    call_seconds: float = 15.0  # for the first answer: a replica that hangs must not hold up fail-over
     query_seconds: float = 300.0
 
 
@@ -49,9 +50,12 @@ class ServerSession:
         self._options = options
         self._client = client
         self._known: dict[str, Any] = {}
+        self._entered = False
+        first = min(options.call_seconds, options.query_seconds)
         found = self._json(
-            "SELECT version() AS version, timezone() AS timezone", "asking its version", None, None
+            "SELECT version() AS version, timezone() AS timezone", "asking its version", first, None
         )
+        self._entered = True
         self.version: str = found[0]["version"]
         self.timezone: str = found[0]["timezone"]
         self.features = Features(version=version.parse(self.version))
@@ -151,6 +155,8 @@ class ServerSession:
 
     def _ended(self, request: Request, error: CalveError) -> CalveError:
         """The error for a statement that was given up, once it is ended."""
+        if not self._entered:
+            return error  # a server that does not say its version would not end a query either
         try:
             self.kill(request.query_id)
         except (UnavailableError, PermanentError) as failed:

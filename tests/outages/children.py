@@ -1,0 +1,115 @@
+"""A runner without Spark whose cancel ends only the attempts it was told to end.
+
+Each slot is one child program with an engine of its own, kept for the next attempt. A cancelled
+attempt takes its own child with it and no other, as Spark does it; so a test can say that an outage
+of one destination leaves the tasks of another alone.
+"""
+
+import multiprocessing
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
+from typing import Any
+
+from calve.control.ports import TaskOrder, TaskResult
+from calve.runner import executor
+
+_LOOK_SECONDS = 0.02
+
+
+class ChildRunner:
+    """See `control.ports.Runner`."""
+
+    def __init__(self, slots: int = 2) -> None:
+        self.slots = slots
+        self._lock = threading.Lock()
+        self._idle: list[ProcessPoolExecutor] = []
+        self._busy: dict[str, set[ProcessPoolExecutor]] = {}
+        self._cancelled: set[str] = set()
+
+    def run(self, group: str, orders: Sequence[TaskOrder], on_result: Callable[[TaskResult], None]) -> None:
+        running = {self._start(group, order): order for order in orders}
+        while running and group not in self._cancelled:
+            done, _ = wait([future for future, _ in running], timeout=_LOOK_SECONDS, return_when=FIRST_COMPLETED)
+            for pair in [pair for pair in running if pair[0] in done]:
+                del running[pair]
+                self._end(group, *pair, on_result)
+        with self._lock:
+            self._busy.pop(group, None)
+            self._cancelled.discard(group)
+
+    def cancel(self, group: str) -> None:
+        with self._lock:
+            if group not in self._busy:
+                return
+            self._cancelled.add(group)
+            children = self._busy.pop(group)
+        for child in children:
+            _kill(child)
+
+    @property
+    def busy(self) -> int:
+        """Attempts that run at this moment."""
+        with self._lock:
+            return sum(len(children) for children in self._busy.values())
+
+    def warm(self) -> None:
+        """Start every child's engine: otherwise the first attempts pay for it."""
+        with self._lock:
+            while len(self._idle) < self.slots:
+                self._idle.append(_child())
+            started = [child.submit(_import_the_engine) for child in self._idle]
+        for future in started:
+            future.result()
+
+    def close(self) -> None:
+        with self._lock:
+            children = [*self._idle, *(child for busy in self._busy.values() for child in busy)]
+            self._idle, self._busy = [], {}
+        for child in children:
+            _kill(child)
+
+    def _start(self, group: str, order: TaskOrder) -> tuple[Future[dict[str, Any]], ProcessPoolExecutor]:
+        with self._lock:
+            child = self._idle.pop() if self._idle else _child()
+            self._busy.setdefault(group, set()).add(child)
+        return child.submit(executor.execute, order), child
+
+    def _end(
+        self,
+        group: str,
+        future: Future[dict[str, Any]],
+        child: ProcessPoolExecutor,
+        on_result: Callable[[TaskResult], None],
+    ) -> None:
+        try:
+            result = executor.result(future.result())
+        except (BrokenProcessPool, CancelledError):
+            return  # the child died: its attempt is lost, and the control plane finds out
+        with self._lock:
+            mine = self._busy.get(group, set())
+            if child in mine:
+                mine.remove(child)
+                self._idle.append(child)
+        on_result(result)
+
+
+def _child() -> ProcessPoolExecutor:
+    # Started fresh, never forked: the engine does not survive a fork (W10).
+    return ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
+
+
+def _import_the_engine() -> None:
+    from calve.kinds.export import task  # noqa: F401
+    from calve.source.engine import worker_engine
+
+    worker_engine()
+
+
+def _kill(child: ProcessPoolExecutor) -> None:
+    for process in list((child._processes or {}).values()):
+        process.kill()
+    with suppress(BrokenProcessPool):
+        child.shutdown(wait=False, cancel_futures=True)

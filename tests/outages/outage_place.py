@@ -1,0 +1,135 @@
+"""A place with two destinations: `far`, whose files are in S3 behind a proxy, and `lake`, in a folder.
+
+The worker runs in this program beside the test, as `calve worker` does; the test looks at the store.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from children import ChildRunner
+
+from calve.app.exporting import Asked
+from calve.app.wiring import App
+from calve.kinds.export.kind import ExportKind
+from calve.model.ids import ProcessId
+from calve.model.process import Process
+from calve.model.states import PIN_HELD, PROCESS_TERMINAL, ProcessState
+from calve.testing.place import Place
+from calve.testing.s3 import S3Server
+
+BUCKET = "far"
+PARTITIONS, PARTS, ROWS_OF_A_PART = 5, 10, 2_000
+# Short, so that an outage is known in seconds; the defaults are measured by `bench/outage.py`.
+QUICK = {
+    "CALVE_LIMITS__TICK_SECONDS": "0.05",
+    "CALVE_LIMITS__CONNECT_SECONDS": "2",
+    "CALVE_LIMITS__CALL_SECONDS": "6",
+    "CALVE_LIMITS__PROBE_SECONDS": "0.5",
+    "CALVE_LIMITS__BACKOFF_FIRST_SECONDS": "0.1",
+    "CALVE_LIMITS__BACKOFF_MOST_SECONDS": "1",
+    "CALVE_LIMITS__TASK_BYTES_MB": "1",
+    "CALVE_LIMITS__LEASE_SECONDS": "10",
+}
+
+
+def make_table(name: str, *, rows: int = ROWS_OF_A_PART) -> tuple[str, ...]:
+    """Five partitions of two parts each; `blob` does not compress, so an upload takes its time."""
+    return (
+        "CREATE DATABASE IF NOT EXISTS db",
+        f"CREATE TABLE db.{name} (id UInt64, month UInt8, blob String) ENGINE = MergeTree"
+        " PARTITION BY month ORDER BY id",
+        f"SYSTEM STOP MERGES db.{name}",
+        *(
+            f"INSERT INTO db.{name} SELECT number + {part * rows}, {part % PARTITIONS},"
+            f" hex(randomString(64)) FROM numbers({rows})"
+            for part in range(PARTS)
+        ),
+    )
+
+
+class OutagePlace:
+    """What a test does to the place, and what it sees in its store."""
+
+    def __init__(self, folder: Path, runner: ChildRunner, s3: dict[str, str], **settings: str) -> None:
+        self.runner = runner
+        folder.mkdir(parents=True, exist_ok=True)
+        self.place = Place(folder, runner, **QUICK | settings)
+        config = folder / "calve.toml"
+        lines = "\n".join(f'"{name}" = "{value}"' for name, value in s3.items())
+        config.write_text(
+            config.read_text() + '\n[catalog.far]\ntype = "sql"\nuri = "sqlite:///lake/far.db"\n'
+            f'warehouse = "s3://{BUCKET}/warehouse"\n{lines}\n'
+        )
+        self._closing = ExitStack()
+        self.app: App = self._closing.enter_context(self.place.app())
+
+    def close(self) -> None:
+        self._closing.close()
+
+    @contextmanager
+    def worker(self) -> Iterator[None]:
+        """A worker beside the test, stopped at the end of the block."""
+        with self.place.app() as app:
+            app.__dict__["kinds"] = {"export": ExportKind(app)}  # only what these tests are about
+            loop = app.worker()
+            thread = threading.Thread(target=loop.run, name="calve-worker", daemon=True)
+            thread.start()
+            try:
+                yield
+            finally:
+                loop.request_stop()
+                loop.request_stop()  # quickly: what is under way is found by the next worker
+                thread.join(60)
+                assert not thread.is_alive(), "the worker did not stop"
+
+    def submit(self, table: str, to: str, *partitions: str, parts: Sequence[str] = ()) -> list[ProcessId]:
+        asked = Asked(partitions=partitions, parts=tuple(parts), every=not (partitions or parts))
+        return self.place.submit(self.app, f"db.{table}", to, asked)
+
+    # -- what the store says ------------------------------------------------------------------------
+
+    def rows(self, ids: Sequence[ProcessId]) -> list[Process]:
+        return [self.app.store.process(one) for one in ids]
+
+    def states(self, ids: Sequence[ProcessId]) -> set[ProcessState]:
+        return {process.state for process in self.rows(ids)}
+
+    def ended(self, ids: Sequence[ProcessId]) -> bool:
+        return self.states(ids) <= PROCESS_TERMINAL
+
+    def breakers(self) -> list[str]:
+        return [breaker.lane for breaker in self.app.store.breakers()]
+
+    def held_pins(self, ids: Sequence[ProcessId]) -> int:
+        return sum(len(self.app.store.pins(one, PIN_HELD)) for one in ids)
+
+    def told(self, process_id: ProcessId) -> str:
+        """Everything that happened to it, for a failing test to show."""
+        return "\n".join(f"{event.at} {event.name}: {event.message}" for event in self.app.store.events(process_id))
+
+    def finish(self, ids: Sequence[ProcessId], seconds: float = 120.0) -> list[Process]:
+        until(lambda: self.ended(ids), f"the end of {len(ids)} exports", seconds)
+        return self.rows(ids)
+
+    # -- what readers see ---------------------------------------------------------------------------
+
+    def ids_in(self, table: str) -> list[int]:
+        """The `id` of every row there, sorted: any lost or doubled row shows."""
+        return sorted(self.place.read(table).column("id").to_pylist())
+
+
+def until(happened: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
+    """Return once it has happened. The one place of these tests that polls."""
+    looks = threading.Event()
+    for _ in range(int(seconds / 0.02)):
+        if happened():
+            return
+        looks.wait(0.02)
+    raise AssertionError(f"{what}: did not happen within {seconds:.0f} s")
+
+
+def behind(server: S3Server, port: int) -> dict[str, str]:
+    """The server's properties with a proxy in front of it."""
+    return server.properties() | {"s3.endpoint": f"http://127.0.0.1:{port}"}
