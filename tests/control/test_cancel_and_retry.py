@@ -5,7 +5,7 @@ import pytest
 from calve.control.cancel import cancel
 from calve.control.retry import retry
 from calve.model.change import Change
-from calve.model.errors import ErrorInfo, Outcome, RefusedError, UnavailableError
+from calve.model.errors import ErrorInfo, Outcome, RefusedError, UnavailableError, UnknownOutcomeError
 from calve.model.ids import ProcessId
 from calve.model.process import Lease
 from calve.model.states import PROCESS_TERMINAL, Leftovers, ProcessState
@@ -248,6 +248,28 @@ def test_an_unknown_outcome_keeps_its_lock_until_it_is_resolved(
     scene.check_settled()
     gone = Leftovers.GONE if outcome is Outcome.NOT_APPLIED else Leftovers.NONE
     assert scene.row(process_id).leftovers is gone
+
+
+def test_an_unknown_outcome_is_resolved_also_when_nothing_live_waits_for_the_destination(scene: Scene) -> None:
+    """Its tries ran out long before its deadline, and then the destination went down: the breaker has to
+    be probed for the sake of an ended process, or it stays open, and the lock held, for ever."""
+    process_id = publishing(scene, "lost")
+    tries = [UnknownOutcomeError("no answer", code="publish_unknown")] * scene.limits.publish_attempts
+    scene.world.fail("publish", *tries)
+    scene.world.fail("fence", *[UnavailableError("down", code="down")] * scene.limits.fence_attempts)
+    scene.run(scene.worker(), seconds=60.0)
+    row = scene.row(process_id)
+    assert row.error is not None and row.error.outcome is Outcome.UNKNOWN
+    scene.store.trip(row.lane, "it does not answer", scene.limits.probe_seconds)
+    worker = scene.worker()
+    for _ in range(3):
+        scene.clock.advance(3600)
+        worker.tick()
+    row = scene.row(process_id)
+    assert row.deadline_at > scene.store.now(), "the deadline had no part in it"
+    assert row.error is not None and row.error.outcome is Outcome.APPLIED
+    assert not scene.store.breakers()
+    assert scene.store.holder("a") is None
 
 
 def test_nothing_is_deleted_while_the_outcome_is_unknown(scene: Scene) -> None:

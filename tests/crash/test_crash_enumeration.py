@@ -5,13 +5,17 @@ published twice, no published file is deleted, no lease and no pin is left.
 """
 
 from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
+from calve.control.ports import Store
 from calve.control.retry import retry
 from calve.model.errors import ErrorInfo
 from calve.model.limits import Limits
 from calve.model.states import Leftovers, ProcessState
+from calve.store import SqlStore, open_store
 from calve.testing.clock import FakeClock
 from calve.testing.crashing import Break, Crash, Faults
 from calve.testing.fake_runner import Ends
@@ -20,6 +24,7 @@ from calve.testing.scene import Scene
 
 LIMITS = Limits(slots=2)
 Life = Callable[[Scene], None]
+OpenStore = Callable[[FakeClock], Store]
 
 
 def exports_well(scene: Scene) -> None:
@@ -70,9 +75,9 @@ LIVES: list[Life] = [
 ]
 
 
-def live_and_break(life: Life, at: int, how: Break) -> tuple[Scene, Faults]:
+def live_and_break(life: Life, at: int, how: Break, opened: OpenStore = MemoryStore) -> tuple[Scene, Faults]:
     clock = FakeClock()
-    scene = Scene(store=MemoryStore(clock), clock=clock, limits=LIMITS)
+    scene = Scene(store=opened(clock), clock=clock, limits=LIMITS)
     life(scene)
     faults = Faults(at=at, how=how)
     try:
@@ -145,3 +150,30 @@ def test_a_retry_that_adopts_breaks_anywhere_and_still_publishes_once(how: Break
         assert scene.row(old).leftovers is Leftovers.GONE, where
         # What was adopted was not run again.
         assert scene.world.runs[new, 0] == scene.world.runs[new, 1] == 0, where
+
+
+@pytest.mark.parametrize("how", list(Break))
+@pytest.mark.parametrize(
+    "life",
+    [exports_well, loses_the_commits_answer, is_cancelled_while_publishing],
+    ids=lambda life: str(life.__name__),
+)
+def test_the_same_over_a_database_that_is_opened_again(tmp_path: Path, life: Life, how: Break) -> None:
+    """A sample, because each life costs a database: every way to break starts at another call, and
+    together they meet every call but few twice."""
+    calls = mutating_calls(life)
+    step = len(Break)
+    for at in range(1 + list(Break).index(how), calls + 1, step):
+        with ExitStack() as closing:
+
+            def opened(clock: FakeClock, at: int = at, closing: ExitStack = closing) -> SqlStore:
+                url = f"sqlite:///{tmp_path / f'{at}.db'}"
+                return closing.enter_context(open_store(url, clock_offset_seconds=clock.offset_seconds))
+
+            scene, faults = live_and_break(life, at, how, opened)
+            where = f"{life.__name__}: {how} call {at} ({faults.calls[at - 1]})"
+            try:
+                scene.check_settled()
+                _check_end(life, scene)
+            except AssertionError as error:
+                raise AssertionError(f"{where}: {error}") from error

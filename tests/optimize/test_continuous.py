@@ -1,13 +1,16 @@
 """A worker that looks at tables by itself: what it queues, in which order, and when it leaves a table alone."""
 
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyiceberg.catalog import Catalog
 
+from calve.app.config import Config, load_config
 from calve.app.config.values import OptimizeConfig
-from calve.app.optimizing import Optimizer
+from calve.app.optimizing import Optimizer, optimizing
+from calve.app.wiring import App
 from calve.kinds.optimize.request import OptimizeRequest
 from calve.model.change import Change, Result
 from calve.model.errors import ErrorInfo
@@ -130,3 +133,30 @@ def test_orphans_are_looked_for_once_a_day(lake: OptimizeScene) -> None:
     assert looking.tick() == []
     lake.clock.advance(hours=2)
     assert len(looking.tick()) == 1
+
+
+def configured(folder: Path, **environ: str) -> Config:
+    (folder / "calve.toml").write_text(
+        '[catalog.lake]\ntype = "sql"\nuri = "sqlite:///c.db"\nwarehouse = "w"\n'
+        '[optimize]\ntables = ["lake.ns.*"]\ninterval_seconds = 0.05\n'
+    )
+    return load_config(folder / "calve.toml", environ=environ)
+
+
+def test_a_worker_queues_what_its_configuration_names_while_it_runs(tmp_path: Path) -> None:
+    app = App(configured(tmp_path))
+    app.__dict__["runner"] = FakeRunner(World())
+    app.catalog("lake").create_namespace("ns")
+    make(app.catalog("lake"), "ns", "a", files=12)
+    with optimizing(app):
+        while not (found := app.store.live()):
+            time.sleep(0.01)
+    assert [(process.kind, process.destination) for process in found] == [("optimize", "lake.ns.a")]
+    app.close()
+
+
+def test_the_tables_may_come_from_the_environment(tmp_path: Path) -> None:
+    config = configured(tmp_path, CALVE_OPTIMIZE__TABLES="lake.*, other.ns.t", CALVE_OPTIMIZE__SHARE="0.5")
+    assert config.optimize == OptimizeConfig(
+        tables=("lake.*", "other.ns.t"), interval_seconds=0.05, share=0.5
+    )

@@ -7,10 +7,10 @@ of one destination leaves the tasks of another alone.
 
 import multiprocessing
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from calve.control.ports import TaskOrder, TaskResult
@@ -28,8 +28,21 @@ class ChildRunner:
         self._idle: list[ProcessPoolExecutor] = []
         self._busy: dict[str, set[ProcessPoolExecutor]] = {}
         self._cancelled: set[str] = set()
+        self._open = threading.Event()
+        self._open.set()
+
+    @contextmanager
+    def holding(self) -> Iterator[None]:
+        """Start nothing for the length of a block: a test brings all of its exports to this point."""
+        self._open.clear()
+        try:
+            yield
+        finally:
+            self._open.set()
 
     def run(self, group: str, orders: Sequence[TaskOrder], on_result: Callable[[TaskResult], None]) -> None:
+        while not self._open.wait(_LOOK_SECONDS):
+            pass
         running = {self._start(group, order): order for order in orders}
         while running and group not in self._cancelled:
             done, _ = wait([future for future, _ in running], timeout=_LOOK_SECONDS, return_when=FIRST_COMPLETED)

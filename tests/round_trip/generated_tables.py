@@ -20,7 +20,8 @@ ZONES = ("UTC", "Asia/Tokyo", "America/St_Johns")
 LABELS = ("a", "b c", "é🧊", "/../x")
 # Short enough for a folder's name; the long text beside it is beyond what footers keep (W3).
 TEXTS = ("", "\0", "a", "é", "漢字", "🧊", "\U0010ffff", "\uffff", "a/../../b?c\nd", "NULL", "null", "x" * 40)
-LONG = "é漢字🧊" * 1500
+LONG_UNIT, LONG_TIMES = "é漢字🧊", 1500
+LONG = LONG_UNIT * LONG_TIMES
 
 
 @dataclass(frozen=True)
@@ -141,9 +142,17 @@ def decimal(precision: int, scale: int) -> Kind:
     return Kind(name, edges, some.integers(-most, most).map(value), ("{c}",), specs)
 
 
+def text_sql(content: str) -> str:
+    """Any text; the long one is repeated by the engine, since a statement's length has a limit."""
+    if content.startswith(LONG):
+        unit = LONG_UNIT.encode().hex()
+        return f"concat(repeat(unhex('{unit}'), {LONG_TIMES}), {text_sql(content[len(LONG) :])})"
+    return f"unhex('{content.encode().hex()}')"
+
+
 def text(name: str = "String", *, long: bool = False) -> Kind:
     def value(content: str) -> Value:
-        return Value(_cast(f"unhex('{content.encode().hex()}')", name), content)
+        return Value(_cast(text_sql(content), name), content)
 
     characters = some.characters(exclude_categories=("Cs",))
     edges = tuple(map(value, (*TEXTS, LONG, LONG + "z") if long else TEXTS))

@@ -35,13 +35,13 @@ STATEMENTS = {
     ),
     "uuids": (
         "CREATE TABLE db.uuids (id Int32, u UUID, n Nullable(UUID)) ENGINE = MergeTree ORDER BY id",
-        "INSERT INTO db.uuids SELECT number, reinterpretAsUUID(unhex(repeat(leftPad(hex(number * 16), 2, '0'), 16))),"
+        "INSERT INTO db.uuids SELECT number, reinterpretAsUUID(unhex(repeat(leftPad(hex(number * 16), 2, '0'), 16))) AS u,"
         " if(number = 3, NULL, u) FROM numbers(16)",
     ),
 } | {
     name: (
         f"CREATE TABLE db.{name} (id Int32, f Float64, g Nullable(Float32)) ENGINE = MergeTree ORDER BY id",
-        f"INSERT INTO db.{name} SELECT number, if(number % 4 = 0, nan, number - 8), if(number = 5, NULL, f) FROM numbers(16)",
+        f"INSERT INTO db.{name} SELECT number, if(number % 4 = 0, nan, number - 8) AS f, if(number = 5, NULL, f) FROM numbers(16)",
     )
     for name in ("nans", "nans_by_pyiceberg")
 }  # fmt: skip

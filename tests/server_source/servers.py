@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from calve.source.held import Held, Wanted
-from calve.source.server.held import hold
 from calve.source.server.source import ServerOptions, ServerSession, ServerSource
 from calve.testing.clickhouse_front import NO_USERS, FrontOptions, FrontUser, clickhouse_front
 from calve.testing.clickhouse_server import ServerOptions as OldOptions
@@ -75,8 +74,7 @@ class Place:
     def hold(self, table: str, name: str = "", source: ServerSource | None = None, **wanted: object) -> Held:
         database, _, short = table.partition(".")
         chosen = {"partitions": ("202401",), **wanted}
-        return hold(
-            source or self.source(),
+        return (source or self.source()).hold(
             Wanted(database=database, table=short, **chosen),  # type: ignore[arg-type]
             name or pin_name(),
         )

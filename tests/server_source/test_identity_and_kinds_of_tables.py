@@ -9,10 +9,10 @@ from servers import PASSWORD, TIMEZONE, UUID, WITH_UUID, Place, pin_name
 
 from calve.model.errors import NotFoundError, PermanentError, RefusedError, TemporaryError
 from calve.source.server import clones, replicas
-from calve.source.server.held import let_go
+from calve.source.server.held import UNKNOWN_POLICIES
 from calve.source.server.partitions import partitions
 from calve.source.server.source import ServerOptions, ServerSource
-from calve.source.server.tables import UNKNOWN_POLICIES, describe
+from calve.source.server.tables import describe
 from calve.testing.clickhouse_front import NO_USERS, ClickHouseFront, FrontOptions
 
 pytestmark = pytest.mark.services
@@ -162,7 +162,7 @@ def test_a_read_only_user_gets_no_pin_and_reads_parts_by_name(place: Place, exec
     held = place.hold(table, name, source)
     assert "its user may only read" in held.notes[0]
     assert executor.read(source, held, "count() AS n, sum(a) AS s")["rows"] == [{"n": 3000, "s": 4498500}]
-    let_go(source, name, held.to_json())
+    source.let_go(name, held.to_json())
     with place.source().visit() as session:
         assert not clones.exists(session, name)
 
@@ -213,7 +213,7 @@ def test_where_executors_see_the_disk_parts_are_frozen(today: Place) -> None:
     assert held.relation.mode == "frozen"
     assert all(Path(part.path).is_dir() for part in held.parts)
     assert [part.rows for part in held.parts] == [1000] * 3
-    let_go(source, name, held.to_json())
+    source.let_go(name, held.to_json())
     assert not any(Path(part.path).exists() for part in held.parts)
 
 
@@ -278,7 +278,7 @@ def test_after_the_pin_nobody_fails_over(front: Front) -> None:
     held = Place(url="", data=Path(), modern=True).hold("db.t", name, source, partitions=("all",))
     assert held.relation.detail["replica"] == started.url
     with pytest.raises(RefusedError) as refused:
-        let_go(ServerSource("main", ServerOptions(url="http://127.0.0.1:1")), name, held.to_json())
+        ServerSource("main", ServerOptions(url="http://127.0.0.1:1")).let_go(name, held.to_json())
     assert refused.value.code == "replica_gone"
 
 

@@ -9,8 +9,8 @@ from calve.source.engine_clause import EngineClause
 from calve.source.server.clones import columns_with_ttl
 from calve.source.server.matching import matched
 from calve.source.server.parts import ListedPart
-from calve.source.server.zones import explicit
 from calve.source.tables import TableInfo
+from calve.source.zones import explicit
 
 TABLE = TableInfo(
     source="main",

@@ -11,7 +11,6 @@ from calve.model.errors import NotFoundError, PermanentError, RefusedError, Temp
 from calve.model.plan import Slice
 from calve.source.held import Held
 from calve.source.server import clones
-from calve.source.server.held import let_go
 from calve.source.server.partitions import partitions
 from calve.source.server.source import ServerOptions, ServerSource
 from calve.source.server.tables import describe
@@ -149,7 +148,7 @@ def test_a_pin_is_released_and_released_again(place: Place) -> None:
     table, name = place.numbers(), pin_name()
     held = place.hold(table, name)
     for _ in range(2):
-        let_go(place.source(), name, held.to_json())
+        place.source().let_go(name, held.to_json())
     with place.source().visit() as session:
         assert not clones.exists(session, name)
 
@@ -158,13 +157,13 @@ def test_a_pin_of_which_only_the_name_is_known_is_released(place: Place) -> None
     table, name = place.numbers(), pin_name()
     place.hold(table, name)
     place.run(f"DROP TABLE {table}")
-    let_go(place.source(), name, "")
+    place.source().let_go(name, "")
     with place.source().visit() as session:
         assert not clones.exists(session, name)
 
 
 def test_a_release_before_anything_was_taken_is_fine(place: Place) -> None:
-    let_go(place.source(), pin_name(), "")
+    place.source().let_go(pin_name(), "")
 
 
 def test_a_clone_that_is_too_large_to_drop_goes_part_by_part(front: Callable[..., ClickHouseFront]) -> None:
@@ -182,14 +181,14 @@ def test_a_clone_that_is_too_large_to_drop_goes_part_by_part(front: Callable[...
         with pytest.raises(TemporaryError, match="max_"):
             session.execute("DROP TABLE `calve_pins`.`calve-big-1` SYNC")
         assert clones.names(session) == ["calve-big-1"]
-        let_go(source, "calve-big-1", held.to_json())
+        source.let_go("calve-big-1", held.to_json())
         assert clones.names(session) == []
 
 
 @pytest.mark.parametrize("name", ["t", "calve-x-1`; DROP TABLE t", "../calve-x-1", "calve-x-1-2"])
 def test_only_names_of_ours_are_ever_dropped(today: Place, name: str) -> None:
     with pytest.raises(PermanentError) as refused:
-        let_go(today.source(), name, "")
+        today.source().let_go(name, "")
     assert refused.value.code == "pin_name"
 
 
@@ -304,6 +303,6 @@ def test_L30_a_pin_whose_taking_broke_at_any_statement_leaves_nothing_once_relea
             proxy.set(Fault(reset_answer_after_bytes=0, only_connections=frozenset({number})))
             with pytest.raises(TemporaryError):
                 place.hold(table, name, source)
-            let_go(source, name, "")
+            source.let_go(name, "")
             with place.source().visit() as session:
                 assert not clones.exists(session, name), f"after statement {broken}"

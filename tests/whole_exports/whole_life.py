@@ -5,7 +5,7 @@ executors are the real ones; time is the database's own, moved by hand; one thre
 that call number N is the same call in every run.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,14 +23,15 @@ from calve.control.worker import WorkerLoop
 from calve.kinds.export.choices import Choices
 from calve.kinds.export.kind import ExportKind
 from calve.kinds.export.request import ExportRequest
-from calve.kinds.export.submit import check_export, submit_export
+from calve.kinds.export.submit import Checked, check_export, submit_export
 from calve.lake.catalogs import open_catalog
 from calve.lake.storage import Storage
 from calve.model.errors import CalveError, TemporaryError
 from calve.model.ids import ProcessId, WorkerId
 from calve.model.limits import Limits
 from calve.model.process import Process
-from calve.model.states import PIN_HELD, PROCESS_TERMINAL
+from calve.model.states import PIN_HELD, PROCESS_TERMINAL, ProcessState
+from calve.source.own_engine import OwnEngineSource
 from calve.source.ports import Session, Source
 from calve.source.selection import Selection
 from calve.store import open_store
@@ -72,6 +73,7 @@ class Ports:
             "warehouse": (self.folder / "lake" / "warehouse").as_uri(),
         }
         self._catalog: Catalog | None = None
+        self.before_send: list[Callable[[], None]] = []  # each done once, right before a commit is sent
 
     def source(self, name: str) -> Source:
         return _BreakingSource(self.source_, self.faults)
@@ -79,6 +81,14 @@ class Ports:
     def catalog(self, name: str) -> Catalog:
         if self._catalog is None:
             self._catalog = _breaking(open_catalog(name, self.properties, self.limits), self.faults)
+            really = self._catalog.commit_table
+
+            def commit_table(*args: Any) -> Any:
+                while self.before_send:
+                    self.before_send.pop(0)()
+                return really(*args)
+
+            self._catalog.commit_table = commit_table  # type: ignore[method-assign]
         return self._catalog
 
     def storage(self, catalog: str) -> Storage:
@@ -92,7 +102,7 @@ class Ports:
             self._catalog.close()
 
 
-class _BreakingSource:
+class _BreakingSource(OwnEngineSource):
     def __init__(self, source: Source, faults: Faults) -> None:
         self.name = source.name
         self._source, self._faults = source, faults
@@ -197,19 +207,23 @@ class Life:
         self.ports.close()
         self.store.close()
 
-    def submit(self, *partitions: str, **asked: Any) -> list[ProcessId]:
+    def check(self, *partitions: str, **asked: Any) -> Checked:
+        """What an export would do; without partitions, of all there is."""
         request = ExportRequest(
             source="main",
             database="db",
-            table=asked.pop("table", "events"),
+            table="events",
             catalog="lake",
             identifier=("ns", "events"),
             partitions=(),
             **asked,
         )
         selection = Selection(partitions=partitions) if partitions else Selection(all=True)
-        checked = check_export(self.ports, request, selection)
-        new = [process.id for process in submit_export(self.ports, self.store, checked).processes]
+        return check_export(self.ports, request, selection)
+
+    def submit(self, *partitions: str, **asked: Any) -> list[ProcessId]:
+        submission = submit_export(self.ports, self.store, self.check(*partitions, **asked))
+        new = [process.id for process in submission.processes]
         self.ids += new
         return new
 
@@ -249,6 +263,26 @@ class Life:
 
     def row(self, process_id: ProcessId) -> Process:
         return self.store.process(process_id)
+
+    def export(self, *partitions: str, **asked: Any) -> Process:
+        """One process, run to its end."""
+        [process_id] = self.submit(*partitions, **asked)
+        self.run(self.worker())
+        self.check_settled()
+        return self.row(process_id)
+
+    def run_until(self, state: ProcessState, process_id: ProcessId) -> None:
+        worker = self.worker()
+        for _ in range(20):
+            if self.row(process_id).state is state:
+                return
+            worker.tick()
+            self.clock.advance(2.0)
+        raise AssertionError(f"{process_id} never became {state}: {self.row(process_id).error}")
+
+    def leave(self) -> None:
+        """The worker that ran is gone for good: its leases expire."""
+        self.clock.advance(self.limits.lease_seconds + self.limits.query_seconds + 1)
 
     # -- looking at the lake, with a catalog of one's own -------------------------------------------
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from gate import Gate
 
+from calve.app.exporting import Asked
 from calve.app.wiring import App
 from calve.model.ids import ProcessId
 from calve.model.process import Process
@@ -24,9 +25,24 @@ SHORT = {  # a lease of seconds, so that losing it takes seconds
     "CALVE_LIMITS__TICK_SECONDS": "0.05",
     "CALVE_LIMITS__BACKOFF_FIRST_SECONDS": "0.1",
     "CALVE_LIMITS__TASK_BYTES_MB": "1",  # a task for each part
+    "CALVE_LIMITS__SLOTS": "2",
 }
-PARTS, ROWS_OF_A_PART = 3, 60_000
+PARTS, ROWS_OF_A_PART = 3, 35_000
 ROWS = PARTS * ROWS_OF_A_PART
+
+
+def create(place: Place) -> None:
+    """A table of one partition, with a few parts that stay apart."""
+    place.execute(
+        "CREATE DATABASE db",
+        "CREATE TABLE db.events (id UInt64, note String) ENGINE = MergeTree PARTITION BY id % 1 ORDER BY id"
+        " SETTINGS max_bytes_to_merge_at_max_space_in_pool = 1",
+        *(
+            f"INSERT INTO db.events SELECT number + {part * ROWS_OF_A_PART}, randomPrintableASCII(24)"
+            f" FROM numbers({ROWS_OF_A_PART})"
+            for part in range(PARTS)
+        ),
+    )
 
 
 class Calve(Program):
@@ -63,16 +79,7 @@ class Folder:
         self.place = Place(folder, **self.settings)
         self.path = folder
         self._programs: list[Calve] = []
-        self.place.execute(
-            "CREATE DATABASE db",
-            "CREATE TABLE db.events (id UInt64, note String) ENGINE = MergeTree PARTITION BY id % 1 ORDER BY id",
-            "SYSTEM STOP MERGES db.events",
-            *(
-                f"INSERT INTO db.events SELECT number + {part * ROWS_OF_A_PART}, randomPrintableASCII(24)"
-                f" FROM numbers({ROWS_OF_A_PART})"
-                for part in range(PARTS)
-            ),
-        )
+        create(self.place)
 
     def calve(self, *arguments: str, gate: Gate | None = None, at: str = "", **settings: str) -> Calve:
         environment = self.settings | settings
@@ -102,9 +109,9 @@ class Folder:
 
     def submit(self) -> ProcessId:
         """An export that nobody waits for."""
-        code, out, said = self.call("export", TABLE, "--all", "--to", DESTINATION, "--no-wait")
-        assert code == 0, said
-        return ProcessId(out.strip())
+        with self.place.app() as app:
+            (process_id,) = self.place.submit(app, TABLE, DESTINATION, Asked(every=True))
+        return process_id
 
     def row(self, process_id: ProcessId) -> Process:
         with self.place.app() as app:

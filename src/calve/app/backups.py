@@ -1,10 +1,21 @@
 """Backups as a person asks for them: the application as the kinds see it, and what commands share."""
 
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
 from calve.app.wiring import App
+from calve.kinds.backup import deleting, shelf
+from calve.kinds.backup.deleting import Deleted
 from calve.kinds.backup.kind import BackupKind
 from calve.kinds.backup.location import Location
+from calve.kinds.backup.manifest import Manifest
+from calve.kinds.backup.retention import Keep, kept
 from calve.kinds.restore.kind import RestoreKind
 from calve.lake.storage import Storage
+from calve.model.errors import RefusedError
 from calve.model.limits import Limits
 from calve.source.ports import Source
 
@@ -60,3 +71,82 @@ def backup_kind(app: App) -> BackupKind:
 
 def restore_kind(app: App) -> RestoreKind:
     return RestoreKind(BackupReach(app))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One backup in a list."""
+
+    name: str
+    manifest: Manifest | None
+    own_bytes: int = 0  # that no other backup shares: what deleting it frees
+    error: str = ""
+
+
+def lines(location: Location) -> list[Line]:
+    """Oldest first, damaged ones too."""
+    found = shelf.listed(location)
+    uses = Counter(place for one in found if one.manifest for place in one.manifest.places)
+    return [
+        Line(
+            name=one.key.name,
+            manifest=one.manifest,
+            own_bytes=_own_bytes(one.manifest, uses) if one.manifest else 0,
+            error=one.error.message if one.error else "",
+        )
+        for one in found
+    ]
+
+
+def stored_bytes(found: Sequence[Line]) -> int:
+    """What all of them take together, shared parts once."""
+    places: dict[str, int] = {}
+    for line in found:
+        if line.manifest:
+            places |= {place: part.bytes for place, part in line.manifest.places.items()}
+    return sum(places.values())
+
+
+def _own_bytes(manifest: Manifest, uses: Mapping[str, int]) -> int:
+    return sum(part.bytes for place, part in manifest.places.items() if uses[place] == 1)
+
+
+def delete_backup(app: App, name: str) -> Deleted:
+    location = BackupReach(app).location()
+    _refuse_used(app, name)
+    return deleting.delete(location, name)
+
+
+def prune(app: App, keep: Keep, *, dry_run: bool) -> tuple[list[str], list[Deleted]]:
+    """Delete what the rules do not keep, and take up deletes that died half-way; what was kept and
+    what was, or would be, deleted. A backup that cannot be read is kept, and nothing is swept."""
+    location = BackupReach(app).location()
+    found = shelf.listed(location)
+    for one in found:
+        if one.error:
+            raise one.error
+    whole = [one.manifest for one in found if one.manifest]
+    standing = kept(whole, lambda one: datetime.fromisoformat(one.created_at), keep)
+    doomed = [one for one in whole if one not in standing]
+    names = [one.name for one in standing]
+    if dry_run:
+        return names, [Deleted(name=one.name, parts=0, bytes=0, shared=0, awaited=0) for one in doomed]
+    deleted = []
+    for manifest in doomed:
+        _refuse_used(app, manifest.name)
+        deleted.append(deleting.delete(location, manifest.name))
+    for key in deleting.unfinished(location):
+        deleting.sweep(location, key)
+    return names, deleted
+
+
+def _refuse_used(app: App, name: str) -> None:
+    """A restore or an export that reads it, as far as this store knows. Others fail, and say why."""
+    for process in app.store.live():
+        request = json.loads(process.request)
+        if name in (request.get("backup"), request.get("from_backup")):
+            raise RefusedError(
+                f"process {process.id} reads backup {name} ({process.kind} to {process.destination})",
+                code="backup_in_use",
+                hint=f"calve wait {process.id}, or calve cancel {process.id}",
+            )

@@ -5,8 +5,9 @@ from datetime import timedelta
 
 from calve.app.destination import parse_destination
 from calve.app.wiring import App
+from calve.kinds.backup.shelf import find
 from calve.kinds.export.request import ExportRequest
-from calve.source.names import parse
+from calve.source.names import TableName, parse
 from calve.source.selection import Selection
 
 
@@ -30,6 +31,7 @@ class Asked:
     exclude: tuple[str, ...] = ()
     mutations: str = "refuse"
     ignore_row_policies: bool = False
+    from_backup: str = ""
 
     @property
     def selection(self) -> Selection:
@@ -46,8 +48,7 @@ def request_of(app: App, table: str, destination: str, asked: Asked) -> ExportRe
     """Nothing is connected to yet: a name that is wrong is told at once."""
     name = parse(table)
     to = parse_destination(destination, app.config)
-    source = name.source or app.config.default_source
-    app.config.source(source)
+    source = _source(app, name, asked)
     return ExportRequest(
         source=source,
         database=name.database,
@@ -68,4 +69,14 @@ def request_of(app: App, table: str, destination: str, asked: Asked) -> ExportRe
         exclude=asked.exclude,
         mutations=asked.mutations,
         ignore_row_policies=asked.ignore_row_policies,
+        from_backup=asked.from_backup,
     )
+
+
+def _source(app: App, name: TableName, asked: Asked) -> str:
+    if asked.from_backup:
+        # The source that the backup was made of: it need not be configured, nor exist.
+        return name.source or find(app.backups(), asked.from_backup).source
+    source = name.source or app.config.default_source
+    app.config.source(source)
+    return source

@@ -13,10 +13,8 @@ from calve.lake.publish.outcome import EarlierExport
 from calve.lake.publish.search import find_export
 from calve.model.errors import NotFoundError
 from calve.model.plan import PartPlan
-from calve.source import tables
-from calve.source.listing import live_parts
 from calve.source.names import TableName
-from calve.source.partitions import PartitionInfo, partitions
+from calve.source.partitions import PartitionInfo
 
 _WHOLE = ExportRequest(
     source="", database="", table="", catalog="", identifier=(), partitions=()
@@ -39,8 +37,8 @@ class Listed:
 def list_partitions(app: App, name: TableName, destination: Destination | None) -> list[Listed]:
     source = app.source(name.source or app.config.default_source)
     with source.visit() as session:
-        table = tables.describe(session, name.database, name.table)
-        found = partitions(session, table)
+        table = session.describe(name.database, name.table)
+        found = session.partitions(table)
     if destination is None:
         return [Listed(partition=partition) for partition in found]
     return _compared(app, table.identity, found, destination)
@@ -50,7 +48,7 @@ def list_parts(app: App, name: TableName) -> list[PartPlan]:
     """The parts that `--part` can name, as they are now."""
     source = app.source(name.source or app.config.default_source)
     with source.visit() as session:
-        return list(live_parts(session, tables.describe(session, name.database, name.table)))
+        return list(session.parts(session.describe(name.database, name.table)))
 
 
 def _compared(

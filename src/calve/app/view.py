@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from calve.model.errors import ErrorInfo
-from calve.model.process import Event, Pin, Process, Task
+from calve.model.process import Event, Pin, Process, Task, Worker
+from calve.model.reaching import kinds_in, without_kinds
 
 Json = dict[str, Any]
 
@@ -76,6 +77,21 @@ def event_json(event: Event) -> Json:
         "at": time_json(event.at),
         "name": event.name,
         "message": event.message,
+    }
+
+
+def worker_json(worker: Worker, *, state: str, processes: int) -> Json:
+    return {
+        "id": worker.id,
+        "host": worker.host,
+        "state": state,
+        "slots": worker.slots,
+        "processes": processes,
+        "reach": without_kinds(worker.reach),
+        "kinds": sorted(kinds_in(worker.reach) or ()),
+        "started_at": time_json(worker.started_at),
+        "heartbeat_at": time_json(worker.heartbeat_at),
+        "error": error_json(worker.error),
     }
 
 

@@ -13,10 +13,9 @@ from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from calve.app.config import Config
+from calve.app.config import Config, SourceConfig
 from calve.control.ports import Kind, Store
 from calve.kinds.export.choices import Choices
-from calve.model.errors import UsageError
 from calve.model.ids import ProcessId
 from calve.model.limits import Limits
 from calve.model.process import Process, Worker
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
     from calve.control.worker import WorkerLoop
+    from calve.kinds.backup.location import Location
     from calve.lake.storage import Storage
     from calve.runner.spark import SparkRunner
     from calve.source.ports import Source
@@ -83,11 +83,7 @@ class App:
 
         config, limits = self.config.source(name), self.config.limits
         if not config.embedded:
-            raise UsageError(
-                f"source {name}: {config.url.partition('://')[0]}:// sources are not supported yet",
-                code="source_url",
-                hint='give an embedded source: url = "chdb:///path/to/folder"',
-            )
+            return self._open_server(config)
         return EmbeddedSource(
             name,
             config.folder,
@@ -95,6 +91,24 @@ class App:
             busy_seconds=limits.source_busy_seconds,
             query_seconds=limits.query_seconds,
         )
+
+    def _open_server(self, config: SourceConfig) -> "Source":
+        from calve.source.server.source import ServerOptions, ServerSource
+
+        limits = self.config.limits
+        options = ServerOptions(
+            url=config.url,
+            user=config.user,
+            password=config.password,
+            database=config.database,
+            ca_file=config.ca_file,
+            id=config.id,
+            disks=config.disks,
+            connect_seconds=limits.connect_seconds,
+            call_seconds=limits.call_seconds,
+            query_seconds=limits.query_seconds,
+        )
+        return ServerSource(config.name, options)
 
     def catalog(self, name: str) -> "Catalog":
         if name not in self._catalogs:
@@ -126,6 +140,17 @@ class App:
             connect_seconds=limits.connect_seconds,
             call_seconds=limits.call_seconds,
         )
+
+    def backups(self) -> "Location":
+        """Where backups are kept."""
+        from calve.app.backups import BackupReach
+
+        return BackupReach(self).location()
+
+    def backup_properties(self) -> dict[str, str]:
+        from calve.app.backups import BackupReach
+
+        return BackupReach(self).location_properties()
 
     # -- what moves the work ------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from calve.cli import output
 from calve.cli.command import Session, command
 from calve.cli.exits import DONE, REFUSED
 from calve.model.process import Process
+from calve.model.states import PROCESS_TERMINAL, ProcessState
 
 
 @command("cancel", examples=["calve cancel 7k2m", "calve cancel batch-x4t9 --no-wait"])
@@ -25,13 +26,14 @@ def cancel(session: Session, ids: tuple[str, ...], wait: bool) -> int:
         processes = _stopped(session, processes)
     documents = [process_json(process) for process in processes]
     lines = [
-        f"{process.id}  {process.state.value}  {'' if answer.accepted and wait else answer.message}".rstrip()
+        f"{process.id}  {process.state.value}  {'' if wait else answer.message}".rstrip()
         for answer, process in zip(answers, processes, strict=True)
     ]
     session.answer(documents[0] if len(documents) == 1 else documents, "\n".join(lines))
-    late = [answer for answer in answers if not answer.accepted]
-    for answer in late:
-        output.warning(f"process {answer.process.id}: {answer.message}")
+    # Asked in time and ended otherwise all the same: a publish that was under way had happened.
+    late = [process for process in processes if process.state in PROCESS_TERMINAL - {ProcessState.CANCELLED}]
+    for process in late:
+        output.warning(f"process {process.id}: too late: it is {process.state}, and stays so")
     return REFUSED if late else DONE
 
 
@@ -40,7 +42,6 @@ def _stopped(session: Session, processes: Sequence[Process]) -> list[Process]:
     from contextlib import nullcontext
 
     from calve.app.work import follow, has_workers, own_canceller
-    from calve.model.states import PROCESS_TERMINAL
 
     live = [process for process in processes if process.state not in PROCESS_TERMINAL]
     if not live:

@@ -53,6 +53,7 @@ _AGE_HOURS = {"h": 1, "d": 24, "w": 7 * 24}
     help="Where an ALTER is not finished: refuse, wait for it, or export the rows as before it.",
 )
 @click.option("--ignore-row-policies", is_flag=True, help="Export rows that row policies hide.")
+@click.option("--from-backup", default="", metavar="NAME", help="Read a backup's parts, and ask no source.")
 @click.option("--dry-run", is_flag=True, help="Print the plan; change nothing.")
 @click.option("--no-wait", is_flag=True, help="Print the ids and return; a worker does the work.")
 def export(

@@ -23,6 +23,8 @@ def export_table(
     app = session.app
     checked = check_export(app, request_of(app, table, destination, asked), asked.selection)
     if dry_run:
+        if checked.unreachable:
+            raise checked.unreachable  # half a preview would be taken for a whole one
         document = preview_json(checked)
         session.answer(document, preview_text(document))
         return exits.REFUSED if checked.changed else exits.DONE
@@ -42,6 +44,8 @@ def run(session: Session, processes: list[Process]) -> list[Process]:
 
 
 def _say_earlier(session: Session, checked: Checked) -> None:
+    if checked.unreachable:
+        output.say(f"{checked.unreachable.message}: queued; it is exported once that answers")
     for one in checked.unchanged:
         output.say(f"{checked.request.source_table}: {one.sentence}; skipped")
     if not checked.unchanged and not checked.changed and not checked.chosen and not session.json:

@@ -12,6 +12,8 @@ import click
 
 from calve import __version__
 from calve.cli import output
+from calve.cli.backup import backup
+from calve.cli.backup_group import CommandGroup
 from calve.cli.cancel import cancel
 from calve.cli.command import CalveCommand, Session, shared_options
 from calve.cli.config import config
@@ -33,8 +35,8 @@ from calve.cli.why import why
 from calve.cli.worker import worker
 from calve.model.errors import CalveError, ErrorInfo
 
-COMMANDS: tuple[CalveCommand, ...] = (
-    demo, init, config, doctor, partitions, export, health, optimize, ps, show, events, why, wait, cancel, retry, verify, worker,
+COMMANDS: tuple[CalveCommand | CommandGroup, ...] = (
+    demo, init, config, doctor, partitions, export, backup, health, optimize, ps, show, events, why, wait, cancel, retry, verify, worker,
 )  # fmt: skip
 
 

@@ -14,7 +14,13 @@ _HEAD = ("ID", "KIND", "STATE", "SOURCE", "DESTINATION", "PARTITIONS", "TASKS", 
 
 @command(
     "ps",
-    examples=["calve ps", "calve ps --all", "calve ps --state FAILED --json", "calve ps --kind export"],
+    examples=[
+        "calve ps",
+        "calve ps --all",
+        "calve ps --state FAILED --json",
+        "calve ps --kind export",
+        "calve ps --workers",
+    ],
 )
 @click.option("--all", "every", is_flag=True, help="Also those that have ended.")
 @click.option("--kind", default="", metavar="K", help="Only one kind: export, backup, …")
@@ -26,10 +32,17 @@ _HEAD = ("ID", "KIND", "STATE", "SOURCE", "DESTINATION", "PARTITIONS", "TASKS", 
     help="Only these states.",
 )
 @click.option("--limit", default=200, show_default=True, type=click.IntRange(1), help="At most so many.")
-def ps(session: Session, every: bool, kind: str, states: tuple[str, ...], limit: int) -> None:
+@click.option(
+    "--workers", is_flag=True, help="List the workers instead: when each was heard of, its last error."
+)
+def ps(session: Session, every: bool, kind: str, states: tuple[str, ...], limit: int, workers: bool) -> None:
     """List processes, newest first. Without options: those that have not ended."""
     from calve.app.view import process_json
+    from calve.cli.workers import list_workers
 
+    if workers:
+        list_workers(session)
+        return
     wanted = frozenset(ProcessState(state) for state in states)
     if not wanted and not every:
         wanted = PROCESS_LIVE

@@ -13,6 +13,7 @@ from calve.control.ports import (
     Kind,
     NothingToDo,
     Planned,
+    ProbesForAProcess,
     Published,
     Runner,
     TaskOrder,
@@ -80,6 +81,13 @@ class GuardedKind:
 
     def probe(self, lane: str) -> None:
         ours(f"probing {lane}", lambda: self._kind.probe(lane))
+
+    def probe_for(self, lane: str, process: Process) -> None:
+        kind = self._kind
+        if isinstance(kind, ProbesForAProcess):
+            ours(f"probing {lane}", lambda: kind.probe_for(lane, process))
+        else:
+            self.probe(lane)
 
 
 class GuardedRunner:

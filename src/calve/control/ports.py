@@ -6,7 +6,7 @@ still under way: each says how that ends.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol, runtime_checkable
 
@@ -191,7 +191,7 @@ class TaskOrder:
     number: int
     attempt: int
     function: str  # "package.module:name", called on the executor with the payload
-    payload: str
+    payload: str = field(repr=False)  # may hold secrets (P22)
     on_driver: bool = False  # called in the runner's own program instead, with its driver as well
 
 
@@ -268,6 +268,15 @@ class ReleasesEarly(Protocol):
 
     def pin_tasks(self, process: Process, plan: str, number: int) -> tuple[str, range] | None:
         """The pin that a task reads, and the numbers of all tasks that read it. Pure."""
+
+
+@runtime_checkable
+class ProbesForAProcess(Protocol):
+    """A kind whose lane stands for more than one service, which only a process names."""
+
+    def probe_for(self, lane: str, process: Process) -> None:
+        """As `probe`, but of everything in that lane that this process needs: a catalog that answers
+        while the storage behind it is dead must not close the breaker."""
 
 
 class Runner(Protocol):

@@ -5,13 +5,15 @@ from collections.abc import Iterable
 from functools import partial
 
 from calve.control.lanes import concerns
-from calve.control.ports import Kind
+from calve.control.ports import ProbesForAProcess
 from calve.control.steps.context import Context
 from calve.model.errors import CalveError, UnavailableError
-from calve.model.process import Breaker, Process
+from calve.model.process import Breaker, Process, ProcessQuery
 from calve.model.reaching import reaches
+from calve.model.states import PROCESS_TERMINAL
 
 _log = logging.getLogger("calve.control")
+_ENDED_LOOKED_AT = 1000  # the newest; only looked at while a breaker is due and nothing live waits for it
 
 
 def probe_due(context: Context, breakers: Iterable[Breaker], reach: frozenset[str]) -> None:
@@ -21,23 +23,37 @@ def probe_due(context: Context, breakers: Iterable[Breaker], reach: frozenset[st
         return
     waiting = [process for process in context.store.live() if reaches(reach, process)]
     for breaker in due:
-        kind = _kind_for(context, breaker, waiting)
+        process = _waiting_for(context, breaker, waiting) or _waiting_for(
+            context, breaker, _ended_and_owed(context, reach)
+        )
         # if we die here, its probe has moved on and somebody probes it then
-        if kind is not None and context.store.claim_probe(breaker.lane, context.limits.probe_seconds):
-            context.spawn(partial(_probe, context, kind, breaker.lane))
+        if process is not None and context.store.claim_probe(breaker.lane, context.limits.probe_seconds):
+            context.spawn(partial(_probe, context, process, breaker.lane))
 
 
-def _kind_for(context: Context, breaker: Breaker, waiting: Iterable[Process]) -> Kind | None:
-    """A kind that knows the service: that of a process that waits for it. If none does, nobody asks."""
+def _ended_and_owed(context: Context, reach: frozenset[str]) -> list[Process]:
+    """Ended processes that still wait for the service: to find out whether they were published, or to
+    delete what they left. Without them the breaker of a lane that has no live process would stay open
+    for ever, and with it the lock of an unknown outcome."""
+    ended = context.store.processes(ProcessQuery(states=PROCESS_TERMINAL, limit=_ENDED_LOOKED_AT))
+    return [process for process in ended if process.cleanup_at is not None and reaches(reach, process)]
+
+
+def _waiting_for(context: Context, breaker: Breaker, waiting: Iterable[Process]) -> Process | None:
+    """A process that waits for the service: its kind knows how to ask. If none does, nobody asks."""
     for process in waiting:
         if concerns(breaker, process) and process.kind in context.kinds:
-            return context.kinds[process.kind]
+            return process
     return None
 
 
-def _probe(context: Context, kind: Kind, lane: str) -> None:
+def _probe(context: Context, process: Process, lane: str) -> None:
+    kind = context.kinds[process.kind]
     try:
-        kind.probe(lane)
+        if isinstance(kind, ProbesForAProcess):
+            kind.probe_for(lane, process)
+        else:
+            kind.probe(lane)
     except UnavailableError as error:
         context.store.trip(lane, error.message, context.limits.probe_seconds)
         return

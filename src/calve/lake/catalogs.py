@@ -75,10 +75,12 @@ def _warehouse(location: str) -> str:
 
 
 def _with_file_timeouts(properties: dict[str, Any], limits: Limits) -> dict[str, Any]:
-    """Reading and writing metadata is part of a catalog call, so it is bounded too."""
+    """Reading and writing metadata is part of a catalog call, so it is bounded too: the client tries
+    three times, and an endpoint that never answers must be known within one call's time (L2)."""
+    a_third = limits.call_seconds / 3
     return {
-        "s3.connect-timeout": str(limits.connect_seconds),
-        "s3.request-timeout": str(limits.call_seconds),
+        "s3.connect-timeout": str(min(limits.connect_seconds, a_third)),
+        "s3.request-timeout": str(a_third),  # of silence, not of the whole transfer
     } | properties
 
 

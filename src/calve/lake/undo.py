@@ -71,9 +71,9 @@ def undo(
     table = tables.load(catalog, plan.destination.identifier)  # fresh: after the fence
     with catalog_call(catalog.name, f"proving files of process {process_id} unused"):
         referenced = set(_referenced(table, plan))
+        gone = _unused_metadata(storage, table, process_id, noted)
     left = tuple(uri for uri in candidates if uri in referenced)
-    gone = [uri for uri in candidates if uri not in referenced]
-    gone += map(full_uri, attempt_files(table, process_id, marks.read_note(noted)))
+    gone += [uri for uri in candidates if uri not in referenced]
     receipts_left = () if left else _receipt_files(storage, process_id, plan)
     # If we die here, some are deleted; the next call lists, proves and deletes the others.
     storage.delete(gone)
@@ -108,6 +108,19 @@ def _candidates(storage: Storage, process_id: str, plan: ExportPlan, named: Sequ
     """Files of receipts, and files of attempts that died before their receipt."""
     listed = [uri for uri in storage.list(plan.destination.data_location) if _is_data_file(process_id, uri)]
     return tuple(sorted({full_uri(uri) for uri in (*named, *listed)}))
+
+
+def _unused_metadata(storage: Storage, table: Table, process_id: str, noted: str) -> list[str]:
+    """Manifests and lists of the process that no snapshot refers to: those of noted attempts, and
+    those of attempts that died before their note."""
+    folder = full_uri(table.location_provider().new_metadata_location("x")).rsplit("/", 1)[0]
+    mine = f"calve-{process_id}-"
+    listed = {uri for uri in storage.list(folder) if uri.rsplit("/", 1)[-1].startswith(mine)}
+    noted_files = set(map(full_uri, attempt_files(table, process_id, marks.read_note(noted))))
+    used = {full_uri(snapshot.manifest_list) for snapshot in table.metadata.snapshots}
+    for snapshot in table.metadata.snapshots:
+        used |= {full_uri(manifest.manifest_path) for manifest in manifests_of(table, snapshot)}
+    return sorted((listed | noted_files) - used)
 
 
 def _is_data_file(process_id: str, uri: str) -> bool:

@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 _VERSION = "c1"
+_PARTS_VERSION = "p1"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +40,12 @@ def whole(extents: Iterable[Extent]) -> Extent:
         mutation=max(part.mutation for part in parts),
         rows=sum(part.rows for part in parts),
     )
+
+
+def parts_content(hashes: Iterable[str]) -> str:
+    """The content of parts that a person named, from the hashes of their files: the name alone does
+    not tell, since a table that was emptied and opened anew numbers its parts from 1 again (P17)."""
+    return f"{_PARTS_VERSION}-{hashlib.sha256(':'.join(sorted(hashes)).encode()).hexdigest()[:24]}"
 
 
 def content_id(extents: Iterable[Extent]) -> str:

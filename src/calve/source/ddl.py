@@ -15,6 +15,7 @@ from calve.model.errors import RefusedError
 from calve.source.engine_clause import EngineClause
 from calve.source.tables import Column, TableInfo
 from calve.source.tokens import Sort, called, name, tokens
+from calve.source.zones import explicit
 
 _KEPT_SETTINGS = frozenset(
     {"index_granularity", "index_granularity_bytes", "enable_mixed_granularity_parts"}
@@ -61,9 +62,8 @@ def scratch_table(table: TableInfo, *, final: bool = False) -> ScratchTable:
     """The table to read parts of `table` through; with `final` its merging engine is kept, so that
     FINAL can be asked of it."""
     columns, stripped = _portable(table)
-    create = (
-        f"CREATE TABLE {{table}} ({', '.join(map(_column, columns))}) ENGINE = {_engine(table, final=final)}"
-    )
+    written = ", ".join(_column(column, table.timezone) for column in columns)
+    create = f"CREATE TABLE {{table}} ({written}) ENGINE = {_engine(table, final=final)}"
     return ScratchTable(create=create, stripped=stripped)
 
 
@@ -105,8 +105,10 @@ def needs_server(function: str, table: TableInfo) -> bool:
     )
 
 
-def _column(column: Column) -> str:
-    text = f"{name(column.name)} {column.type}"
+def _column(column: Column, zone: str) -> str:
+    """With its time zone said: a type keeps the zone it was made with, so one without would mean the
+    executor's, also in defaults and in a row filter (P3)."""
+    text = f"{name(column.name)} {explicit(column.type, zone)}"
     if column.default_kind:
         text += f" {column.default_kind}"
     if column.default_expression:

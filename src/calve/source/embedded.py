@@ -22,6 +22,7 @@ from calve.source.chdb_session import NO_SETTINGS
 from calve.source.errors import SourceBusyError
 from calve.source.gate import Gate, gate_of
 from calve.source.host_process import HostDied, HostProcess, HostTimeout
+from calve.source.own_engine import OwnEngineSession, OwnEngineSource
 from calve.source.ports import Disk
 
 SCHEME = "chdb://"
@@ -43,7 +44,7 @@ def folder_of(url: str) -> Path:
     return Path(path)
 
 
-class EmbeddedSource:
+class EmbeddedSource(OwnEngineSource):
     """`[source.<name>]` with a `chdb://` URL."""
 
     def __init__(
@@ -166,10 +167,8 @@ class EmbeddedSource:
         return UsageError(f"the folder of source {self.name}, {self.folder}, {what}", code=code, hint=hint)
 
 
-class EmbeddedSession:
+class EmbeddedSession(OwnEngineSession):
     """A visit to an embedded source."""
-
-    embedded = True
 
     def __init__(
         self, source: EmbeddedSource, host: HostProcess, query_seconds: float, configured_id: str | None

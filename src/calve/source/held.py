@@ -1,7 +1,8 @@
 """What a pin holds: all that planning needs, so that nothing later asks the source.
 
-`hold` takes a pin and describes it in one visit; the description is kept in the pin's journal
-entry. `let_go` releases a pin of which perhaps nothing more is known than its name.
+`hold` takes a pin by FREEZE and describes it in one visit; the description is kept in the pin's
+journal entry. `let_go` releases a pin of which perhaps nothing more is known than its name. Both
+are called through `Source`: a server has its own.
 """
 
 import json
@@ -12,10 +13,10 @@ from typing import Any, Self
 from calve.model.errors import RefusedError, TemporaryError
 from calve.model.plan import PartPlan, Relation
 from calve.source import pins
-from calve.source.content import content_id
+from calve.source.content import content_id, parts_content
 from calve.source.ddl import scratch_table
-from calve.source.ports import Session, Source
-from calve.source.tables import Column, TableInfo, describe
+from calve.source.ports import Session
+from calve.source.tables import Column, TableInfo
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +40,7 @@ class HeldPartition:
     id: str
     content: str
     rows: int
+    named: str = ""  # the content of the parts that were named, where some were
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,45 +78,46 @@ class Held:
         )
 
 
-def hold(source: Source, wanted: Wanted, name: str) -> Held:
+def hold(session: Session, wanted: Wanted, name: str) -> Held:
     """Take the pin `name`, once, and describe what it holds."""
-    with source.visit() as session:
-        table = describe(session, wanted.database, wanted.table)
-        refuse_row_policies(table, ignore=wanted.ignore_row_policies)
-        # If we die here, the journal names the pin and its release takes what there is of it.
-        ignored = pins.freeze(
-            session,
-            table,
-            wanted.partitions,
-            name,
-            wait=wanted.wait_mutations,
-            ignore=wanted.ignore_mutations,
-        )
-        _refuse_if_altered(session, table)
-        frozen = _chosen(table, pins.frozen_parts(session, table, wanted.partitions, name), wanted.parts)
-        scratch = scratch_table(table, final=wanted.final)
-        scratch.refuse_parts_without((part.name, part.columns) for part in frozen)
-        return Held(
-            identity=table.identity,
-            engine=table.engine,
-            columns=table.columns,
-            partition_key=table.partition_key,
-            sorting_key=table.sorting_key,
-            relation=Relation(mode="frozen", create=scratch.create, final=wanted.final),
-            parts=tuple(part.plan() for part in frozen),
-            partitions=_partitions(frozen),
-            roots=pins.pin_roots(session),
-            notes=_default_notes(scratch.stripped) + ignored,
-            settings={"session_timezone": table.timezone},
-        )
+    table = session.describe(wanted.database, wanted.table)
+    refuse_row_policies(table, ignore=wanted.ignore_row_policies)
+    # If we die here, the journal names the pin and its release takes what there is of it.
+    ignored = pins.freeze(
+        session,
+        table,
+        wanted.partitions,
+        name,
+        wait=wanted.wait_mutations,
+        ignore=wanted.ignore_mutations,
+    )
+    _refuse_if_altered(session, table)
+    frozen = _chosen(table, pins.frozen_parts(session, table, wanted.partitions, name), wanted.parts)
+    scratch = scratch_table(table, final=wanted.final)
+    scratch.refuse_parts_without((part.name, part.columns) for part in frozen)
+    return Held(
+        identity=table.identity,
+        engine=table.engine,
+        columns=table.columns,
+        partition_key=table.partition_key,
+        sorting_key=table.sorting_key,
+        relation=Relation(mode="frozen", create=scratch.create, final=wanted.final),
+        parts=tuple(part.plan() for part in frozen),
+        partitions=_partitions(frozen, named=bool(wanted.parts)),
+        roots=pins.pin_roots(session),
+        notes=_default_notes(scratch.stripped) + ignored,
+        settings={"session_timezone": table.timezone},
+    )
 
 
-def let_go(source: Source, name: str, detail: str) -> None:
+def let_go(session: Session, name: str, detail: str) -> None:
     """Release a pin that may or may not have been taken, whose table may be gone. Twice is harmless."""
-    roots: Sequence[str] = json.loads(detail).get("roots", ()) if detail else ()
-    # The visit waits for the folder: a FREEZE that a killed client left under way has ended by then.
-    with source.visit() as session:
-        pins.release(session, name, roots)
+    pins.release(session, name, journaled_roots(detail))
+
+
+def journaled_roots(detail: str) -> tuple[str, ...]:
+    """The disks that a pin's journal entry names, of whatever kind of process it is."""
+    return tuple(json.loads(detail).get("roots", ())) if detail else ()
 
 
 def refuse_row_policies(table: TableInfo, *, ignore: bool) -> None:
@@ -132,7 +135,7 @@ def _default_notes(columns: Sequence[str]) -> tuple[str, ...]:
 
 
 def _refuse_if_altered(session: Session, before: TableInfo) -> None:
-    after = describe(session, before.database, before.name)
+    after = session.describe(before.database, before.name)
     if (after.uuid, after.create_query) != (before.uuid, before.create_query):
         raise TemporaryError(f"table {before} was altered while it was pinned", code="altered_meanwhile")
 
@@ -152,7 +155,7 @@ def _chosen(
     return [part for part in frozen if part.name in names]
 
 
-def _partitions(frozen: Sequence[pins.FrozenPart]) -> tuple[HeldPartition, ...]:
+def _partitions(frozen: Sequence[pins.FrozenPart], *, named: bool) -> tuple[HeldPartition, ...]:
     by_id: dict[str, list[pins.FrozenPart]] = {}
     for part in frozen:
         by_id.setdefault(part.partition_id, []).append(part)
@@ -161,6 +164,7 @@ def _partitions(frozen: Sequence[pins.FrozenPart]) -> tuple[HeldPartition, ...]:
             id=partition_id,
             content=content_id(part.extent for part in parts),
             rows=sum(part.rows_seen for part in parts),
+            named=parts_content(part.content for part in parts) if named else "",
         )
         for partition_id, parts in by_id.items()
     )

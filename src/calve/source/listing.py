@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 
 from calve.model.plan import PartPlan
-from calve.source.ports import Session
+from calve.source.ports import Statements
 from calve.source.tables import PATCH_PREFIX, TableInfo
 from calve.source.tokens import string
 
 
 def live_parts(
-    session: Session, table: TableInfo, partition_ids: Sequence[str] = (), names: Sequence[str] = ()
+    session: Statements, table: TableInfo, partition_ids: Sequence[str] = (), names: Sequence[str] = ()
 ) -> tuple[PartPlan, ...]:
     """Active parts by partition and block; of some partitions, or those named, where given."""
     conditions = [
@@ -23,7 +23,7 @@ def live_parts(
     if names:
         conditions.append(f"name IN ({', '.join(map(string, names))})")
     found = session.rows(
-        "SELECT name, partition_id, rows, bytes_on_disk AS bytes, disk_name AS disk, "
+        "SELECT name, partition_id, rows, bytes_on_disk AS bytes, path, disk_name AS disk, "
         "min_block_number AS min_block, max_block_number AS max_block, level, data_version "
         f"FROM system.parts WHERE {' AND '.join(conditions)} ORDER BY partition_id, min_block_number, name",
         what=f"table {table}",

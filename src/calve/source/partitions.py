@@ -7,7 +7,7 @@ from typing import Any
 
 from calve.model.errors import CalveError, NotFoundError
 from calve.source.content import Extent, content_id
-from calve.source.ports import Session
+from calve.source.ports import Session, Statements
 from calve.source.tables import PATCH_PREFIX, TableInfo
 from calve.source.tokens import string
 
@@ -31,16 +31,17 @@ class PartitionInfo:
     disks: tuple[str, ...]
     min_time: datetime | None = None  # of the partition key's time column, where it has one
     max_time: datetime | None = None
+    named: str = ""  # the content of the parts that were named, where some were
 
 
-def partitions(session: Session, table: TableInfo) -> list[PartitionInfo]:
+def partitions(session: Statements, table: TableInfo) -> list[PartitionInfo]:
     """All partitions with active parts, by id. Patch parts belong to none."""
     found = session.rows(
         "SELECT partition_id AS id, any(partition) AS value, sum(rows) AS physical_rows, "
         "sum(bytes_on_disk) AS bytes, count() AS parts, toUnixTimestamp(max(modification_time)) AS modified, "
         "min(min_block_number) AS min_block, max(max_block_number) AS max_block, "
         "max(if(data_version = min_block_number, 0, data_version)) AS mutation, "
-        "max(has_lightweight_delete) AS has_deleted, arraySort(groupUniqArray(disk_name)) AS disks, "
+        "max(has_lightweight_delete) AS has_deleted, groupUniqArray(disk_name) AS disks, "
         "toUnixTimestamp(min(min_time)) AS min_time, toUnixTimestamp(max(max_time)) AS max_time, "
         "min(toUInt32(min_date)) AS min_day, max(toUInt32(max_date)) AS max_day "
         f"FROM system.parts WHERE active AND database = {string(table.database)} "
@@ -49,13 +50,13 @@ def partitions(session: Session, table: TableInfo) -> list[PartitionInfo]:
         what=f"table {table}",
     )
     seen = rows_seen(session, table, [row["id"] for row in found if row["has_deleted"]], "_partition_id")
-    return [_partition(row, seen.get(row["id"], 0) if row["has_deleted"] else None) for row in found]
+    return [partition_of(row, seen) for row in found]
 
 
 def find(session: Session, table: TableInfo, wanted: Sequence[str]) -> list[PartitionInfo]:
     """The partitions that a person names by id or value, in that order, each once.
     NotFoundError names those that are not there."""
-    known = partitions(session, table)
+    known = session.partitions(table)
     by_name = {partition.value: partition for partition in known} | {
         partition.id: partition for partition in known
     }
@@ -67,7 +68,7 @@ def find(session: Session, table: TableInfo, wanted: Sequence[str]) -> list[Part
 
 
 def rows_seen(
-    session: Session,
+    session: Statements,
     table: TableInfo,
     values: Sequence[str],
     column: str,
@@ -86,8 +87,9 @@ def rows_seen(
     return {row["value"]: row["rows"] for row in found}
 
 
-def _partition(row: Mapping[str, Any], seen: int | None) -> PartitionInfo:
-    rows = row["physical_rows"] if seen is None else seen
+def partition_of(row: Mapping[str, Any], seen: Mapping[str, int]) -> PartitionInfo:
+    """From a row as `partitions` asks for it, and the rows that readers see where some are deleted."""
+    rows = seen.get(row["id"], 0) if row["has_deleted"] else row["physical_rows"]
     extent = Extent(
         min_block=row["min_block"], max_block=row["max_block"], mutation=row["mutation"], rows=rows
     )
@@ -103,7 +105,7 @@ def _partition(row: Mapping[str, Any], seen: int | None) -> PartitionInfo:
         max_block=row["max_block"],
         mutation=row["mutation"],
         content=content_id([extent]),
-        disks=tuple(row["disks"]),
+        disks=tuple(sorted(row["disks"])),
         min_time=low,
         max_time=high,
     )

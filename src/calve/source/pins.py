@@ -6,7 +6,8 @@ removing exactly its folder, which works when the table is long gone (L32).
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from calve.source.content import Extent, content_id
 from calve.source.part_files import PartName
 from calve.source.partitions import rows_seen
 from calve.source.ports import Disk, Session
-from calve.source.tables import TableInfo, patch_parts, unfinished_mutations
+from calve.source.tables import TableInfo, patch_parts
 from calve.source.tokens import string
 
 _POLL_SECONDS = 0.2
@@ -72,7 +73,7 @@ def refuse_unfinished(
     only change rows are let be, and the notes say so."""
     if wait:
         _apply_unfinished(session, table)
-    mutations = unfinished_mutations(session, table.full_name)
+    mutations = session.unfinished_mutations(table.full_name)
     return pending.refuse(table, mutations, patch_parts(session, table.full_name), ignore=ignore)
 
 
@@ -223,16 +224,16 @@ def _refuse_unseen_disks(session: Session, table: TableInfo, disks: Sequence[Dis
 
 
 def _apply_unfinished(session: Session, table: TableInfo) -> None:
-    """Let mutations go on (a visit stops merges, and mutations with them) and wait for them."""
-    # if we die here, the mutations go on whenever the source is next open: they were asked for
-    session.execute(f"SYSTEM START MERGES {table.sql}", what=f"table {table}")
-    try:
+    """Wait for mutations. Only looked at: one of ours that waits for those before it would change the
+    partition's content id."""
+    with _merging(session, table):
         if patch_parts(session, table.full_name):
+            # if we die here, the patches are applied all the same: they were asked for
             session.execute(
                 f"ALTER TABLE {table.sql} APPLY PATCHES SETTINGS mutations_sync = 0", what=f"table {table}"
             )
         deadline = time.monotonic() + session.patience_seconds
-        while mutations := unfinished_mutations(session, table.full_name):
+        while mutations := session.unfinished_mutations(table.full_name):
             if mutations[0].fail_reason:
                 raise RefusedError(
                     f"table {table}: mutation {mutations[0]}",
@@ -247,5 +248,18 @@ def _apply_unfinished(session: Session, table: TableInfo) -> None:
                     hint="wait for it at the source, or raise limits.query_seconds",
                 )
             time.sleep(_POLL_SECONDS)
+
+
+@contextmanager
+def _merging(session: Session, table: TableInfo) -> Iterator[None]:
+    """While mutations can go on. A visit to an embedded source stops merges, and mutations with them;
+    a server's are never started or stopped by us."""
+    if not session.embedded:
+        yield
+        return
+    # if we die here, the mutations go on whenever the source is next open: they were asked for
+    session.execute(f"SYSTEM START MERGES {table.sql}", what=f"table {table}")
+    try:
+        yield
     finally:
         session.execute(f"SYSTEM STOP MERGES {table.sql}", what=f"table {table}")

@@ -36,8 +36,13 @@ def decode(data: bytes) -> list[dict[str, Any]]:
 
 
 def _row(line: str) -> list[Any]:
-    row: list[Any] = json.loads(line, parse_float=decimal.Decimal)
+    row: list[Any] = json.loads(line, parse_float=decimal.Decimal, parse_int=_integer)
     return row
+
+
+def _integer(text: str) -> int | decimal.Decimal:
+    """The engine writes a float of -0.0 as `-0`, and no integer has that sign."""
+    return decimal.Decimal(text) if text == "-0" else int(text)
 
 
 def _convert(kind: types.Type) -> Convert | None:

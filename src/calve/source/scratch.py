@@ -49,6 +49,10 @@ class Attached:
     def __str__(self) -> str:
         return self.table
 
+    def path_of(self, scratch_name: str) -> str:
+        """The given path of a part of this table; "" for none."""
+        return next((path for path, name in self.parts.items() if name == scratch_name), "")
+
     def relation_where(self, slices: Sequence[tuple[str, int, int]]) -> str:
         """The exact condition for `(part path, start, end)` slices, by physical offset: unions of
         slices neither overlap nor leave gaps, deleted rows or not. Always in brackets."""

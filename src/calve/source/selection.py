@@ -1,11 +1,14 @@
 """Which partitions of a table a person means."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 from calve.model.errors import NotFoundError, RefusedError, UsageError
 from calve.source import part_files, partitions
+from calve.source.content import parts_content
+from calve.source.part_files import content_hash
 from calve.source.partitions import PartitionInfo
 from calve.source.ports import Session
 from calve.source.tables import TableInfo
@@ -38,8 +41,8 @@ def select(session: Session, table: TableInfo, wanted: Selection) -> list[Partit
         names = wanted.partitions or _partitions_of(session, table, wanted.parts)
         found = partitions.find(session, table, names)
         _refuse_empty(table, found)
-        return found
-    known = [one for one in partitions.partitions(session, table) if one.rows]
+        return [_with_content(session, table, one, wanted.parts) for one in found]
+    known = [one for one in session.partitions(table) if one.rows]
     if wanted.older_than is not None:
         return _older(session, table, known, wanted.older_than)
     if not known:
@@ -47,6 +50,16 @@ def select(session: Session, table: TableInfo, wanted: Selection) -> list[Partit
             f"table {table} is empty", code="no_partition", hint="there is nothing to export yet"
         )
     return known
+
+
+def _with_content(
+    session: Session, table: TableInfo, partition: PartitionInfo, names: Sequence[str]
+) -> PartitionInfo:
+    """With the content of the named parts, where their files are in reach."""
+    if not names or not session.embedded:
+        return partition
+    parts = session.parts(table, [partition.id], names)
+    return replace(partition, named=parts_content(content_hash(Path(part.path)) for part in parts))
 
 
 def _refuse_empty(table: TableInfo, found: Sequence[PartitionInfo]) -> None:

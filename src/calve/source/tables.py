@@ -12,7 +12,7 @@ from calve.source import engine_clause
 from calve.source.engine_clause import EngineClause
 from calve.source.errors import ACCESS_DENIED
 from calve.source.names import TableName
-from calve.source.ports import Session
+from calve.source.ports import Statements
 from calve.source.tokens import string
 
 PATCH_PREFIX = "patch-"  # of the partition ids of patch parts: patch-<hash of columns>-<partition id>
@@ -79,6 +79,8 @@ class TableInfo:
     mutations: tuple[Mutation, ...] = ()  # unfinished
     patch_parts: tuple[str, ...] = ()
     user_functions: frozenset[str] = frozenset()  # UDFs that the source knows and an executor does not
+    splits_parts: bool = True  # a large part can be read by several tasks
+    policies_hidden: bool = False  # whether it has row policies is not for this user to know
 
     @property
     def settings(self) -> Mapping[str, str]:
@@ -97,8 +99,13 @@ class TableInfo:
         return str(self.full_name)
 
 
-def describe(session: Session, database: str, table: str) -> TableInfo:
-    """All that planning needs. NotFoundError for no such table, RefusedError for one without parts."""
+def no_parts_hint(engine: str) -> str:
+    """What to do about a table of an engine that has no parts."""
+    return _HINTS.get(engine, _HINT)
+
+
+def describe(session: Statements, database: str, table: str) -> TableInfo:
+    """`Session.describe` of an engine of ours."""
     name = TableName(source=session.source, database=database, table=table)
     found = session.rows(
         "SELECT toString(uuid) AS uuid, engine, engine_full, create_table_query, partition_key, sorting_key, "
@@ -108,13 +115,13 @@ def describe(session: Session, database: str, table: str) -> TableInfo:
         what=f"table {name}",
     )
     if not found:
-        raise _missing(session, name)
+        raise missing(session, name)
     row = found[0]
     if not row["engine"].endswith("MergeTree"):
         raise RefusedError(
             f"table {name} has the engine {row['engine']}, which has no parts to export",
             code="table_engine",
-            hint=_HINTS.get(row["engine"], _HINT),
+            hint=no_parts_hint(row["engine"]),
         )
     uuid = _uuid(row)
     return TableInfo(
@@ -142,7 +149,7 @@ def describe(session: Session, database: str, table: str) -> TableInfo:
     )
 
 
-def unfinished_mutations(session: Session, table: TableName) -> tuple[Mutation, ...]:
+def unfinished_mutations(session: Statements, table: TableName) -> tuple[Mutation, ...]:
     """Mutations that some part has not seen. Killed ones will never be applied and do not count."""
     found = session.rows(
         "SELECT mutation_id, command, parts_to_do, latest_fail_reason FROM system.mutations "
@@ -161,7 +168,7 @@ def unfinished_mutations(session: Session, table: TableName) -> tuple[Mutation, 
     )
 
 
-def patch_parts(session: Session, table: TableName) -> tuple[str, ...]:
+def patch_parts(session: Statements, table: TableName) -> tuple[str, ...]:
     """Patches of lightweight updates that some part of their partition has not taken in yet (W6).
     A part takes in patches up to its data version; the engine removes those that all have, later."""
     mine = f"active AND database = {string(table.database)} AND table = {string(table.table)}"
@@ -178,7 +185,7 @@ def patch_parts(session: Session, table: TableName) -> tuple[str, ...]:
     return tuple(row["name"] for row in found)
 
 
-def _columns(session: Session, table: TableName) -> tuple[Column, ...]:
+def _columns(session: Statements, table: TableName) -> tuple[Column, ...]:
     found = session.rows(
         "SELECT name, type, default_kind, default_expression FROM system.columns "
         f"WHERE database = {string(table.database)} AND table = {string(table.table)} ORDER BY position",
@@ -198,7 +205,7 @@ def _uuid(row: Mapping[str, Any]) -> str:
     return ""
 
 
-def _identity(session: Session, table: TableName, row: Mapping[str, Any], uuid: str) -> str:
+def _identity(session: Statements, table: TableName, row: Mapping[str, Any], uuid: str) -> str:
     """What makes this input itself, wherever it is read from.
 
     A replicated table is its Keeper path: the same on all replicas, another on each shard (D7).
@@ -225,7 +232,7 @@ def _identity(session: Session, table: TableName, row: Mapping[str, Any], uuid: 
     )
 
 
-def _keeper_path(session: Session, table: TableName) -> str:
+def _keeper_path(session: Statements, table: TableName) -> str:
     found = session.rows(
         "SELECT concat(zookeeper_name, ':', zookeeper_path) AS path FROM system.replicas "
         f"WHERE database = {string(table.database)} AND table = {string(table.table)}",
@@ -234,7 +241,7 @@ def _keeper_path(session: Session, table: TableName) -> str:
     return str(found[0]["path"]) if found else ""
 
 
-def _row_policies(session: Session, table: TableName) -> tuple[str, ...]:
+def _row_policies(session: Statements, table: TableName) -> tuple[str, ...]:
     try:
         found = session.rows(
             "SELECT name FROM system.row_policies "
@@ -249,13 +256,13 @@ def _row_policies(session: Session, table: TableName) -> tuple[str, ...]:
     return tuple(row["name"] for row in found)
 
 
-def _user_functions(session: Session) -> frozenset[str]:
+def _user_functions(session: Statements) -> frozenset[str]:
     found = session.rows("SELECT name FROM system.functions WHERE origin != 'System'")
     return frozenset(row["name"] for row in found)
 
 
-def _missing(session: Session, table: TableName) -> CalveError:
-    """Suggests what a person may have meant."""
+def missing(session: Statements, table: TableName) -> CalveError:
+    """No such table. Suggests what a person may have meant."""
     found = session.rows(
         "SELECT database, name FROM system.tables "
         "WHERE database NOT IN ('system', 'INFORMATION_SCHEMA', 'information_schema') "

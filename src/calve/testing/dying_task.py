@@ -7,7 +7,7 @@ from typing import Any
 
 from calve.model.errors import UnavailableError
 
-CALLS = ("read", "upload", "put_if_absent")
+CALLS = ("upload", "put_if_absent")  # those that change something
 
 
 def wrap(payload: str, *, at: int, how: str) -> str:

@@ -16,6 +16,8 @@ from typing import Any
 
 from calve.source import tokens
 
+_WITHOUT_HEADER = frozenset({"Native", "RowBinary", "Values", "LineAsString", "RawBLOB"})
+_IN_LINES = ("TabSeparated", "TSV", "CSV", "JSONEachRow", "JSONCompactEachRow", "JSONStringsEachRow")
 _STREAMED = re.compile(r"\s*(?:SELECT|WITH|\()", re.IGNORECASE)
 _COMMENTS = re.compile(r"\A(?:\s+|--[^\n]*\n|/\*.*?\*/)+", re.DOTALL)
 _SESSION_ONLY = re.compile(r"\s*(?:SET\s|CREATE\s+TEMPORARY\s)", re.IGNORECASE)
@@ -72,15 +74,16 @@ class FrontEngine:
             return
         marked = f"/* {mark} */ {sql}"
         with _engine_errors():
-            if not _STREAMED.match(_COMMENTS.sub("", sql)):
+            header = _header_lines(statement.format)
+            if header is None or not _STREAMED.match(_COMMENTS.sub("", sql)):
                 yield bytes(
                     connection.query(marked, statement.format, params=dict(statement.parameters)).bytes()
                 )
                 return
             result = connection.send_query(marked, statement.format, params=dict(statement.parameters))
             try:
-                for piece in result:
-                    yield bytes(piece.bytes())
+                for number, piece in enumerate(result):
+                    yield _without_lines(bytes(piece.bytes()), header if number else 0)
             finally:
                 with contextlib.suppress(RuntimeError):
                     result.cancel()
@@ -179,6 +182,22 @@ class FrontEngine:
         finally:
             if statement.settings and not (statement.session and _SESSION_ONLY.match(statement.sql)):
                 connection.query("SET " + ", ".join(f"{key} = DEFAULT" for key in statement.settings))
+
+
+def _header_lines(format_name: str) -> int | None:
+    """How many lines each streamed piece begins with again, as if it were an answer of its own; None
+    for a format whose pieces cannot be put together."""
+    if format_name in _WITHOUT_HEADER:
+        return 0
+    if format_name.startswith(_IN_LINES):
+        return (
+            2 if format_name.endswith("WithNamesAndTypes") else 1 if format_name.endswith("WithNames") else 0
+        )
+    return None
+
+
+def _without_lines(piece: bytes, lines: int) -> bytes:
+    return piece.split(b"\n", lines)[lines] if lines and piece else piece
 
 
 @contextmanager

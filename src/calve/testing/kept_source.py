@@ -11,10 +11,11 @@ from types import TracebackType
 from typing import Any, Self
 
 from calve.source.embedded import EmbeddedSource
+from calve.source.own_engine import OwnEngineSource
 from calve.source.ports import Session
 
 
-class KeptSource:
+class KeptSource(OwnEngineSource):
     """`Source` over a folder that is made if it is missing. Open for as long as the block lasts."""
 
     def __init__(self, folder: Path, name: str = "main", configured_id: str | None = None) -> None:

@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from calve.control.ports import Runner, TaskOrder, TaskResult
+from calve.source.own_engine import OwnEngineSession, OwnEngineSource
 from calve.source.ports import Disk, Session, Source
 
 _CLOSED = (EOFError, ConnectionError, OSError)
@@ -79,7 +80,7 @@ class SharedService:
         connection.send(None)
 
 
-class RemoteSource:
+class RemoteSource(OwnEngineSource):
     def __init__(self, address: str, name: str = "main") -> None:
         self.name = name
         self._address = address
@@ -91,9 +92,7 @@ class RemoteSource:
             yield RemoteSession(connection, *connection.recv())
 
 
-class RemoteSession:
-    embedded = True
-
+class RemoteSession(OwnEngineSession):
     def __init__(
         self, connection: Connection, source: str, configured_id: str | None, patience: float
     ) -> None:

@@ -39,7 +39,8 @@ def source(app: App, *, name: str) -> Iterator[Finding]:
         version = session.rows("SELECT version() AS version", what=f"source {name}")[0]["version"]
         query = "SELECT count() AS tables FROM system.tables WHERE engine LIKE '%MergeTree' AND database != 'system'"
         tables = session.rows(query, what=f"source {name}")[0]["tables"]
-    yield Finding(part=f"source:{name}", ok=True, words=f"ClickHouse {version}, {tables} MergeTree tables")
+        words = (f"ClickHouse {version}, {tables} MergeTree tables", *session.remarks())
+    yield Finding(part=f"source:{name}", ok=True, words="; ".join(words))
 
 
 def catalog(app: App, *, name: str) -> Iterator[Finding]:

@@ -15,13 +15,12 @@ from calve.kinds.backup.manifest import PartEntry, PartitionEntry, TableEntry
 from calve.kinds.backup.part_address import address_of
 from calve.kinds.backup.request import BackupRequest
 from calve.model.errors import CalveError, NotFoundError, RefusedError, TemporaryError
-from calve.source import partitions, pins, tables
+from calve.source import pins
 from calve.source.ddl import scratch_table
 from calve.source.held import refuse_row_policies
 from calve.source.partitions import PartitionInfo
 from calve.source.pins import FrozenPart
 from calve.source.ports import Session
-from calve.source.server import tables as server_tables
 from calve.source.server.source import ServerSession
 from calve.source.tables import TableInfo
 from calve.source.tokens import string
@@ -74,10 +73,10 @@ def freeze(session: Session, request: BackupRequest, database: str, name: str, p
 
 
 def _freeze(session: Session, request: BackupRequest, database: str, name: str, pin: str) -> Frozen:
-    table = describe(session, database, name)
+    table = session.describe(database, name)
     refuse_row_policies(table, ignore=request.ignore_row_policies)
     _refuse_other_disks(session, table)
-    chosen = _chosen(partitions.partitions(session, table), request.partitions)
+    chosen = _chosen(session.partitions(table), request.partitions)
     ids = [one.id for one in chosen]
     # if we die here, the journal names the pin and its release takes what there is of it
     pins.freeze(session, table, ids, pin, wait=request.mutations == "wait")
@@ -92,15 +91,8 @@ def _freeze(session: Session, request: BackupRequest, database: str, name: str, 
     )
 
 
-def describe(session: Session, database: str, name: str) -> TableInfo:
-    """A server's tables are described as its version allows, its paths as they are seen here."""
-    if isinstance(session, ServerSession):
-        return server_tables.describe(session, database, name)
-    return tables.describe(session, database, name)
-
-
 def _refuse_if_altered(session: Session, before: TableInfo) -> None:
-    after = describe(session, before.database, before.name)
+    after = session.describe(before.database, before.name)
     if (after.uuid, after.create_query) != (before.uuid, before.create_query):
         raise TemporaryError(f"table {before} was altered while it was frozen", code="altered_meanwhile")
 

@@ -28,7 +28,6 @@ from calve.model.change import NewPin, PinChange
 from calve.model.errors import NotFoundError, RefusedError
 from calve.model.process import NewTask, Pin, Process, Task
 from calve.model.states import PinState
-from calve.source.held import let_go
 
 NAME = "backup"
 TASK_FUNCTION = "calve.kinds.backup.task:run"
@@ -74,7 +73,7 @@ class BackupKind:
         return changes
 
     def release(self, pin: Pin) -> None:
-        let_go(self._ports.source(pin.source), pin.name, pin.detail)
+        self._ports.source(pin.source).let_go(pin.name, pin.detail)
 
     def pin_tasks(self, process: Process, plan: str, number: int) -> tuple[str, range] | None:
         for span in _read(plan).pins:

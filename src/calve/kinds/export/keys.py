@@ -24,6 +24,8 @@ class KeyedPartition(Protocol):
     def content(self) -> str: ...
     @property
     def rows(self) -> int: ...
+    @property
+    def named(self) -> str: ...  # the content of the parts that were named; "" where it is not known
 
 
 def key_plans(
@@ -37,8 +39,7 @@ def key_plans(
             KeyPlan(
                 partition=one.id,
                 hash=key_hash(text),
-                # A part's name changes whenever its rows do, so named parts are their own content.
-                content="parts" if request.parts else one.content,
+                content=(one.named or "parts") if request.parts else one.content,
                 text=text,
                 rows=one.rows,
             )

@@ -15,13 +15,13 @@ from calve.control.ports import (
     TaskOrder,
     TaskResult,
 )
-from calve.kinds.export import adoption
+from calve.kinds.backup import offering
+from calve.kinds.export import adoption, probing
 from calve.kinds.export.earlier import Earlier
 from calve.kinds.export.payload import TaskPayload, receipt_uri
 from calve.kinds.export.plan import draft
 from calve.kinds.export.ports import ExportPorts
 from calve.kinds.export.request import ExportRequest
-from calve.lake.errors import catalog_call
 from calve.lake.publish.fence import fence
 from calve.lake.publish.outcome import AlreadyExported, EarlierExport, PublishedSnapshot
 from calve.lake.publish.publish import publish
@@ -32,10 +32,10 @@ from calve.model.plan import ExportPlan
 from calve.model.process import NewTask, Pin, Process, Task
 from calve.model.receipt import Receipt
 from calve.model.states import PinState
-from calve.source.held import Held, Wanted, hold, let_go
+from calve.source.held import Held, Wanted
+from calve.source.server import live
 
 NAME = "export"
-CATALOG = "catalog:"  # how lanes and needs name a catalog
 TASK_FUNCTION = "calve.kinds.export.task:run"  # named, not imported: executors alone need the engine
 
 
@@ -51,6 +51,8 @@ class ExportKind:
 
     def pins(self, process: Process, attempt: int) -> tuple[NewPin, ...]:
         request = ExportRequest.from_json(process.request)
+        if request.from_backup:
+            return ()  # a backup does not change
         return (NewPin(name=f"calve-{process.id}-{attempt}", source=request.source, detail=""),)
 
     def take(self, process: Process, pin: Pin) -> PinChange:
@@ -65,11 +67,11 @@ class ExportKind:
             ignore_mutations=request.mutations == "ignore",
             ignore_row_policies=request.ignore_row_policies,
         )
-        held = hold(self._ports.source(request.source), wanted, pin.name)
+        held = self._ports.source(request.source).hold(wanted, pin.name)
         return PinChange(name=pin.name, after=PinState.TAKEN, detail=held.to_json())
 
     def release(self, pin: Pin) -> None:
-        let_go(self._ports.source(pin.source), pin.name, pin.detail)
+        self._ports.source(pin.source).let_go(pin.name, pin.detail)
 
     # -- planning -----------------------------------------------------------------------------------
 
@@ -77,12 +79,11 @@ class ExportKind:
         self, process: Process, pins: Sequence[Pin], adopted: AdoptedWork | None
     ) -> Planned | NothingToDo:
         request = ExportRequest.from_json(process.request)
-        [pin] = pins
         drafted = draft(
             self._catalog(process),
             process.id,
             request,
-            Held.from_json(pin.detail),
+            self._held(request, pins),
             self._ports.choices,
             self._ports.limits,
         )
@@ -93,6 +94,20 @@ class ExportKind:
         tasks = tuple(_new_task(number, standing.get(number)) for number in range(len(plan.tasks)))
         return Planned(plan=plan.to_json(), tasks=tasks)
 
+    def _held(self, request: ExportRequest, pins: Sequence[Pin]) -> Held:
+        if not request.from_backup:
+            [pin] = pins
+            return Held.from_json(pin.detail)
+        return offering.held(
+            self._ports.backups(),
+            request.from_backup,
+            request.database,
+            request.table,
+            partitions=request.partitions,
+            parts=request.parts,
+            final=request.final,
+        )
+
     # -- tasks --------------------------------------------------------------------------------------
 
     def order(self, process: Process, plan: str, task: Task, attempt: int) -> TaskOrder:
@@ -102,6 +117,8 @@ class ExportKind:
             task=task.number,
             attempt=attempt,
             storage=self._ports.storage_properties(read.destination.catalog),
+            backup=self._ports.backup_properties() if read.relation.mode == offering.MODE else None,
+            source=self._ports.source(read.source).access() if read.relation.mode == live.MODE else None,
             connect_seconds=limits.connect_seconds,
             call_seconds=limits.call_seconds,
         )
@@ -176,9 +193,10 @@ class ExportKind:
         return undone.message
 
     def probe(self, lane: str) -> None:
-        catalog = self._ports.catalog(lane.removeprefix(CATALOG))
-        with catalog_call(catalog.name, "probing"):
-            catalog.list_namespaces()
+        probing.probe(self._ports, lane)
+
+    def probe_for(self, lane: str, process: Process) -> None:
+        probing.probe(self._ports, lane, process.id, ExportRequest.from_json(process.request))
 
     def _catalog(self, process: Process) -> Catalog:
         return self._ports.catalog(ExportRequest.from_json(process.request).catalog)

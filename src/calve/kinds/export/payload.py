@@ -1,6 +1,6 @@
 """What an executor is given for one attempt at one task: JSON, and all that it needs.
 
-It holds the keys of the storage, so it is shipped and never stored or printed (P22).
+It holds the keys of storage and source, so it is shipped and never stored or printed (P22).
 """
 
 import json
@@ -26,6 +26,8 @@ class TaskPayload:
     open_files: int = 32
     settings: Mapping[str, str] = field(default_factory=dict)
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
+    backup: Mapping[str, str] = field(default_factory=dict, repr=False)  # storage of the mode "backup"
+    source: Mapping[str, str] = field(default_factory=dict, repr=False)  # of `Source.access`, to read live
     connect_seconds: float = 5.0
     call_seconds: float = 15.0
 
@@ -37,6 +39,8 @@ class TaskPayload:
         task: int,
         attempt: int,
         storage: Mapping[str, str],
+        backup: Mapping[str, str] | None = None,
+        source: Mapping[str, str] | None = None,
         connect_seconds: float = 5.0,
         call_seconds: float = 15.0,
     ) -> Self:
@@ -58,6 +62,8 @@ class TaskPayload:
             open_files=plan.open_files,
             settings=plan.settings,
             storage=storage,
+            backup=backup or {},
+            source=source or {},
             connect_seconds=connect_seconds,
             call_seconds=call_seconds,
         )

@@ -57,7 +57,7 @@ def draft(
             table=f"{request.database}.{request.table}",
             relation=replace(held.relation, where=request.where),
             parts=parts,
-            tasks=slices(parts, limits, whole=request.final),
+            tasks=slices(parts, limits, whole=request.final, split=_splits(held)),
             columns=match.columns,
             keys=chosen,
             destination=destination.describe(catalog, table, match, shape),
@@ -76,7 +76,14 @@ def shape_of(held: Held) -> Shape:
     return Shape(columns=held.columns, partition_key=held.partition_key, sorting_key=held.sorting_key)
 
 
-def slices(parts: Sequence[PartPlan], limits: Limits, *, whole: bool) -> tuple[tuple[Slice, ...], ...]:
+def _splits(held: Held) -> bool:
+    """Whether a part can be read by ranges: not from a server without `_part_offset`."""
+    return held.relation.detail.get("part_offset") is not False
+
+
+def slices(
+    parts: Sequence[PartPlan], limits: Limits, *, whole: bool, split: bool = True
+) -> tuple[tuple[Slice, ...], ...]:
     """Tasks of one partition each, so that the files of a key can be told from those of another."""
     tasks: list[tuple[Slice, ...]] = []
     places: dict[str, list[int]] = {}
@@ -84,7 +91,7 @@ def slices(parts: Sequence[PartPlan], limits: Limits, *, whole: bool) -> tuple[t
         places.setdefault(part.partition_id, []).append(place)
     for mine in places.values():
         sliced = slice_parts(
-            [parts[place] for place in mine], task_bytes_mb=limits.task_bytes_mb, whole=whole
+            [parts[place] for place in mine], task_bytes_mb=limits.task_bytes_mb, whole=whole, split=split
         )
         tasks += [tuple(replace(piece, part=mine[piece.part]) for piece in task) for task in sliced]
     return tuple(tasks)

@@ -4,6 +4,7 @@ from typing import Protocol
 
 from pyiceberg.catalog import Catalog
 
+from calve.kinds.backup.location import Location
 from calve.kinds.export.choices import Choices
 from calve.lake.storage import Storage
 from calve.model.limits import Limits
@@ -29,3 +30,9 @@ class ExportPorts(Protocol):
 
     def storage_properties(self, catalog: str) -> dict[str, str]:
         """What an executor needs to build the same storage. Never stored: it may hold secrets."""
+
+    def backups(self) -> Location:
+        """Where backups are kept."""
+
+    def backup_properties(self) -> dict[str, str]:
+        """What an executor needs to open the same. Never stored: it may hold secrets."""

@@ -3,16 +3,37 @@
 Only the relation differs between modes; everything after it is the same SQL.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
 
+from calve.kinds.backup import offering
+from calve.kinds.backup.location import Location
+from calve.kinds.backup.stored import fetch
 from calve.kinds.export.payload import TaskPayload
+from calve.lake.storage import Storage
 from calve.model.errors import PermanentError
 from calve.source.engine import Engine
-from calve.source.scratch import Attached, attached
+from calve.source.scratch import attached
+from calve.source.server import live, staging
 
-_ATTACHED_MODES = frozenset({"frozen", "backup"})
+_MEGABYTE = 1_000_000
+
+
+class Readable(Protocol):
+    """A table of the engine that holds a task's rows; `str()` of it is its name, for a FROM clause."""
+
+    def relation_where(self, slices: Sequence[tuple[str, int, int]]) -> str:
+        """The exact condition for `(part path, start, end)` slices, in brackets."""
+
+    def path_of(self, scratch_name: str) -> str:
+        """The path of the part that is, or came to be in, a part of this table; "" for none."""
+
+
+_Opened = tuple[Readable, Sequence[str]]  # and the paths of the payload's parts, in their order
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,8 +54,9 @@ class Rows:
     """What a task reads."""
 
     engine: Engine
-    table: Attached
+    table: Readable
     pieces: tuple[Piece, ...]
+    names: Mapping[str, str]  # of the parts at the source, by path
     where: str
     final: bool
 
@@ -46,30 +68,75 @@ class Rows:
 
     def part_name(self, scratch_name: str) -> str:
         """The source's name of a part, given the scratch table's."""
-        for path, name in self.table.parts.items():
-            if name == scratch_name:
-                return path.rstrip("/").rsplit("/", 1)[-1]
-        return scratch_name
+        return self.names.get(self.table.path_of(scratch_name), scratch_name)
 
 
 @contextmanager
 def opened(engine: Engine, payload: TaskPayload) -> Iterator[Rows]:
     """The task's rows, readable until the block ends. Source files never change."""
     relation = payload.relation
-    if relation.mode not in _ATTACHED_MODES:
+    way = _WAYS.get(relation.mode)
+    if way is None:
         raise PermanentError(
             f"this version does not read rows of the mode {relation.mode!r}",
             code="relation_mode",
             hint="workers and executors must run the same version of calve",
         )
-    with attached(engine, relation.create, [part.path for part in payload.parts]) as table:
+    with way(engine, payload) as (table, paths):
         yield Rows(
             engine=engine,
             table=table,
             pieces=tuple(
-                Piece(path=payload.parts[piece.part].path, start=piece.start, end=piece.end)
-                for piece in payload.slices
+                Piece(path=paths[piece.part], start=piece.start, end=piece.end) for piece in payload.slices
             ),
+            names={path: part.name for path, part in zip(paths, payload.parts, strict=True)},
             where=relation.where,
             final=relation.final,
         )
+
+
+@contextmanager
+def _attached(engine: Engine, payload: TaskPayload) -> Iterator[_Opened]:
+    """Files of parts, seen here or fetched."""
+    with (
+        _folders(engine, payload) as paths,
+        attached(engine, payload.relation.create, paths) as table,
+    ):
+        yield table, paths
+
+
+@contextmanager
+def _staged(engine: Engine, payload: TaskPayload) -> Iterator[_Opened]:
+    """Rows of a server, fetched over HTTP."""
+    slices = [(piece.part, piece.start, piece.end) for piece in payload.slices]
+    settings = {**payload.settings, "max_memory_usage": str(payload.memory_mb * _MEGABYTE)}
+    access = staging.Access.of(payload.source)
+    with staging.staged(engine, payload.relation, payload.parts, slices, access, settings) as table:
+        yield table, [part.path for part in payload.parts]
+
+
+_WAYS: Mapping[str, Callable[[Engine, TaskPayload], AbstractContextManager[_Opened]]] = {
+    "frozen": _attached,
+    offering.MODE: _attached,
+    live.MODE: _staged,
+}
+
+
+@contextmanager
+def _folders(engine: Engine, payload: TaskPayload) -> Iterator[list[str]]:
+    """Where each part's files are; those of a backup are fetched first, every byte checked."""
+    if payload.relation.mode != offering.MODE:
+        yield [part.path for part in payload.parts]
+        return
+    storage = Storage(
+        payload.backup, connect_seconds=payload.connect_seconds, call_seconds=payload.call_seconds
+    )
+    location = Location(payload.relation.detail["location"], storage)
+    # if we die here, the folder is swept with the engine's
+    with tempfile.TemporaryDirectory(dir=engine.scratch) as folder:
+        paths = []
+        for at, part in enumerate(payload.parts):
+            path = Path(folder) / str(at) / part.name
+            fetch(location, offering.stored_part(part), path)
+            paths.append(str(path))
+        yield paths

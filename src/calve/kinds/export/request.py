@@ -29,6 +29,7 @@ class ExportRequest:
     exclude: tuple[str, ...] = ()
     mutations: str = "refuse"  # "wait": until they are done; "ignore": export the rows as before them
     ignore_row_policies: bool = False
+    from_backup: str = ""  # the name of a backup: its parts are read, and the source is not asked
 
     @property
     def source_table(self) -> str:

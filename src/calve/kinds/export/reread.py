@@ -15,7 +15,7 @@ from calve.model.errors import RefusedError
 from calve.model.plan import ExportPlan, KeyPlan
 from calve.source import partitions
 from calve.source.ports import Session, Source
-from calve.source.tables import TableInfo, describe
+from calve.source.tables import TableInfo
 from calve.source.tokens import string
 
 
@@ -31,7 +31,8 @@ def read_again(source: Source, request: ExportRequest, plan: ExportPlan) -> Rere
     """RefusedError where what was exported is no longer there to be read."""
     named_parts = request.parts
     with source.visit() as session:
-        table = describe(session, request.database, request.table)
+        table = session.describe(request.database, request.table)
+        _refuse_unable(session, table)
         _refuse_changed(session, table, plan, named_parts)
         found = session.rows(
             _query(table, plan, named_parts), _settings(plan), what=f"reading table {table} again"
@@ -79,15 +80,22 @@ def _settings(plan: ExportPlan) -> dict[str, str]:
     return {**plan.settings, "prefer_column_name_to_alias": "1", "optimize_use_projections": "0"}
 
 
-def _refuse_changed(
-    session: Session, table: TableInfo, plan: ExportPlan, named_parts: Sequence[str]
-) -> None:
+def _refuse_unable(session: Session, table: TableInfo) -> None:
+    if why := session.cannot_recompute():
+        raise RefusedError(
+            f"the rows of {table} cannot be read again for comparison at their source: {why}",
+            code="source_cannot_recompute",
+            hint="without --deep, the files are still proven against what the tasks read",
+        )
+
+
+def _refuse_changed(session: Session, table: TableInfo, plan: ExportPlan, named_parts: Sequence[str]) -> None:
     if table.identity != plan.source_identity:
         raise _changed(f"{plan.table} is another table than the one that was exported")
     if named_parts:
         _refuse_gone(session, table, named_parts)
         return
-    now = {one.id: one for one in partitions.partitions(session, table)}
+    now = {one.id: one for one in session.partitions(table)}
     for key in plan.keys:
         _refuse_other_content(table, key, now.get(key.partition))
 

@@ -14,8 +14,11 @@ PARTS_A_TASK = 500  # a partition of thousands of one-row parts: attaching costs
 Task = tuple[Slice, ...]
 
 
-def slice_parts(parts: Sequence[PartPlan], *, task_bytes_mb: int, whole: bool = False) -> tuple[Task, ...]:
-    """`whole` keeps all parts of a partition in one task: `FINAL` must see them together."""
+def slice_parts(
+    parts: Sequence[PartPlan], *, task_bytes_mb: int, whole: bool = False, split: bool = True
+) -> tuple[Task, ...]:
+    """`whole` keeps all parts of a partition in one task: `FINAL` must see them together. Without
+    `split` a huge part is one task of its own."""
     budget = max(1, task_bytes_mb) * 1_000_000
     if whole:
         return tuple(_by_partition(parts))
@@ -26,7 +29,8 @@ def slice_parts(parts: Sequence[PartPlan], *, task_bytes_mb: int, whole: bool = 
         if part.rows == 0:
             continue
         if part.bytes > budget:
-            tasks += [(piece,) for piece in _ranges(place, part, budget)]
+            pieces = _ranges(place, part, budget) if split else [Slice(part=place, start=0, end=part.rows)]
+            tasks += [(piece,) for piece in pieces]
             continue
         if open_task and (open_bytes + part.bytes > budget or len(open_task) >= PARTS_A_TASK):
             tasks.append(tuple(open_task))

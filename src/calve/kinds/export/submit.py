@@ -5,15 +5,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from calve.control.ports import StoreWriter
+from calve.kinds.backup import offering
+from calve.kinds.backup.ports import LANE
 from calve.kinds.export import destination, keys
 from calve.kinds.export.destination import Layout, Shape
 from calve.kinds.export.earlier import Earlier, look_up, refuse_overlap
-from calve.kinds.export.kind import CATALOG, NAME
+from calve.kinds.export.kind import NAME
+from calve.kinds.export.lanes import CATALOG
 from calve.kinds.export.plan import merges_rows, merging_note, slices
 from calve.kinds.export.ports import ExportPorts
 from calve.kinds.export.request import ExportRequest
 from calve.kinds.export.target import Target, fitted, made
-from calve.model.errors import UsageError
+from calve.model.errors import UnavailableError, UsageError
 from calve.model.ids import new_batch_id, new_process_id
 from calve.model.plan import PartPlan, Slice
 from calve.model.process import Lock, NewProcess, Process
@@ -21,11 +24,10 @@ from calve.source import pins
 from calve.source.ddl import scratch_table
 from calve.source.filters import check_where
 from calve.source.held import refuse_row_policies
-from calve.source.listing import live_parts
 from calve.source.partitions import PartitionInfo
 from calve.source.ports import Session
 from calve.source.selection import Selection, select
-from calve.source.tables import TableInfo, describe
+from calve.source.tables import TableInfo
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +45,7 @@ class Checked:
     chosen: tuple[PartitionInfo, ...]  # to be exported
     unchanged: tuple[Earlier, ...]  # exported before, and the same: skipped
     changed: tuple[Earlier, ...]  # exported before, and changed since: refused without --force
+    unreachable: UnavailableError | None = None  # the destination could not be asked: planning will
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,17 +57,19 @@ class Submission:
 def check_export(ports: ExportPorts, request: ExportRequest, selection: Selection) -> Checked:
     """Look at source and destination; change nothing. `request.partitions` is filled in here."""
     catalog = ports.catalog(request.catalog)
-    with ports.source(request.source).visit() as session:
-        table = describe(session, request.database, request.table)
-        refuse_row_policies(table, ignore=request.ignore_row_policies)
-        _refuse_final(table, request, embedded=session.embedded)
-        check_where(session, table, request.where)
-        ignored = _look_at_pending(session, table, request)
-        found = select(session, table, selection)
-        parts = live_parts(session, table, [one.id for one in found], selection.parts)
+    table, found, parts, ignored = (
+        _look_into_backup(ports, request, selection)
+        if request.from_backup
+        else _look_at_source(ports, request, selection)
+    )
     request = replace(request, parts=selection.parts, partitions=tuple(one.id for one in found))
     layout = destination.lay_out(shape_of(table), request, ports.choices)
-    existing = destination.find_table(catalog, request)
+    unreachable: UnavailableError | None = None
+    try:
+        existing = destination.find_table(catalog, request)
+    except UnavailableError as error:
+        # Accepted all the same: planning looks again, and an outage refuses nobody (L3).
+        existing, unreachable = None, error
     earlier: list[Earlier] = []
     target = made(layout)
     if existing is not None:
@@ -84,12 +89,38 @@ def check_export(ports: ExportPorts, request: ExportRequest, selection: Selectio
         exists=existing is not None,
         target=target,
         parts=mine,
-        tasks=slices(mine, ports.limits, whole=request.final),
+        tasks=slices(mine, ports.limits, whole=request.final, split=table.splits_parts),
         notes=layout.notes + ignored + merging_note(table.engine, request),
         chosen=chosen,
         unchanged=() if request.force else tuple(one for one in earlier if one.unchanged),
         changed=() if request.force else tuple(one for one in earlier if not one.unchanged),
+        unreachable=unreachable,
     )
+
+
+_Seen = tuple[TableInfo, list[PartitionInfo], tuple[PartPlan, ...], tuple[str, ...]]
+
+
+def _look_at_source(ports: ExportPorts, request: ExportRequest, selection: Selection) -> _Seen:
+    with ports.source(request.source).visit() as session:
+        table = session.describe(request.database, request.table)
+        refuse_row_policies(table, ignore=request.ignore_row_policies)
+        _refuse_final(table, request, embedded=session.embedded)
+        check_where(session, table, request.where)
+        ignored = _look_at_pending(session, table, request)
+        found = select(session, table, selection)
+        parts = session.parts(table, [one.id for one in found], selection.parts)
+    return table, found, parts, ignored
+
+
+def _look_into_backup(ports: ExportPorts, request: ExportRequest, selection: Selection) -> _Seen:
+    """The source is not asked: it may be gone."""
+    manifest, entry = offering.table_in(ports.backups(), request.from_backup, request.database, request.table)
+    table = entry.info(request.source)
+    _refuse_final(table, request, embedded=True)
+    found = offering.select(manifest, entry, selection)
+    parts = offering.part_plans(entry, [one.id for one in found], selection.parts)
+    return table, found, parts, (f"read from backup {manifest.name}, made at {manifest.created_at}",)
 
 
 def _look_at_pending(session: Session, table: TableInfo, request: ExportRequest) -> tuple[str, ...]:
@@ -124,7 +155,7 @@ def submit_export(
     batch = new_batch_id() if len(groups) > 1 else None
     new = [
         replace(
-            _new_process(checked, group, deadline_hours=ports.limits.process_hours),
+            _new_process(ports, checked, group, deadline_hours=ports.limits.process_hours),
             batch=batch,
             priority=priority,
         )
@@ -144,7 +175,13 @@ def _groups(chosen: Sequence[PartitionInfo], most: int) -> list[Sequence[Partiti
     return [chosen[start : start + size] for start in range(0, len(chosen), size)]
 
 
-def _new_process(checked: Checked, group: Sequence[PartitionInfo], *, deadline_hours: float) -> NewProcess:
+def _read_from(ports: ExportPorts, request: ExportRequest) -> str:
+    return f"{LANE}{ports.backups().url}" if request.from_backup else f"source:{request.source}"
+
+
+def _new_process(
+    ports: ExportPorts, checked: Checked, group: Sequence[PartitionInfo], *, deadline_hours: float
+) -> NewProcess:
     ids = tuple(one.id for one in group)
     request = replace(checked.request, partitions=ids)
     return NewProcess(
@@ -153,7 +190,7 @@ def _new_process(checked: Checked, group: Sequence[PartitionInfo], *, deadline_h
         source=request.source_table,
         destination=request.destination,
         lane=f"{CATALOG}{request.catalog}",
-        needs=(f"{CATALOG}{request.catalog}", f"source:{request.source}"),
+        needs=(f"{CATALOG}{request.catalog}", _read_from(ports, request)),
         request=request.to_json(),
         partitions=ids,
         locks=tuple(

@@ -16,12 +16,13 @@ _KINDS = frozenset({"TABLE", "VIEW", "DICTIONARY"})
 _NAMES = frozenset({Sort.NAME, Sort.QUOTED})
 
 
-def retargeted(create: str, target: Name, *, uuid: str = "", renamed: Mapping[Name, Name] | None = None) -> str:
+def retargeted(
+    create: str, target: Name, *, uuid: str = "", renamed: Mapping[Name, Name] | None = None
+) -> str:
     """`CREATE … db.t (…)` as `CREATE … target [UUID '…'] (…)`, references to renamed objects too."""
     words = list(tokens(create))
     at = _name_at(create, words)
-    database, table, after = _read_name(create, words, at)
-    del database, table
+    after = _after_name(create, words, at)
     head = f"{create[: words[at].start]}{quoted(target[0])}.{quoted(target[1])}"
     if uuid:
         head += f" UUID {string(uuid)}"
@@ -48,25 +49,27 @@ def without_replication(create: str, engine_full: str) -> str:
 
 
 def _name_at(create: str, words: Sequence[Token]) -> int:
-    for at, word in enumerate(words):
-        if word.sort is Sort.NAME and word.text.upper() in _KINDS:
-            at += 1
-            if [one.text.upper() for one in words[at : at + 3]] == ["IF", "NOT", "EXISTS"]:
-                at += 3
-            if at < len(words):
-                return at
-            break
-    raise PermanentError(f"this is no CREATE that can be restored: {create[:100]}", code="backup_statement")
+    """The place of the first word of the name."""
+    kinds = [at for at, word in enumerate(words) if word.sort is Sort.NAME and word.text.upper() in _KINDS]
+    if not kinds:
+        raise _no_create(create)
+    at = kinds[0] + 1
+    if [word.text.upper() for word in words[at : at + 3]] == ["IF", "NOT", "EXISTS"]:
+        at += 3
+    return at
 
 
-def _read_name(create: str, words: Sequence[Token], at: int) -> tuple[str, str, int]:
-    """Database, table, and the place of the word that follows."""
-    first = words[at]
+def _after_name(create: str, words: Sequence[Token], at: int) -> int:
+    """The place of the word that follows `db.t` or `t`."""
     if at + 2 < len(words) and words[at + 1].text == "." and words[at + 2].sort in _NAMES:
-        return first.value, words[at + 2].value, at + 3
-    if first.sort in _NAMES:
-        return "", first.value, at + 1
-    raise PermanentError(f"this is no CREATE that can be restored: {create[:100]}", code="backup_statement")
+        return at + 3
+    if at < len(words) and words[at].sort in _NAMES:
+        return at + 1
+    raise _no_create(create)
+
+
+def _no_create(create: str) -> PermanentError:
+    return PermanentError(f"this is no CREATE that can be restored: {create[:100]}", code="backup_statement")
 
 
 def _follow(text: str, renamed: Mapping[Name, Name]) -> str:
@@ -74,6 +77,7 @@ def _follow(text: str, renamed: Mapping[Name, Name]) -> str:
     changed = {old: new for old, new in renamed.items() if old != new}
     if not changed:
         return text
+    text = _follow_source(text, changed)
     in_quotes = {".".join(old): ".".join(new) for old, new in changed.items()}
     words = list(tokens(text))
     pieces: list[str] = []
@@ -92,8 +96,24 @@ def _follow(text: str, renamed: Mapping[Name, Name]) -> str:
     return "".join([*pieces, text[done:]])
 
 
+def _follow_source(text: str, changed: Mapping[Name, Name]) -> str:
+    """A dictionary's `SOURCE(CLICKHOUSE(DATABASE 'db' TABLE 't' …))`, in whichever order."""
+    words = list(tokens(text))
+    given = {
+        word.text.upper(): words[at + 1]
+        for at, word in enumerate(words[:-1])
+        if word.text.upper() in ("DATABASE", "DB", "TABLE") and words[at + 1].sort is Sort.STRING
+    }
+    database, table = given.get("DATABASE") or given.get("DB"), given.get("TABLE")
+    if database is None or table is None or (new := changed.get((database.value, table.value))) is None:
+        return text
+    for word, value in sorted(((database, new[0]), (table, new[1])), key=lambda pair: -pair[0].start):
+        text = f"{text[: word.start]}{string(value)}{text[word.end :]}"
+    return text
+
+
 def _reference(words: Sequence[Token], at: int, changed: Mapping[Name, Name]) -> Name | None:
-    if at + 2 >= len(words) or words[at + 1].text != "." or at and words[at - 1].text == ".":
+    if at + 2 >= len(words) or words[at + 1].text != "." or (at and words[at - 1].text == "."):
         return None
     if words[at].sort not in _NAMES or words[at + 2].sort not in _NAMES:
         return None

@@ -9,13 +9,12 @@ drops and truncates of the source change nothing in it, nor wait for it (L4).
 import re
 from collections.abc import Sequence
 
-from calve.model.errors import CalveError, NotFoundError, PermanentError, RefusedError
+from calve.model.errors import CalveError, NotFoundError, PermanentError
 from calve.source import tokens
 from calve.source.names import TableName
 from calve.source.server.session import ServerSession
-from calve.source.server.tables import unfinished_mutations
 from calve.source.shadow import checked
-from calve.source.tables import TableInfo, patch_parts
+from calve.source.tables import TableInfo
 from calve.source.tokens import Sort
 
 DATABASE = "calve_pins"
@@ -56,23 +55,6 @@ _KEPT = frozenset(
 def pin_table(name: str) -> TableName:
     """The clone of the pin `name`. Only names of ours become tables."""
     return TableName(source=None, database=DATABASE, table=checked(name))
-
-
-def refuse_unfinished(session: ServerSession, table: TableInfo) -> None:
-    """No pin over half-applied changes (W6, W7, P12)."""
-    if mutations := unfinished_mutations(session, table.full_name):
-        raise RefusedError(
-            f"table {table} has {len(mutations)} unfinished mutations, the first {mutations[0]}: "
-            "its parts do not show them yet",
-            code="unfinished_mutations",
-            hint="wait for them (system.mutations), KILL MUTATION, or export with --wait-mutations",
-        )
-    if patches := patch_parts(session, table.full_name):
-        raise RefusedError(
-            f"table {table} has {len(patches)} patch parts ({patches[0]}, …), which a clone leaves out",
-            code="patch_parts",
-            hint=f"run ALTER TABLE {table.sql} APPLY PATCHES SETTINGS mutations_sync = 2",
-        )
 
 
 def clone(session: ServerSession, table: TableInfo, partition_ids: Sequence[str], name: str) -> None:

@@ -5,101 +5,76 @@ hard-linked clone, or, for a user who may only read, no pin: parts are read by n
 vanishes fails its task.
 """
 
-import time
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from calve.model.errors import NotFoundError, PermanentError, RefusedError, TemporaryError
 from calve.model.plan import PartPlan, Relation
-from calve.source import pins
+from calve.source import pending, pins
 from calve.source.content import Extent, content_id
 from calve.source.ddl import scratch_table
-from calve.source.held import Held, HeldPartition, Wanted, refuse_row_policies
+from calve.source.held import Held, HeldPartition, Wanted, journaled_roots, refuse_row_policies
 from calve.source.partitions import rows_seen
 from calve.source.server import clones, live, replicas, ways
 from calve.source.server.matching import matched
 from calve.source.server.parts import ListedPart, listed_parts
-from calve.source.server.session import ServerSession
-from calve.source.server.source import ServerSource
-from calve.source.server.tables import UNKNOWN_POLICIES, describe, unfinished_mutations
-from calve.source.tables import TableInfo
+from calve.source.server.visit import ServerVisit
+from calve.source.tables import TableInfo, patch_parts
 
-_POLL_SECONDS = 0.2
+UNKNOWN_POLICIES = "unknown: the user may not see them"
 _MAY_NOT = frozenset({"clickhouse_497", "clickhouse_164"})
 
 
-def hold(source: ServerSource, wanted: Wanted, name: str) -> Held:
-    """Take the pin `name`, once, and describe what it holds. Fails over between replicas up to
-    the pin and never after it."""
-    with source.visit() as session:
-        table = describe(session, wanted.database, wanted.table)
-        replicas.ready(session, table)
-        _refuse_unfinished(session, table, wanted)
-        parts = listed_parts(session, table.database, table.name, wanted.partitions)
-        _refuse_absent(table, wanted, parts)
-        why_not_frozen = ways.obstacle(session, table, parts)
-        if session.read_only:
-            return _by_name(session, table, wanted, "its user may only read")
-        if not why_not_frozen:
-            return _frozen(session, table, wanted, name)
-        try:
-            return _cloned(session, table, wanted, name, why_not_frozen)
-        except PermanentError as error:
-            if error.code not in _MAY_NOT:
-                raise
-            return _by_name(session, table, wanted, f"its user may make no clone: {error.message}")
-
-
-def let_go(source: ServerSource, name: str, detail: str) -> None:
-    """Release a pin that may or may not have been taken. Without a description every replica is
-    looked at: whoever died while taking it may have been at any of them."""
-    held = Held.from_json(detail) if detail else None
-    known = held.relation.detail["replica"] if held is not None else ""
-    for replica in [known] if known else [address.url for address in source.addresses]:
-        with source.visit(replica) as session:
-            if session.read_only:
-                continue  # such a user took nothing
-            clones.release(session, name)
-            if session.disks():
-                pins.release(session, name, held.roots if held is not None else ())
-
-
-def _refuse_unfinished(session: ServerSession, table: TableInfo, wanted: Wanted) -> None:
-    if wanted.wait_mutations:
-        _wait_for_mutations(session, table)
-    clones.refuse_unfinished(session, table)
-
-
-def _wait_for_mutations(session: ServerSession, table: TableInfo) -> None:
-    """Until none is left, or patience is. Only looked at: a mutation of ours that waits for those
-    before it would change the partition's content id."""
-    if table.patch_parts:
-        # if we die here, the patches are applied all the same: they were asked for
-        session.execute(
-            f"ALTER TABLE {table.sql} APPLY PATCHES", {"mutations_sync": "2"}, what=f"table {table}"
-        )
-    deadline = time.monotonic() + session.patience_seconds
-    while mutations := unfinished_mutations(session, table.full_name):
-        if mutations[0].fail_reason:
-            raise RefusedError(
-                f"table {table}: mutation {mutations[0]}",
-                code="mutation_fails",
-                hint="mend it or KILL MUTATION at the source",
-            )
-        if time.monotonic() >= deadline:
-            raise TemporaryError(
-                f"table {table}: mutation {mutations[0]} was not finished in {session.patience_seconds:g} s",
-                code="mutation_slow",
-                hint="wait for it at the source, or raise limits.query_seconds",
-            )
-        time.sleep(_POLL_SECONDS)
-
-
-def _frozen(session: ServerSession, table: TableInfo, wanted: Wanted, name: str) -> Held:
+def hold(session: ServerVisit, wanted: Wanted, name: str) -> Held:
+    """Take the pin `name`, once, at this replica, and describe what it holds."""
+    table = session.describe(wanted.database, wanted.table)
     refuse_row_policies(table, ignore=wanted.ignore_row_policies)
+    replicas.ready(session, table)
+    ignored = pins.refuse_unfinished(
+        session, table, wait=wanted.wait_mutations, ignore=wanted.ignore_mutations
+    )
+    parts = listed_parts(session, table.database, table.name, wanted.partitions)
+    _refuse_absent(table, wanted, parts)
+    held = _held_somehow(session, table, wanted, name, ways.obstacle(session, table, parts))
+    return replace(held, notes=held.notes + ignored)
+
+
+def let_go(session: ServerVisit, name: str, detail: str) -> None:
+    """Release a pin that may or may not have been taken at this replica. Twice is harmless."""
+    if session.read_only:
+        return  # such a user took nothing
+    clones.release(session, name)
+    if session.disks():
+        pins.release(session, name, journaled_roots(detail))
+
+
+def replica_of(detail: str) -> str:
+    """Where a pin was taken, by its journal entry, of whatever kind of process; "" where it does not say."""
+    relation = json.loads(detail).get("relation", {}) if detail else {}
+    return str(relation.get("detail", {}).get("replica", ""))
+
+
+def _held_somehow(
+    session: ServerVisit, table: TableInfo, wanted: Wanted, name: str, why_not_frozen: str
+) -> Held:
+    if session.read_only:
+        return _by_name(session, table, wanted, "its user may only read")
+    if not why_not_frozen:
+        return _frozen(session, table, wanted, name)
+    try:
+        return _cloned(session, table, wanted, name, why_not_frozen)
+    except PermanentError as error:
+        if error.code not in _MAY_NOT:
+            raise
+        return _by_name(session, table, wanted, f"its user may make no clone: {error.message}")
+
+
+def _frozen(session: ServerVisit, table: TableInfo, wanted: Wanted, name: str) -> Held:
+    _refuse_hidden_policies(table, wanted)
     session.statement_id = name  # by which a release ends a FREEZE that is still under way
     # if we die here, the journal names the pin, and its release takes what there is of it
-    pins.freeze(session, table, wanted.partitions, name)
+    pins.freeze(session, table, wanted.partitions, name, ignore=wanted.ignore_mutations)
     _refuse_if_altered(session, table)
     frozen = [
         part
@@ -123,12 +98,12 @@ def _frozen(session: ServerSession, table: TableInfo, wanted: Wanted, name: str)
     )
 
 
-def _cloned(session: ServerSession, table: TableInfo, wanted: Wanted, name: str, why: str) -> Held:
-    refuse_row_policies(table, ignore=wanted.ignore_row_policies)
+def _cloned(session: ServerVisit, table: TableInfo, wanted: Wanted, name: str, why: str) -> Held:
     before = listed_parts(session, table.database, table.name, wanted.partitions, inactive=True)
     clones.clone(session, table, wanted.partitions, name)
+    _refuse_hidden_policies(table, wanted)  # not before: who may make no clone reads through them
     after = listed_parts(session, table.database, table.name, wanted.partitions, inactive=True)
-    clones.refuse_unfinished(session, table)
+    pins.refuse_unfinished(session, table, ignore=wanted.ignore_mutations)
     _refuse_if_altered(session, table)
     pin = clones.pin_table(name)
     cloned = listed_parts(session, pin.database, pin.table, wanted.partitions)
@@ -139,9 +114,9 @@ def _cloned(session: ServerSession, table: TableInfo, wanted: Wanted, name: str,
     return _live(session, table, there, wanted, pairs, (f"read over HTTP: {why}",))
 
 
-def _by_name(session: ServerSession, table: TableInfo, wanted: Wanted, why: str) -> Held:
-    known = tuple(policy for policy in table.row_policies if policy != UNKNOWN_POLICIES)
-    refuse_row_policies(replace(table, row_policies=known), ignore=wanted.ignore_row_policies)
+def _by_name(session: ServerVisit, table: TableInfo, wanted: Wanted, why: str) -> Held:
+    # Read from the table itself, rows come with its patches: as before them they cannot be had.
+    pending.refuse(table, (), patch_parts(session, table.full_name))
     parts = listed_parts(session, table.database, table.name, wanted.partitions)
     chosen = [(part, part) for part in parts if not wanted.parts or part.name in wanted.parts]
     _refuse_gone(table, wanted, {part.name for part, _ in chosen})
@@ -150,7 +125,7 @@ def _by_name(session: ServerSession, table: TableInfo, wanted: Wanted, why: str)
 
 
 def _live(
-    session: ServerSession,
+    session: ServerVisit,
     table: TableInfo,
     there: TableInfo,
     wanted: Wanted,
@@ -231,8 +206,14 @@ def _partitions(extents: Sequence[tuple[str, Extent]]) -> tuple[HeldPartition, .
     )
 
 
-def _refuse_if_altered(session: ServerSession, before: TableInfo) -> None:
-    after = describe(session, before.database, before.name)
+def _refuse_hidden_policies(table: TableInfo, wanted: Wanted) -> None:
+    """Where a pin would bypass them, not knowing is as good as having some (D14)."""
+    hidden = replace(table, row_policies=(UNKNOWN_POLICIES,) if table.policies_hidden else ())
+    refuse_row_policies(hidden, ignore=wanted.ignore_row_policies)
+
+
+def _refuse_if_altered(session: ServerVisit, before: TableInfo) -> None:
+    after = session.describe(before.database, before.name)
     if (after.uuid, after.create_query) != (before.uuid, before.create_query):
         raise TemporaryError(f"table {before} was altered while it was pinned", code="altered_meanwhile")
 

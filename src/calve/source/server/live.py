@@ -14,9 +14,9 @@ from calve.source.ddl import scratch_table
 from calve.source.engine_clause import EngineClause
 from calve.source.server.session import ServerSession
 from calve.source.server.ways import unknown_columns
-from calve.source.server.zones import explicit
 from calve.source.tables import Column, TableInfo
 from calve.source.tokens import Sort, name, string, tokens
+from calve.source.zones import explicit
 
 MODE = "live"
 _STORED = frozenset({"", "DEFAULT", "MATERIALIZED"})

@@ -1,18 +1,16 @@
-"""The partitions of a server's table as they are now, whatever the server's age."""
+"""The partitions and parts of a server's table as they are now, whatever the server's age."""
 
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
-from typing import Any
+from collections.abc import Sequence
 
-from calve.source.content import Extent, content_id
-from calve.source.partitions import PartitionInfo, rows_seen
-from calve.source.server.parts import table_condition
+from calve.model.plan import PartPlan
+from calve.source.partitions import PartitionInfo, partition_of, rows_seen
+from calve.source.server.parts import listed_parts, table_condition
 from calve.source.server.session import ServerSession
 from calve.source.tables import TableInfo
 
 
 def partitions(session: ServerSession, table: TableInfo) -> list[PartitionInfo]:
-    """All partitions with active parts, by id. Patch parts belong to none."""
+    """`Session.partitions` of a server."""
     deleted = "max(has_lightweight_delete)" if session.has("parts", "has_lightweight_delete") else "0"
     disks = "groupUniqArray(disk_name)" if session.has("parts", "disk_name") else "['default']"
     found = session.rows(
@@ -21,38 +19,35 @@ def partitions(session: ServerSession, table: TableInfo) -> list[PartitionInfo]:
         "min(min_block_number) AS min_block, max(max_block_number) AS max_block, "
         "max(if(data_version = min_block_number, 0, data_version)) AS mutation, "
         f"{deleted} AS has_deleted, {disks} AS disks, "
-        "toUnixTimestamp(min(min_time)) AS min_time, toUnixTimestamp(max(max_time)) AS max_time "
+        "toUnixTimestamp(min(min_time)) AS min_time, toUnixTimestamp(max(max_time)) AS max_time, "
+        "min(toUInt32(min_date)) AS min_day, max(toUInt32(max_date)) AS max_day "
         f"FROM system.parts WHERE active AND {table_condition(table.database, table.name)} "
         "GROUP BY partition_id ORDER BY partition_id",
         what=f"table {table}",
     )
     masked = [row["id"] for row in found if row["has_deleted"]]
     seen = rows_seen(session, table, masked, "_partition_id")
-    return [_partition(row, seen) for row in found]
+    return [partition_of(row, seen) for row in found]
 
 
-def _partition(row: Mapping[str, Any], seen: Mapping[str, int]) -> PartitionInfo:
-    rows = seen.get(row["id"], 0) if row["has_deleted"] else row["physical_rows"]
-    extent = Extent(
-        min_block=row["min_block"], max_block=row["max_block"], mutation=row["mutation"], rows=rows
+def live_parts(
+    session: ServerSession, table: TableInfo, partition_ids: Sequence[str], names: Sequence[str]
+) -> tuple[PartPlan, ...]:
+    """`Session.parts` of a server."""
+    found = listed_parts(session, table.database, table.name, partition_ids or None)
+    return tuple(
+        PartPlan(
+            name=part.name,
+            partition_id=part.partition_id,
+            rows=part.rows,
+            bytes=part.bytes,
+            disk=part.disk,
+            min_block=part.min_block,
+            max_block=part.max_block,
+            level=part.level,
+            data_version=part.data_version,
+            content=part.hash,
+        )
+        for part in found
+        if not names or part.name in names
     )
-    timed = row["max_time"] > 0
-    return PartitionInfo(
-        id=row["id"],
-        value=row["value"],
-        rows=rows,
-        bytes=row["bytes"],
-        parts=row["parts"],
-        modified_at=datetime.fromtimestamp(row["modified"], UTC),
-        min_block=row["min_block"],
-        max_block=row["max_block"],
-        mutation=row["mutation"],
-        content=content_id([extent]),
-        disks=tuple(sorted(_texts(row["disks"]))),
-        min_time=datetime.fromtimestamp(row["min_time"], UTC) if timed else None,
-        max_time=datetime.fromtimestamp(row["max_time"], UTC) if timed else None,
-    )
-
-
-def _texts(values: Sequence[str]) -> list[str]:
-    return [str(value) for value in values]

@@ -39,21 +39,30 @@ def table_condition(database: str, table: str) -> str:
 
 
 def listed_parts(
-    session: ServerSession, database: str, table: str, partition_ids: Sequence[str], *, inactive: bool = False
+    session: ServerSession,
+    database: str,
+    table: str,
+    partition_ids: Sequence[str] | None,
+    *,
+    inactive: bool = False,
 ) -> list[ListedPart]:
-    """By partition and block. With `inactive` also those that a merge has just replaced."""
-    if not partition_ids:
+    """By partition and block; of all partitions for None. With `inactive` also those that a merge has
+    just replaced."""
+    if partition_ids is not None and not partition_ids:
         return []
     content = "hash_of_all_files" if session.has("parts", "hash_of_all_files") else "''"
     masked = "has_lightweight_delete" if session.has("parts", "has_lightweight_delete") else "0"
     disk = "disk_name" if session.has("parts", "disk_name") else "'default'"
-    ids = ", ".join(map(string, partition_ids))
+    conditions = [table_condition(database, table)]
+    if partition_ids is not None:
+        conditions.append(f"partition_id IN ({', '.join(map(string, partition_ids))})")
+    if not inactive:
+        conditions.append("active")
     found = session.rows(
         "SELECT name, partition_id, rows, bytes_on_disk AS bytes, min_block_number AS min_block, "
         "max_block_number AS max_block, toInt64(level) AS level, data_version, "
         f"{disk} AS disk, {content} AS hash, toUInt8({masked}) AS masked, toUInt8(active) AS active "
-        f"FROM system.parts WHERE {table_condition(database, table)} AND partition_id IN ({ids}) "
-        f"{'' if inactive else 'AND active '}ORDER BY partition_id, min_block_number, name",
+        f"FROM system.parts WHERE {' AND '.join(conditions)} ORDER BY partition_id, min_block_number, name",
         what=f"parts of {database}.{table}",
     )
     return [

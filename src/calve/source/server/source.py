@@ -3,10 +3,13 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from calve.model.errors import RefusedError, UnavailableError
+from calve.model.errors import CalveError, RefusedError, UnavailableError
+from calve.source.held import Held, Wanted
+from calve.source.server import held
 from calve.source.server.address import Address, parse_url
 from calve.source.server.client import Client, Credentials
 from calve.source.server.session import ServerOptions, ServerSession
+from calve.source.server.visit import ServerVisit
 
 __all__ = ["ServerOptions", "ServerSession", "ServerSource"]
 _SILENT_SECONDS = 60.0  # how long a stream of rows may say nothing: the server only reads and sends
@@ -22,12 +25,31 @@ class ServerSource:
         self.addresses = parse_url(options.url, name)
 
     @contextmanager
-    def visit(self, replica: str | None = None) -> Iterator[ServerSession]:
+    def visit(self, replica: str | None = None) -> Iterator[ServerVisit]:
         """Go to the first replica that answers; with `replica`, to that one alone: a pin is where it
         was taken, so after the pin nobody fails over."""
         yield self._session(replica)
 
-    def _session(self, replica: str | None) -> ServerSession:
+    def hold(self, wanted: Wanted, name: str) -> Held:
+        """Fails over between replicas up to the pin and never after it."""
+        with self.visit() as session:
+            return held.hold(session, wanted, name)
+
+    def let_go(self, name: str, detail: str) -> None:
+        """Where the journal does not say at which replica, at all of them: whoever died while taking it
+        may have been at any. One that is down keeps none of the others from being looked at."""
+        known = held.replica_of(detail)
+        missed: CalveError | None = None
+        for replica in [known] if known else [address.url for address in self.addresses]:
+            try:
+                with self.visit(replica) as session:
+                    held.let_go(session, name, detail)
+            except CalveError as error:
+                missed = missed or error
+        if missed is not None:
+            raise missed
+
+    def _session(self, replica: str | None) -> ServerVisit:
         wanted = [address for address in self.addresses if replica in (None, address.url)]
         if not wanted:
             raise RefusedError(
@@ -38,7 +60,7 @@ class ServerSource:
         missed: list[UnavailableError] = []
         for address in wanted:
             try:
-                return ServerSession(self.name, self.options, self.client(address))
+                return ServerVisit(self.name, self.options, self.client(address))
             except UnavailableError as error:
                 missed.append(error)
         if len(missed) == 1:

@@ -118,16 +118,12 @@ class Staged:
     def __str__(self) -> str:
         return self.table
 
-    @property
-    def parts(self) -> Mapping[str, str]:
-        return {piece.path: piece.blocks[0].name for piece in self.slices if piece.blocks}
-
-    @property
-    def rows(self) -> Mapping[str, int]:
-        found: dict[str, int] = {}
-        for piece in self.slices:
-            found[piece.path] = found.get(piece.path, 0) + piece.end - piece.start
-        return found
+    def path_of(self, scratch_name: str) -> str:
+        """The path of the part whose rows came to be in a part of this table; "" for none."""
+        holding = (
+            piece.path for piece in self.slices if any(block.name == scratch_name for block in piece.blocks)
+        )
+        return next(holding, "")
 
     def relation_where(self, slices: Sequence[tuple[str, int, int]]) -> str:
         """The exact condition for `(part path, start, end)` slices of those that were staged."""

@@ -13,26 +13,26 @@ from calve.source.server.session import ServerSession
 from calve.source.tables import Column, Mutation, TableInfo
 from calve.source.tokens import string
 
-UNKNOWN_POLICIES = "unknown: the user may not see them"
 _ZERO_UUID = "00000000-0000-0000-0000-000000000000"
 
 
 def describe(session: ServerSession, database: str, table: str) -> TableInfo:
-    """All that planning needs. NotFoundError for no such table, RefusedError for one without parts."""
+    """`Session.describe` of a server."""
     name = TableName(source=session.source, database=database, table=table)
     row = _row(session, name)
     if row is None:
-        raise tables._missing(session, name)
+        raise tables.missing(session, name)
     if row["engine"] == "Distributed":
         raise _distributed(session, name, row["engine_full"])
     if not row["engine"].endswith("MergeTree"):
         raise RefusedError(
             f"table {name} has the engine {row['engine']}, which has no parts to export",
             code="table_engine",
-            hint=tables._HINTS.get(row["engine"], tables._HINT),
+            hint=tables.no_parts_hint(row["engine"]),
         )
     clause = engine_clause.parse(row["engine_full"])
     uuid = "" if row["uuid"] == _ZERO_UUID else row["uuid"]
+    policies = _row_policies(session, name)
     return TableInfo(
         source=session.source,
         database=database,
@@ -51,10 +51,12 @@ def describe(session: ServerSession, database: str, table: str) -> TableInfo:
         data_paths=_seen_paths(session, row["paths"]),
         timezone=_timezone(session),
         version=session.version,
-        row_policies=_row_policies(session, name),
+        row_policies=policies or (),
         mutations=unfinished_mutations(session, name),
         patch_parts=tables.patch_parts(session, name),
         user_functions=_user_functions(session),
+        splits_parts=session.features.part_offset,
+        policies_hidden=policies is None,
     )
 
 
@@ -137,7 +139,8 @@ def server_disks(session: ServerSession) -> dict[str, str]:
     return {"default": str(folder.parents[2])} if folder is not None and len(folder.parts) > 3 else {}
 
 
-def _row_policies(session: ServerSession, table: TableName) -> tuple[str, ...]:
+def _row_policies(session: ServerSession, table: TableName) -> tuple[str, ...] | None:
+    """None where the user may not see them."""
     if not session.has("row_policies"):
         return ()
     try:
@@ -149,9 +152,7 @@ def _row_policies(session: ServerSession, table: TableName) -> tuple[str, ...]:
     except PermanentError as error:
         if error.code != f"clickhouse_{ACCESS_DENIED}":
             raise
-        # A read-only user reads through the policies; where a pin would bypass them, not knowing
-        # is as good as having some.
-        return (UNKNOWN_POLICIES,)
+        return None
     return tuple(row["name"] for row in found)
 
 

@@ -70,6 +70,11 @@ class Features:
         """`max_table_size_to_drop` may be given with a statement."""
         return self.version >= Version(23, 12)
 
+    @property
+    def session_timezone(self) -> bool:
+        """The setting by which a query is computed in a zone other than the server's."""
+        return self.version >= Version(23, 6)
+
     def lacking(self) -> tuple[str, ...]:
         """What a person should know before exporting from this server."""
         found = []

@@ -1,0 +1,40 @@
+"""A visit to one replica as the rest of Calve sees it: `Session` for servers old and new."""
+
+from collections.abc import Sequence
+
+from calve.model.plan import PartPlan
+from calve.source.names import TableName
+from calve.source.partitions import PartitionInfo
+from calve.source.server import partitions, tables
+from calve.source.server.session import ServerSession
+from calve.source.tables import Mutation, TableInfo
+
+
+class ServerVisit(ServerSession):
+    """See `ports.Session` for what each call promises."""
+
+    def describe(self, database: str, table: str) -> TableInfo:
+        return tables.describe(self, database, table)
+
+    def partitions(self, table: TableInfo) -> list[PartitionInfo]:
+        return partitions.partitions(self, table)
+
+    def parts(
+        self, table: TableInfo, partition_ids: Sequence[str] = (), names: Sequence[str] = ()
+    ) -> tuple[PartPlan, ...]:
+        return partitions.live_parts(self, table, partition_ids, names)
+
+    def unfinished_mutations(self, table: TableName) -> tuple[Mutation, ...]:
+        return tables.unfinished_mutations(self, table)
+
+    def cannot_recompute(self) -> str:
+        """Checksums are computed by functions of today, in the zone and by the rules of the export."""
+        if not self.features.session_timezone:
+            return f"ClickHouse {self.version} lacks the functions and settings (from 23.6 on it has them)"
+        if self.read_only:
+            return "its user may give no settings with a query"
+        return ""
+
+    def remarks(self) -> tuple[str, ...]:
+        alone = ("its user may only read, so nothing holds parts still during an export",)
+        return self.features.lacking() + (alone if self.read_only else ())

@@ -1,0 +1,165 @@
+"""A place to try whole backups in: an embedded source, a store and a backup folder, no JVM.
+
+Tasks of backups and restores are plain Python over files, so a runner that calls them here runs the
+very code that executors run.
+"""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from calve.app.backups import BackupReach
+from calve.app.wiring import App
+from calve.app.work import follow, own_worker
+from calve.control.ports import TaskOrder, TaskResult
+from calve.kinds.backup import shelf, submit
+from calve.kinds.backup.location import Location
+from calve.kinds.backup.manifest import Manifest
+from calve.kinds.backup.verifying import Verified, verify
+from calve.kinds.restore import submit as restore_submit
+from calve.model.errors import CalveError
+from calve.model.ids import ProcessId
+from calve.model.process import Process
+from calve.model.states import Leftovers, ProcessState
+from calve.runner import executor
+from calve.source.ports import Session
+from calve.testing.kept_source import KeptSource
+from calve.testing.place import Place
+
+
+@dataclass
+class DirectRunner:
+    """Runs orders one after another, in this program. `before` is called ahead of each."""
+
+    slots: int = 4
+    before: Callable[[TaskOrder], None] = lambda order: None
+    orders: list[TaskOrder] = field(default_factory=list)
+    cancelled: set[str] = field(default_factory=set)
+
+    def run(self, group: str, orders: Sequence[TaskOrder], on_result: Callable[[TaskResult], None]) -> None:
+        for order in orders:
+            if group in self.cancelled:
+                return
+            self.before(order)
+            self.orders.append(order)
+            on_result(executor.result(json.loads(json.dumps(executor.execute(order)))))
+
+    def cancel(self, group: str) -> None:
+        self.cancelled.add(group)
+
+    def warm(self) -> None:
+        """Nothing to start."""
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+
+class OpenSource(KeptSource):
+    """Opened once, for one thread at a time. `failing` are the errors of the next visits."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._turn = threading.RLock()
+        self.failing: list[CalveError] = []
+
+    @contextmanager
+    def visit(self) -> Iterator[Session]:
+        with self._turn:
+            if self.failing:
+                raise self.failing.pop(0)
+            with super().visit() as session:
+                yield session
+
+
+class BackupPlace(Place):
+    """A `Place` that backs up and restores."""
+
+    def __init__(self, folder: Path, **settings: str) -> None:
+        self.runner = DirectRunner()
+        super().__init__(folder, self.runner, **settings)
+        self.open_source = OpenSource(folder / "clickhouse")
+        self.open_source.__enter__()
+
+    @contextmanager
+    def app(self) -> Iterator[App]:
+        with super().app() as app:
+            app._sources["main"] = self.open_source
+            yield app
+
+    @contextmanager
+    def visit(self) -> Iterator[Session]:
+        with self.open_source.visit() as session:
+            yield session
+
+    def close(self) -> None:
+        self.open_source.__exit__(None, None, None)
+
+    def finish(self, app: App, ids: Sequence[ProcessId]) -> list[Process]:
+        """Also until what a completed process no longer needs is cleared away."""
+        with own_worker(app, ids):
+            for processes in follow(app, ids):
+                last = processes
+            while any(app.store.process(one.id).leftovers is Leftovers.KEPT for one in last if not one.error):
+                time.sleep(0.02)
+        return list(last)
+
+    @property
+    def location(self) -> Location:
+        with self.app() as app:
+            return BackupReach(app).location()
+
+    @property
+    def backups(self) -> Path:
+        return self.folder / "backups"
+
+    def submit_create(self, app: App, name: str, *tables: str, **asked: Any) -> Process:
+        reach = BackupReach(app)
+        request = submit.request_of(reach, name, "main", tables or ("db.*",), **asked)
+        return submit.submit(reach, app.store, request).process
+
+    def try_create(self, name: str, *tables: str, **asked: Any) -> Process:
+        with self.app() as app:
+            [process] = self.finish(app, [self.submit_create(app, name, *tables, **asked).id])
+            return process
+
+    def create(self, name: str, *tables: str, **asked: Any) -> Manifest:
+        process = self.try_create(name, *tables, **asked)
+        assert process.state is ProcessState.COMPLETED, process.error
+        return self.manifest(name)
+
+    def submit_restore(self, app: App, name: str, **asked: Any) -> Process:
+        reach = BackupReach(app)
+        wanted = restore_submit.Asked(backup=name, source="main", **asked)
+        return restore_submit.submit(reach, app.store, restore_submit.request_of(reach, wanted)).process
+
+    def try_restore(self, name: str, **asked: Any) -> Process:
+        with self.app() as app:
+            [process] = self.finish(app, [self.submit_restore(app, name, **asked).id])
+            return process
+
+    def restore(self, name: str, **asked: Any) -> Process:
+        process = self.try_restore(name, **asked)
+        assert process.state is ProcessState.COMPLETED, process.error
+        return process
+
+    def manifest(self, name: str) -> Manifest:
+        return shelf.find(self.location, name)
+
+    def verify(self, name: str, read_share: float = 0.0) -> Verified:
+        return verify(self.location, self.manifest(name), read_share=read_share)
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        return self.select(f"SELECT * FROM {table} ORDER BY ALL")
+
+    def checksum(self, *tables: str) -> list[dict[str, Any]]:
+        """Rows and an order-independent hash of each table."""
+        with self.visit() as session:
+            return [
+                session.rows(f"SELECT count() AS n, sum(cityHash64(*)) AS hash FROM {table}")[0]
+                for table in tables
+            ]

@@ -1,0 +1,34 @@
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from backup_place import BackupPlace
+
+# The shapes of parts that every other way of reading is tried with.
+sys.path.append(str(Path(__file__).parent.parent / "parts"))
+
+TABLES = (
+    "CREATE DATABASE db",
+    "CREATE TABLE db.events (id UInt64, day Date, note String) ENGINE = MergeTree"
+    " PARTITION BY toYYYYMM(day) ORDER BY id SETTINGS min_bytes_for_wide_part = 0",
+    "INSERT INTO db.events SELECT number, toDate('2024-01-01') + number % 60,"
+    " randomPrintableASCII(100) FROM numbers(2000)",
+    "CREATE TABLE db.users (id UInt64, name String) ENGINE = ReplacingMergeTree ORDER BY id",
+    "INSERT INTO db.users SELECT number, concat('user ', toString(number)) FROM numbers(100)",
+    "INSERT INTO db.users SELECT number, concat('renamed ', toString(number)) FROM numbers(10)",
+)
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Iterator[BackupPlace]:
+    place = BackupPlace(tmp_path)
+    yield place
+    place.close()
+
+
+@pytest.fixture
+def place(empty: BackupPlace) -> BackupPlace:
+    """Two tables: `events` with two partitions and files of their own, `users` with two small parts."""
+    empty.execute(*TABLES)
+    return empty

@@ -1,0 +1,172 @@
+"""The scene of L1 to L6: the S3 server is killed in mid-upload, exports are submitted meanwhile, another
+destination is alive, the server comes back. Everything is real: SeaweedFS, its death, the engine."""
+
+import time
+from collections.abc import Iterator, Sequence
+
+import pytest
+from children import ChildRunner
+from outage_place import PARTITIONS, PARTS, ROWS_OF_A_PART, OutagePlace, make_table, until
+
+from calve.control.why import why
+from calve.model.errors import UnavailableError
+from calve.model.ids import ProcessId
+from calve.model.states import ProcessState, TaskState
+from calve.testing.network_proxy import Fault, Mode, NetworkProxy
+from calve.testing.s3 import S3Server
+
+pytestmark = pytest.mark.services
+
+EVERY_ROW = list(range(PARTS * ROWS_OF_A_PART))
+LANE = "catalog:far"
+
+
+@pytest.fixture
+def running(s3: S3Server) -> Iterator[S3Server]:
+    """The server, running again afterwards whatever the test did to it."""
+    yield s3
+    if not s3.program.running:
+        s3.start()
+
+
+def test_L1_to_L6_ten_parts_go_through_the_death_of_their_storage_exactly_once(
+    place: OutagePlace, running: S3Server, network: NetworkProxy, runner: ChildRunner
+) -> None:
+    place.place.execute(*make_table("events"), *make_table("later"), *make_table("other", rows=100))
+    with place.worker():
+        with runner.holding():
+            before = place.submit("events", "far.ns.events")
+            until(lambda: _all_planned(place, before), "all five exports to be planned")
+            network.set(Fault(bytes_per_second=60_000))
+        until(lambda: runner.busy == runner.slots, "every slot to hold an upload")
+        sent = network.counts.request_bytes
+        until(lambda: network.counts.request_bytes > sent + 20_000, "an upload to be half done")
+        running.kill()
+        killed = time.monotonic()
+        assert place.states(before) == {ProcessState.RUNNING}
+        # L3: all accepted, by partition and by part, with the storage dead.
+        network.heal()
+        meanwhile = place.submit("later", "far.ns.whole")
+        for parts in _parts_by_partition(place, "later"):
+            meanwhile += place.submit("later", "far.ns.parts", parts=parts)
+        assert len(meanwhile) == 2 * PARTITIONS
+        # L2: every slot is free, because the breaker opened; and L6: another destination has them.
+        until(lambda: place.breakers() == [LANE] and runner.busy == 0, "the slots to be free")
+        print(f"slots free {time.monotonic() - killed:.1f} s after the death")
+        alive = place.submit("other", "lake.ns.other")
+        assert {process.state for process in place.finish(alive)} == {ProcessState.COMPLETED}
+        assert place.breakers() == [LANE]
+        assert "is down since" in why(place.app.store, place.rows(before)[0])
+        # L4: the source is dropped at once, though ten of its parts wait to be read.
+        place.place.execute("DROP TABLE db.events SYNC")
+        assert not place.ended(before + meanwhile)
+        # L5: nobody helps.
+        running.start()
+        back = time.monotonic()
+        ended = place.finish(before + meanwhile)
+        print(f"last of {len(ended)} exports done {time.monotonic() - back:.1f} s after the return")
+    assert {process.state for process in ended} == {ProcessState.COMPLETED}, place.told(before[0])
+    assert place.ids_in("far.ns.events") == EVERY_ROW
+    assert place.ids_in("far.ns.whole") == EVERY_ROW
+    assert place.ids_in("far.ns.parts") == EVERY_ROW
+    assert place.ids_in("lake.ns.other") == list(range(PARTS * 100))
+    assert place.breakers() == []
+    # The outage used nobody's budget.
+    for process in ended:
+        assert process.plan_attempts <= 2 and process.publish_attempts <= place.app.limits.publish_attempts
+        for task in place.app.store.tasks(process.id):
+            assert task.state is TaskState.DONE
+            assert task.attempt - task.free_attempts <= 2, place.told(process.id)
+
+
+def _parts_by_partition(place: OutagePlace, table: str) -> list[list[str]]:
+    found = place.place.select(
+        "SELECT groupArray(name) AS names FROM system.parts"
+        f" WHERE active AND database = 'db' AND table = '{table}' GROUP BY partition_id ORDER BY partition_id"
+    )
+    return [row["names"] for row in found]
+
+
+def _all_planned(place: OutagePlace, ids: Sequence[ProcessId]) -> bool:
+    return all(process.planned for process in place.rows(ids))
+
+
+def test_L1_a_cancel_reaches_inside_a_hanging_upload(
+    place: OutagePlace, network: NetworkProxy, runner: ChildRunner
+) -> None:
+    place.place.execute(*make_table("hung"))
+    with place.worker():
+        [first] = place.submit("hung", "far.ns.hung", "0")
+        place.finish([first])
+        with runner.holding():
+            [hanging] = place.submit("hung", "far.ns.hung", "1")
+            until(lambda: _all_planned(place, [hanging]), "the plan")
+            network.set(Fault(bytes_per_second=60_000))
+        until(lambda: runner.busy == 1, "the upload to begin")
+        sent = network.counts.request_bytes
+        until(lambda: network.counts.request_bytes > sent + 20_000, "the upload to be half done")
+        network.set(Fault(mode=Mode.BLACK_HOLE))
+        place.app.store.request_cancel(hanging)
+        asked = time.monotonic()
+        until(lambda: place.ended([hanging]), "the cancel")
+        until(lambda: runner.busy == 0 and not place.held_pins([hanging]), "slot and pin to be free")
+        print(f"slot and pin free {time.monotonic() - asked:.1f} s after the cancel")
+        # It did not take the storage's own timeout to end it: nothing was found to be down.
+        assert place.breakers() == []
+        [process] = place.rows([hanging])
+        assert process.state is ProcessState.CANCELLED
+        network.heal()
+        # The slot is as good as new, and what was cancelled published nothing.
+        [again] = place.submit("hung", "far.ns.hung", "2")
+        [done] = place.finish([again])
+        assert done.state is ProcessState.COMPLETED, place.told(again)
+    months = place.place.read("far.ns.hung").column("month").to_pylist()
+    assert sorted(set(months)) == [0, 2]
+    assert len(months) == 4 * ROWS_OF_A_PART
+
+
+def test_L2_a_storage_that_never_answers_is_known_within_one_call_s_bound(
+    place: OutagePlace, network: NetworkProxy
+) -> None:
+    """Also for the metadata files that the catalog's client reads: it tries three times."""
+    place.place.execute(*make_table("silent"))
+    with place.worker():
+        place.finish(place.submit("silent", "far.ns.silent", "0"))
+    network.set(Fault(mode=Mode.BLACK_HOLE))
+    limits = place.app.limits
+    properties = place.app.catalog("far").properties
+    assert 3 * float(properties["s3.request-timeout"]) <= limits.call_seconds
+    assert 3 * float(properties["s3.connect-timeout"]) <= limits.call_seconds
+    with pytest.raises(UnavailableError) as told:
+        place.app.storage("far").read("s3://far/warehouse/ns/silent/metadata/calve/none")
+    assert told.value.service == "storage:s3://far"
+
+
+def test_L5_a_catalog_that_answers_does_not_close_the_breaker_of_a_dead_storage(
+    place: OutagePlace, running: S3Server, network: NetworkProxy, runner: ChildRunner
+) -> None:
+    """The lane is the catalog's, and what is dead stands behind it. Were the probe to ask the catalog
+    alone, the breaker would close at once and every slot would run into the dead storage again."""
+    place.place.execute(*make_table("flap"))
+    with place.worker():
+        with runner.holding():
+            ids = place.submit("flap", "far.ns.flap")
+            until(lambda: _all_planned(place, ids), "the plans")
+            network.set(Fault(bytes_per_second=60_000))
+        until(lambda: runner.busy == runner.slots, "every slot to hold an upload")
+        network.set(Fault(mode=Mode.REFUSE))
+        until(lambda: place.breakers() == [LANE] and runner.busy == 0, "the breaker to open")
+        [opened] = place.app.store.breakers()
+        attempts = [task.attempt for one in ids for task in place.app.store.tasks(one)]
+        until(lambda: _probes(place) >= opened.probes + 3, "three probes")
+        [still] = place.app.store.breakers()
+        assert still.opened_at == opened.opened_at
+        assert [task.attempt for one in ids for task in place.app.store.tasks(one)] == attempts
+        network.heal()
+        ended = place.finish(ids)
+    assert {process.state for process in ended} == {ProcessState.COMPLETED}
+    assert place.ids_in("far.ns.flap") == EVERY_ROW
+
+
+def _probes(place: OutagePlace) -> int:
+    return sum(breaker.probes for breaker in place.app.store.breakers())

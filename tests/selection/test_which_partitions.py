@@ -1,0 +1,130 @@
+"""What of a table is meant: ids, values, parts, ages, conditions; and what is refused before any work."""
+
+from typing import Any
+
+import pytest
+
+from calve.app.exporting import Asked
+from calve.kinds.export.submit import Checked, submit_export
+from calve.model.errors import CalveError, NotFoundError, RefusedError, UsageError
+from calve.model.process import ProcessQuery
+from calve.testing.place import Place
+
+EXCLUDED = {"exclude": ("wide",)}
+
+
+def check(place: Place, table: str = "db.events", to: str = "lake.ns.events", **asked: Any) -> Checked:
+    with place.app() as app:
+        return place.check(app, table, to, Asked(**(EXCLUDED if table == "db.events" else {}) | asked))
+
+
+def chosen(checked: Checked) -> list[str]:
+    return [one.id for one in checked.chosen]
+
+
+def test_partitions_are_named_by_id_or_by_value(place: Place) -> None:
+    assert chosen(check(place, partitions=("202402", "202401"))) == ["202402", "202401"]
+    for value in ("a", "'a'", "quo'te", "/../x"):
+        [one] = check(place, "db.keyless", partitions=(value,)).chosen
+        assert one.value == value.strip("'")
+    with pytest.raises(NotFoundError, match="202405") as caught:
+        check(place, partitions=("202401", "202405"))
+    assert "202401" in caught.value.hint
+
+
+def test_older_than_goes_by_the_partition_s_own_time(place: Place) -> None:
+    place.execute(
+        "CREATE TABLE db.recent (id UInt64, at DateTime) ENGINE = MergeTree PARTITION BY toYYYYMM(at) ORDER BY id",
+        "INSERT INTO db.recent VALUES (1, now())",
+        "INSERT INTO db.recent VALUES (2, now() - INTERVAL 200 DAY)",
+        "INSERT INTO db.recent VALUES (3, '2020-01-15 00:00:00')",
+    )
+    assert len(check(place, "db.recent", older_than_hours=24 * 90).chosen) == 2
+    assert chosen(check(place, "db.recent", older_than_hours=24 * 365)) == ["202001"]
+    with pytest.raises(RefusedError, match="no date or time column"):
+        check(place, "db.keyless", older_than_hours=24)
+
+
+def test_parts_are_named_and_only_they_are_sliced(place: Place) -> None:
+    [name] = place.select(
+        "SELECT min(name) AS name FROM system.parts WHERE active AND table = 'events' AND partition_id = '202402'"
+    )
+    checked = check(place, parts=(name["name"],))
+    assert chosen(checked) == ["202402"]
+    assert [part.name for part in checked.parts] == [name["name"]]
+    assert sum(piece.end - piece.start for task in checked.tasks for piece in task) == 200
+    with pytest.raises(NotFoundError, match="202402_99_99_0") as caught:
+        check(place, parts=("202402_99_99_0",))
+    assert "--parts" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("where", "why"),
+    [
+        ("id <", "Syntax error"),
+        ("ide < 5", "ide"),
+        ("day < today() - 90", "today"),
+        ("id IN (SELECT id FROM db.keyless)", "another table"),
+        ("rand() % 2", "rand"),
+        ("id < dictGet('d', 'x', id)", "dictGet"),
+    ],
+)
+def test_a_condition_that_names_no_certain_rows_is_refused(place: Place, where: str, why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        check(place, every=True, where=where)
+
+
+def test_a_condition_is_part_of_the_key(place: Place) -> None:
+    checked = check(place, every=True, where="id < 5 -- few")
+    assert '"where": "id < 5 -- few"' in checked.request.selection
+
+
+def test_every_reason_is_told_at_once_and_nothing_is_written(place: Place) -> None:
+    place.execute(
+        "CREATE TABLE db.hopeless (id UInt64, w Int256, n DateTime64(9), s AggregateFunction(uniq, String))"
+        " ENGINE = MergeTree ORDER BY id",
+        "INSERT INTO db.hopeless (id) VALUES (1)",
+    )
+    with pytest.raises(CalveError) as caught:
+        check(place, "db.hopeless", every=True, exclude=("nosuch",), casts=(("id", "nonsense"),))
+    for words in (
+        "w: Int256",
+        "n: DateTime64(9)",
+        "s: AggregateFunction",
+        "nosuch: there is no such",
+        "id: 'nonsense'",
+    ):
+        assert words in caught.value.message
+    assert isinstance(caught.value, UsageError)
+    assert not (place.folder / "lake" / "warehouse").exists()
+
+
+def test_casts_and_exclusions_make_a_way(place: Place) -> None:
+    checked = check(place, every=True, exclude=("note",), casts=(("wide", "decimal(38,0)"), ("id", "long")))
+    assert {column.name: column.type for column in checked.target.columns} == {
+        "id": "long",
+        "day": "date",
+        "wide": "decimal(38, 0)",
+    }
+
+
+def test_a_missing_table_is_not_made_where_that_is_not_wanted(place: Place) -> None:
+    with pytest.raises(NotFoundError, match="absent") as caught:
+        check(place, every=True, create=False, to="lake.ns.absent")
+    assert "--no-create" in caught.value.hint
+
+
+def test_thousands_of_partitions_share_processes(place: Place) -> None:
+    place.execute(
+        "CREATE TABLE db.many (id UInt64) ENGINE = MergeTree PARTITION BY id ORDER BY id",
+        "INSERT INTO db.many SELECT number FROM numbers(3000) SETTINGS max_partitions_per_insert_block = 0",
+    )
+    with place.app() as app:
+        checked = place.check(app, "db.many", "lake.ns.many", Asked(every=True))
+        submission = submit_export(app, app.store, checked)
+        assert len(submission.processes) == 50 == app.limits.commits_per_export
+        assert len({process.batch for process in submission.processes}) == 1
+        exported = [one for process in submission.processes for one in process.partitions]
+        assert len(exported) == len(set(exported)) == 3000
+        stored = app.store.processes(ProcessQuery(batch=submission.processes[0].batch))
+        assert sorted(one for process in stored for one in process.partitions) == sorted(exported)

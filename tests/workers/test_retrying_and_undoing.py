@@ -1,0 +1,134 @@
+"""What an export that did not complete leaves: adopted by a retry, or undone, never both (D3)."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from programs import DESTINATION, PARTS, ROWS, SHORT, TABLE, create
+
+from calve.app.wiring import App
+from calve.control.ports import TaskOrder, TaskResult
+from calve.control.retry import retry
+from calve.model.errors import RefusedError
+from calve.model.ids import ProcessId
+from calve.model.process import Process
+from calve.model.states import Leftovers, ProcessState
+from calve.testing.local_runner import LocalRunner
+from calve.testing.place import Place
+
+
+class Stumbling(LocalRunner):
+    """One task fails, as often as it is tried, for as long as it stumbles."""
+
+    fails: int | None = PARTS - 1
+
+    def run(self, group: str, orders: Sequence[TaskOrder], on_result: Callable[[TaskResult], None]) -> None:
+        super().run(group, [self._spoilt(order) for order in orders], on_result)
+
+    def _spoilt(self, order: TaskOrder) -> TaskOrder:
+        if order.number != self.fails:
+            return order
+        return replace(order, function="calve.testing.tasks:explode")
+
+
+@pytest.fixture
+def runner() -> Iterator[Stumbling]:
+    runner = Stumbling()
+    yield runner
+    runner.close()
+
+
+@pytest.fixture
+def place(tmp_path: Path, runner: Stumbling) -> Place:
+    # One slot and one attempt: the tasks before the one that fails are done by then.
+    once = {"CALVE_LIMITS__TASK_ATTEMPTS": "1", "CALVE_LIMITS__SLOTS": "1"}
+    place = Place(tmp_path, runner, **SHORT | once)
+    create(place)
+    return place
+
+
+def failed_export(place: Place) -> Process:
+    (failed,) = place.export(TABLE, to=DESTINATION)
+    assert (failed.state, failed.leftovers) == (ProcessState.FAILED, Leftovers.KEPT)
+    assert (failed.tasks.done, failed.tasks.failed) == (PARTS - 1, 1)
+    return failed
+
+
+def data_files(place: Place) -> list[str]:
+    return sorted(path.name for path in (place.folder / "lake" / "warehouse").rglob("*.parquet"))
+
+
+def work_until(app: App, condition: Callable[[Process], bool], process_id: ProcessId) -> Process:
+    app.worker().run(until=lambda: condition(app.store.process(process_id)))
+    return app.store.process(process_id)
+
+
+def test_D3_a_retry_publishes_the_files_of_the_process_it_retries_and_undo_leaves_them(
+    place: Place, runner: Stumbling
+) -> None:
+    failed = failed_export(place)
+    written = data_files(place)
+    assert len(written) == PARTS - 1 and all(failed.id in name for name in written)
+    runner.fails = None
+    with place.app() as app:
+        again = retry(app.store, failed.id)
+        assert (again.retry_of, again.adopted) == (failed.id, True)
+        (done,) = place.finish(app, [again.id])
+        assert (done.state, done.rows) == (ProcessState.COMPLETED, ROWS)
+        assert [task.attempt for task in app.store.tasks(done.id)] == [0] * (PARTS - 1) + [1]
+        # The old process gets its leftovers back, looks afresh, and finds them published.
+        old = work_until(app, lambda row: row.leftovers is Leftovers.GONE, failed.id)
+        undone = [event.message for event in app.store.events(old.id) if event.name == "undone"]
+    assert "left in place" in undone[0]
+    files = data_files(place)
+    assert set(written) < set(files) and sum(done.id in name for name in files) == 1
+    ids = place.table().scan(selected_fields=("id",)).to_arrow()["id"]
+    assert (len(ids), len(ids.unique())) == (ROWS, ROWS)
+    assert place.frozen == []
+
+
+def test_D3_what_was_undone_is_not_adopted_and_the_retry_exports_it_all_again(
+    tmp_path: Path, runner: Stumbling
+) -> None:
+    soon = {"CALVE_LIMITS__KEEP_FAILED_HOURS": "0.000001"}
+    once = {"CALVE_LIMITS__TASK_ATTEMPTS": "1", "CALVE_LIMITS__SLOTS": "1"}
+    place = Place(tmp_path, runner, **SHORT | once | soon)
+    create(place)
+    (failed,) = place.export(TABLE, to=DESTINATION)
+    assert failed.state is ProcessState.FAILED
+    with place.app() as app:
+        gone = work_until(app, lambda row: row.leftovers is Leftovers.GONE, failed.id)
+        assert gone.state is ProcessState.FAILED
+        assert data_files(place) == [], "nothing of it is left"
+        runner.fails = None
+        again = retry(app.store, failed.id)
+        assert not again.adopted
+        (done,) = place.finish(app, [again.id])
+        assert (done.state, done.rows) == (ProcessState.COMPLETED, ROWS)
+        assert [task.attempt for task in app.store.tasks(done.id)] == [1] * PARTS
+    assert place.read().num_rows == ROWS
+
+
+def test_a_retry_does_not_adopt_what_has_changed_at_the_source(place: Place, runner: Stumbling) -> None:
+    failed = failed_export(place)
+    runner.fails = None
+    place.execute(
+        "ALTER TABLE db.events RESET SETTING max_bytes_to_merge_at_max_space_in_pool",
+        "OPTIMIZE TABLE db.events FINAL SETTINGS optimize_throw_if_noop = 1",
+    )
+    with place.app() as app:
+        (done,) = place.finish(app, [retry(app.store, failed.id).id])
+        assert (done.state, done.rows) == (ProcessState.COMPLETED, ROWS)
+        assert all(task.attempt == 1 for task in app.store.tasks(done.id)), "the parts are other parts now"
+    ids = place.table().scan(selected_fields=("id",)).to_arrow()["id"]
+    assert (len(ids), len(ids.unique())) == (ROWS, ROWS)
+
+
+def test_a_live_retry_holds_the_lock_and_a_second_is_refused(place: Place) -> None:
+    failed = failed_export(place)
+    with place.app() as app:
+        again = retry(app.store, failed.id)
+        with pytest.raises(RefusedError, match=again.id):
+            retry(app.store, failed.id)
+        assert app.store.process(failed.id).leftovers is Leftovers.ADOPTED
