@@ -158,7 +158,7 @@ def test_a_retry_that_adopts_breaks_anywhere_and_still_publishes_once(how: Break
     [exports_well, loses_the_commits_answer, is_cancelled_while_publishing],
     ids=lambda life: str(life.__name__),
 )
-def test_the_same_over_a_database_that_is_opened_again(tmp_path: Path, life: Life, how: Break) -> None:
+def test_the_same_holds_over_a_real_database(tmp_path: Path, life: Life, how: Break) -> None:
     """A sample, because each life costs a database: every way to break starts at another call, and
     together they meet every call but few twice."""
     calls = mutating_calls(life)

@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from calve.control.ports import TaskOrder, TaskResult
+from calve.model.errors import ErrorInfo
 from calve.runner import executor
 
 _LOOK_SECONDS = 0.02
@@ -28,6 +29,7 @@ class ChildRunner:
         self._idle: list[ProcessPoolExecutor] = []
         self._busy: dict[str, set[ProcessPoolExecutor]] = {}
         self._cancelled: set[str] = set()
+        self.errors: list[ErrorInfo] = []  # that attempts ended with, for a test to look at
         self._open = threading.Event()
         self._open.set()
 
@@ -106,6 +108,8 @@ class ChildRunner:
             if child in mine:
                 mine.remove(child)
                 self._idle.append(child)
+        if result.error is not None:
+            self.errors.append(result.error)
         on_result(result)
 
 

@@ -162,7 +162,7 @@ def text(name: str = "String", *, long: bool = False) -> Kind:
         edges,
         some.text(characters, max_size=12).map(value),
         () if long else ("{c}",) if name != "String" else ("{c}", "icebergTruncate(2, {c})"),
-        truncated if long else ("{c}", *truncated),
+        ("{c}", *truncated),
     )
 
 

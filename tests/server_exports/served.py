@@ -8,6 +8,7 @@ from typing import Any
 
 from calve.control.ports import Runner
 from calve.testing.clickhouse_front import NO_USERS
+from calve.testing.place import Place
 from calve.testing.server_place import ServerPlace
 
 PASSWORD = "canary-Pa55word-of-exports"
@@ -43,7 +44,7 @@ class Served:
         return ServerPlace(folder, runner=runner, **given | options)
 
 
-def events(place: ServerPlace, *months: int) -> str:
+def events(place: Place, *months: int) -> str:
     """A new table of two parts a month; its name, `db.events`."""
     database = f"db{next(_numbers)}"
     place.execute(

@@ -171,6 +171,9 @@ def test_L21_in_one_store_a_forced_export_waits_for_the_first_to_end(life: Life)
         life.submit(force=True)
     assert refused.value.code == "locked"
     assert first in refused.value.message
+    life.run(life.worker())
+    life.check_settled()
+    assert life.exported_ids() == list(IDS)
 
 
 def test_L25_a_store_that_fails_just_as_a_task_ends_costs_no_second_export(

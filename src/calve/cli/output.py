@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import sys
 from typing import Any, TextIO
 
@@ -41,6 +42,11 @@ def hint(text: str) -> None:
 
 def one_line(text: str) -> str:
     return " ".join(text.split())
+
+
+def width(stream: TextIO) -> int | None:
+    """Columns of a terminal; None elsewhere, where nothing may be shortened: a program may read it."""
+    return shutil.get_terminal_size().columns if is_terminal(stream) else None
 
 
 def is_terminal(stream: TextIO) -> bool:

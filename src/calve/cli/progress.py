@@ -1,8 +1,11 @@
 """Showing processes while they run: a bar on a terminal, plain lines elsewhere, on stderr."""
 
 import sys
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol
 
 from calve.cli import output, words
@@ -10,9 +13,24 @@ from calve.model.process import Process
 from calve.model.states import PROCESS_TERMINAL, ProcessState
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+    from rich.live import Live
 
-_MOST_BARS = 8  # beyond this one bar stands for all
+_MOST_BARS = 8  # beyond this one line stands for all
+_BAR = 20  # characters
+_WIDE = 76  # columns; narrower terminals get no bar and no rows, so that a line stays a line
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """What one line of the display says."""
+
+    what: str
+    state: str
+    done: int
+    total: int  # 0 until it is planned
+    rows: int
+    ended: bool
+    note: str = ""
 
 
 class Display(Protocol):
@@ -72,62 +90,109 @@ def progress(process: Process) -> str:
 @contextmanager
 def _bars() -> "Iterator[Display]":
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.live import Live
+    from rich.text import Text
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[rows]}"),
-        TimeElapsedColumn(),
-    )
     console = Console(stderr=True, no_color=not output.wants_colour(sys.stderr))
-    with Progress(*columns, console=console, transient=True) as bars:
-        yield _Bars(bars)
+    bars = _Bars()
+
+    def drawn() -> Text:
+        # Cut here: left to itself Rich takes the room for a long note from the columns before it.
+        return Text("\n".join(bars.lines(console.width)), no_wrap=True, overflow="ellipsis")
+
+    with Live(get_renderable=drawn, console=console, transient=True, refresh_per_second=4) as live:
+        yield _Refreshing(bars, live)
+
+
+class _Refreshing:
+    """What is new is seen at once, also when the next thing is the end."""
+
+    def __init__(self, bars: "_Bars", live: "Live") -> None:
+        self._bars = bars
+        self._live = live
+
+    def update(self, processes: Sequence[Process]) -> None:
+        self._bars.update(processes)
+        self._live.refresh()
 
 
 class _Bars:
-    """One bar for each process, or one for all where they are many."""
+    """One line for each process, or one for all where they are many."""
 
-    def __init__(self, bars: "Progress") -> None:
-        self._bars = bars
-        self._shown: dict[str, TaskID] = {}
+    def __init__(self) -> None:
+        self._began_at = time.monotonic()
+        self._lines: dict[str, Line] = {}
+        self._seconds: dict[str, float] = {}  # of those that have ended
 
     def update(self, processes: Sequence[Process]) -> None:
-        if len(processes) > _MOST_BARS:
-            self._set("all", _all(processes))
-            return
-        for process in processes:
-            self._set(process.id, _one(process))
+        many = len(processes) > _MOST_BARS
+        self._lines = {"all": _all(processes)} if many else {one.id: _one(one) for one in processes}
+        for key, line in self._lines.items():
+            if line.ended:
+                self._seconds.setdefault(key, time.monotonic() - self._began_at)
 
-    def _set(self, key: str, bar: tuple[str, int, int, int]) -> None:
-        text, done, total, rows = bar
-        if key not in self._shown:
-            self._shown[key] = self._bars.add_task(text, total=None, rows="")
-        self._bars.update(
-            self._shown[key],
-            description=text,
-            total=total or None,  # unknown until it is planned: the bar moves to and fro
-            completed=done,
-            rows=words.counted(rows, "row") if rows else "",
+    def lines(self, width: int) -> list[str]:
+        return drawn_lines(
+            [
+                (line, self._seconds.get(key, time.monotonic() - self._began_at))
+                for key, line in self._lines.items()
+            ],
+            width,
         )
 
 
-def _one(process: Process) -> tuple[str, int, int, int]:
-    what = words.listed(process.partitions, most=2) or process.kind
-    return (
-        f"{what}  {process.state.value:<10}",
-        process.tasks.done,
-        process.tasks.total,
-        process.rows,
+def drawn_lines(shown: Sequence[tuple[Line, float]], width: int) -> list[str]:
+    """Lines with the seconds each has taken, in columns, none longer than the terminal is wide."""
+    wide = width >= _WIDE
+    rows = [_cells(line, seconds, wide=wide) for line, seconds in shown]
+    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))] if rows else []
+    texts = (
+        "  ".join(cell.ljust(room) for cell, room in zip(row, widths, strict=True) if room) for row in rows
+    )
+    return [text if len(text) <= width else f"{text[: width - 1]}…" for text in map(str.rstrip, texts)]
+
+
+def _cells(line: Line, seconds: float, *, wide: bool) -> list[str]:
+    return [
+        line.what,
+        line.state,
+        bar(line.done, line.total) if wide else "",
+        f"{line.done}/{line.total} tasks" if line.total else "",
+        words.counted(line.rows, "row") if line.rows and wide else "",
+        words.duration(timedelta(seconds=seconds)),
+        line.note,
+    ]
+
+
+def bar(done: int, total: int) -> str:
+    """Readable without colour; nothing until it is known how much there is to do."""
+    full = _BAR * done // total if total else 0
+    return "█" * full + "░" * (_BAR - full) if total else ""
+
+
+def _one(process: Process) -> Line:
+    ended = process.state in PROCESS_TERMINAL
+    waits = process.error is not None and not ended
+    return Line(
+        what=words.listed(process.partitions, most=2) or process.kind,
+        state=process.state.value,
+        done=process.tasks.done,
+        total=process.tasks.total,
+        rows=process.rows,
+        ended=ended,
+        note=f"again after: {output.one_line(process.error.message)}" if process.error and waits else "",
     )
 
 
-def _all(processes: Sequence[Process]) -> tuple[str, int, int, int]:
+def _all(processes: Sequence[Process]) -> Line:
     ended = sum(process.state in PROCESS_TERMINAL for process in processes)
-    return (
-        f"{ended}/{len(processes)} processes",
-        sum(process.tasks.done for process in processes),
-        sum(process.tasks.total for process in processes),
-        sum(process.rows for process in processes),
+    failed = sum(process.state is ProcessState.FAILED for process in processes)
+    return Line(
+        what=f"{ended}/{len(processes)} processes",
+        state=f"{failed} failed" if failed else "",
+        done=sum(process.tasks.done for process in processes),
+        total=sum(process.tasks.total for process in processes),
+        rows=sum(process.rows for process in processes),
+        ended=ended == len(processes),
+        note=next((note for process in processes if (note := _one(process).note)), ""),
     )

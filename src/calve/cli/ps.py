@@ -1,5 +1,6 @@
 """`calve ps`."""
 
+import sys
 from datetime import datetime
 
 import click
@@ -49,7 +50,13 @@ def ps(session: Session, every: bool, kind: str, states: tuple[str, ...], limit:
     store = session.app.store
     found = store.processes(ProcessQuery(states=wanted, kind=kind, limit=limit))
     now = store.now()
-    text = words.table(_HEAD, [row(process, now) for process in found], right=frozenset({"ROWS", "AGE"}))
+    text = words.table(
+        _HEAD,
+        [row(process, now) for process in found],
+        right=frozenset({"ROWS", "AGE"}),
+        width=output.width(sys.stdout),
+        cut=frozenset({"SOURCE", "DESTINATION", "PARTITIONS"}),
+    )
     session.answer([process_json(process) for process in found], text if found else "")
     if not session.json and not found:
         output.say("No processes." if every else "Nothing is under way. Ended ones: calve ps --all")

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+_LEAST = 8  # characters that a shortened column keeps
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
@@ -50,18 +51,43 @@ def listed(names: Sequence[str], most: int = 3) -> str:
     return f"{shown} and {len(names) - most} more" if len(names) > most else shown
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset[str] = frozenset()) -> str:
-    """Columns parted by two spaces; those in `right` are set to the right."""
+def table(
+    head: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    right: frozenset[str] = frozenset(),
+    *,
+    width: int | None = None,
+    cut: frozenset[str] = frozenset(),
+) -> str:
+    """Columns parted by two spaces; those in `right` are set to the right. Where a `width` is given,
+    the columns in `cut` are shortened so that a row stays a line, as far as that is possible."""
     widths = [max(len(row[at]) for row in (head, *rows)) for at in range(len(head))]
+    if width is not None:
+        widths = _fitted(head, widths, width, cut)
 
     def line(cells: Sequence[str]) -> str:
         padded = (
-            cell.rjust(width) if name in right else cell.ljust(width)
-            for name, cell, width in zip(head, cells, widths, strict=True)
+            cell.rjust(room) if name in right else _shortened(cell, room).ljust(room)
+            for name, cell, room in zip(head, cells, widths, strict=True)
         )
         return "  ".join(padded).rstrip()
 
     return "\n".join(line(row) for row in (head, *rows))
+
+
+def _fitted(head: Sequence[str], widths: Sequence[int], width: int, cut: frozenset[str]) -> list[int]:
+    """The widest of those that may be cut gives a character at a time, down to its title."""
+    fitted = list(widths)
+    while sum(fitted) + 2 * (len(fitted) - 1) > width:
+        spare = [at for at, name in enumerate(head) if name in cut and fitted[at] > max(len(name), _LEAST)]
+        if not spare:
+            break
+        fitted[max(spare, key=lambda at: fitted[at])] -= 1
+    return fitted
+
+
+def _shortened(cell: str, room: int) -> str:
+    return cell if len(cell) <= room else f"{cell[: room - 1]}…"
 
 
 def facts(pairs: Sequence[tuple[str, str]]) -> str:

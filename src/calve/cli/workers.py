@@ -1,5 +1,6 @@
 """`calve ps --workers`: who is there, when each was heard of, what it met last."""
 
+import sys
 from collections import Counter
 from datetime import datetime, timedelta
 
@@ -22,7 +23,9 @@ def list_workers(session: Session) -> None:
     ]
     rows = [_row(worker, state(worker, now, lease), held[worker.id], now) for worker in found]
     numbers = frozenset({"SLOTS", "HOLDS", "UP", "HEARD OF"})
-    session.answer(documents, words.table(_HEAD, rows, right=numbers) if rows else "")
+    fits, cut = output.width(sys.stdout), frozenset({"HOST", "REACHES", "LAST ERROR"})
+    text = words.table(_HEAD, rows, right=numbers, width=fits, cut=cut)
+    session.answer(documents, text if rows else "")
     if not found and not session.json:
         output.say("No worker is running. Start one: calve worker")
 

@@ -27,10 +27,10 @@ class ChdbSession:
         except RuntimeError as error:
             raise EngineError(str(error)) from None
 
-    def run(self, sql: str, settings: Mapping[str, str] = NO_SETTINGS) -> bytes:
-        """Run one statement; its rows in the format that `rows.decode` reads."""
+    def run(self, sql: str, settings: Mapping[str, str] = NO_SETTINGS, form: str = FORMAT) -> bytes:
+        """Run one statement; its rows in a format, by default the one that `rows.decode` reads."""
         with self._lock, self._with_settings(settings):
-            return self._query(sql)
+            return self._query(sql, form)
 
     def close(self) -> None:
         self._session.close()
@@ -48,8 +48,8 @@ class ChdbSession:
         finally:
             self._query("SET " + ", ".join(f"{key} = DEFAULT" for key in settings))
 
-    def _query(self, sql: str) -> bytes:
+    def _query(self, sql: str, form: str = FORMAT) -> bytes:
         try:
-            return bytes(self._session.query(sql, FORMAT).bytes())
+            return bytes(self._session.query(sql, form).bytes())
         except RuntimeError as error:  # the root of chdb's own errors too
             raise EngineError(str(error)) from None

@@ -16,6 +16,7 @@ from typing import Any
 from calve.model.errors import PermanentError
 from calve.source import errors, folders, rows
 from calve.source.chdb_session import NO_SETTINGS, ChdbSession, EngineError
+from calve.source.rows import FORMAT
 
 
 class Engine:
@@ -41,15 +42,19 @@ class Engine:
         """The rows of a query, exact (see `calve.source.rows`). For small answers."""
         return rows.decode(self._run(sql, {**rows.SETTINGS, **settings}, what))
 
+    def arrow(self, sql: str, settings: Mapping[str, str] = NO_SETTINGS, what: str = "the engine") -> bytes:
+        """The rows of a query as an Arrow stream, whole in memory: ask for a bounded number of rows."""
+        return self._run(sql, settings, what, form="ArrowStream")
+
     def new_name(self) -> str:
         """A name that no other table of this session has had."""
         with self._naming:
             self._names += 1
             return f"scratch_{self._names}"
 
-    def _run(self, sql: str, settings: Mapping[str, str], what: str) -> bytes:
+    def _run(self, sql: str, settings: Mapping[str, str], what: str, form: str = FORMAT) -> bytes:
         try:
-            return self._session.run(sql, settings)
+            return self._session.run(sql, settings, form)
         except EngineError as error:
             raise errors.wrap(str(error), what) from None
 

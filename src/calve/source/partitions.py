@@ -9,7 +9,7 @@ from calve.model.errors import CalveError, NotFoundError
 from calve.source.content import Extent, content_id
 from calve.source.ports import Session, Statements
 from calve.source.tables import PATCH_PREFIX, TableInfo
-from calve.source.tokens import string
+from calve.source.tokens import string, unquote
 
 _NO_SETTINGS: Mapping[str, str] = {}
 
@@ -126,7 +126,8 @@ def _times(row: Mapping[str, Any]) -> tuple[datetime | None, datetime | None]:
 
 def _key(name: str, by_name: Mapping[str, PartitionInfo]) -> str | None:
     """A value may be given with or without its quotes."""
-    return next((key for key in (name, string(name)) if key in by_name), None)
+    bare = unquote(name) if len(name) > 1 and name[0] == name[-1] == "'" else name
+    return next((key for key in (name, string(name), bare) if key in by_name), None)
 
 
 def _missing(table: TableInfo, absent: Sequence[str], known: Sequence[PartitionInfo]) -> CalveError:

@@ -143,6 +143,12 @@ def frozen_parts(
     return sorted(frozen, key=lambda part: (part.partition_id, part.min_block, part.name))
 
 
+def frozen_partitions(session: Session, table: TableInfo, name: str) -> list[str]:
+    """The ids of the partitions that a freeze holds, whoever took it."""
+    found = [part for disk in session.disks() for _, part in _parts_below(disk, table, name)]
+    return sorted({part.partition_id for part in found})
+
+
 def contents(parts: Sequence[FrozenPart]) -> dict[str, str]:
     """The content id of each partition that the pin holds."""
     partition_ids = sorted({part.partition_id for part in parts})
@@ -178,7 +184,7 @@ def _parts_below(disk: Disk, table: TableInfo, name: str) -> list[tuple[Path, Pa
     for data_path in table.data_paths:
         if not Path(data_path).is_relative_to(disk.path):
             continue
-        folder = shadow.folder(disk.path, name) / Path(data_path).relative_to(disk.path)
+        folder = shadow.folder_of_any(disk.path, name) / Path(data_path).relative_to(disk.path)
         if not folder.is_dir():
             continue
         for entry in folder.iterdir():

@@ -27,6 +27,16 @@ def folder(disk: Path, name: str) -> Path:
     return disk / "shadow" / checked(name).replace("-", "%2D")
 
 
+def folder_of_any(disk: Path, name: str) -> Path:
+    """Where a freeze is that anybody took, for reading alone. Escaped as ClickHouse escapes file names,
+    so that no name leads out of the folder."""
+    escaped = "".join(
+        chr(byte) if byte < 128 and (chr(byte).isalnum() or byte == ord("_")) else f"%{byte:02X}"
+        for byte in name.encode()
+    )
+    return disk / "shadow" / escaped
+
+
 def exists(disks: Sequence[Path], name: str) -> bool:
     """Whether anything of that name is on any disk."""
     return any(folder(disk, name).exists() for disk in disks)

@@ -5,8 +5,9 @@ the engine does not survive a fork (W10).
 """
 
 import multiprocessing
+import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
@@ -18,8 +19,9 @@ from calve.runner import executor
 class LocalRunner:
     """See `control.ports.Runner`. Cancelling ends the children, with whatever they run."""
 
-    def __init__(self, slots: int = 2) -> None:
+    def __init__(self, slots: int = 2, environment: Mapping[str, str] | None = None) -> None:
         self.slots = slots
+        self._environment = dict(environment or {})  # of the children, where it is not this program's
         self._lock = threading.Lock()
         self._pool: ProcessPoolExecutor | None = None
         self._cancelled: set[str] = set()
@@ -58,7 +60,12 @@ class LocalRunner:
     def _submit(self, order: TaskOrder) -> Future[dict[str, Any]]:
         with self._lock:
             if self._pool is None:
-                self._pool = ProcessPoolExecutor(self.slots, mp_context=multiprocessing.get_context("spawn"))
+                self._pool = ProcessPoolExecutor(
+                    self.slots,
+                    mp_context=multiprocessing.get_context("spawn"),
+                    initializer=_live_in,
+                    initargs=(self._environment,),
+                )
             return self._pool.submit(executor.execute, order)
 
     def _discard(self) -> None:
@@ -68,3 +75,7 @@ class LocalRunner:
             for child in list((pool._processes or {}).values()):
                 child.kill()
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _live_in(environment: Mapping[str, str]) -> None:
+    os.environ.update(environment)

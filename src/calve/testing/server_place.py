@@ -89,5 +89,8 @@ class MeddlingRunner:
     def cancel(self, group: str) -> None:
         self._runner.cancel(group)
 
+    def warm(self) -> None:
+        """The runner is started already."""
+
     def close(self) -> None:
         """The runner is lent."""

@@ -21,7 +21,6 @@ from calve.source.held import refuse_row_policies
 from calve.source.partitions import PartitionInfo
 from calve.source.pins import FrozenPart
 from calve.source.ports import Session
-from calve.source.server.source import ServerSession
 from calve.source.tables import TableInfo
 from calve.source.tokens import string
 
@@ -102,9 +101,11 @@ def _refuse_other_disks(session: Session, table: TableInfo) -> None:
     backup of the rows. Never a backup of the schema alone."""
     if session.embedded:
         return  # `pins.freeze` refuses whatever is no local disk
-    encrypted = "0"
-    if isinstance(session, ServerSession) and session.has("disks", "is_encrypted"):
-        encrypted = "is_encrypted"
+    known = session.rows(
+        "SELECT count() AS n FROM system.columns "
+        "WHERE database = 'system' AND table = 'disks' AND name = 'is_encrypted'"
+    )
+    encrypted = "is_encrypted" if known[0]["n"] else "0"
     found = session.rows(
         "SELECT DISTINCT name FROM system.disks WHERE (lower(type) != 'local' OR "
         f"{encrypted}) AND name IN (SELECT disk_name FROM system.parts WHERE active "

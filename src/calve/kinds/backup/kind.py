@@ -104,7 +104,7 @@ class BackupKind:
             uploads=uploads,
             tasks=tasks,
             pins=spans,
-            reuse=_reuse(location, location_id, uploads, adopted),
+            reuse=reusable(location, location_id, uploads, adopted),
             bytes=sum(upload.bytes for upload in uploads),
         )
         return Planned(
@@ -226,7 +226,7 @@ def refuse_taken(location: Location, request: BackupRequest) -> None:
     )
 
 
-def _reuse(
+def reusable(
     location: Location, location_id: str, uploads: Sequence[Upload], adopted: AdoptedWork | None
 ) -> dict[str, Reuse]:
     """Where each content is stored already, as far as it is known. The task looks again."""

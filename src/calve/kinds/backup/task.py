@@ -19,7 +19,8 @@ from calve.model.errors import NotFoundError, PermanentError
 
 def run(payload: str) -> str:
     """JSON in, JSON out; the runner turns errors into data."""
-    receipt = attempt(BackupPayload.from_json(payload))
+    read = BackupPayload.from_json(payload)
+    receipt = attempt_at(read.open(), read)
     return json.dumps(
         {
             "receipt": receipt.to_json(),
@@ -30,10 +31,9 @@ def run(payload: str) -> str:
     )
 
 
-def attempt(payload: BackupPayload) -> BackupReceipt:
+def attempt_at(location: Location, payload: BackupPayload) -> BackupReceipt:
     """Store the task's parts and leave a receipt; an attempt that has one already is not repeated."""
     started = time.monotonic()
-    location = payload.open()
     if (earlier := _left(location, payload)) is not None:
         return earlier
     location.refuse_another(payload.location_id)

@@ -4,6 +4,7 @@ The engine is told an integer ordinal, never a value: a value can hold `/../`, `
 or be NULL (D10). Values come back typed, and only Iceberg's own encoding makes a path of them.
 """
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +30,7 @@ from calve.lake import partitions
 from calve.model.errors import PermanentError
 from calve.model.plan import DestinationPlan
 
+LONGEST_FOLDER = 200  # bytes; file systems end at 255
 MOST_PARTITIONS = 10_000  # of one task; beyond it every file would hold next to nothing
 
 
@@ -130,7 +132,18 @@ class _Folder:
 
     def to_path(self) -> str:
         record = partitions.record(self._spec, self._schema, self._partition.values)
-        return str(self._spec.partition_to_path(record, self._schema))
+        path = str(self._spec.partition_to_path(record, self._schema))
+        return "/".join(_short(folder) for folder in path.split("/"))
+
+
+def _short(folder: str) -> str:
+    """A name that file systems take. Nobody reads a value from a path, so it may be cut; the hash
+    keeps apart what begins alike."""
+    if len(folder) <= LONGEST_FOLDER:
+        return folder
+    # not within a %XX, which would be no encoding of anything
+    kept = folder[: LONGEST_FOLDER // 2].rsplit("%", 1)[0]
+    return f"{kept}~{hashlib.sha256(folder.encode()).hexdigest()[:32]}"
 
 
 def _json_sql(kind: IcebergType, select: str) -> str:

@@ -54,6 +54,7 @@ def _attach_all(
 ) -> int:
     receiver = f"{quoted(target.receiver_database)}.{quoted(target.receiver_name)}"
     there = _contents(session, target)
+    _refuse_unclear(target, there, {part.entry.content for _, part in parts})
     attached = 0
     for at, part in parts:
         if there[part.entry.content] > 0:
@@ -68,6 +69,17 @@ def _attach_all(
         )
         attached += 1
     return attached
+
+
+def _refuse_unclear(target: Target, there: Mapping[str, int], expected: set[str]) -> None:
+    """What is there and is not as it was attached may be a merge of what was."""
+    strangers = [content for content in there if content not in expected]
+    if strangers and not target.still:
+        raise PermanentError(
+            f"table {target} merged parts while it was being restored, so which of them are in it cannot be told",
+            code="restore_unclear",
+            hint=f"drop {target} and restore it again: tables of the old syntax cannot be held still",
+        )
 
 
 def _contents(session: Session, target: Target) -> Counter[str]:

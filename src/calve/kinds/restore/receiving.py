@@ -71,7 +71,7 @@ def _target(
     if into != targets.NEW:
         refuse_other_structure(entry, table)
         receiver = _gathering(session, request, table, number)
-    _hold_still(session, receiver)
+    still = _hold_still(session, receiver)
     data_path = _writable(session, receiver)
     return Target(
         database=name[0],
@@ -82,7 +82,8 @@ def _target(
         receiver_name=receiver.name,
         data_path=str(data_path),
         state=str(_disk_of(session, data_path) / targets.FOLDER / request.seed / str(number)),
-        settings=_settings_before(entry) if into == targets.NEW else (),
+        still=still,
+        settings=_settings_before(entry) if into == targets.NEW and still else (),
     )
 
 
@@ -125,8 +126,12 @@ def _gathering(session: Session, request: RestoreRequest, table: TableInfo, numb
     return session.describe(*name)
 
 
-def _hold_still(session: Session, table: TableInfo) -> None:
-    """One by one: what a version does not know it cannot do either."""
+def _hold_still(session: Session, table: TableInfo) -> bool:
+    """One by one: what a version does not know it cannot do either. False for a table of the old
+    syntax, which takes no settings and can be held still only until the source restarts."""
+    if table.clause.old_syntax:
+        session.execute(f"SYSTEM STOP MERGES {table.sql}", what=f"table {table}")
+        return False
     for setting, value in _STILL.items():
         try:
             # if we die here, the table is as it was or holds still: asked again, it does
@@ -136,6 +141,7 @@ def _hold_still(session: Session, table: TableInfo) -> None:
         except PermanentError as error:
             if error.code != _UNKNOWN_SETTING:
                 raise
+    return True
 
 
 def _settings_before(entry: TableEntry) -> tuple[tuple[str, str], ...]:

@@ -21,6 +21,7 @@ class Target:
     receiver_name: str
     data_path: str  # of the receiver, as executors see it
     state: str  # a folder on the same disk: staged parts and marks
+    still: bool = True  # the receiver merges nothing, also after a restart
     settings: tuple[tuple[str, str], ...] = ()  # of a new table, put back at the end; "" is the default
 
     @property

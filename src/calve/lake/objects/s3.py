@@ -1,8 +1,9 @@
 """S3 and what speaks its protocol, through obstore.
 
-Bounded by seconds, not by counts (L2): one request may take two thirds of `call_seconds`,
-and no retry starts after the last third, so that an endpoint that is dead, or that accepts
-and never answers, is known within `call_seconds`.
+Bounded by seconds, not by counts (L2): an endpoint that is dead, or that accepts and never
+answers, is known within `call_seconds`. A large upload that fails is aborted by one more request,
+which meets the same endpoint; so one request may take less than half of that time, and no retry
+starts after the first third.
 """
 
 import contextlib
@@ -19,8 +20,9 @@ from obstore.store import S3Store
 from calve.model.errors import CalveError, NotFoundError, PermanentError, TemporaryError, UnavailableError
 
 SCHEMES = ("s3://", "s3a://", "s3n://")
-CHUNK_BYTES = 8 << 20
-CHUNKS_AT_ONCE = 4  # bounds memory (32 MB an upload) and the bandwidth that the timeouts presume
+# Both bound memory (10 MB an upload) and the bandwidth that the timeouts presume (1.5 MB/s by default).
+CHUNK_BYTES = 5 << 20  # the least that S3 takes
+CHUNKS_AT_ONCE = 2
 _DEFAULT_REGION = "us-east-1"
 _COPIED = {
     "s3.endpoint": "endpoint",
@@ -163,7 +165,7 @@ def _config(properties: Mapping[str, str]) -> dict[str, Any]:
 def _client(properties: Mapping[str, str], connect_seconds: float, call_seconds: float) -> dict[str, Any]:
     client: dict[str, Any] = {
         "connect_timeout": timedelta(seconds=min(connect_seconds, call_seconds / 3)),
-        "timeout": timedelta(seconds=call_seconds * 2 / 3),
+        "timeout": timedelta(seconds=call_seconds * 0.45),
         "allow_http": properties.get("s3.endpoint", "").startswith("http://"),
     }
     if proxy := properties.get("s3.proxy-uri"):

@@ -1,5 +1,7 @@
 """Forgetting the history of what ended long ago, and reaching only what is known."""
 
+from typing import Any
+
 from calve.control.ports import Store
 from calve.model.change import Change, NewEvent, NewPin
 from calve.model.process import Process
@@ -76,7 +78,7 @@ class ForgettingContract(Contract):
         assert len(store.claim_releases(ANNE, REACH | {"kind:teleport"}, limit=5, lease_seconds=30)) == 1
 
 
-def ended(store: Store, pin: str, *, release: bool = True, **given: object) -> Process:
+def ended(store: Store, pin: str, *, release: bool = True, **given: Any) -> Process:
     """Cancelled, with one pin, which is released unless told otherwise."""
     row = claimed(store, **given)
     store.apply(lease_of(row), Change(new_pins=(NewPin(name=pin, source="main", detail="{}"),)))

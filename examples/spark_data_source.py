@@ -1,0 +1,27 @@
+"""Read MergeTree parts in any Spark job: python examples/spark_data_source.py chdb:///data/clickhouse db.events"""
+
+import sys
+
+from pyspark.sql import SparkSession
+
+from calve.data_source.mergetree import MergeTreeDataSource
+
+
+def main(source: str, table: str) -> None:
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.python.filterPushdown.enabled", "true")  # off by default in Spark 4.1
+        .getOrCreate()
+    )
+    spark.dataSource.register(MergeTreeDataSource)
+    events = spark.read.format("mergetree").option("source", source).load(table)
+    events.printSchema()
+    events.createOrReplaceTempView("events")
+    spark.sql("SELECT count(*) AS rows FROM events").show()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2])

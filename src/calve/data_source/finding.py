@@ -1,0 +1,78 @@
+"""What there is to read: a table's columns and parts, and how an executor reads them.
+
+Nothing is pinned: Spark does not say when a query has ended, so nobody could release it. A freeze and
+a backup hold still by themselves; parts of a table that is in use are read by name, and one that was
+merged away meanwhile fails its task clearly.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from calve.data_source.options import Options
+from calve.kinds.backup import offering
+from calve.kinds.backup.location import Location
+from calve.lake.locations import full_uri
+from calve.lake.storage import Storage
+from calve.model.errors import NotFoundError
+from calve.model.plan import PartPlan, Relation
+from calve.source import pins
+from calve.source.ddl import scratch_table
+from calve.source.embedded import EmbeddedSource, folder_of
+from calve.source.listing import live_parts
+from calve.source.partitions import find
+from calve.source.ports import Session
+from calve.source.selection import Selection
+from calve.source.tables import Column, TableInfo, describe
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    columns: tuple[Column, ...]
+    relation: Relation
+    parts: tuple[PartPlan, ...]
+    settings: dict[str, str]
+
+
+def look(options: Options) -> Found:
+    """Ask the source, or the backup, once."""
+    if options.backup:
+        return _in_backup(options)
+    source = EmbeddedSource("source", folder_of(options.source))
+    with source.visit() as session:
+        table = describe(session, options.table.database, options.table.table)
+        pins.refuse_unfinished(session, table)
+        scratch = scratch_table(table)
+        parts = _frozen(session, table, options) if options.frozen else _live(session, table, options)
+    return Found(
+        columns=table.columns,
+        relation=Relation(mode="frozen", create=scratch.create),
+        parts=parts,
+        settings={"session_timezone": table.timezone},
+    )
+
+
+def _live(session: Session, table: TableInfo, options: Options) -> tuple[PartPlan, ...]:
+    ids = [one.id for one in find(session, table, options.partitions)] if options.partitions else []
+    return live_parts(session, table, ids)
+
+
+def _frozen(session: Session, table: TableInfo, options: Options) -> tuple[PartPlan, ...]:
+    ids = options.partitions or pins.frozen_partitions(session, table, options.frozen)
+    if not ids:
+        raise NotFoundError(
+            f"the freeze {options.frozen} holds nothing of table {table}",
+            code="no_freeze",
+            hint="name it as ALTER TABLE … FREEZE WITH NAME did",
+        )
+    return tuple(part.plan() for part in pins.frozen_parts(session, table, ids, options.frozen))
+
+
+def _in_backup(options: Options) -> Found:
+    url = options.backups if "://" in options.backups else full_uri(str(Path(options.backups).absolute()))
+    location = Location(url, Storage(options.storage))
+    database, table = options.table.database, options.table.table
+    manifest, entry = offering.table_in(location, options.backup, database, table)
+    wanted = Selection(partitions=options.partitions, all=not options.partitions)
+    ids = [one.id for one in offering.select(manifest, entry, wanted)]
+    held = offering.held(location, options.backup, database, table, partitions=ids, parts=(), final=False)
+    return Found(columns=held.columns, relation=held.relation, parts=held.parts, settings=dict(held.settings))

@@ -1,0 +1,170 @@
+"""The data source that Spark registers.
+
+    from calve.data_source.mergetree import MergeTreeDataSource
+
+    spark.dataSource.register(MergeTreeDataSource)
+    events = spark.read.format("mergetree").option("source", "chdb:///data/clickhouse").load("db.events")
+
+Spark makes these objects in processes of its own and pickles them: they hold plain values only.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructField, StructType
+
+from calve.data_source.filters import condition
+from calve.data_source.finding import Found, look
+from calve.data_source.options import Options
+from calve.data_source.spark_types import spark_type
+from calve.kinds.export.choices import Choices, UuidAs
+from calve.kinds.export.mapping import MappedColumn, map_columns, raise_refusals
+from calve.kinds.export.payload import TaskPayload
+from calve.kinds.export.slicing import slice_parts
+from calve.model.errors import NotFoundError, UsageError
+from calve.model.plan import ColumnPlan, DestinationPlan, ExportPlan
+
+NAME = "mergetree"
+# Spark has no type for UUIDs: Iceberg's runtime shows them as text too.
+MAPPED_AS = Choices(uuid=UuidAs.STRING)
+
+
+class MergeTreeDataSource(DataSource):  # type: ignore[misc]
+    """`spark.read.format("mergetree")`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def schema(self) -> StructType:
+        given = Options.of(self.options)
+        return StructType(
+            [
+                StructField(column.name, spark_type(column.type), not column.required)
+                for column in _mapped(look(given), given).values()
+            ]
+        )
+
+    def reader(self, schema: StructType) -> "MergeTreeReader":
+        return MergeTreeReader(Options.of(self.options), schema)
+
+
+class MergeTreePartition(InputPartition):  # type: ignore[misc]
+    """What one Spark task reads."""
+
+    def __init__(self, payload: str) -> None:
+        self.payload = payload
+
+
+class MergeTreeReader(DataSourceReader):  # type: ignore[misc]
+    def __init__(self, options: Options, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self._where: list[str] = []
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what was looked up: the executors get their part of it in their partitions."""
+        return {name: value for name, value in self.__dict__.items() if name != "_found"}
+
+    @cached_property
+    def _found(self) -> Found:
+        return look(self._options)
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        """Take what ClickHouse can skip by; every filter stays Spark's too."""
+        columns = _mapped(self._found, self._options)
+        found = (condition(one, columns) for one in filters)
+        self._where = [text for text in found if text is not None]
+        return filters
+
+    def partitions(self) -> Sequence[InputPartition]:
+        plan = _plan(self._found, self._options, self._schema.fieldNames())
+        made = [
+            MergeTreePartition(
+                TaskPayload.of(plan, task=task, attempt=1, storage={}, backup=self._options.storage).to_json()
+            )
+            for task in range(len(plan.tasks))
+        ]
+        return made or [MergeTreePartition("")]  # Spark wants one at least
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        from calve.data_source.reading import read_batches
+
+        assert isinstance(partition, MergeTreePartition)
+        if not partition.payload:
+            return iter(())
+        payload = TaskPayload.from_json(partition.payload)
+        return read_batches(payload, self._where, to_arrow_schema(self._schema))
+
+
+def _mapped(found: Found, options: Options) -> dict[str, MappedColumn]:
+    """The columns that were asked for, by their names in Spark; all where none were."""
+    mapping = map_columns(found.columns, MAPPED_AS)
+    wanted = options.columns or tuple(
+        dict.fromkeys([column.name for column in mapping.columns] + [one.column for one in mapping.refusals])
+    )
+    refused = [replace(one, hint="name those to read in the option columns") for one in mapping.refusals]
+    raise_refusals(str(options.table), [one for one in refused if one.column in wanted])
+    columns = {column.name: column for column in mapping.columns}
+    unknown = [name for name in wanted if name not in columns]
+    if unknown:
+        raise NotFoundError(
+            f"table {options.table} has no column {', '.join(unknown)}",
+            code="no_column",
+            hint=f"it has {', '.join(columns)}",
+        )
+    return {name: columns[name] for name in wanted}
+
+
+def _plan(found: Found, options: Options, names: Sequence[str]) -> ExportPlan:
+    """As an export would plan it, with nowhere to write to."""
+    columns = _mapped(found, options)
+    unknown = [name for name in names if name not in columns]
+    if unknown:
+        raise UsageError(
+            f"the schema that was given names {', '.join(unknown)}, which {options.table} does not have",
+            code="data_source",
+            hint=f"it has {', '.join(columns)}",
+        )
+    return ExportPlan(
+        process_id="spark",
+        source="",
+        source_identity="",
+        table=str(options.table),
+        relation=found.relation,
+        parts=found.parts,
+        tasks=slice_parts(found.parts, task_bytes_mb=options.split_mb),
+        columns=tuple(_column(columns[name]) for name in names),
+        keys=(),
+        destination=_NOWHERE,
+        settings=found.settings,
+    )
+
+
+def _column(column: MappedColumn) -> ColumnPlan:
+    return ColumnPlan(
+        name=column.name,
+        source=column.source,
+        source_type=str(column.source_type),
+        select=column.cast.sql,
+        field_id=0,
+        type=str(column.type),
+        required=column.required,
+    )
+
+
+_NOWHERE = DestinationPlan(
+    catalog="",
+    identifier=(),
+    uuid="",
+    location="",
+    data_location="",
+    receipts_location="",
+    schema_id=0,
+    schema="",
+    spec_id=0,
+)

@@ -1,0 +1,167 @@
+"""Without its manifest there is no backup; with it, it is whole; a late one never appears."""
+
+import json
+from pathlib import Path
+
+import pytest
+from shelf_scene import ShelfScene
+
+from calve.control.ports import Fenced, Published
+from calve.kinds.backup import publishing, shelf
+from calve.model.errors import PermanentError, RefusedError, TemporaryError
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> ShelfScene:
+    return ShelfScene(tmp_path)
+
+
+def test_before_the_manifest_there_is_no_backup(scene: ShelfScene) -> None:
+    plan = scene.plan("b", [scene.part("one")])
+    receipts = scene.run(plan)
+    assert shelf.listed(scene.location) == []
+    scene.publish(plan, receipts)
+    assert [one.key.name for one in shelf.listed(scene.location)] == ["b"]
+    assert not any(uri.startswith("work/") for uri in scene.objects)
+
+
+def test_publishing_again_finds_it(scene: ShelfScene) -> None:
+    plan = scene.plan("b", [scene.part("one")])
+    receipts = scene.run(plan)
+    first = scene.publish(plan, receipts)
+    assert scene.publish(plan, []) == first
+
+
+def test_L23_missing_or_foreign_receipts_publish_nothing(scene: ShelfScene) -> None:
+    plan = scene.plan("b", [scene.part("one"), scene.part("two", "all_2_2_0")])
+    other = scene.plan("c", [scene.part("three")])
+    receipts = scene.run(plan)
+    for wrong in ([], scene.run(other), [*receipts, *receipts]):
+        with pytest.raises(TemporaryError, match="were planned"):
+            scene.publish(plan, wrong)
+    assert shelf.listed(scene.location) == []
+
+
+def test_of_two_stores_that_use_one_name_at_once_one_wins(scene: ShelfScene) -> None:
+    mine = scene.plan("b", [scene.part("one")], process_id="mine")
+    theirs = scene.plan("b", [scene.part("two")], process_id="theirs")
+    ours, others = scene.run(mine), scene.run(theirs)
+    scene.publish(theirs, others)
+    with pytest.raises(RefusedError, match="made by process theirs"):
+        scene.publish(mine, ours)
+    assert isinstance(publishing.fence(scene.location, mine), Fenced)
+    publishing.undo(scene.location, mine)
+    assert scene.stored == set(shelf.find(scene.location, "b").places)
+
+
+def test_P15_a_worker_that_wakes_up_after_its_backup_was_given_up_publishes_nothing(
+    scene: ShelfScene,
+) -> None:
+    plan = scene.plan("b", [scene.part("one")])
+    receipts = scene.run(plan)
+
+    def given_up_meanwhile(note: str) -> None:
+        assert isinstance(publishing.fence(scene.location, plan), Fenced)
+        publishing.undo(scene.location, plan)
+
+    with pytest.raises(RefusedError, match="was given up"):
+        publishing.publish(scene.location, plan, receipts, given_up_meanwhile)
+    assert shelf.listed(scene.location) == []
+    assert scene.stored == set()
+
+
+def test_P15_a_retry_of_a_publish_after_the_backup_was_deleted_brings_nothing_back(scene: ShelfScene) -> None:
+    from calve.kinds.backup import deleting
+
+    plan = scene.plan("b", [scene.part("one")])
+    receipts = scene.run(plan)
+    scene.publish(plan, receipts)
+    deleting.delete(scene.location, "b")
+    assert scene.publish(plan, receipts).result.files == 1
+    assert shelf.listed(scene.location) == []
+
+
+def test_fencing_after_the_publish_finds_it(scene: ShelfScene) -> None:
+    plan = scene.plan("b", [scene.part("one")])
+    scene.publish(plan, scene.run(plan))
+    assert isinstance(publishing.fence(scene.location, plan), Published)
+    assert publishing.undo(scene.location, plan) == "backup b is complete"
+    assert len(scene.stored) == 1
+
+
+def test_undoing_leaves_what_a_retry_has_published(scene: ShelfScene) -> None:
+    part, other = scene.part("one"), scene.part("two", "all_2_2_0")
+    failed = scene.plan("b", [part, other], process_id="failed")
+    [receipt] = scene.run(failed)
+    from calve.control.ports import AdoptedWork
+    from calve.kinds.backup.kind import reusable
+
+    retry = scene.plan("b", [part], process_id="retry")
+    adopted = AdoptedWork(plan=failed.to_json(), receipts=(receipt.to_json(),))
+    reuse = reusable(scene.location, retry.location_id, retry.uploads, adopted)
+    assert reuse
+    from dataclasses import replace
+
+    retry = replace(retry, reuse=reuse)
+    [again] = scene.run(retry)
+    assert again.moved_bytes == 0
+    scene.publish(retry, [again])
+    publishing.undo(scene.location, failed)
+    assert scene.stored == set(shelf.find(scene.location, "b").places)
+
+
+def test_P15_what_was_stored_elsewhere_is_not_relied_on(scene: ShelfScene, tmp_path: Path) -> None:
+    """The location was emptied and filled anew: resume state belongs to the destination's identity."""
+    import shutil
+
+    part = scene.part("one")
+    plan = scene.plan("b", [part])
+    [receipt] = scene.run(plan)
+    shutil.rmtree(tmp_path / "backups")
+    scene.location.made_identity()
+    with pytest.raises(PermanentError, match="no longer the location"):
+        scene.publish(plan, [receipt])
+    with pytest.raises(PermanentError, match="no longer the location"):
+        scene.run(plan, attempt=2)
+    from calve.control.ports import AdoptedWork
+    from calve.kinds.backup.kind import reusable
+
+    fresh = scene.plan("b", [part], process_id="fresh")
+    adopted = AdoptedWork(plan=plan.to_json(), receipts=(receipt.to_json(),))
+    assert reusable(scene.location, fresh.location_id, fresh.uploads, adopted) == {}
+
+
+@pytest.mark.parametrize("damage", ["index", "object", "short"])
+def test_P15_a_stored_part_that_is_no_longer_whole_is_stored_again(scene: ShelfScene, damage: str) -> None:
+    part = scene.part("one")
+    [place] = scene.backup("old", part).places
+    root = scene.folder / "backups" / "parts"
+    if damage == "index":
+        (root / f"{place}.json").unlink()
+    elif damage == "object":
+        (root / place / "0").unlink()
+    else:
+        (root / place / "0").write_bytes(b"short")
+    manifest = scene.backup("new", part)
+    assert manifest.moved_bytes == manifest.bytes
+    assert place not in manifest.places
+
+
+def test_D4_attempts_share_no_object(scene: ShelfScene) -> None:
+    plan = scene.plan("b", [scene.part("one")])
+    [first], [second] = scene.run(plan, attempt=1), scene.run(plan, attempt=2)
+    assert first.parts[0].place != second.parts[0].place
+    assert first.parts[0].address == second.parts[0].address
+
+
+def test_an_attempt_that_left_a_receipt_is_not_repeated(scene: ShelfScene) -> None:
+    plan = scene.plan("b", [scene.part("one")])
+    before = scene.run(plan)
+    objects = scene.objects
+    assert scene.run(plan) == before
+    assert scene.objects == objects
+
+
+def test_secrets_are_not_in_what_is_stored(scene: ShelfScene) -> None:
+    plan = scene.plan("b", [scene.part("one")])
+    assert "storage" not in json.loads(plan.to_json())

@@ -1,0 +1,28 @@
+"""The same on Spark executors that are processes of their own: nothing lives in the driver's memory (D16)."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from served import Served, at_the_source, events, in_the_lake
+
+from calve.model.states import ProcessState
+from calve.runner.spark import SparkRunner
+
+pytestmark = [pytest.mark.services, pytest.mark.spark]
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkRunner]:
+    runner = SparkRunner(master="local-cluster[2,1,1024]", conf={})
+    yield runner
+    runner.close()
+
+
+def test_D16_executors_read_a_server_live(today: Served, tmp_path: Path, spark: SparkRunner) -> None:
+    place = today.place(tmp_path, spark)
+    table = events(place)
+    [process] = place.export(table, "202401")
+    assert process.state is ProcessState.COMPLETED, process.error
+    assert in_the_lake(place) == at_the_source(place, table)
+    assert place.pins == []

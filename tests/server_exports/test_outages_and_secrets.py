@@ -1,0 +1,147 @@
+"""A server that dies, moves or refuses; and a password that must be found nowhere."""
+
+import io
+import logging
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from served import PASSWORD, ROWS, Served, at_the_source, events, in_the_lake
+
+from calve.app.exporting import Asked
+from calve.model.errors import PermanentError
+from calve.model.states import ProcessState
+from calve.source import folders
+from calve.testing.local_runner import LocalRunner
+from calve.testing.network_proxy import Fault, NetworkProxy
+from calve.testing.programs import free_ports
+from calve.testing.server_place import MeddlingRunner
+
+pytestmark = pytest.mark.services
+QUICK = {"CALVE_LIMITS__BACKOFF_FIRST_SECONDS": "0.1", "CALVE_LIMITS__PROBE_SECONDS": "0.2"}
+
+
+def test_a_server_killed_in_mid_read_costs_attempts_and_nothing_else(
+    own_front: Callable[[], Served], tmp_path: Path, runner: LocalRunner
+) -> None:
+    served = own_front()
+    with NetworkProxy(int(served.url.rsplit(":", 1)[1])) as proxy:
+        place = served.place(tmp_path, runner, url=proxy.url, **QUICK)
+        table = events(place)
+        before = at_the_source(place, table)
+        dying: list[threading.Thread] = []
+
+        def die_in_mid_read() -> None:
+            """The stream falls silent after its first bytes; once it has, the server is gone."""
+            sent = proxy.counts.answer_bytes
+            proxy.set(Fault(hang_answer_after_bytes=1000))
+
+            def kill() -> None:
+                proxy.wait_for_answer_bytes(sent + 1000)
+                served.kill()
+                proxy.heal()
+                proxy.cut_open()
+
+            dying.append(threading.Thread(target=kill))
+            dying[0].start()
+
+        def come_back() -> None:
+            dying[0].join(60)
+            served.start()
+
+        place._runner = meddling = MeddlingRunner(runner, before=die_in_mid_read, after=come_back)
+        [process] = place.export(table, "202401")
+        assert process.state is ProcessState.COMPLETED, process.error
+        assert meddling.waves > 1
+        assert in_the_lake(place) == before
+        assert place.pins == []
+
+
+def test_a_dead_replica_is_passed_over_before_the_pin(
+    today: Served, tmp_path: Path, runner: LocalRunner
+) -> None:
+    (dead,) = free_ports(1)
+    place = today.place(tmp_path, runner, url=f"http://127.0.0.1:{dead},{today.url.removeprefix('http://')}")
+    table = events(place)
+    [process] = place.export(table, "202401")
+    assert process.state is ProcessState.COMPLETED, process.error
+    assert process.rows == 2 * ROWS
+    assert place.pins == []
+
+
+def test_P9_wrong_credentials_fail_at_once(served: Served, tmp_path: Path, runner: LocalRunner) -> None:
+    place = served.place(tmp_path, runner)
+    table = events(place)
+    with place.app() as app:
+        ids = place.submit(app, table, "lake.ns.events", Asked(partitions=("202401",)))
+    place._settings["CALVE_SOURCE__MAIN__PASSWORD"] = "wrong"
+    with pytest.raises(PermanentError) as refused:
+        place.export(table, "202402")
+    assert refused.value.code == "authentication"
+    with place.app() as app:  # what was accepted before the password changed
+        [process] = place.finish(app, ids)
+    assert process.state is ProcessState.FAILED
+    assert process.error is not None and process.error.code == "authentication"
+    assert process.plan_attempts == 1
+    assert "password" in process.error.hint
+
+
+@pytest.fixture
+def log() -> Iterator[io.StringIO]:
+    sink = io.StringIO()
+    handler = logging.StreamHandler(sink)
+    root = logging.getLogger()
+    before = root.level
+    root.addHandler(handler)
+    root.setLevel(logging.DEBUG)
+    yield sink
+    root.removeHandler(handler)
+    root.setLevel(before)
+
+
+def test_P22_the_password_is_nowhere_in_what_an_export_leaves_or_shows(
+    served: Served,
+    tmp_path: Path,
+    runner: LocalRunner,
+    log: io.StringIO,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    commands: list[bytes] = []
+    meddling = MeddlingRunner(runner, after=lambda: commands.extend(_command_lines()))
+    place = served.place(tmp_path, meddling)
+    table = events(place)
+    [process] = place.export(table, "202401")
+    assert process.state is ProcessState.COMPLETED, process.error
+    assert commands
+    assert not [command for command in commands if PASSWORD.encode() in command]
+    written = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert any(path.suffix == ".parquet" for path in written)
+    written += [path for path in _engines() if path.is_file()]
+    assert [path for path in written if PASSWORD.encode() in _bytes(path)] == []
+    assert PASSWORD not in "\n".join(sqlite3.connect(tmp_path / "calve.db").iterdump())
+    assert PASSWORD not in log.getvalue() + "".join(capfd.readouterr())
+
+
+def _command_lines() -> Iterator[bytes]:
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                yield (entry / "cmdline").read_bytes()
+            except OSError:
+                continue  # it ended meanwhile
+
+
+def _engines() -> Iterator[Path]:
+    """The folders of executors' engines, whose statements hold the password in memory."""
+    for folder in folders._root().glob(f"{folders._prefix()}*"):
+        yield from folder.rglob("*")
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""  # it was removed meanwhile
