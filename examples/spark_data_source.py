@@ -16,7 +16,7 @@ def main(source: str, table: str) -> None:
         .getOrCreate()
     )
     spark.dataSource.register(MergeTreeDataSource)
-    events = spark.read.format("mergetree").option("source", source).load(table)
+    events = spark.read.format("mergetree").option("source", source).option("pushdown", "true").load(table)
     events.printSchema()
     events.createOrReplaceTempView("events")
     spark.sql("SELECT count(*) AS rows FROM events").show()

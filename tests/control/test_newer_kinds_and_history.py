@@ -4,6 +4,7 @@ from calve.control.forgetting import PIECE, REST_SECONDS
 from calve.control.why import why
 from calve.control.worker import WorkerLoop
 from calve.model.states import ProcessState
+from calve.testing.crashing import Break, Faults
 from calve.testing.fake_kind import FakeKind
 from calve.testing.scene import REACH, Scene
 
@@ -75,3 +76,19 @@ def test_a_tick_forgets_a_bounded_piece_then_rests(scene: Scene) -> None:
     scene.clock.advance((scene.limits.keep_history_days + 1) * DAY_SECONDS - REST_SECONDS)
     worker.tick()
     assert scene.store.events(late) == []
+
+
+def test_a_worker_shows_what_went_wrong_lately_and_forgets_it_when_all_is_well(scene: Scene) -> None:
+    faults = Faults(how=Break.FAILED)
+    worker = scene.worker(faults=faults)
+    faults.at = 2  # the claim
+    worker.tick()
+    scene.clock.advance(scene.limits.lease_seconds)
+    worker.tick()
+    (row,) = scene.store.workers()
+    assert row.error is not None and row.error.code == "injected"
+    for _ in range(60):
+        scene.clock.advance(scene.limits.lease_seconds / 2)
+        worker.tick()
+    (row,) = scene.store.workers()
+    assert row.error is None

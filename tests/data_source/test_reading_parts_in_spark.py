@@ -57,30 +57,20 @@ def test_rows_and_types_are_those_of_an_exported_table(spark: SparkSession, plac
 @pytest.mark.parametrize(
     "where",
     [
-        "n >= 150 AND n < 160",
-        "id = 7",
-        "id IN (1, 2, 299)",
-        "day = DATE'2024-02-03'",
-        "at < timestamp_micros(1700000000130000L)",
-        "s IS NULL AND n > 0",
-        "s = 'é11'",
-        "f > 90",
-        "e = 'b' OR n < -90",
-        "s LIKE 'é1%'",
+        "n >= 150 AND n < 160 AND s LIKE 'é1%'",
+        "id IN (1, 2, 299) AND day >= DATE'2024-02-01'",
+        "at < timestamp_micros(1700000000130000L) AND e = 'b'",
+        "s IS NULL AND f > 30",
     ],
 )
 def test_filters_give_what_they_give_without_pushing_them_down(
     spark: SparkSession, place: Place, where: str
 ) -> None:
-    frame = load(spark, place)
-    found = sorted(int(row["id"]) for row in frame.where(where).select("id").collect())
-    # a cached frame is filtered by Spark alone
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
-    try:
-        alone = sorted(int(row["id"]) for row in load(spark, place).where(where).select("id").collect())
-    finally:
-        spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    assert found == alone and found
+    frames = (load(spark, place, pushdown="true"), load(spark, place))
+    pushed, alone = (
+        sorted(row["id"] for row in frame.where(where).select("id").collect()) for frame in frames
+    )
+    assert pushed == alone and pushed
 
 
 def test_partitions_columns_and_ranges_are_chosen_by_options(spark: SparkSession, place: Place) -> None:

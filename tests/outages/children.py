@@ -47,7 +47,9 @@ class ChildRunner:
             pass
         running = {self._start(group, order): order for order in orders}
         while running and group not in self._cancelled:
-            done, _ = wait([future for future, _ in running], timeout=_LOOK_SECONDS, return_when=FIRST_COMPLETED)
+            done, _ = wait(
+                [future for future, _ in running], timeout=_LOOK_SECONDS, return_when=FIRST_COMPLETED
+            )
             for pair in [pair for pair in running if pair[0] in done]:
                 del running[pair]
                 self._end(group, *pair, on_result)

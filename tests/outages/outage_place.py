@@ -68,6 +68,11 @@ class OutagePlace:
     def close(self) -> None:
         self._closing.close()
 
+    def reopen(self) -> None:
+        """Read the configuration again."""
+        self._closing.close()
+        self.app = self._closing.enter_context(self.place.app())
+
     @contextmanager
     def worker(self) -> Iterator[None]:
         """A worker beside the test, stopped at the end of the block."""
@@ -107,7 +112,9 @@ class OutagePlace:
 
     def told(self, process_id: ProcessId) -> str:
         """Everything that happened to it, for a failing test to show."""
-        return "\n".join(f"{event.at} {event.name}: {event.message}" for event in self.app.store.events(process_id))
+        return "\n".join(
+            f"{event.at} {event.name}: {event.message}" for event in self.app.store.events(process_id)
+        )
 
     def finish(self, ids: Sequence[ProcessId], seconds: float = 120.0) -> list[Process]:
         until(lambda: self.ended(ids), f"the end of {len(ids)} exports", seconds)

@@ -19,6 +19,7 @@ pytestmark = pytest.mark.services
 
 EVERY_ROW = list(range(PARTS * ROWS_OF_A_PART))
 LANE = "catalog:far"
+SLOW = 150_000  # bytes a second: an upload takes some two seconds, and its timeout more
 
 
 @pytest.fixture
@@ -37,10 +38,10 @@ def test_L1_to_L6_ten_parts_go_through_the_death_of_their_storage_exactly_once(
         with runner.holding():
             before = place.submit("events", "far.ns.events")
             until(lambda: _all_planned(place, before), "all five exports to be planned")
-            network.set(Fault(bytes_per_second=60_000))
+            network.set(Fault(bytes_per_second=SLOW))
+            sent = network.counts.request_bytes
         until(lambda: runner.busy == runner.slots, "every slot to hold an upload")
-        sent = network.counts.request_bytes
-        until(lambda: network.counts.request_bytes > sent + 20_000, "an upload to be half done")
+        until(lambda: network.counts.request_bytes > sent + 50_000, "an upload to be half done")
         running.kill()
         killed = time.monotonic()
         assert place.states(before) == {ProcessState.RUNNING}
@@ -65,7 +66,8 @@ def test_L1_to_L6_ten_parts_go_through_the_death_of_their_storage_exactly_once(
         back = time.monotonic()
         ended = place.finish(before + meanwhile)
         print(f"last of {len(ended)} exports done {time.monotonic() - back:.1f} s after the return")
-    assert {process.state for process in ended} == {ProcessState.COMPLETED}, place.told(before[0])
+    failed = [process.id for process in ended if process.state is not ProcessState.COMPLETED]
+    assert not failed, place.told(failed[0])
     assert place.ids_in("far.ns.events") == EVERY_ROW
     assert place.ids_in("far.ns.whole") == EVERY_ROW
     assert place.ids_in("far.ns.parts") == EVERY_ROW
@@ -101,10 +103,10 @@ def test_L1_a_cancel_reaches_inside_a_hanging_upload(
         with runner.holding():
             [hanging] = place.submit("hung", "far.ns.hung", "1")
             until(lambda: _all_planned(place, [hanging]), "the plan")
-            network.set(Fault(bytes_per_second=60_000))
+            network.set(Fault(bytes_per_second=SLOW))
+            sent = network.counts.request_bytes
         until(lambda: runner.busy == 1, "the upload to begin")
-        sent = network.counts.request_bytes
-        until(lambda: network.counts.request_bytes > sent + 20_000, "the upload to be half done")
+        until(lambda: network.counts.request_bytes > sent + 50_000, "the upload to be half done")
         network.set(Fault(mode=Mode.BLACK_HOLE))
         place.app.store.request_cancel(hanging)
         asked = time.monotonic()
@@ -152,7 +154,7 @@ def test_L5_a_catalog_that_answers_does_not_close_the_breaker_of_a_dead_storage(
         with runner.holding():
             ids = place.submit("flap", "far.ns.flap")
             until(lambda: _all_planned(place, ids), "the plans")
-            network.set(Fault(bytes_per_second=60_000))
+            network.set(Fault(bytes_per_second=SLOW))
         until(lambda: runner.busy == runner.slots, "every slot to hold an upload")
         network.set(Fault(mode=Mode.REFUSE))
         until(lambda: place.breakers() == [LANE] and runner.busy == 0, "the breaker to open")

@@ -33,6 +33,10 @@ STATEMENTS = {
         f"INSERT INTO db.texts SELECT number, multiIf(number = 0, {LONG}, number = 1, concat({LONG}, 'y'),"
         " number = 2, '', toString(number)) FROM numbers(20)",
     ),
+    "zeros": (
+        "CREATE TABLE db.zeros (id Int32, f Float64, g Nullable(Float32)) ENGINE = MergeTree PARTITION BY id ORDER BY id",
+        "INSERT INTO db.zeros SELECT number, [-1., -0., 0., 1.][number + 1] AS f, f FROM numbers(4)",
+    ),
     "uuids": (
         "CREATE TABLE db.uuids (id Int32, u UUID, n Nullable(UUID)) ENGINE = MergeTree ORDER BY id",
         "INSERT INTO db.uuids SELECT number, reinterpretAsUUID(unhex(repeat(leftPad(hex(number * 16), 2, '0'), 16))) AS u,"
@@ -117,6 +121,14 @@ def test_W3_text_beyond_what_footers_keep_is_found_and_outlives_deletes(lake: Re
         assert found and found == source_ids(lake, "texts", where), where
     lake.spark.execute("DELETE FROM lake.ns.texts WHERE s < 'x'")
     assert lake.ids("texts") == by_all([0, 1])
+
+
+def test_W3_a_zero_is_a_zero_whatever_its_sign(lake: Readers) -> None:
+    """Each is alone in its file, where only statistics and dictionaries can hide it."""
+    for column in ("f", "g"):
+        for zero in ("0.0D", "-0.0D"):
+            for sign, wanted in (("=", [1, 2]), (">=", [1, 2, 3]), ("<=", [0, 1, 2]), (">", [3]), ("<", [0])):
+                assert ids(lake, "zeros", f"{column} {sign} {zero}") == wanted, (column, sign, zero)
 
 
 def _nan_rows_left(lake: Readers, table: str) -> None:

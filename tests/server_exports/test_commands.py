@@ -63,6 +63,31 @@ def test_doctor_says_what_the_server_is_and_what_it_lacks(
     assert ("however large" in words) is not served.modern
 
 
+def test_L32_doctor_lists_pins_that_no_journal_knows(place: ServerPlace, command: Command) -> None:
+    place.execute(
+        "CREATE DATABASE IF NOT EXISTS calve_pins",
+        "CREATE TABLE calve_pins.`calve-lost-1` (a UInt8) ENGINE = MergeTree ORDER BY a",
+    )
+    try:
+        _, found, _ = command("doctor", "--no-spark")
+    finally:
+        place.execute("DROP TABLE calve_pins.`calve-lost-1`")
+    [finding] = [one for one in found if one["part"] == "source:main" and not one["ok"]]
+    assert "calve-lost-1" in finding["words"]
+    assert "calve_pins" in finding["remedy"]
+
+
+def test_an_export_is_proven_and_again_at_the_source_where_that_can_compute_it(
+    place: ServerPlace, command: Command, served: Served
+) -> None:
+    table = events(place)
+    [process] = place.export(table, "202401")
+    code, _, _ = command("verify", process.id)
+    assert code == 0
+    code, found, said = command("verify", process.id, "--deep")
+    assert code == (0 if served.modern else 4), (found, said)
+
+
 def test_a_url_with_a_password_is_refused_without_repeating_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

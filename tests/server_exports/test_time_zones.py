@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from served import Served, events
 
+from calve.model.process import ProcessQuery
 from calve.model.states import ProcessState
 from calve.testing.local_runner import LocalRunner
 from calve.testing.place import Place
@@ -41,7 +42,7 @@ def test_P3_frozen_at_a_server_of_another_zone(today: Served, tmp_path: Path, ru
     table = events(place)
     agree(place, table)
     with place.app() as app:
-        plans = [app.store.plan(process.id) or "" for process in app.store.processes()]
+        plans = [app.store.plan(process.id) or "" for process in app.store.processes(ProcessQuery())]
     assert all('"mode":"frozen"' in plan.replace(" ", "") for plan in plans) and plans
     assert not list((today.data / "shadow").glob("calve-*"))
 

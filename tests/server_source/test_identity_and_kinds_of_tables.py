@@ -13,7 +13,7 @@ from calve.source.server.held import UNKNOWN_POLICIES
 from calve.source.server.partitions import partitions
 from calve.source.server.source import ServerOptions, ServerSource
 from calve.source.server.tables import describe
-from calve.testing.clickhouse_front import NO_USERS, ClickHouseFront, FrontOptions
+from calve.testing.clickhouse_front import NO_USERS, ClickHouseFront, FrontOptions, FrontUser
 
 pytestmark = pytest.mark.services
 Front = Callable[..., ClickHouseFront]
@@ -204,6 +204,20 @@ def test_D14_policies_that_cannot_be_seen_are_refused_like_policies(front: Front
         place.hold("db.t", source=source, partitions=("all",))
     assert refused.value.code == "row_policies"
     assert place.hold("db.t", source=source, partitions=("all",), ignore_row_policies=True).parts
+
+
+def test_D14_who_may_make_no_clone_reads_through_policies_it_cannot_see(front: Front) -> None:
+    users = {"default": FrontUser(), "selecter": FrontUser(select_only=True)}
+    stand_ins = {"serverUUID()": f"toUUID('{UUID}')"}
+    url = front(FrontOptions(users=users, stand_ins=stand_ins)).url
+    with ServerSource("main", ServerOptions(url=url)).visit() as session:
+        session.execute("CREATE DATABASE db")
+        session.execute("CREATE TABLE db.t (a UInt8) ENGINE = MergeTree ORDER BY a")
+        session.execute("INSERT INTO db.t VALUES (1)")
+    source = ServerSource("main", ServerOptions(url=url, user="selecter"))
+    held = Place(url="", data=Path(), modern=True).hold("db.t", source=source, partitions=("all",))
+    assert "may make no clone" in held.notes[0]
+    assert [part.rows for part in held.parts] == [1]
 
 
 def test_where_executors_see_the_disk_parts_are_frozen(today: Place) -> None:

@@ -7,7 +7,13 @@ import pytest
 from executor_child import ExecutorChild
 from servers import WITH_UUID, Place, pin_name
 
-from calve.model.errors import NotFoundError, PermanentError, RefusedError, TemporaryError
+from calve.model.errors import (
+    NotFoundError,
+    PermanentError,
+    RefusedError,
+    TemporaryError,
+    UnavailableError,
+)
 from calve.model.plan import Slice
 from calve.source.held import Held
 from calve.source.server import clones
@@ -16,6 +22,7 @@ from calve.source.server.source import ServerOptions, ServerSource
 from calve.source.server.tables import describe
 from calve.testing.clickhouse_front import ClickHouseFront, FrontOptions
 from calve.testing.network_proxy import Fault, NetworkProxy
+from calve.testing.programs import free_ports
 
 pytestmark = pytest.mark.services
 SUMS = "count() AS n, sum(a) AS total"
@@ -159,6 +166,27 @@ def test_a_pin_of_which_only_the_name_is_known_is_released(place: Place) -> None
     place.run(f"DROP TABLE {table}")
     place.source().let_go(name, "")
     with place.source().visit() as session:
+        assert not clones.exists(session, name)
+
+
+def test_a_dead_replica_keeps_no_pin_at_another_from_being_released(today: Place) -> None:
+    """Nobody knows where it was taken, so the release is not done yet; but what can go is gone."""
+    table, name = today.numbers(), pin_name()
+    today.hold(table, name)
+    (dead,) = free_ports(1)
+    both = today.source(url=f"http://127.0.0.1:{dead},{today.url.removeprefix('http://')}")
+    with pytest.raises(UnavailableError):
+        both.let_go(name, "")
+    with today.source().visit() as session:
+        assert not clones.exists(session, name)
+
+
+def test_a_pin_of_another_kind_of_process_is_released_by_its_own_words(today: Place) -> None:
+    """A backup journals its disks and no relation."""
+    name = pin_name()
+    today.hold(today.numbers(), name)
+    today.source().let_go(name, '{"database": "db", "name": "t", "roots": []}')
+    with today.source().visit() as session:
         assert not clones.exists(session, name)
 
 

@@ -81,7 +81,7 @@ def test_a_source_that_changed_is_said_to_have_changed(own_life: Life) -> None:
 def test_a_dropped_partition_is_named(own_life: Life) -> None:
     process = own_life.export()
     own_life.kept.execute("ALTER TABLE db.events DROP PARTITION ID '202401'")
-    with pytest.raises(RefusedError, match="202401 .* was dropped"):
+    with pytest.raises(RefusedError, match=r"202401 .* was dropped"):
         prove(app(own_life), process.id, deep=True)
 
 

@@ -18,7 +18,6 @@ from calve.model.states import ProcessState
 from calve.testing.kept_source import KeptSource
 from calve.testing.local_runner import LocalRunner
 
-
 UNPARTITIONED = {"partition_by": "none"}  # which PyIceberg can write to by itself
 
 
@@ -29,7 +28,7 @@ def expire_everything_but_the_head(table: Table) -> None:
     tags = [name for name in table.metadata.refs if name != "main"]
     with table.manage_snapshots() as change:
         for name in tags:
-            change = change.remove_tag(name)
+            change.remove_tag(name)
     old = [s.snapshot_id for s in table.metadata.snapshots if s.snapshot_id != head.snapshot_id]
     for snapshot_id in old:
         table.refresh().maintenance.expire_snapshots().by_id(snapshot_id).commit()

@@ -21,7 +21,7 @@ from calve.testing.programs import Program
 SCRIPT = Path(__file__).with_name("calve_without_spark.py")
 TABLE, DESTINATION = "db.events", "lake.ns.events"
 SHORT = {  # a lease of seconds, so that losing it takes seconds
-    "CALVE_LIMITS__LEASE_SECONDS": "3",
+    "CALVE_LIMITS__LEASE_SECONDS": "4",
     "CALVE_LIMITS__TICK_SECONDS": "0.05",
     "CALVE_LIMITS__BACKOFF_FIRST_SECONDS": "0.1",
     "CALVE_LIMITS__TASK_BYTES_MB": "1",  # a task for each part

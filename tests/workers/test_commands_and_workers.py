@@ -31,7 +31,7 @@ def test_export_hands_over_to_a_live_worker_and_wait_follows_what_no_wait_left(f
     assert code == 0, said
     with folder.place.app() as app:
         (leased_again,) = [
-            event for event in app.store.events(json.loads(out)[0]["id"]) if event.name == "leased"
+            event for event in app.store.events(json.loads(out)["id"]) if event.name == "leased"
         ]
     assert leased_again.message == f"by worker {only.id}"
 
@@ -47,13 +47,13 @@ def test_ctrl_c_of_export_exits_130_says_how_to_go_on_and_a_worker_finishes(
     folder: Folder, gate: Gate
 ) -> None:
     export = folder.calve(*EXPORT, gate=gate, at="before")
-    export.wait_ready(lambda: gate.arrived == 2)
+    export.wait_ready(lambda: gate.arrived >= 2)
     process_id = folder.only_row().id
     export.interrupt()
     assert export.wait() == 130
     assert "nothing is lost, and nothing is published twice" in export.said
     assert f"calve cancel {process_id}" in export.said and "calve worker" in export.said
-    assert "Traceback" not in export.said
+    assert "Traceback" not in export.said and export.said.count("interrupted") == 1
     row = folder.row(process_id)
     assert (row.state, row.owner) == (ProcessState.RUNNING, None)
     with folder.place.app() as app:
@@ -68,7 +68,7 @@ def test_ctrl_c_of_export_exits_130_says_how_to_go_on_and_a_worker_finishes(
 def test_ctrl_c_of_a_command_that_only_watches_leaves_the_workers_at_work(folder: Folder, gate: Gate) -> None:
     worker = folder.worker(gate=gate, at="before")
     export = folder.calve(*EXPORT)
-    worker.wait_ready(lambda: gate.arrived == 2)
+    worker.wait_ready(lambda: gate.arrived >= 2)
     process_id = folder.only_row().id
     export.interrupt()
     assert export.wait() == 130
@@ -81,7 +81,7 @@ def test_ctrl_c_of_a_command_that_only_watches_leaves_the_workers_at_work(folder
 def test_L1_a_cancel_ends_within_its_bound_while_tasks_hang(folder: Folder, gate: Gate) -> None:
     worker = folder.worker(gate=gate, at="before")
     process_id = folder.submit()
-    worker.wait_ready(lambda: gate.arrived == 2)
+    worker.wait_ready(lambda: gate.arrived >= 2)
     with folder.place.app() as app:
         asked_at = app.store.now()
     code, out, said = folder.call("cancel", process_id)
@@ -95,8 +95,9 @@ def test_L1_a_cancel_ends_within_its_bound_while_tasks_hang(folder: Folder, gate
     assert (row.finished_at - events["cancel_requested"]).total_seconds() < bound
     assert folder.place.frozen == []
     # The slots are free though nobody opened the gate: another export gets as far.
-    folder.call(*EXPORT, "--no-wait")
-    worker.wait_ready(lambda: gate.arrived == 4)
+    before = gate.arrived
+    folder.submit()
+    worker.wait_ready(lambda: gate.arrived >= before + 2)
 
 
 def test_a_cancel_without_a_worker_is_carried_out_by_the_command(folder: Folder) -> None:
@@ -109,7 +110,7 @@ def test_a_cancel_without_a_worker_is_carried_out_by_the_command(folder: Folder)
 def test_a_cancel_of_a_publish_that_has_not_happened_fences_it(folder: Folder, gate: Gate) -> None:
     worker = folder.worker(gate=gate, at="send")
     process_id = folder.submit()
-    worker.wait_ready(lambda: gate.arrived == 1)
+    worker.wait_ready(lambda: gate.arrived >= 1)
     assert folder.row(process_id).state is ProcessState.PUBLISHING
     code, out, said = folder.call("cancel", process_id)
     assert (code, out.split()[1]) == (0, "CANCELLED"), said
@@ -137,7 +138,7 @@ def test_a_worker_s_heartbeat_and_last_error_are_visible(folder: Folder) -> None
     assert code == 0, said
     (shown,) = json.loads(out)
     assert (shown["state"], shown["slots"], shown["error"]) == ("working", 2, None)
-    assert shown["reach"] == ["catalog:lake", "source:main"]
+    assert {"catalog:lake", "source:main"} <= set(shown["reach"])
     assert "export" in shown["kinds"]
     worker.kill()
     folder.wait_until(folder.worker(), lambda app: len(app.live_workers()) == 1)

@@ -55,6 +55,7 @@ def request_of(app: App, table: str, destination: str, asked: Asked) -> ExportRe
         table=name.table,
         catalog=to.catalog,
         identifier=to.identifier,
+        storage=to.storage,
         partitions=(),
         parts=asked.parts,
         where=asked.where,

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from calve.app.wiring import App
 from calve.kinds.export.request import ExportRequest
 from calve.kinds.export.reread import read_again
+from calve.lake.parquet import verify as plain
+from calve.lake.parquet.folder import folder_of
 from calve.lake.verify import Proof, expected_checksums, verify
 from calve.model.errors import RefusedError
 from calve.model.ids import ProcessId
@@ -62,7 +64,11 @@ def prove(app: App, process_id: ProcessId, *, deep: bool = False) -> Proven:
     tasks = app.store.tasks(process_id, frozenset({TaskState.DONE}))
     receipts = [Receipt.from_json(task.receipt) for task in tasks if task.receipt]
     read = ExportPlan.from_json(plan)
-    table = verify(app.catalog(read.destination.catalog), read, receipts, process.snapshot_id)
+    catalog = app.catalog(read.destination.catalog)
+    if (folder := folder_of(catalog)) is not None:
+        table = plain.verify(folder, process_id, read, receipts)
+    else:
+        table = verify(catalog, read, receipts, process.snapshot_id)
     return Proven(table=table, source=_against_source(app, process, read, receipts) if deep else None)
 
 

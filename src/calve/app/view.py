@@ -44,7 +44,20 @@ def detail_json(process: Process, plan: str | None, tasks: Sequence[Task], pins:
         "tasks": [task_json(task) for task in tasks],
         "plan": json.loads(plan) if plan else None,
         "pins": [pin_json(pin) for pin in pins],
+        "files_for_readers": readers_files(process, tasks),
     }
+
+
+def readers_files(process: Process, tasks: Sequence[Task]) -> list[Json]:
+    """The data files that a process published to plain Parquet: what a reader takes instead of a glob.
+    An Iceberg table lists its files itself."""
+    if process.kind != "export" or "/" not in process.destination or not process.files:
+        return []
+    return [
+        {"path": file["path"], "rows": file["rows"], "bytes": file["bytes"], "sha256": file["sha256"]}
+        for task in tasks
+        for file in (_parsed(task.receipt) or {}).get("files", ())
+    ]
 
 
 def task_json(task: Task) -> Json:

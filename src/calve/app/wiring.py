@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from calve.app.config import Config, SourceConfig
+from calve.app.storages import properties_of
 from calve.control.ports import Kind, Store
 from calve.kinds.export.choices import Choices
 from calve.model.ids import ProcessId
@@ -111,10 +112,16 @@ class App:
         return ServerSource(config.name, options)
 
     def catalog(self, name: str) -> "Catalog":
+        """The catalog of that name; of a location (with a `/`), its folder of plain Parquet as one."""
         if name not in self._catalogs:
             from calve.lake.catalogs import open_catalog
+            from calve.lake.parquet.folder import ParquetFolder
 
-            self._catalogs[name] = open_catalog(name, self.config.catalog(name), self.config.limits)
+            self._catalogs[name] = (
+                ParquetFolder(name, self.storage(name))
+                if "/" in name
+                else open_catalog(name, self.config.catalog(name), self.config.limits)
+            )
         return self._catalogs[name]
 
     @property
@@ -127,6 +134,8 @@ class App:
 
     def storage_properties(self, catalog: str) -> dict[str, str]:
         """Those that are text: nested tables (auth, ssl) are the catalog's client's own."""
+        if "/" in catalog:
+            return properties_of(self.config, catalog)
         properties = self.config.catalog(catalog)
         return {name: value for name, value in properties.items() if isinstance(value, str)}
 

@@ -86,8 +86,9 @@ def run(argv: Sequence[str]) -> int:
         if not getattr(interrupt, "is_explained", False):
             output.say("interrupted")
         return INTERRUPTED
-    except click.Abort:
-        output.say("interrupted")
+    except click.Abort as abort:  # what click makes of a KeyboardInterrupt
+        if not getattr(abort.__cause__, "is_explained", False):
+            output.say("interrupted")
         return INTERRUPTED
     except BrokenPipeError:
         # The reader of stdout went away (`calve ps | head`): nothing more to say to it.

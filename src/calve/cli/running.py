@@ -1,5 +1,6 @@
 """What `export`, `demo`, `retry` and `wait` share: run processes to the end and say how it went."""
 
+import shlex
 from collections.abc import Sequence
 from contextlib import nullcontext
 
@@ -7,7 +8,6 @@ from calve.app.view import process_json
 from calve.app.work import follow, has_workers, own_worker
 from calve.cli import exits, output, progress, words
 from calve.cli.command import Session
-from calve.model.ids import ProcessId
 from calve.model.process import Process
 from calve.model.states import ProcessState
 
@@ -29,7 +29,7 @@ def run_to_the_end(
         with own_worker(app, ids) if own else nullcontext():
             return progress.watch(follow(app, ids), quiet=session.json)
     except KeyboardInterrupt:
-        say_how_to_go_on(ids, own=own)
+        say_how_to_go_on(processes, own=own, config_path=session.config_path)
         raise Interrupted from None
 
 
@@ -53,11 +53,13 @@ def no_worker_warning(session: Session, processes: Sequence[Process]) -> None:
         output.warning("no worker is there to do the work; start one with: calve worker")
 
 
-def say_how_to_go_on(ids: Sequence[ProcessId], *, own: bool) -> None:
-    shown = " ".join(ids[:3]) + (" …" if len(ids) > 3 else "")
+def say_how_to_go_on(processes: Sequence[Process], *, own: bool, config_path: str | None) -> None:
+    """Commands that can be pasted: a batch by its one id, the configuration where it was given."""
+    calve = "calve" if config_path is None else f"calve --config {shlex.quote(config_path)}"
+    shown = " ".join(dict.fromkeys(process.batch or process.id for process in processes))
     output.say("\ninterrupted: nothing is lost, and nothing is published twice.")
-    output.say(f"to go on:  {'calve worker' if own else f'calve wait {shown}'}")
-    output.say(f"to stop:   calve cancel {shown}")
+    output.say(f"to go on:  {calve} {'worker' if own else f'wait {shown}'}")
+    output.say(f"to stop:   {calve} cancel {shown}")
 
 
 def report(session: Session, processes: Sequence[Process], *, as_list: bool) -> int:

@@ -1,9 +1,11 @@
 """`calve show`."""
 
 from datetime import datetime
+from typing import Any
 
 import click
 
+from calve.app.view import detail_json, readers_files
 from calve.cli import words
 from calve.cli.command import Session, command
 from calve.model.process import Event, Pin, Process, Task
@@ -15,7 +17,6 @@ _MOST_TASKS = 50  # a page stays a page; --json has them all
 @click.argument("ids", metavar="ID…", nargs=-1, required=True)
 def show(session: Session, ids: tuple[str, ...]) -> None:
     """Show a process: its plan, tasks, pins and what happened. ID may be a prefix, or a batch's."""
-    from calve.app.view import detail_json
 
     store = session.app.store
     documents, pages = [], []
@@ -32,12 +33,20 @@ def page(process: Process, tasks: list[Task], pins: list[Pin], events: list[Even
     parts = [_head(process, now)]
     if tasks:
         parts.append(_tasks(tasks))
+    if files := readers_files(process, tasks):
+        parts.append(_files(files))
     if pins:
         rows = [(pin.name, pin.source, pin.state.value, words.age(pin.created_at, now)) for pin in pins]
         parts.append(words.table(("PIN", "SOURCE", "STATE", "AGE"), rows))
     if events:
         parts.append(event_lines(events))
     return "\n\n".join(parts)
+
+
+def _files(files: list[dict[str, Any]]) -> str:
+    """All of them: a list that is cut would be read as whole."""
+    rows = [(file["path"], words.count(file["rows"]), words.size(file["bytes"])) for file in files]
+    return words.table(("FILE FOR READERS", "ROWS", "BYTES"), rows, right=frozenset({"ROWS", "BYTES"}))
 
 
 def _head(process: Process, now: datetime) -> str:

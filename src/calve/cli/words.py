@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-_LEAST = 8  # characters that a shortened column keeps
+_LEAST = 6  # characters that a shortened column keeps
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
@@ -76,10 +76,10 @@ def table(
 
 
 def _fitted(head: Sequence[str], widths: Sequence[int], width: int, cut: frozenset[str]) -> list[int]:
-    """The widest of those that may be cut gives a character at a time, down to its title."""
+    """The widest of those that may be cut gives a character at a time."""
     fitted = list(widths)
     while sum(fitted) + 2 * (len(fitted) - 1) > width:
-        spare = [at for at, name in enumerate(head) if name in cut and fitted[at] > max(len(name), _LEAST)]
+        spare = [at for at, name in enumerate(head) if name in cut and fitted[at] > _LEAST]
         if not spare:
             break
         fitted[max(spare, key=lambda at: fitted[at])] -= 1

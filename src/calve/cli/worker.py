@@ -27,6 +27,7 @@ def worker(session: Session, until_idle: bool) -> None:
     logging.basicConfig(
         stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING
     )
+    logging.getLogger("calve").setLevel(logging.INFO)  # a line for each process that is planned or ends
     app = session.app
     loop = app.worker()
 

@@ -15,7 +15,9 @@ from calve.control.ports import (
     Planned,
     ProbesForAProcess,
     Published,
+    ReleasesEarly,
     Runner,
+    TakesTogether,
     TaskOrder,
     TaskResult,
 )
@@ -51,6 +53,21 @@ class GuardedKind:
 
     def take(self, process: Process, pin: Pin) -> PinChange:
         return ours(f"taking pin {pin.name}", lambda: self._kind.take(process, pin))
+
+    def take_all(self, process: Process, pins: Sequence[Pin]) -> list[PinChange]:
+        """In one go where the kind can, otherwise one after another."""
+        kind: object = self._kind
+        if isinstance(kind, TakesTogether):
+            together = kind
+            return ours(f"taking pins of {process.id}", lambda: together.take_all(process, pins))
+        return [self.take(process, pin) for pin in pins]
+
+    def pin_tasks(self, process: Process, plan: str, number: int) -> tuple[str, range] | None:
+        kind: object = self._kind
+        if isinstance(kind, ReleasesEarly):
+            early = kind
+            return ours(f"looking at pins of {process.id}", lambda: early.pin_tasks(process, plan, number))
+        return None
 
     def plan(
         self, process: Process, pins: Sequence[Pin], adopted: AdoptedWork | None

@@ -51,6 +51,7 @@ SILENT = ErrorInfo(
     retryable=True,
 )
 _OF_THE_ENDED = frozenset({Resolve.__name__, Undo.__name__})  # one step, and the lease is needed no more
+_ERROR_SHOWN_SECONDS = 600.0
 LEASE_GONE = ErrorInfo(code="lease_lost", message="another worker owns the process now", retryable=True)
 
 
@@ -105,6 +106,7 @@ class WorkerLoop:
         self._drain_began_at: float | None = None
         self._beat_at: float | None = None
         self._error: ErrorInfo | None = None
+        self._error_at = 0.0
 
     # -- one pass ---------------------------------------------------------------------------------
 
@@ -135,11 +137,18 @@ class WorkerLoop:
         except ConflictError as error:
             _log.debug("%s: %s", doing, error)  # the row moved after it was read: the next tick reads it
         except CalveError as error:
-            self._error = error.info
+            self._met(error.info)
             _log.warning("%s: %s", doing, error)
         except Exception as error:  # noqa: BLE001 - a defect in the loop itself must not end the loop
-            self._error = ErrorInfo(code="internal", message=f"{doing}: {type(error).__name__}: {error}")
+            self._met(ErrorInfo(code="internal", message=f"{doing}: {type(error).__name__}: {error}"))
             _log.exception("%s failed", doing)
+
+    def _met(self, error: ErrorInfo) -> None:
+        self._error, self._error_at = error, self._monotonic()
+
+    def _last_error(self) -> ErrorInfo | None:
+        """What went wrong lately: an error of last week says nothing of a worker that works."""
+        return self._error if self._monotonic() - self._error_at < _ERROR_SHOWN_SECONDS else None
 
     def _claim(self, breakers: Sequence[Breaker]) -> list[Process]:
         """What we hold and, unless we are stopping, what we can take besides."""
@@ -288,7 +297,7 @@ class WorkerLoop:
                 started_at=long_ago,
                 heartbeat_at=long_ago,
                 draining=self._stops > 0,
-                error=self._error,
+                error=self._last_error(),
             )
         )
         self._beat_at = now

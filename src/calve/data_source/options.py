@@ -9,7 +9,7 @@ from calve.source.names import TableName, parse
 
 _HINT = "see docs/spark-data-source.md"
 _STORAGE = "storage."
-_KNOWN = ("path", "source", "frozen", "backup", "backups", "partitions", "columns", "split_mb")
+_KNOWN = ("path", "source", "frozen", "backup", "backups", "partitions", "columns", "split_mb", "pushdown")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +27,7 @@ class Options:
     partitions: tuple[str, ...] = ()  # ids or values; none for all
     columns: tuple[str, ...] = ()  # none for all
     split_mb: int = 256
+    pushdown: bool = False  # filters; Spark refuses a reader that takes them unless its own switch is on
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> Self:
@@ -57,6 +58,7 @@ class Options:
             partitions=_listed(lowered.get("partitions", "")),
             columns=_listed(lowered.get("columns", "")),
             split_mb=_number(lowered.get("split_mb", "256")),
+            pushdown=lowered.get("pushdown", "false").lower() == "true",
         )
 
 

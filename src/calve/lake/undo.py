@@ -19,7 +19,7 @@ from calve.lake.errors import catalog_call
 from calve.lake.locations import full_uri
 from calve.lake.publish import marks
 from calve.lake.publish.fence import fence
-from calve.lake.publish.manifests import manifests_of
+from calve.lake.publish.manifests import is_attempt_file, manifests_of
 from calve.lake.publish.outcome import PublishedSnapshot
 from calve.lake.publish.search import search
 from calve.lake.publish.tidy import attempt_files
@@ -114,8 +114,7 @@ def _unused_metadata(storage: Storage, table: Table, process_id: str, noted: str
     """Manifests and lists of the process that no snapshot refers to: those of noted attempts, and
     those of attempts that died before their note."""
     folder = full_uri(table.location_provider().new_metadata_location("x")).rsplit("/", 1)[0]
-    mine = f"calve-{process_id}-"
-    listed = {uri for uri in storage.list(folder) if uri.rsplit("/", 1)[-1].startswith(mine)}
+    listed = {uri for uri in storage.list(folder) if is_attempt_file(process_id, uri.rsplit("/", 1)[-1])}
     noted_files = set(map(full_uri, attempt_files(table, process_id, marks.read_note(noted))))
     used = {full_uri(snapshot.manifest_list) for snapshot in table.metadata.snapshots}
     for snapshot in table.metadata.snapshots:

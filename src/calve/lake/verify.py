@@ -68,11 +68,11 @@ def verify(catalog: Catalog, plan: ExportPlan, receipts: Sequence[Receipt], snap
     """Read a process's files at its snapshot and compare. RefusedError where they cannot be read there."""
     table = tables.load(catalog, plan.destination.identifier)
     _check_snapshot(plan, table, snapshot_id)
-    schema = _columns(plan)
+    schema = columns_of(plan)
     expected = expected_checksums(plan, receipts)
     with catalog_call(catalog.name, f"reading snapshot {snapshot_id} of {'.'.join(table.name())}"):
         work = _scan_tasks(table, receipts, snapshot_id)
-        rows, found = _read(table, schema, work)
+        rows, found = read_back(table, schema, work)
     return Proof(
         snapshot_id=snapshot_id,
         files=len(work),
@@ -101,7 +101,7 @@ def _check_snapshot(plan: ExportPlan, table: Table, snapshot_id: str) -> None:
         )
 
 
-def _columns(plan: ExportPlan) -> Schema:
+def columns_of(plan: ExportPlan) -> Schema:
     """The plan's columns as they were written: a later rename or promotion changes no value."""
     written = {column.field_id for column in plan.columns}
     schema = Schema.model_validate_json(plan.destination.schema)
@@ -138,7 +138,7 @@ def _scan_tasks(table: Table, receipts: Sequence[Receipt], snapshot_id: str) -> 
     return work
 
 
-def _read(table: Table, schema: Schema, work: Sequence[FileScanTask]) -> tuple[int, dict[str, int]]:
+def read_back(table: Table, schema: Schema, work: Sequence[FileScanTask]) -> tuple[int, dict[str, int]]:
     rows = 0
     sums = {field.name: 0 for field in schema.fields}
     for batch in _batches(table, schema, work):

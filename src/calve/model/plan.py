@@ -84,6 +84,7 @@ class DestinationPlan:
     sorted: bool = False  # a file of one whole slice, read in order, is sorted by that order
     base_snapshot_id: str | None = None
     properties: Mapping[str, str] = field(default_factory=dict)  # those that writing depends on
+    form: str = "iceberg"  # or "parquet": plain files, `catalog` is then the folder's full URI
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from calve.model.plan import PartPlan
-from calve.source import held, listing, partitions, tables
+from calve.source import held, listing, partitions, shadow, tables
 from calve.source.held import Held, Wanted
 from calve.source.names import TableName
 from calve.source.partitions import PartitionInfo
@@ -65,6 +65,9 @@ class OwnEngineSession(ABC):
 
     def cannot_recompute(self) -> str:
         return ""
+
+    def held_names(self) -> tuple[str, ...]:
+        return shadow.names([disk.path for disk in self.disks()])
 
     def remarks(self) -> tuple[str, ...]:
         return ()

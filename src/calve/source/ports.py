@@ -72,6 +72,9 @@ class Session(Statements, Protocol):
     def cannot_recompute(self) -> str:
         """Why the source cannot itself compute what executors compute of its rows; "" when it can."""
 
+    def held_names(self) -> tuple[str, ...]:
+        """The pins at the source that bear a name of ours, whoever took them."""
+
     def remarks(self) -> tuple[str, ...]:
         """What a person should know of this source before exporting from it."""
 

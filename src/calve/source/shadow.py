@@ -37,6 +37,20 @@ def folder_of_any(disk: Path, name: str) -> Path:
     return disk / "shadow" / escaped
 
 
+def is_ours(name: str) -> bool:
+    return _OURS.fullmatch(name) is not None
+
+
+def names(disks: Sequence[Path]) -> tuple[str, ...]:
+    """The pins of ours that are on any of the disks."""
+    found: set[str] = set()
+    for disk in disks:
+        shadow = disk / "shadow"
+        entries = [entry.name.replace("%2D", "-") for entry in shadow.iterdir()] if shadow.is_dir() else []
+        found.update(name for name in entries if is_ours(name))
+    return tuple(sorted(found))
+
+
 def exists(disks: Sequence[Path], name: str) -> bool:
     """Whether anything of that name is on any disk."""
     return any(folder(disk, name).exists() for disk in disks)

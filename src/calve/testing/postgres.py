@@ -44,6 +44,11 @@ class Postgres:
     def url(self, database: str = "postgres") -> str:
         return f"postgresql://calve@127.0.0.1:{self.port}/{database}"
 
+    @property
+    def pid(self) -> int:
+        """Of the postmaster, the parent of all its programs."""
+        return int((self.data / "postmaster.pid").read_text().split()[0])
+
     def new_database(self) -> str:
         """The URL of an empty database of its own."""
         name = f"calve_{new_process_id()}"

@@ -83,6 +83,7 @@ class Config:
         return (
             frozenset(f"source:{name}" for name in self.sources)
             | frozenset(f"catalog:{name}" for name in self.catalogs)
+            | frozenset(f"storage:{prefix}" for prefix in self.storages)
             | {f"backup:{self.backup_url.rstrip('/')}"}
         )
 

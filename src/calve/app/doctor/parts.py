@@ -7,6 +7,7 @@ from calve.app.wiring import App
 from calve.control.ports import TaskOrder, TaskResult
 from calve.model.errors import PermanentError
 from calve.model.ids import new_process_id
+from calve.model.states import PinState
 
 
 def configuration(app: App) -> Iterator[Finding]:
@@ -40,7 +41,24 @@ def source(app: App, *, name: str) -> Iterator[Finding]:
         query = "SELECT count() AS tables FROM system.tables WHERE engine LIKE '%MergeTree' AND database != 'system'"
         tables = session.rows(query, what=f"source {name}")[0]["tables"]
         words = (f"ClickHouse {version}, {tables} MergeTree tables", *session.remarks())
+        held = session.held_names()
     yield Finding(part=f"source:{name}", ok=True, words="; ".join(words))
+    yield from _strangers(app, name, held)
+
+
+def _strangers(app: App, name: str, held: tuple[str, ...]) -> Iterator[Finding]:
+    """Pins that the journal has never heard of (L32). It was asked after the source: what was taken
+    meanwhile was journaled before."""
+    journaled = {pin.name for pin in app.store.pins(states=frozenset(PinState))}
+    strangers = [one for one in held if one not in journaled]
+    if strangers:
+        yield Finding(
+            part=f"source:{name}",
+            ok=False,
+            words=f"holds {len(strangers)} pins that this store does not know: {', '.join(strangers[:5])}",
+            remedy="they are another installation's, or of a store that was lost; if nobody needs them,"
+            " drop those tables of calve_pins, or remove those folders below shadow",
+        )
 
 
 def catalog(app: App, *, name: str) -> Iterator[Finding]:

@@ -1,5 +1,6 @@
 """Ending a process, and deleting what an ended one left."""
 
+import logging
 from functools import partial
 
 from calve.control.step import End
@@ -8,6 +9,8 @@ from calve.model.change import Change, NewEvent
 from calve.model.errors import CalveError, ErrorInfo, Outcome, StoreError
 from calve.model.process import Lease, Process
 from calve.model.states import Leftovers, ProcessState, TaskState
+
+_log = logging.getLogger("calve.control")
 
 _UNDO_MOST_SECONDS = 3600.0
 LEFT_IN_PLACE = "left in place: "  # how the event of an undo that could not delete all begins
@@ -19,6 +22,8 @@ def apply_end(context: Context, lease: Lease, process: Process, step: End) -> No
     # if we die here, the process is as it was, and its reason to end is still there; pins, tasks,
     # locks and lease go with the state in one transaction
     context.store.apply(lease, _end_change(context, process, step))
+    reason = step.error.message if step.error else step.message
+    _log.info("process %s is %s: %s", process.id, step.state, reason)
     stop_waves(context, lease, ENDED)
 
 

@@ -3,6 +3,7 @@
 Invariant: a pin is in the journal before it exists, and a pin that no plan uses is released.
 """
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -14,6 +15,8 @@ from calve.model.change import Change, NewEvent, PinChange
 from calve.model.errors import CalveError, ConflictError, FenceLostError, StoreError
 from calve.model.process import Lease, Pin, Process
 from calve.model.states import PinState, ProcessState, TaskState
+
+_log = logging.getLogger("calve.control")
 
 
 def release_stale_pins(context: Context, lease: Lease, process: Process, step: ReleaseStalePins) -> None:
@@ -119,6 +122,7 @@ def _record(
             )
     # if we die here, nothing was recorded: the pins are released and another attempt is made
     context.store.apply(lease, change)
+    _log.info("process %s: %s", process.id, change.events[0].message)
     context.lanes.answered(process)
 
 

@@ -4,6 +4,7 @@ Invariants: an attempt is counted before it is tried; `publish_sent` is durable 
 sent; unknown is never failed; a process that may have sent ends only once it is fenced or found.
 """
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -16,6 +17,8 @@ from calve.model.change import Change, NewEvent
 from calve.model.errors import CalveError, ConflictError, Outcome, StoreError, TemporaryError
 from calve.model.process import Lease, Process
 from calve.model.states import Leftovers, ProcessState, TaskState
+
+_log = logging.getLogger("calve.control")
 
 _RESOLVE_MOST_SECONDS = 3600.0
 
@@ -83,6 +86,7 @@ def complete(context: Context, lease: Lease, published: Published) -> None:
             context.store.apply(lease, change)
         except ConflictError:
             continue
+        _log.info("process %s is COMPLETED: %s", process.id, published.message)
         context.lanes.answered(process)
         return
 

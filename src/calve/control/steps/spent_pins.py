@@ -25,6 +25,8 @@ def spent_pins(context: Context, process: Process, changes: Sequence[TaskChange]
         return ()
     plan = context.plans.require(process.id)
     spans = [found for number in done if (found := kind.pin_tasks(process, plan, number)) is not None]
+    if not spans:
+        return ()
     running = context.store.tasks(process.id, frozenset({TaskState.RUNNING}))
     waiting = context.store.tasks(process.id, frozenset({TaskState.PENDING}), limit=_LOOKED_AT)
     live = {task.number for task in (*running, *waiting)} - done

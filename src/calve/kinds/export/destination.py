@@ -33,6 +33,8 @@ from calve.kinds.export.partitioning import (
 from calve.kinds.export.request import ExportRequest
 from calve.lake import tables
 from calve.lake.errors import catalog_call
+from calve.lake.parquet import places
+from calve.lake.parquet.folder import folder_of
 from calve.model.errors import NotFoundError, RefusedError
 from calve.model.plan import DestinationPlan
 
@@ -129,8 +131,11 @@ def describe(catalog: Catalog, table: Table, match: Match, shape: Shape) -> Dest
     """The destination as the plan keeps it, with the SQL of its partition values."""
     schema = table.schema()
     names = {column.source: column.name for column in match.columns}
+    described = tables.describe(catalog, table)
+    if (folder := folder_of(catalog)) is not None:
+        described = replace(described, form="parquet", receipts_location=places.receipts(folder.location))
     return replace(
-        tables.describe(catalog, table),
+        described,
         spec=plan_spec(table.spec(), schema, match.columns),
         sorted=is_sorted_by(shape.sorting_key, shape.types, names, schema, table.sort_order()),
     )

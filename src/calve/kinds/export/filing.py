@@ -27,6 +27,7 @@ from pyiceberg.types import (
 
 from calve.kinds.export.reading import Rows
 from calve.lake import partitions
+from calve.lake.parquet.paths import hive_path
 from calve.model.errors import PermanentError
 from calve.model.plan import DestinationPlan
 
@@ -48,6 +49,7 @@ class Filing:
 
     def __init__(self, destination: DestinationPlan, schema: Schema) -> None:
         self._fields = destination.spec
+        self._plain = destination.form == "parquet"
         self._schema = schema
         self._spec = PartitionSpec(
             *(
@@ -119,7 +121,9 @@ class Filing:
 
     def location(self, partition: Partition, file_name: str) -> str:
         """The full URI of a data file, where the table's location provider puts it."""
-        key: Any = _Folder(self._spec, self._schema, partition) if self._fields else None
+        key: Any = (
+            _Folder(self._spec, self._schema, partition, plain=self._plain) if self._fields else None
+        )
         return str(self._locations.new_data_location(file_name, key))
 
 
@@ -127,11 +131,13 @@ class _Folder:
     """What a location provider asks of a partition key. PyIceberg's own applies transforms to
     source values; ours are transformed already."""
 
-    def __init__(self, spec: PartitionSpec, schema: Schema, partition: Partition) -> None:
-        self._spec, self._schema, self._partition = spec, schema, partition
+    def __init__(self, spec: PartitionSpec, schema: Schema, partition: Partition, *, plain: bool) -> None:
+        self._spec, self._schema, self._partition, self._plain = spec, schema, partition, plain
 
     def to_path(self) -> str:
         record = partitions.record(self._spec, self._schema, self._partition.values)
+        if self._plain:
+            return hive_path(self._spec, self._schema, record)
         path = str(self._spec.partition_to_path(record, self._schema))
         return "/".join(_short(folder) for folder in path.split("/"))
 

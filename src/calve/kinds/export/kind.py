@@ -22,6 +22,10 @@ from calve.kinds.export.payload import TaskPayload, receipt_uri
 from calve.kinds.export.plan import draft
 from calve.kinds.export.ports import ExportPorts
 from calve.kinds.export.request import ExportRequest
+from calve.lake.parquet import fence as plain_fence
+from calve.lake.parquet import publish as plain
+from calve.lake.parquet import undo as plain_undo
+from calve.lake.parquet.folder import folder_of
 from calve.lake.publish.fence import fence
 from calve.lake.publish.outcome import AlreadyExported, EarlierExport, PublishedSnapshot
 from calve.lake.publish.publish import publish
@@ -152,15 +156,12 @@ class ExportKind:
     def publish(
         self, process: Process, plan: str, receipts: Sequence[str], note: Callable[[str], None]
     ) -> Published:
-        outcome = publish(
-            self._catalog(process),
-            process.id,
-            _read(plan),
-            [Receipt.from_json(text) for text in receipts],
-            process.publish_note,
-            note,
-            limits=self._ports.limits,
-        )
+        catalog, read, noted = self._catalog(process), _read(plan), process.publish_note
+        left = [Receipt.from_json(text) for text in receipts]
+        if (folder := folder_of(catalog)) is not None:
+            outcome = plain.publish(folder, process.id, read, left, noted, note)
+        else:
+            outcome = publish(catalog, process.id, read, left, noted, note, limits=self._ports.limits)
         if isinstance(outcome, PublishedSnapshot):
             return _published(outcome)
         return _already(process, outcome)
@@ -168,21 +169,21 @@ class ExportKind:
     def fence(self, process: Process, plan: str | None) -> Fenced | Published:
         if plan is None:
             return Fenced()
-        answer = fence(
-            self._catalog(process),
-            process.id,
-            _read(plan),
-            process.publish_note,
-            limits=self._ports.limits,
-        )
+        catalog, read, noted = self._catalog(process), _read(plan), process.publish_note
+        if (folder := folder_of(catalog)) is not None:
+            answer = plain_fence.fence(folder, process.id, read, noted)
+        else:
+            answer = fence(catalog, process.id, read, noted, limits=self._ports.limits)
         return _published(answer) if isinstance(answer, PublishedSnapshot) else Fenced()
 
     def undo(self, process: Process, plan: str | None, receipts: Sequence[str]) -> str:
         if plan is None:
             return ""
-        read = _read(plan)
+        catalog, read = self._catalog(process), _read(plan)
+        if (folder := folder_of(catalog)) is not None:
+            return plain_undo.undo(folder, process.id, read, process.publish_note).message
         undone = undo(
-            self._catalog(process),
+            catalog,
             self._ports.storage(read.destination.catalog),
             process.id,
             read,

@@ -7,12 +7,13 @@ they can take data.
 
 from pyiceberg.catalog import Catalog
 
-from calve.kinds.export.lanes import CATALOG, SOURCE
+from calve.kinds.export.lanes import CATALOG, SOURCE, STORAGE
 from calve.kinds.export.ports import ExportPorts
 from calve.kinds.export.request import ExportRequest
 from calve.lake import tables
 from calve.lake.errors import catalog_call
 from calve.lake.objects.local import SCHEME as LOCAL
+from calve.lake.parquet import places
 from calve.lake.storage import Storage
 from calve.model.errors import NotFoundError
 from calve.model.ids import ProcessId
@@ -25,6 +26,12 @@ def probe(
     if lane.startswith(SOURCE):
         with ports.source(lane.removeprefix(SOURCE)).visit() as session:
             session.rows("SELECT 1", what="probing")
+        return
+    if lane.startswith(STORAGE):
+        if process_id and request:
+            write_probe(
+                ports.storage(request.catalog), f"{places.receipts(request.catalog)}/{process_id}/probe"
+            )
         return
     catalog = ports.catalog(lane.removeprefix(CATALOG))
     with catalog_call(catalog.name, "probing"):

@@ -29,7 +29,13 @@ class ExportRequest:
     exclude: tuple[str, ...] = ()
     mutations: str = "refuse"  # "wait": until they are done; "ignore": export the rows as before them
     ignore_row_policies: bool = False
+    storage: str = ""  # plain Parquet: the [storage] section that a worker must have
     from_backup: str = ""  # the name of a backup: its parts are read, and the source is not asked
+
+    @property
+    def plain(self) -> bool:
+        """Plain Parquet: `catalog` is then the full URI of the folder."""
+        return "/" in self.catalog
 
     @property
     def source_table(self) -> str:
@@ -37,7 +43,7 @@ class ExportRequest:
 
     @property
     def destination(self) -> str:
-        return ".".join((self.catalog, *self.identifier))
+        return f"{self.catalog}/" if self.plain else ".".join((self.catalog, *self.identifier))
 
     @property
     def selection(self) -> str:

@@ -11,7 +11,7 @@ from calve.kinds.export import destination, keys
 from calve.kinds.export.destination import Layout, Shape
 from calve.kinds.export.earlier import Earlier, look_up, refuse_overlap
 from calve.kinds.export.kind import NAME
-from calve.kinds.export.lanes import CATALOG
+from calve.kinds.export.lanes import destination_needs, lane_of
 from calve.kinds.export.plan import merges_rows, merging_note, slices
 from calve.kinds.export.ports import ExportPorts
 from calve.kinds.export.request import ExportRequest
@@ -107,10 +107,10 @@ def _look_at_source(ports: ExportPorts, request: ExportRequest, selection: Selec
         refuse_row_policies(table, ignore=request.ignore_row_policies)
         _refuse_final(table, request, embedded=session.embedded)
         check_where(session, table, request.where)
-        ignored = _look_at_pending(session, table, request)
+        notes = _look_at_pending(session, table, request) + session.remarks()
         found = select(session, table, selection)
         parts = session.parts(table, [one.id for one in found], selection.parts)
-    return table, found, parts, ignored
+    return table, found, parts, notes
 
 
 def _look_into_backup(ports: ExportPorts, request: ExportRequest, selection: Selection) -> _Seen:
@@ -151,7 +151,9 @@ def submit_export(
     ports: ExportPorts, store: StoreWriter, checked: Checked, *, priority: int = 0
 ) -> Submission:
     """Queue one process for each partition, or, beyond `limits.commits_per_export`, for several."""
-    groups = _groups(checked.chosen, ports.limits.commits_per_export)
+    # A commit of plain Parquet is one small object, and one put must be a whole publish.
+    most = len(checked.chosen) if checked.request.plain else ports.limits.commits_per_export
+    groups = _groups(checked.chosen, most)
     batch = new_batch_id() if len(groups) > 1 else None
     new = [
         replace(
@@ -189,8 +191,8 @@ def _new_process(
         kind=NAME,
         source=request.source_table,
         destination=request.destination,
-        lane=f"{CATALOG}{request.catalog}",
-        needs=(f"{CATALOG}{request.catalog}", _read_from(ports, request)),
+        lane=lane_of(request),
+        needs=(*destination_needs(request), _read_from(ports, request)),
         request=request.to_json(),
         partitions=ids,
         locks=tuple(

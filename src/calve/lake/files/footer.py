@@ -19,10 +19,9 @@ from pyiceberg.types import (
     ListType,
     MapType,
     StructType,
-    UUIDType,
 )
 
-from calve.lake.files import thrift
+from calve.lake.files import java_traps, thrift
 from calve.lake.files.thrift import Struct
 from calve.model.errors import PermanentError
 
@@ -32,7 +31,7 @@ _TAIL_BYTES = 8  # the footer's length and the magic
 # Field numbers of parquet.thrift.
 FILE_SCHEMA, FILE_ROWS, FILE_GROUPS, FILE_COLUMN_ORDERS = 2, 3, 4, 7
 GROUP_COLUMNS, GROUP_BYTES, GROUP_COMPRESSED = 1, 2, 6
-CHUNK_META, CHUNK_INDEX_OFFSET, CHUNK_INDEX_LENGTH = 3, 6, 7
+CHUNK_META = 3
 META_VALUES, META_UNCOMPRESSED, META_COMPRESSED = 5, 6, 7
 META_DATA_PAGE, META_DICTIONARY_PAGE, META_STATISTICS = 9, 11, 12
 (
@@ -90,7 +89,8 @@ def annotate(path: Path, schema: StructType, *, drop_last: bool = False) -> Foot
         if drop_last:
             _drop_last(meta)
         leaves = tuple(_annotated(meta, schema, path))
-        _strip_uuid_statistics(meta, leaves)
+        java_traps.strip_uuid_statistics(meta, leaves)
+        java_traps.mend_zeros(meta, leaves)
         footer = thrift.encode(meta)
         file.seek(start)
         file.write(footer)
@@ -246,18 +246,3 @@ def _set_annotation(element: Struct, kind: IcebergType) -> None:
             element[ELEMENT_LOGICAL] = thrift.struct({_LOGICAL_DECIMAL: decimal})
         case _:
             pass
-
-
-def _strip_uuid_statistics(meta: Struct, leaves: tuple[Leaf, ...]) -> None:
-    """Iceberg's Java compares UUIDs as signed numbers, so any bounds make it skip rows (W5)."""
-    places = [leaf.place for leaf in leaves if isinstance(leaf.type, UUIDType)]
-    for group in meta[FILE_GROUPS].data.items if FILE_GROUPS in meta and places else ():
-        for place in places:
-            chunk = group[GROUP_COLUMNS].data.items[place]
-            statistics = chunk[CHUNK_META].data.get(META_STATISTICS)
-            if statistics is not None:
-                for number in (1, 2, 5, 6, 7, 8):  # all forms of min and max; counts stay
-                    statistics.data.pop(number, None)
-            # the index of the pages holds min and max too; its bytes stay, unreferenced
-            chunk.pop(CHUNK_INDEX_OFFSET, None)
-            chunk.pop(CHUNK_INDEX_LENGTH, None)

@@ -57,21 +57,23 @@ class Commit:
             key=key.hash,
             generation=generation,
             process=process_id,
-            input=tuple(str(item) for item in json.loads(key.text)[:3]) if key.text else ("", key.partition, ""),
+            input=tuple(str(item) for item in json.loads(key.text)[:3])
+            if key.text
+            else ("", key.partition, ""),
             content=key.content,
             rows=sum(file.rows for file in files),
             bytes=sum(file.bytes for file in files),
             files=files,
         )
 
-    def to_json(self) -> bytes:
+    def to_json(self) -> str:
         return json.dumps(asdict(self), sort_keys=True, indent=1, ensure_ascii=False).encode()
 
     @classmethod
-    def from_json(cls, uri: str, data: bytes) -> Self:
+    def from_json(cls, uri: str, text: str) -> Self:
         """RefusedError for what somebody else put there. Fields of a newer version are left alone."""
         try:
-            read: dict[str, Any] = json.loads(data)
+            read: dict[str, Any] = json.loads(text)
             known = {item.name: read[item.name] for item in fields(cls) if item.name in read}
             names = {item.name for item in fields(ListedFile)}
             known["files"] = tuple(
@@ -101,7 +103,7 @@ def only_key(plan: ExportPlan) -> KeyPlan:
 def read(storage: Storage, location: str, key_hash: str, generation: int) -> Commit | None:
     uri = places.commit(location, key_hash, generation)
     try:
-        return Commit.from_json(uri, storage.read(uri))
+        return Commit.from_json(uri, storage.read(uri).decode(errors="replace"))
     except NotFoundError:
         return None
 

@@ -17,7 +17,7 @@ def fence(folder: ParquetFolder, process_id: str, plan: ExportPlan, noted: str) 
         tombstone = Commit(key=key.hash, generation=generation, process=process_id, tombstone=True)
         uri = places.commit(folder.location, key.hash, generation)
         # If we die here, the tombstone stands or does not; the next fence finds out.
-        if folder.storage.put_if_absent(uri, tombstone.to_json()):
+        if folder.storage.put_if_absent(uri, tombstone.to_json().encode()):
             continue
         found = commits.read(folder.storage, folder.location, key.hash, generation)
         if found is None:

@@ -71,7 +71,9 @@ class ParquetFolder(NoopCatalog):
         )
         document = {"version": 1, "table": json.loads(metadata.model_dump_json())}
         # If we die here, the schema is there or not; the next try finds it and must fit.
-        if not self.storage.put_if_absent(places.schema(self.location), json.dumps(document, indent=1).encode()):
+        if not self.storage.put_if_absent(
+            places.schema(self.location), json.dumps(document, indent=1).encode()
+        ):
             raise TableAlreadyExistsError(self.location)
         return self._table(metadata)
 
@@ -120,7 +122,7 @@ class ParquetFolder(NoopCatalog):
             return [self._read[uri] for uri in listed]
 
     def _without_files(self, uri: str) -> Commit:
-        commit = Commit.from_json(uri, self.storage.read(uri))
+        commit = Commit.from_json(uri, self.storage.read(uri).decode(errors="replace"))
         return replace(commit, files=())
 
 

@@ -37,4 +37,4 @@ def _escaped(text: str) -> str:
     if len(escaped) <= _MOST_BYTES:
         return escaped
     # Cut, and told apart by a hash: a path chooses nothing, so it need not be read back.
-    return f"{escaped[:_MOST_BYTES - 33]}-{hashlib.sha256(text.encode()).hexdigest()[:32]}"
+    return f"{escaped[: _MOST_BYTES - 33]}-{hashlib.sha256(text.encode()).hexdigest()[:32]}"

@@ -57,16 +57,14 @@ def _settled(
     current = shown(found)
     if current is None or plan.replace:
         return None
-    return AlreadyExported(
-        exports=(_earlier(current),), unchanged=current.content == only_key(plan).content
-    )
+    return AlreadyExported(exports=(_earlier(current),), unchanged=current.content == only_key(plan).content)
 
 
 def _put(folder: ParquetFolder, commit: Commit) -> None:
     uri = places.commit(folder.location, commit.key, commit.generation)
     try:
         # If we die here, the commit is there or not; the next attempt reads it by its name.
-        folder.storage.put_if_absent(uri, commit.to_json())
+        folder.storage.put_if_absent(uri, commit.to_json().encode())
     except TemporaryError as cause:
         raise _unknown(uri, cause) from cause
 

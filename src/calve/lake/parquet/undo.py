@@ -29,6 +29,4 @@ def undo(folder: ParquetFolder, process_id: str, plan: ExportPlan, noted: str) -
     storage.delete(gone)
     # Receipts last: as long as a file is there, something names it.
     storage.delete(receipts)
-    return Undone(
-        deleted=(*gone, *receipts), left=tuple(left), reason="commits list them" if left else ""
-    )
+    return Undone(deleted=(*gone, *receipts), left=tuple(left), reason="commits list them" if left else "")

@@ -100,6 +100,11 @@ def manifest_name(process_id: str, snapshot_id: int | str, number: int) -> str:
     return f"calve-{process_id}-{snapshot_id}-m{number}.avro"
 
 
+def is_attempt_file(process_id: str, name: str) -> bool:
+    """Whether a metadata file is a manifest or a manifest list of some attempt of that process."""
+    return name.startswith(f"calve-{process_id}-") or name.endswith(f"-calve-{process_id}.avro")
+
+
 def manifest_list_name(process_id: str, snapshot_id: int | str) -> str:
     return f"snap-{snapshot_id}-0-calve-{process_id}.avro"
 

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 
 from calve.model.plan import PartPlan
+from calve.source import shadow
 from calve.source.names import TableName
 from calve.source.partitions import PartitionInfo
-from calve.source.server import partitions, tables
+from calve.source.server import clones, partitions, tables
 from calve.source.server.session import ServerSession
 from calve.source.tables import Mutation, TableInfo
 
@@ -34,6 +35,10 @@ class ServerVisit(ServerSession):
         if self.read_only:
             return "its user may give no settings with a query"
         return ""
+
+    def held_names(self) -> tuple[str, ...]:
+        cloned = {name for name in clones.names(self) if shadow.is_ours(name)}
+        return tuple(sorted(cloned.union(shadow.names([disk.path for disk in self.disks()]))))
 
     def remarks(self) -> tuple[str, ...]:
         alone = ("its user may only read, so nothing holds parts still during an export",)

@@ -1,0 +1,117 @@
+"""For every mutating call of a create and of a restore: die before it, die after it, or have it fail.
+
+Then another worker comes, and whatever happened: the backup is whole and there once, no freeze is
+left, every part is attached exactly once.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ticked import Ticked
+
+from calve.kinds.backup import shelf
+from calve.kinds.backup.verifying import verify
+from calve.model.ids import ProcessId
+from calve.model.states import ProcessState
+from calve.testing.crashing import Break, Crash, Faults
+from calve.testing.kept_source import KeptSource
+
+_EVERYTHING_OVER = 310.0  # leases, and the hiding of a pin that was being released
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KeptSource]:
+    with KeptSource(tmp_path_factory.mktemp("source") / "clickhouse") as source:
+        source.execute(
+            "CREATE DATABASE db",
+            "CREATE TABLE db.a (id UInt64, s String) ENGINE = MergeTree PARTITION BY id % 2 ORDER BY id",
+            "INSERT INTO db.a SELECT number, randomPrintableASCII(60) FROM numbers(400)",
+            "INSERT INTO db.a SELECT number, 'same' FROM numbers(4)",
+            "INSERT INTO db.a SELECT number, 'same' FROM numbers(4)",  # parts of equal content
+            "CREATE TABLE db.b (id UInt64) ENGINE = MergeTree ORDER BY id",
+            "INSERT INTO db.b SELECT number FROM numbers(10)",
+        )
+        yield source
+
+
+def checksums(source: KeptSource, database: str) -> list[dict[str, Any]]:
+    return [
+        source.select(f"SELECT count() AS n, sum(cityHash64(*)) AS hash FROM {database}.{table}")[0]
+        for table in ("a", "b")
+    ]
+
+
+def broken_life(ticked: Ticked, process_id: ProcessId, at: int, how: Break) -> Faults:
+    faults = Faults(at=at, how=how)
+    with contextlib.suppress(Crash):
+        ticked.settle(process_id, ticked.worker(faults))
+    faults.armed = False
+    ticked.clock.advance(_EVERYTHING_OVER)
+    ticked.settle(process_id)
+    return faults
+
+
+@pytest.mark.parametrize("how", list(Break))
+def test_a_create_that_breaks_anywhere_ends_whole_and_leaves_no_freeze(
+    source: KeptSource, tmp_path: Path, how: Break
+) -> None:
+    if "foreign" not in source.frozen:
+        source.execute("ALTER TABLE db.b FREEZE WITH NAME 'foreign'")
+    at, reached = 0, True
+    while reached:
+        at += 1
+        ticked = Ticked(tmp_path / str(at), source)
+        process_id = ticked.create("b")
+        faults = broken_life(ticked, process_id, at, how)
+        reached = len(faults.calls) >= at
+        row, where = ticked.row(process_id), f"{how} call {at} ({faults.calls[-1]})"
+        assert row.state is ProcessState.COMPLETED, f"{where}: {row.error}"
+        assert verify(ticked.location, shelf.find(ticked.location, "b"), read_share=1.0).whole, where
+        assert len(shelf.listed(ticked.location)) == 1, where
+        assert source.frozen == ["foreign"], where
+        assert not ticked.location.storage.list(ticked.location.all_work), where
+    assert at > 15, "the life is too short to say anything"
+
+
+# In a table that was there before, what could double or be lost is the hand-over of partitions.
+RESTORES = [("refuse", how) for how in Break] + [
+    (existing, how) for existing in ("append", "replace") for how in (Break.BEFORE, Break.AFTER)
+]
+
+
+@pytest.mark.parametrize(("existing", "how"), RESTORES)
+def test_a_restore_that_breaks_anywhere_attaches_every_part_once(
+    source: KeptSource, tmp_path: Path, existing: str, how: Break
+) -> None:
+    made = Ticked(tmp_path / "backup", source)
+    made.settle(made.create("b", "db.a", "db.b"))
+    before = checksums(source, "db")
+    at, reached = 0, True
+    while reached:
+        at += 1
+        database = f"r_{existing}_{how.value}_{at}"
+        if existing != "refuse":
+            source.execute(f"CREATE DATABASE {database}")
+            for table in "ab":
+                source.execute(
+                    f"CREATE TABLE {database}.{table} AS db.{table}",
+                    f"INSERT INTO {database}.{table} SELECT * FROM db.{table}",
+                )
+        ticked = Ticked(tmp_path / "backup", source)
+        process_id = ticked.restore("b", into=database, existing=existing)
+        faults = broken_life(ticked, process_id, at, how)
+        reached = len(faults.calls) >= at
+        row, where = ticked.row(process_id), f"{how} call {at} ({faults.calls[-1]})"
+        assert row.state is ProcessState.COMPLETED, f"{where}: {row.error}"
+        after = checksums(source, database)
+        if existing == "append":
+            assert [one["n"] for one in after] == [2 * one["n"] for one in before], where
+        else:
+            assert after == before, where
+        assert not (source.folder / "calve_restore").exists(), where
+        source.execute(f"DROP DATABASE {database} SYNC")
+    assert at > 8, "the life is too short to say anything"
+    assert source.select("SELECT name FROM system.tables WHERE database = 'calve_restore'") == []
