@@ -18,6 +18,7 @@ from calve.testing.local_runner import LocalRunner
 from calve.testing.place import Place
 
 BOUND = 1.25
+INSERTS = 10  # merged into one part afterwards
 
 
 @dataclass
@@ -41,9 +42,12 @@ def measure(rows: int, slots: int) -> Measured:
             "CREATE DATABASE db",
             "CREATE TABLE db.big (id UInt64, at DateTime64(3), day Date, name LowCardinality(String), text String,"
             " score Float64, price Decimal(18, 4), tags Array(UInt32)) ENGINE = MergeTree ORDER BY id",
-            f"INSERT INTO db.big SELECT number, now64(3) + number, today(), toString(number % 100),"
-            f" hex(cityHash64(number)), number / 7, number % 100000, [number, number % 7] FROM numbers({rows})"
-            " SETTINGS max_threads = 1, max_insert_threads = 1",
+            *(
+                "INSERT INTO db.big SELECT number, now64(3) + number, today(), toString(number % 100),"
+                " hex(cityHash64(number)), number / 7, number % 100000, [number, number % 7]"
+                f" FROM numbers({first}, {rows // INSERTS})"
+                for first in range(0, rows, rows // INSERTS)
+            ),
         )
         place.execute("SYSTEM START MERGES", "OPTIMIZE TABLE db.big FINAL")
         [source] = place.select(

@@ -8,6 +8,7 @@ Without --store: SQLite in a temporary folder; `--postgres` starts a PostgreSQL 
 """
 
 import argparse
+import gc
 import json
 import os
 import resource
@@ -145,6 +146,7 @@ def _run_tasks(worker: WorkerLoop, store: Store, new: NewProcess, *, trace: bool
         tracemalloc.start()
     while store.process(new.id).state is ProcessState.RUNNING:
         worker.tick()
+    gc.collect()  # what waits for the collector has not grown
     grown = tracemalloc.get_traced_memory()[0] if trace else 0
     tracemalloc.stop()
     return grown

@@ -250,7 +250,9 @@ def test_an_unknown_outcome_keeps_its_lock_until_it_is_resolved(
     assert scene.row(process_id).leftovers is gone
 
 
-def test_an_unknown_outcome_is_resolved_also_when_nothing_live_waits_for_the_destination(scene: Scene) -> None:
+def test_an_unknown_outcome_is_resolved_also_when_nothing_live_waits_for_the_destination(
+    scene: Scene,
+) -> None:
     """Its tries ran out long before its deadline, and then the destination went down: the breaker has to
     be probed for the sake of an ended process, or it stays open, and the lock held, for ever."""
     process_id = publishing(scene, "lost")

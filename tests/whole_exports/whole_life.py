@@ -25,6 +25,7 @@ from calve.kinds.export.kind import ExportKind
 from calve.kinds.export.request import ExportRequest
 from calve.kinds.export.submit import Checked, check_export, submit_export
 from calve.lake.catalogs import open_catalog
+from calve.lake.locations import full_uri
 from calve.lake.storage import Storage
 from calve.model.errors import CalveError, TemporaryError
 from calve.model.ids import ProcessId, WorkerId
@@ -317,6 +318,11 @@ class Life:
             check_table(table)
 
 
+def local(uri: str) -> Path:
+    """Spark writes `file:/…`, others `file:///…`."""
+    return Path(full_uri(uri).removeprefix("file://"))
+
+
 def check_table(table: Table) -> None:
     """Whatever any snapshot refers to is there; no process and no key has two snapshots."""
     processes = []
@@ -328,13 +334,13 @@ def check_table(table: Table) -> None:
         for manifest in snapshot.manifests(table.io):
             for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=False):
                 if entry.status != ManifestEntryStatus.DELETED:
-                    assert Path(entry.data_file.file_path.removeprefix("file://")).is_file()
+                    assert local(entry.data_file.file_path).is_file()
     assert len(processes) == len(set(processes)), "a process has two snapshots"
 
 
 def stray_files(table: Table) -> list[str]:
     """Data files, receipts and manifests below the table's folder that no snapshot refers to."""
-    root = Path(table.location().removeprefix("file://"))
+    root = local(table.location())
     known = set()
     for snapshot in table.metadata.snapshots:
         known.add(snapshot.manifest_list)
@@ -342,7 +348,7 @@ def stray_files(table: Table) -> list[str]:
             known.add(manifest.manifest_path)
             entries = manifest.fetch_manifest_entry(table.io, discard_deleted=False)
             known |= {entry.data_file.file_path for entry in entries}
-    names = {path.removeprefix("file://") for path in known}
+    names = {str(local(path)) for path in known}
     return sorted(
         path.name
         for path in root.rglob("*")

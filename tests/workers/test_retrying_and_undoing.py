@@ -115,6 +115,7 @@ def test_a_retry_does_not_adopt_what_has_changed_at_the_source(place: Place, run
     runner.fails = None
     place.execute(
         "ALTER TABLE db.events RESET SETTING max_bytes_to_merge_at_max_space_in_pool",
+        "SYSTEM START MERGES db.events",
         "OPTIMIZE TABLE db.events FINAL SETTINGS optimize_throw_if_noop = 1",
     )
     with place.app() as app:

@@ -41,7 +41,8 @@ def test_sigterm_lets_running_tasks_finish_starts_no_more_and_keeps_the_pin(
 
 
 def test_tasks_that_outlive_the_drain_are_handed_back_at_no_cost(folder: Folder, gate: Gate) -> None:
-    worker = folder.worker(gate=gate, at="before")
+    # The drain lasts a lease, and stopping them may take another.
+    worker = folder.worker(gate=gate, at="before", CALVE_LIMITS__LEASE_SECONDS="8")
     process_id = folder.submit()
     worker.wait_ready(lambda: gate.arrived >= 2)
     worker.send(signal.SIGTERM)

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from calve.app.proving import Proven
 
 
-@command("verify", examples=["calve verify 7k2m", "calve verify 7k2m --deep", "calve verify batch-x4t9 --json"])
+@command(
+    "verify", examples=["calve verify 7k2m", "calve verify 7k2m --deep", "calve verify batch-x4t9 --json"]
+)
 @click.option("--deep", is_flag=True, help="Read the source again as well, and compare.")
 @click.argument("ids", metavar="ID…", nargs=-1, required=True)
 def verify(session: Session, ids: tuple[str, ...], deep: bool) -> int:
@@ -58,7 +60,9 @@ def _document(process_id: str, proof: "Proven") -> dict[str, Any]:
 
 def _line(process_id: str, proof: "Proven") -> str:
     table = proof.table
-    source = "" if proof.source is None else f", and {proof.source.found_rows:,} rows read again at the source"
+    source = (
+        "" if proof.source is None else f", and {proof.source.found_rows:,} rows read again at the source"
+    )
     return (
         f"{process_id}  {'proven' if proof.ok else 'DIFFERS'}  {table.found_rows:,} rows,"
         f" {len(table.columns)} columns, {table.files} files at snapshot {table.snapshot_id}{source}"

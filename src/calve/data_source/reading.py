@@ -17,7 +17,7 @@ _SETTINGS = {
     "output_format_arrow_compression_method": "none",
     "output_format_arrow_string_as_string": "1",
     "output_format_arrow_low_cardinality_as_dictionary": "0",
-    "output_format_arrow_fixed_string_as_fixed_byte_array": "0",
+    "output_format_arrow_fixed_string_as_fixed_byte_array": "1",
     "prefer_column_name_to_alias": "1",
     "session_timezone": "UTC",
 }

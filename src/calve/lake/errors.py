@@ -22,6 +22,15 @@ from calve.model.errors import (
 
 _SQL_CREDENTIALS = ("28000", "28P01", "42501")  # invalid authorization, wrong password, no privilege
 _SQL_NO_DATABASE = ("3D000",)
+_DENIED_WORDS = (
+    "ACCESS_DENIED",
+    "INVALID_ACCESS_KEY_ID",
+    "SIGNATURE_DOES_NOT_MATCH",
+    "INVALID_SIGNATURE",
+    "INVALID_CLIENT_TOKEN_ID",
+    "UNRECOGNIZED_CLIENT",
+    "EXPIRED_TOKEN",
+)  # Arrow's words for what S3 says to wrong, or outdated, keys (P9)
 _NETWORK_WORDS = ("NETWORK_CONNECTION", "curlCode", "timed out", "Connection refused", "Connection reset")
 
 
@@ -49,7 +58,7 @@ def translate(catalog: str, doing: str, cause: Exception) -> CalveError:
         return PermanentError(
             message,
             code="catalog_credentials",
-            hint=f"check user, password or token under [catalog.{catalog}]",
+            hint=f"check user, password, token or keys under [catalog.{catalog}]",
         )
     if _is_unreachable(cause):
         return UnavailableError(
@@ -85,6 +94,8 @@ def _is_credentials(cause: Exception) -> bool:
     if isinstance(cause, iceberg.UnauthorizedError | iceberg.ForbiddenError | iceberg.OAuthError):
         return True
     if isinstance(cause, PermissionError):
+        return True
+    if isinstance(cause, OSError) and any(word in str(cause) for word in _DENIED_WORDS):
         return True
     if not isinstance(cause, sql.DBAPIError):
         return False

@@ -8,7 +8,8 @@ import base64
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Self
@@ -20,6 +21,7 @@ from calve.model.errors import CalveError, NotFoundError, PermanentError
 
 INLINE_BYTES = 4096
 FILES_AT_ONCE = 4
+PARTS_AT_ONCE = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,16 +71,23 @@ class Problem:
         return f"{self.object}: {self.what}"
 
 
-def store(location: Location, part: Path, address: str, generation: str) -> Stored:
+@contextmanager
+def lanes() -> Iterator[tuple[Executor, Executor]]:
+    """For the parts of a task, and for their files: however many parts there are, so many files are on
+    their way at once, and memory is bounded with them."""
+    with ThreadPoolExecutor(PARTS_AT_ONCE) as parts, ThreadPoolExecutor(FILES_AT_ONCE) as files:
+        yield parts, files
+
+
+def store(location: Location, part: Path, address: str, generation: str, pool: Executor) -> Stored:
     """Copy a part's files, then its index. `generation` is this attempt's own: nobody else writes
     there, and nothing that is there is ever changed."""
     place = f"{generation}/{address}"
     files = part_files(part)
     large = [file for file in files if file.bytes > INLINE_BYTES]
-    with ThreadPoolExecutor(FILES_AT_ONCE) as pool:
-        # if we die here, some objects are left without an index: nothing refers to them, and undoing
-        # the process removes them
-        kept = list(pool.map(lambda item: _upload(location, place, *item), enumerate(large)))
+    # if we die here, some objects are left without an index: nothing refers to them, and undoing the
+    # process removes them
+    kept = list(pool.map(lambda item: _upload(location, place, *item), enumerate(large)))
     kept += [_inlined(file) for file in files if file.bytes <= INLINE_BYTES]
     if address_of(part) != address:
         raise PermanentError(

@@ -6,6 +6,7 @@ their sizes, or the part is stored again (P15).
 
 import json
 import time
+from concurrent.futures import Executor
 from pathlib import Path
 
 from calve.kinds.backup import intents
@@ -13,7 +14,7 @@ from calve.kinds.backup.location import Key, Location
 from calve.kinds.backup.payload import BackupPayload
 from calve.kinds.backup.plan import Reuse, Upload
 from calve.kinds.backup.receipt import BackupReceipt, PartReceipt
-from calve.kinds.backup.stored import check_sizes, read_index, store
+from calve.kinds.backup.stored import check_sizes, lanes, read_index, store
 from calve.model.errors import NotFoundError, PermanentError
 
 
@@ -38,7 +39,12 @@ def attempt_at(location: Location, payload: BackupPayload) -> BackupReceipt:
         return earlier
     location.refuse_another(payload.location_id)
     usable = _usable(location, payload)
-    parts = tuple(_part(location, payload, upload, usable.get(upload.address)) for upload in payload.uploads)
+    with lanes() as (pool, files):
+        stored = pool.map(
+            lambda upload: _part(location, payload, upload, usable.get(upload.address), files),
+            payload.uploads,
+        )
+        parts = tuple(stored)
     return _leave(location, payload, parts, time.monotonic() - started)
 
 
@@ -49,11 +55,10 @@ def _usable(location: Location, payload: BackupPayload) -> dict[str, Reuse]:
     uri = location.intent(payload.process_id, payload.task, payload.attempt)
     intents.declare(location, uri, Key.parse(payload.key), list(payload.reuse))
     stands = {key: _stands(location, key) for key in {one.key for one in payload.reuse.values()}}
-    return {
-        address: one
-        for address, one in payload.reuse.items()
-        if stands[one.key] and _is_whole(location, address, one)
-    }
+    standing = [(address, one) for address, one in payload.reuse.items() if stands[one.key]]
+    with lanes() as (pool, _):
+        whole = list(pool.map(lambda item: _is_whole(location, *item), standing))
+    return {address: one for (address, one), is_whole in zip(standing, whole, strict=True) if is_whole}
 
 
 def _stands(location: Location, key: str) -> bool:
@@ -74,7 +79,9 @@ def _is_whole(location: Location, address: str, one: Reuse) -> bool:
     return not list(check_sizes(location, one.place, index))
 
 
-def _part(location: Location, payload: BackupPayload, upload: Upload, reuse: Reuse | None) -> PartReceipt:
+def _part(
+    location: Location, payload: BackupPayload, upload: Upload, reuse: Reuse | None, files: Executor
+) -> PartReceipt:
     if reuse is not None:
         return PartReceipt(
             address=upload.address,
@@ -84,7 +91,7 @@ def _part(location: Location, payload: BackupPayload, upload: Upload, reuse: Reu
             moved=False,
         )
     generation = f"{payload.process_id}/{payload.task}-{payload.attempt}"
-    stored = store(location, Path(upload.path), upload.address, generation)
+    stored = store(location, Path(upload.path), upload.address, generation, files)
     return PartReceipt(
         address=upload.address,
         place=stored.place,

@@ -34,7 +34,9 @@ def key_plans(
     """One key for each partition."""
     plans = []
     for one in partitions:
-        text = key_text(identity=identity, partition=one.id, selection=request.selection, uuid=uuid)
+        # Of parts that were named, those of this partition: whatever else was asked for beside it.
+        selection = request.within((one.id,)).selection
+        text = key_text(identity=identity, partition=one.id, selection=selection, uuid=uuid)
         plans.append(
             KeyPlan(
                 partition=one.id,

@@ -1,9 +1,11 @@
 """What a person asked for, as it is stored with the process and read by every worker."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Self
+
+from calve.source.part_files import parse_name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +54,14 @@ class ExportRequest:
         chosen = {name: value for name, value in given.items() if value}
         return json.dumps(chosen, sort_keys=True) if chosen else ""
 
+    def within(self, partitions: Collection[str]) -> "ExportRequest":
+        """The same request of these partitions alone, without the parts that are of its others. A name
+        that does not tell its partition (of a table of old syntax) is kept: without any part left,
+        all of a partition would be exported."""
+        others = frozenset(self.partitions) - frozenset(partitions)
+        mine = tuple(part for part in self.parts if _partition_of(part) not in others)
+        return replace(self, partitions=tuple(partitions), parts=mine)
+
     def to_json(self) -> str:
         return json.dumps(asdict(self), sort_keys=True)
 
@@ -62,3 +72,9 @@ class ExportRequest:
         for name in ("identifier", "partitions", "parts", "exclude"):
             known[name] = tuple(known.get(name, ()))
         return cls(**known)
+
+
+def _partition_of(part: str) -> str:
+    """The partition id that a part's name begins with."""
+    parsed = parse_name(part)
+    return parsed.partition_id if parsed else ""

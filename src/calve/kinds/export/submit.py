@@ -185,7 +185,7 @@ def _new_process(
     ports: ExportPorts, checked: Checked, group: Sequence[PartitionInfo], *, deadline_hours: float
 ) -> NewProcess:
     ids = tuple(one.id for one in group)
-    request = replace(checked.request, partitions=ids)
+    request = checked.request.within(ids)
     return NewProcess(
         id=new_process_id(),
         kind=NAME,

@@ -67,7 +67,7 @@ class Commit:
         )
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self), sort_keys=True, indent=1, ensure_ascii=False).encode()
+        return json.dumps(asdict(self), sort_keys=True, indent=1, ensure_ascii=False)
 
     @classmethod
     def from_json(cls, uri: str, text: str) -> Self:

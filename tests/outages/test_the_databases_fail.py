@@ -1,0 +1,78 @@
+"""PostgreSQL under the catalog, and under the store, goes away in mid-export and comes back."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy.engine import make_url
+
+from calve.model.states import ProcessState
+from calve.testing.child_runner import ChildRunner
+from calve.testing.network_proxy import Fault, Mode, NetworkProxy
+from calve.testing.outage_place import PARTS, OutagePlace, make_table, until
+
+pytestmark = pytest.mark.services
+
+ROWS = 50
+EVERY_ROW = list(range(PARTS * ROWS))
+
+
+@pytest.fixture
+def database(postgres_url: str) -> Iterator[NetworkProxy]:
+    """What stands between Calve and PostgreSQL."""
+    with NetworkProxy(make_url(postgres_url).port or 0) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def place(tmp_path: Path, runner: ChildRunner) -> Iterator[OutagePlace]:
+    place = OutagePlace(tmp_path, runner, {}, CALVE_LIMITS__LEASE_SECONDS="3")
+    place.place.execute(*make_table("events", rows=ROWS))
+    yield place
+    place.close()
+
+
+@pytest.mark.parametrize("fault", [Fault(mode=Mode.REFUSE), Fault(delay_seconds=0.05)], ids=["down", "slow"])
+def test_L26_a_catalog_that_fails_as_exports_publish_gets_every_row_once(
+    place: OutagePlace, runner: ChildRunner, database: NetworkProxy, postgres_url: str, fault: Fault
+) -> None:
+    behind = make_url(postgres_url).set(port=database.port, drivername="postgresql+psycopg")
+    file = place.place.folder / "calve.toml"
+    file.write_text(
+        file.read_text() + f'\n[catalog.pg]\ntype = "sql"\nuri = "{behind.render_as_string(False)}"\n'
+        'warehouse = "lake/pg"\n'
+    )
+    place.reopen()
+    with place.worker():
+        with runner.holding():
+            ids = place.submit("events", "pg.ns.events")
+            until(lambda: place.planned(ids), "the plans")
+            database.set(fault)
+        if fault.mode is Mode.REFUSE:
+            until(lambda: place.breakers() == ["catalog:pg"], "the catalog's breaker to open")
+            assert not place.ended(ids)
+            database.heal()
+        ended = place.finish(ids)
+    assert {process.state for process in ended} == {ProcessState.COMPLETED}, place.told(ids[0])
+    database.heal()
+    assert place.ids_in("pg.ns.events") == EVERY_ROW
+
+
+def test_a_worker_without_its_store_stops_its_tasks_and_goes_on_when_it_is_back(
+    place: OutagePlace, runner: ChildRunner, database: NetworkProxy, postgres_url: str
+) -> None:
+    """Its lease may be taken by another, and so nothing of it may still run by then."""
+    url = make_url(postgres_url)
+    place.use_store(url.render_as_string(False))
+    with place.worker(CALVE_STORE__URL=url.set(port=database.port).render_as_string(False)):
+        with runner.holding():
+            ids = place.submit("events", "lake.ns.events")
+            until(lambda: any(process.tasks.running for process in place.rows(ids)), "tasks to be started")
+            database.set(Fault(mode=Mode.REFUSE))
+            until(lambda: runner.told_to_stop > 0, "the worker to stop its tasks")
+        until(lambda: runner.busy == 0, "the slots to be free")
+        assert ProcessState.COMPLETED not in place.states(ids)
+        database.heal()
+        ended = place.finish(ids)
+    assert {process.state for process in ended} == {ProcessState.COMPLETED}, place.told(ids[0])
+    assert place.ids_in("lake.ns.events") == EVERY_ROW
