@@ -43,7 +43,9 @@ def _measure(folder: Path, server: S3Server, network: NetworkProxy, rows: int) -
         with place.worker():
             cancelled = _cancel(place, network)
             free, done, exports = _outage(place, server, network)
-        found = Counter(place.ids_in("far.ns.events") + place.ids_in("far.ns.whole") + place.ids_in("far.ns.other"))
+        found = Counter(
+            place.ids_in("far.ns.events") + place.ids_in("far.ns.whole") + place.ids_in("far.ns.other")
+        )
     finally:
         place.close()
         runner.close()
@@ -67,7 +69,10 @@ def _cancel(place: OutagePlace, network: NetworkProxy) -> float:
     network.set(Fault(mode=Mode.BLACK_HOLE))
     place.app.store.request_cancel(hanging)
     asked = time.monotonic()
-    until(lambda: place.ended([hanging]) and not place.runner.busy and not place.held_pins([hanging]), "the cancel")
+    until(
+        lambda: place.ended([hanging]) and not place.runner.busy and not place.held_pins([hanging]),
+        "the cancel",
+    )
     network.heal()
     return time.monotonic() - asked
 

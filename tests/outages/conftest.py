@@ -2,10 +2,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from children import ChildRunner
-from outage_place import BUCKET, OutagePlace, behind
 
+from calve.testing.child_runner import ChildRunner
 from calve.testing.network_proxy import NetworkProxy
+from calve.testing.outage_place import BUCKET, OutagePlace, behind
 from calve.testing.s3 import S3Server, s3_server
 
 

@@ -5,12 +5,12 @@ import threading
 from pathlib import Path
 
 import pytest
-from outage_place import BUCKET, behind, until
 
 from calve.lake.objects.s3 import CHUNK_BYTES
 from calve.lake.storage import Storage
 from calve.model.errors import NotFoundError, UnavailableError
 from calve.testing.network_proxy import Fault, Mode, NetworkProxy
+from calve.testing.outage_place import BUCKET, behind, until
 from calve.testing.s3 import S3Server
 
 pytestmark = pytest.mark.services
@@ -50,7 +50,9 @@ def test_an_upload_that_is_given_up_leaves_no_object(
     network.set(Fault(mode=mode))
     thread.join()
     network.heal()
-    assert [error.service for error in met if isinstance(error, UnavailableError)] == [f"storage:s3://{BUCKET}"]
+    assert [error.service for error in met if isinstance(error, UnavailableError)] == [
+        f"storage:s3://{BUCKET}"
+    ]
     with pytest.raises(NotFoundError):
         storage.size(uri)
     # The same storage, with the connections it has, goes on as if nothing had been.

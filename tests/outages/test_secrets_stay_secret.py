@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from children import ChildRunner
-from outage_place import BUCKET, OutagePlace, make_table, until
 
 from calve.model.states import ProcessState
+from calve.testing.child_runner import ChildRunner
+from calve.testing.outage_place import BUCKET, OutagePlace, make_table, until
 from calve.testing.s3 import Keys, S3Server, s3_server
 
 pytestmark = pytest.mark.services

@@ -2,17 +2,16 @@
 destination is alive, the server comes back. Everything is real: SeaweedFS, its death, the engine."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import pytest
-from children import ChildRunner
-from outage_place import PARTITIONS, PARTS, ROWS_OF_A_PART, OutagePlace, make_table, until
 
 from calve.control.why import why
 from calve.model.errors import UnavailableError
-from calve.model.ids import ProcessId
 from calve.model.states import ProcessState, TaskState
+from calve.testing.child_runner import ChildRunner
 from calve.testing.network_proxy import Fault, Mode, NetworkProxy
+from calve.testing.outage_place import PARTITIONS, PARTS, ROWS_OF_A_PART, OutagePlace, make_table, until
 from calve.testing.s3 import S3Server
 
 pytestmark = pytest.mark.services
@@ -37,7 +36,7 @@ def test_L1_to_L6_ten_parts_go_through_the_death_of_their_storage_exactly_once(
     with place.worker():
         with runner.holding():
             before = place.submit("events", "far.ns.events")
-            until(lambda: _all_planned(place, before), "all five exports to be planned")
+            until(lambda: place.planned(before), "all five exports to be planned")
             network.set(Fault(bytes_per_second=SLOW))
             sent = network.counts.request_bytes
         until(lambda: runner.busy == runner.slots, "every slot to hold an upload")
@@ -89,10 +88,6 @@ def _parts(place: OutagePlace, table: str) -> list[str]:
     return [row["name"] for row in found]
 
 
-def _all_planned(place: OutagePlace, ids: Sequence[ProcessId]) -> bool:
-    return all(process.planned for process in place.rows(ids))
-
-
 def test_L1_a_cancel_reaches_inside_a_hanging_upload(
     place: OutagePlace, network: NetworkProxy, runner: ChildRunner
 ) -> None:
@@ -102,7 +97,7 @@ def test_L1_a_cancel_reaches_inside_a_hanging_upload(
         place.finish([first])
         with runner.holding():
             [hanging] = place.submit("hung", "far.ns.hung", "1")
-            until(lambda: _all_planned(place, [hanging]), "the plan")
+            until(lambda: place.planned([hanging]), "the plan")
             network.set(Fault(bytes_per_second=SLOW))
             sent = network.counts.request_bytes
         until(lambda: runner.busy == 1, "the upload to begin")
@@ -153,7 +148,7 @@ def test_L5_a_catalog_that_answers_does_not_close_the_breaker_of_a_dead_storage(
     with place.worker():
         with runner.holding():
             ids = place.submit("flap", "far.ns.flap")
-            until(lambda: _all_planned(place, ids), "the plans")
+            until(lambda: place.planned(ids), "the plans")
             network.set(Fault(bytes_per_second=SLOW))
         until(lambda: runner.busy == runner.slots, "every slot to hold an upload")
         network.set(Fault(mode=Mode.REFUSE))

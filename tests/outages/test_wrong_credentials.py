@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from children import ChildRunner
-from outage_place import BUCKET, OutagePlace, make_table
 
 from calve.model.errors import PermanentError
 from calve.model.states import ProcessState
+from calve.testing.child_runner import ChildRunner
+from calve.testing.outage_place import BUCKET, OutagePlace, make_table
 from calve.testing.s3 import S3Server
 
 pytestmark = pytest.mark.services

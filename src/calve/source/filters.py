@@ -25,6 +25,15 @@ def check_where(session: Session, table: TableInfo, where: str) -> None:
     """UsageError for a condition that cannot be computed, or would not mean the same twice."""
     if not where:
         return
+    refuse_uncertain(table, where)
+    try:
+        session.rows(f"SELECT 1 AS one FROM {table.sql} WHERE ({where}\n) LIMIT 0", what=f"table {table}")
+    except PermanentError as error:
+        raise _wrong(where, error.message) from None
+
+
+def refuse_uncertain(table: TableInfo, where: str) -> None:
+    """What can be told of a condition without asking the source."""
     words = list(tokens(where))
     if any(word.sort is Sort.NAME and word.text.upper() in {"SELECT", "WITH"} for word in words):
         raise _wrong(where, "it reads another table, which executors do not have")
@@ -33,10 +42,6 @@ def check_where(session: Session, table: TableInfo, where: str) -> None:
             raise _wrong(where, f"{function}() changes from call to call, so it names no certain rows")
         if needs_server(function, table):
             raise _wrong(where, f"{function}() can only be computed by the source itself")
-    try:
-        session.rows(f"SELECT 1 AS one FROM {table.sql} WHERE ({where}\n) LIMIT 0", what=f"table {table}")
-    except PermanentError as error:
-        raise _wrong(where, error.message) from None
 
 
 def _wrong(where: str, why: str) -> UsageError:

@@ -22,7 +22,7 @@ from calve.model.plan import PartPlan, Slice
 from calve.model.process import Lock, NewProcess, Process
 from calve.source import pins
 from calve.source.ddl import scratch_table
-from calve.source.filters import check_where
+from calve.source.filters import check_where, refuse_uncertain
 from calve.source.held import refuse_row_policies
 from calve.source.partitions import PartitionInfo
 from calve.source.ports import Session
@@ -118,6 +118,7 @@ def _look_into_backup(ports: ExportPorts, request: ExportRequest, selection: Sel
     manifest, entry = offering.table_in(ports.backups(), request.from_backup, request.database, request.table)
     table = entry.info(request.source)
     _refuse_final(table, request, embedded=True)
+    refuse_uncertain(table, request.where)
     found = offering.select(manifest, entry, selection)
     parts = offering.part_plans(entry, [one.id for one in found], selection.parts)
     return table, found, parts, (f"read from backup {manifest.name}, made at {manifest.created_at}",)

@@ -29,7 +29,9 @@ class ChildRunner:
         self._idle: list[ProcessPoolExecutor] = []
         self._busy: dict[str, set[ProcessPoolExecutor]] = {}
         self._cancelled: set[str] = set()
+        self._groups: set[str] = set()
         self.errors: list[ErrorInfo] = []  # that attempts ended with, for a test to look at
+        self.told_to_stop = 0  # groups
         self._open = threading.Event()
         self._open.set()
 
@@ -43,9 +45,12 @@ class ChildRunner:
             self._open.set()
 
     def run(self, group: str, orders: Sequence[TaskOrder], on_result: Callable[[TaskResult], None]) -> None:
-        while not self._open.wait(_LOOK_SECONDS):
+        with self._lock:
+            self._groups.add(group)
+        while not self._open.wait(_LOOK_SECONDS) and group not in self._cancelled:
             pass
-        running = {self._start(group, order): order for order in orders}
+        cancelled = group in self._cancelled
+        running = {} if cancelled else {self._start(group, order): order for order in orders}
         while running and group not in self._cancelled:
             done, _ = wait(
                 [future for future, _ in running], timeout=_LOOK_SECONDS, return_when=FIRST_COMPLETED
@@ -55,14 +60,16 @@ class ChildRunner:
                 self._end(group, *pair, on_result)
         with self._lock:
             self._busy.pop(group, None)
+            self._groups.discard(group)
             self._cancelled.discard(group)
 
     def cancel(self, group: str) -> None:
         with self._lock:
-            if group not in self._busy:
+            if group not in self._groups:
                 return
+            self.told_to_stop += 1
             self._cancelled.add(group)
-            children = self._busy.pop(group)
+            children = self._busy.pop(group, set())
         for child in children:
             _kill(child)
 

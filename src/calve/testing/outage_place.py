@@ -8,14 +8,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from children import ChildRunner
-
 from calve.app.exporting import Asked
 from calve.app.wiring import App
 from calve.kinds.export.kind import ExportKind
 from calve.model.ids import ProcessId
 from calve.model.process import Process
 from calve.model.states import PIN_HELD, PROCESS_TERMINAL, ProcessState
+from calve.testing.child_runner import ChildRunner
 from calve.testing.place import Place
 from calve.testing.s3 import S3Server
 
@@ -52,10 +51,18 @@ def make_table(name: str, *, rows: int = ROWS_OF_A_PART) -> tuple[str, ...]:
 class OutagePlace:
     """What a test does to the place, and what it sees in its store."""
 
-    def __init__(self, folder: Path, runner: ChildRunner, s3: dict[str, str], **settings: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        runner: ChildRunner,
+        s3: dict[str, str],
+        *,
+        defaults: bool = False,
+        **settings: str,
+    ) -> None:
         self.runner = runner
         folder.mkdir(parents=True, exist_ok=True)
-        self.place = Place(folder, runner, **QUICK | settings)
+        self.place = Place(folder, runner, **({} if defaults else QUICK) | settings)
         config = folder / "calve.toml"
         lines = "\n".join(f'"{name}" = "{value}"' for name, value in s3.items())
         config.write_text(
@@ -74,9 +81,12 @@ class OutagePlace:
         self.app = self._closing.enter_context(self.place.app())
 
     @contextmanager
-    def worker(self) -> Iterator[None]:
-        """A worker beside the test, stopped at the end of the block."""
+    def worker(self, **settings: str) -> Iterator[None]:
+        """A worker beside the test, with settings of its own, stopped at the end of the block."""
+        given = self.place._settings
+        self.place._settings = given | settings
         with self.place.app() as app:
+            self.place._settings = given
             app.__dict__["kinds"] = {"export": ExportKind(app)}  # only what these tests are about
             loop = app.worker()
             thread = threading.Thread(target=loop.run, name="calve-worker", daemon=True)
@@ -88,6 +98,11 @@ class OutagePlace:
                 loop.request_stop()  # quickly: what is under way is found by the next worker
                 thread.join(60)
                 assert not thread.is_alive(), "the worker did not stop"
+
+    def use_store(self, url: str) -> None:
+        """Another database for the processes; a worker may be given another way to it."""
+        self.place._settings = self.place._settings | {"CALVE_STORE__URL": url}
+        self.reopen()
 
     def submit(self, table: str, to: str, *partitions: str, parts: Sequence[str] = ()) -> list[ProcessId]:
         asked = Asked(partitions=partitions, parts=tuple(parts), every=not (partitions or parts))
@@ -103,6 +118,9 @@ class OutagePlace:
 
     def ended(self, ids: Sequence[ProcessId]) -> bool:
         return self.states(ids) <= PROCESS_TERMINAL
+
+    def planned(self, ids: Sequence[ProcessId]) -> bool:
+        return all(process.planned for process in self.rows(ids))
 
     def breakers(self) -> list[str]:
         return [breaker.lane for breaker in self.app.store.breakers()]
