@@ -30,6 +30,11 @@ def page() -> str:
     above = click.Context(calve, info_name="calve")
     for command in COMMANDS:
         parts.append(_help(command, f"calve {command.name}", above))
+        if isinstance(command, click.Group):
+            inside = click.Context(command, info_name=command.name, parent=above)
+            parts += [
+                _help(below, f"calve {command.name} {name}", inside) for name, below in command.commands.items()
+            ]
     return "\n".join(parts)
 
 

@@ -32,15 +32,17 @@ class Ports:
     folder: Path
     source_: Source
     limits: Limits = field(default_factory=lambda: Limits(slots=2, task_bytes_mb=1))
+    url: str = ""  # in place of the folder
+    storage: dict[str, str] = field(default_factory=dict)
 
     def source(self, name: str) -> Source:
         return self.source_
 
     def location(self) -> Location:
-        return Location(f"file://{self.folder}", Storage())
+        return Location(self.url or f"file://{self.folder}", Storage(self.storage))
 
     def location_properties(self) -> dict[str, str]:
-        return {}
+        return self.storage
 
 
 class Ticked:

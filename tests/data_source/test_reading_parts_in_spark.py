@@ -1,6 +1,7 @@
 """`spark.read.format("mergetree")`: the same rows, types and filters as ClickHouse has them."""
 
 import math
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,12 +12,16 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import datasource as ds
 
+from calve.app.backups import BackupReach
 from calve.data_source.filters import condition
 from calve.data_source.options import Options
+from calve.kinds.backup import submit
 from calve.kinds.export.choices import Choices
 from calve.kinds.export.mapping import map_columns
 from calve.model.errors import UsageError
+from calve.model.states import ProcessState
 from calve.source.tables import Column
+from calve.testing.local_runner import LocalRunner
 from calve.testing.place import Place
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -94,6 +99,28 @@ def test_a_freeze_is_read_as_it_was_when_it_was_taken(spark: SparkSession, place
     assert load(spark, place, "db.thawing").collect() == []
     with pytest.raises(PySparkException, match="the freeze other holds nothing"):
         load(spark, place, "db.thawing", frozen="other").collect()
+
+
+def test_a_backup_is_read_though_its_source_is_gone(spark: SparkSession, tmp_path: Path) -> None:
+    runner = LocalRunner(slots=1)
+    place = Place(tmp_path, runner)
+    place.execute(
+        "CREATE DATABASE db",
+        "CREATE TABLE db.kept (id Int64, s String) ENGINE = MergeTree PARTITION BY id % 2 ORDER BY id",
+        "INSERT INTO db.kept SELECT number, toString(number) FROM numbers(20)",
+    )
+    with place.app() as app:
+        reach = BackupReach(app)
+        request = submit.request_of(reach, "b", "main", ("db.*",), mutations="refuse")
+        [process] = place.finish(app, [submit.submit(reach, app.store, request).process.id])
+    runner.close()
+    assert process.state is ProcessState.COMPLETED, process.error
+    shutil.rmtree(tmp_path / "clickhouse")
+    read = spark.read.format("mergetree").options(backup="b", backups=str(tmp_path / "backups"))
+    assert sorted((row["id"], row["s"]) for row in read.load("db.kept").collect()) == [
+        (number, str(number)) for number in range(20)
+    ]
+    assert read.option("partitions", "1").load("db.kept").count() == 10
 
 
 def test_the_example_of_the_docs_runs(place: Place) -> None:

@@ -62,9 +62,11 @@ def test_an_upload_that_is_given_up_leaves_no_object(
 
 def test_a_slow_and_late_network_is_no_outage(storage: Storage, network: NetworkProxy, file: Path) -> None:
     uri = f"s3://{BUCKET}/slow-{file.stat().st_size}"
-    network.set(Fault(delay_seconds=0.001, bytes_per_second=6_000_000))
+    network.set(Fault(delay_seconds=0.001, bytes_per_second=8_000_000))
     storage.upload(file, uri)
-    assert storage.read(uri) == file.read_bytes()
+    back = file.with_name("back")
+    storage.download(uri, back)
+    assert back.read_bytes() == file.read_bytes()
 
 
 def test_a_connection_that_is_cut_now_and_then_is_made_again(

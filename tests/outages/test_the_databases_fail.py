@@ -64,12 +64,13 @@ def test_a_worker_without_its_store_stops_its_tasks_and_goes_on_when_it_is_back(
     """Its lease may be taken by another, and so nothing of it may still run by then."""
     url = make_url(postgres_url)
     place.use_store(url.render_as_string(False))
+    told = runner.told_to_stop
     with place.worker(CALVE_STORE__URL=url.set(port=database.port).render_as_string(False)):
         with runner.holding():
             ids = place.submit("events", "lake.ns.events")
             until(lambda: any(process.tasks.running for process in place.rows(ids)), "tasks to be started")
             database.set(Fault(mode=Mode.REFUSE))
-            until(lambda: runner.told_to_stop > 0, "the worker to stop its tasks")
+            until(lambda: runner.told_to_stop > told, "the worker to stop its tasks")
         until(lambda: runner.busy == 0, "the slots to be free")
         assert ProcessState.COMPLETED not in place.states(ids)
         database.heal()

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from whole_life import check_table
-from whole_workers import FLEET_LIMITS, Fleet, ended, settled, start, stop
+from whole_workers import FLEET_LIMITS, Fleet, ended, kill_all, settled, start, stop
 
 from calve.model.ids import ProcessId
 from calve.model.process import Process
@@ -58,6 +58,7 @@ def fleet(
             catalog_uri=postgres_server.new_database().replace("postgresql://", "postgresql+psycopg://"),
             service=service.address,
         )
+        kill_all()
 
 
 def exported(fleet: Fleet, table: str) -> list[int]:

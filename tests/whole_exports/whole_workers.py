@@ -116,7 +116,19 @@ def start(fleet: Fleet, stop_before_send: str = "") -> BaseProcess:
     context.set_forkserver_preload(PRELOAD)
     process = context.Process(target=work, args=(fleet, stop_before_send), daemon=True)
     process.start()
+    _started.append(process)
     return process
+
+
+_started: list[BaseProcess] = []
+
+
+def kill_all() -> None:
+    """Whatever a test left running: none outlives it, however it ended."""
+    while _started:
+        process = _started.pop()
+        process.kill()
+        process.join()
 
 
 def ended(process: BaseProcess, seconds: float = 30.0) -> bool:

@@ -144,9 +144,10 @@ def test_D2_a_worker_stopped_right_before_its_commit_cannot_publish_what_was_can
     process_id = folder.submit()
     sleeper.wait_ready(lambda: gate.arrived >= 1)
     sleeper.send(signal.SIGSTOP)
+    code, out, said = folder.call("cancel", process_id, "--no-wait")
+    assert (code, out.split()[1]) == (0, "PUBLISHING"), said
     other = folder.worker()
-    code, out, said = folder.call("cancel", process_id)
-    assert (code, out.split()[1]) == (0, "CANCELLED"), said
+    folder.wait_ended(other, process_id)
     gate.open()
     sleeper.send(signal.SIGCONT)
     sleeper.send(signal.SIGTERM)

@@ -122,7 +122,7 @@ def _record(
             )
     # if we die here, nothing was recorded: the pins are released and another attempt is made
     context.store.apply(lease, change)
-    _log.info("process %s: %s", process.id, change.events[0].message)
+    _log.info("process %s is %s: %s", process.id, change.state, change.events[0].message)
     context.lanes.answered(process)
 
 

@@ -28,8 +28,15 @@ class Deleted:
 
 
 def delete(location: Location, name: str) -> Deleted:
-    """The backup is gone for every reader once this has begun; its space, once it has ended."""
-    manifest = shelf.find(location, name)
+    """The backup is gone for every reader once this has begun; its space, once it has ended. Asked
+    again after it died half-way, it goes on."""
+    try:
+        manifest = shelf.find(location, name)
+    except NotFoundError:
+        begun = [key for key in unfinished(location) if key.name == name]
+        if not begun:
+            raise
+        return sweep(location, begun[0])
     mark(location, manifest)
     return sweep(location, Key(name=manifest.name, number=manifest.number))
 

@@ -121,9 +121,7 @@ class Filing:
 
     def location(self, partition: Partition, file_name: str) -> str:
         """The full URI of a data file, where the table's location provider puts it."""
-        key: Any = (
-            _Folder(self._spec, self._schema, partition, plain=self._plain) if self._fields else None
-        )
+        key: Any = _Folder(self._spec, self._schema, partition, plain=self._plain) if self._fields else None
         return str(self._locations.new_data_location(file_name, key))
 
 
