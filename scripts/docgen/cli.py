@@ -33,7 +33,8 @@ def page() -> str:
         if isinstance(command, click.Group):
             inside = click.Context(command, info_name=command.name, parent=above)
             parts += [
-                _help(below, f"calve {command.name} {name}", inside) for name, below in command.commands.items()
+                _help(below, f"calve {command.name} {name}", inside)
+                for name, below in command.commands.items()
             ]
     return "\n".join(parts)
 

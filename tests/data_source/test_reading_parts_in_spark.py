@@ -62,7 +62,7 @@ def test_rows_and_types_are_those_of_an_exported_table(spark: SparkSession, plac
 @pytest.mark.parametrize(
     "where",
     [
-        "n >= 150 AND n < 160 AND s LIKE 'é1%'",
+        "n >= 150 AND n < 160 AND s LIKE 'é2%'",
         "id IN (1, 2, 299) AND day >= DATE'2024-02-01'",
         "at < timestamp_micros(1700000000130000L) AND e = 'b'",
         "s IS NULL AND f > 30",

@@ -86,7 +86,7 @@ _QUESTIONS = (("show", "--json"), ("show",), ("events",), ("why",))
 
 
 def _calve(place: OutagePlace, *arguments: str) -> str:
-    """Both what it says and what it answers, with every detail that --debug adds."""
+    """Both what it says and what it answers."""
     done = subprocess.run(
         [sys.executable, "-m", "calve.cli", *arguments],
         cwd=place.place.folder,
