@@ -17,7 +17,7 @@ from calve.cli.main import run
 from calve.control.ports import TaskOrder
 from calve.kinds.backup import shelf
 from calve.kinds.backup.verifying import verify
-from calve.model.errors import RefusedError
+from calve.model.errors import CalveError, RefusedError
 from calve.model.states import Leftovers, ProcessState
 from calve.source.embedded import EmbeddedSource
 from calve.testing.kept_source import KeptSource
@@ -120,6 +120,16 @@ def test_P15_a_location_that_was_emptied_meanwhile_ends_it(ticked: Ticked) -> No
     assert row.state is ProcessState.FAILED and row.error is not None
     assert row.error.code == "location_changed"
     assert shelf.listed(ticked.location) == []
+
+
+def test_a_probe_asks_the_very_service_that_was_down(ticked: Ticked, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = ticked.kinds["backup"]
+    kind.probe(f"backup:{ticked.location.url}")
+    assert ticked.location.storage.list(ticked.location.url) == []
+    monkeypatch.setattr(ticked.ports, "url", "file:///dev/null/nowhere")
+    with pytest.raises(CalveError):
+        kind.probe("backup:file:///dev/null/nowhere")
+    kind.probe("source:main")  # the location is down, and this is not about it
 
 
 def test_partitions_alone_are_backed_up_where_they_are_named(ticked: Ticked, source: KeptSource) -> None:

@@ -75,7 +75,14 @@ def test_choosing_what_to_claim_reads_only_the_living_and_what_is_due(store: Sql
         ProcessQuery(destination="lake.ns.t"),
         ProcessQuery(retry_of=ProcessId("x")),
     ],
-    ids=lambda query: str(query.states or query.kind or query.batch or query.destination or query.retry_of),
+    ids=lambda query: (
+        ",".join(sorted(query.states))
+        or query.kind
+        or query.batch
+        or query.destination
+        or query.retry_of
+        or "all"
+    ),
 )
 def test_ps_reads_newest_first_from_an_index_and_never_tasks(store: SqlStore, query: ProcessQuery) -> None:
     plan = plan_of(store, processes_statement(query))

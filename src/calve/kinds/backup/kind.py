@@ -14,7 +14,7 @@ from calve.control.ports import (
     TaskOrder,
     TaskResult,
 )
-from calve.kinds.backup import publishing, shelf
+from calve.kinds.backup import probing, publishing, shelf
 from calve.kinds.backup.freezing import Frozen, freeze
 from calve.kinds.backup.location import Location
 from calve.kinds.backup.manifest import Manifest
@@ -200,8 +200,7 @@ class BackupKind:
         return publishing.undo(self._location(read), read)
 
     def probe(self, lane: str) -> None:
-        location = self._ports.location()
-        location.storage.exists(f"{location.url}/calve-location.json")
+        probing.probe(self._ports, lane)
 
     def _location(self, plan: BackupPlan) -> Location:
         """The plan's own: a worker that was configured anew goes on where the work began."""

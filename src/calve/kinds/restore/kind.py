@@ -14,7 +14,7 @@ from calve.control.ports import (
     TaskOrder,
     TaskResult,
 )
-from calve.kinds.backup import shelf
+from calve.kinds.backup import probing, shelf
 from calve.kinds.backup.location import Key
 from calve.kinds.backup.ports import BackupPorts
 from calve.kinds.restore import attaching, creating, receiving
@@ -171,8 +171,7 @@ class RestoreKind:
         return f"{', '.join(read.made)}, as far as they were restored{half}"
 
     def probe(self, lane: str) -> None:
-        location = self._ports.location()
-        location.storage.exists(f"{location.url}/calve-location.json")
+        probing.probe(self._ports, lane)
 
 
 @lru_cache(maxsize=16)
