@@ -8,6 +8,7 @@ import threading
 import urllib.parse
 from collections.abc import Iterator
 
+import clickhouse_connect
 import pytest
 
 from calve.testing.clickhouse_front import ClickHouseFront, FrontOptions, FrontUser, clickhouse_front
@@ -220,7 +221,6 @@ def test_it_has_what_it_had_after_a_kill(front: ClickHouseFront) -> None:
 
 
 def test_clickhouse_connect_can_use_it(front: ClickHouseFront) -> None:
-    clickhouse_connect = pytest.importorskip("clickhouse_connect")
     client = clickhouse_connect.get_client(
         host="127.0.0.1", port=front.port, username="default", password="secret"
     )
