@@ -22,7 +22,7 @@ EVENTS = (
 )
 
 
-@pytest.fixture(scope="package", params=["local[2]", "local-cluster[2,1,1024]"])
+@pytest.fixture(scope="module", params=["local[2]", "local-cluster[2,1,1024]"])
 def runner(request: pytest.FixtureRequest) -> Iterator[SparkRunner]:
     """In one JVM, and with executors that are processes of their own (D16)."""
     runner = SparkRunner(master=request.param, conf={})

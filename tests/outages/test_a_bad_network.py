@@ -1,5 +1,6 @@
 """Uploads over a network that cuts, delays and throttles: whole or not at all, and never half visible."""
 
+import contextlib
 import os
 import threading
 from pathlib import Path
@@ -53,8 +54,10 @@ def test_an_upload_that_is_given_up_leaves_no_object(
     assert [error.service for error in met if isinstance(error, UnavailableError)] == [
         f"storage:s3://{BUCKET}"
     ]
-    with pytest.raises(NotFoundError):
-        storage.size(uri)
+    # A small file goes in one request: given up while only the answer was missing, it may have arrived,
+    # but then whole. A large one goes in parts, and is not there before the last word.
+    with contextlib.suppress(NotFoundError):
+        assert storage.size(uri) == file.stat().st_size < 5_000_000
     # The same storage, with the connections it has, goes on as if nothing had been.
     storage.upload(file, uri)
     assert storage.read(uri) == file.read_bytes()

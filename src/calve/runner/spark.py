@@ -157,6 +157,8 @@ class SparkRunner:
 
         os.environ.setdefault("SPARK_HOME", str(Path(pyspark.__file__).parent))
         defaults = self._defaults(local=local)
+        if pyspark.SparkContext._active_spark_context is None:
+            _end_jvm()  # one that an earlier session of this program left behind has another configuration
         try:
             # The JVM's command line, which every user of the machine can read, carries only our
             # own defaults and what must be known at its start; the rest of the configuration,
