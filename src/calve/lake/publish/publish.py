@@ -133,7 +133,7 @@ def _look_again(
 ) -> PublishedSnapshot | AlreadyExported:
     """Whatever the catalog answered, the table decides."""
     try:
-        table = tables.load(catalog, plan.destination.identifier)
+        table = _load(catalog, plan, sent)  # a refused look settles nothing either
         settled, _ = _settled(table, process_id, plan, sent)
         if isinstance(settled, PublishedSnapshot):
             _prove_readable(catalog, table, settled)
