@@ -107,6 +107,28 @@ def test_a_cancel_without_a_worker_is_carried_out_by_the_command(folder: Folder)
     assert folder.row(process_id).state is ProcessState.CANCELLED
 
 
+def test_a_command_takes_over_from_the_worker_it_watched_once_that_one_is_dead(
+    folder: Folder, gate: Gate
+) -> None:
+    """For the length of a lease nobody can tell a killed worker from a busy one."""
+    worker = folder.worker(gate=gate, at="before")
+    export = folder.calve(*EXPORT)
+    worker.wait_ready(lambda: gate.arrived >= 2)
+    process_id = folder.only_row().id
+    worker.kill()
+    assert export.wait() == 0, export.said
+    folder.check_exported_once(process_id)
+
+
+def test_a_cancel_just_after_its_worker_was_killed_is_carried_out(folder: Folder, gate: Gate) -> None:
+    worker = folder.worker(gate=gate, at="before")
+    process_id = folder.submit()
+    worker.wait_ready(lambda: gate.arrived >= 2)
+    worker.kill()
+    code, out, said = folder.call("cancel", process_id)
+    assert (code, out.split()[1]) == (0, "CANCELLED"), said
+
+
 def test_a_cancel_of_a_publish_that_has_not_happened_fences_it(folder: Folder, gate: Gate) -> None:
     worker = folder.worker(gate=gate, at="send")
     process_id = folder.submit()

@@ -2,9 +2,9 @@
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any, Self
 
 from calve.app.wiring import App
 from calve.control.follow import follow as watched
@@ -13,21 +13,63 @@ from calve.model.errors import CalveError
 from calve.model.ids import ProcessId
 from calve.model.process import Pin, Process
 from calve.model.reaching import reaches, with_kinds
-from calve.model.states import PIN_HELD
+from calve.model.states import PIN_HELD, PROCESS_TERMINAL
 
 POLL_SECONDS = 0.2
+LOOK_FOR_WORKERS_SECONDS = 1.0
 RELEASE_SECONDS = 30.0  # a pin that takes longer is left to the next worker's drain, and to `doctor`
 
 
 def has_workers(app: App, processes: Sequence[Process]) -> bool:
     """Whether every one of them has a worker that will take it."""
-    return all(app.live_workers(process) for process in processes)
+    workers = app.live_workers()
+    return all(any(reaches(worker.reach, process) for worker in workers) for process in processes)
 
 
 def follow(app: App, ids: Sequence[ProcessId]) -> Iterator[Sequence[Process]]:
     """The processes as they stand, again and again, until all have ended."""
     for progress in watched(app.store, ids, wait=time.sleep, poll_seconds=POLL_SECONDS):
         yield progress.processes
+
+
+class Company:
+    """Sees processes to their end: by the workers there are and, from the moment there are none, by
+    one of our own. A worker that was killed counts as there until its lease is over, so one look at
+    the start would wait for ever for a dead one."""
+
+    def __init__(
+        self,
+        app: App,
+        processes: Sequence[Process],
+        bring: Callable[[], AbstractContextManager[None]] | None,
+    ) -> None:
+        self._app = app
+        self._processes = processes
+        self._bring = bring
+        self._brought = ExitStack()
+        self._next_look = 0.0
+        self.is_own = False
+
+    def __enter__(self) -> Self:
+        self._look(self._processes)
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        self._brought.__exit__(*raised)
+
+    def follow(self) -> Iterator[Sequence[Process]]:
+        for processes in follow(self._app, [process.id for process in self._processes]):
+            self._look(processes)
+            yield processes
+
+    def _look(self, processes: Sequence[Process]) -> None:
+        if self._bring is None or self.is_own or time.monotonic() < self._next_look:
+            return
+        self._next_look = time.monotonic() + LOOK_FOR_WORKERS_SECONDS
+        live = [process for process in processes if process.state not in PROCESS_TERMINAL]
+        if not has_workers(self._app, live):
+            self._brought.enter_context(self._bring())
+            self.is_own = True
 
 
 @contextmanager

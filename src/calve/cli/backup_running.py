@@ -4,11 +4,10 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
 from typing import Any
 
 from calve.app.view import process_json
-from calve.app.work import follow, has_workers, own_worker
+from calve.app.work import Company, own_worker
 from calve.cli import exits, output, words
 from calve.cli.command import Session
 from calve.cli.running import Interrupted, no_worker_warning, say_how_to_go_on
@@ -65,17 +64,16 @@ def _detail(process: Process) -> dict[str, Any]:
 
 def _run(session: Session, process: Process) -> Process:
     app = session.app
-    own = not has_workers(app, [process])
+    company = Company(app, [process], lambda: own_worker(app, [process.id]))
     try:
-        with own_worker(app, [process.id]) if own else nullcontext():
-            return _watch(session, process)
+        with company:
+            return _watch(session, process, (found[0] for found in company.follow()))
     except KeyboardInterrupt:
-        say_how_to_go_on([process], own=own, config_path=session.config_path)
+        say_how_to_go_on([process], own=company.is_own, config_path=session.config_path)
         raise Interrupted from None
 
 
-def _watch(session: Session, process: Process) -> Process:
-    snapshots = (found[0] for found in follow(session.app, [process.id]))
+def _watch(session: Session, process: Process, snapshots: Iterator[Process]) -> Process:
     if output.is_terminal(sys.stderr):
         return _bar(session, snapshots, process)
     return _lines(session, snapshots, process)

@@ -39,15 +39,13 @@ def cancel(session: Session, ids: tuple[str, ...], wait: bool) -> int:
 
 def _stopped(session: Session, processes: Sequence[Process]) -> list[Process]:
     """Until they have ended; by a worker of our own where none would carry it out."""
-    from contextlib import nullcontext
-
-    from calve.app.work import follow, has_workers, own_canceller
+    from calve.app.work import Company, own_canceller
 
     live = [process for process in processes if process.state not in PROCESS_TERMINAL]
     if not live:
         return list(processes)
     app = session.app
-    with nullcontext() if has_workers(app, live) else own_canceller(app):
-        for _ in follow(app, [process.id for process in live]):
+    with Company(app, live, lambda: own_canceller(app)) as company:
+        for _ in company.follow():
             pass
     return [app.store.process(process.id) for process in processes]

@@ -2,10 +2,9 @@
 
 import shlex
 from collections.abc import Sequence
-from contextlib import nullcontext
 
 from calve.app.view import process_json
-from calve.app.work import follow, has_workers, own_worker
+from calve.app.work import Company, has_workers, own_worker
 from calve.cli import exits, output, progress, words
 from calve.cli.command import Session
 from calve.model.process import Process
@@ -24,12 +23,12 @@ def run_to_the_end(
     """Follow them with a progress bar; a worker of our own where there is none."""
     app = session.app
     ids = [process.id for process in processes]
-    own = bring_worker and not has_workers(app, processes)
+    company = Company(app, processes, (lambda: own_worker(app, ids)) if bring_worker else None)
     try:
-        with own_worker(app, ids) if own else nullcontext():
-            return progress.watch(follow(app, ids), quiet=session.json)
+        with company:
+            return progress.watch(company.follow(), quiet=session.json)
     except KeyboardInterrupt:
-        say_how_to_go_on(processes, own=own, config_path=session.config_path)
+        say_how_to_go_on(processes, own=company.is_own, config_path=session.config_path)
         raise Interrupted from None
 
 
