@@ -112,7 +112,7 @@ def _fence_until_answered(publisher: Publisher) -> Fenced | PublishedSnapshot:
     for _ in range(10):
         try:
             return fence(publisher.catalog, publisher.work.process_id, publisher.work.plan, publisher.noted)
-        except TemporaryError as error:
+        except (TemporaryError, PermanentError) as error:  # a 401 ends nothing: the process stays as it is
             publisher.errors.append(error)
     raise publisher.errors[-1]
 

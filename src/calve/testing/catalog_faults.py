@@ -15,6 +15,7 @@ from pyiceberg.exceptions import (
     CommitFailedException,
     CommitStateUnknownException,
     ServiceUnavailableError,
+    UnauthorizedError,
 )
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
@@ -55,6 +56,7 @@ class Reading(StrEnum):
     AT_ONCE = "readable at once"
     STALE = "stale read"
     UNREADABLE = "unreadable for a while"
+    REFUSED = "refused for a while"  # 401: a token that has just expired
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +110,8 @@ class FaultySqlCatalog(BoundedSqlCatalog):
             self._bad_looks -= 1
             if self._reading is Reading.UNREADABLE:
                 raise OperationalError("SELECT", {}, Exception("connection refused, injected"))
+            if self._reading is Reading.REFUSED:
+                raise UnauthorizedError("injected 401")
             if self._reading is Reading.STALE and identifier in self._old:
                 return self._old[identifier]
         table = super().load_table(identifier)

@@ -1,7 +1,7 @@
 """An HTTP proxy in front of a real REST catalog that does to a commit what networks do.
 
 It injects the same faults as `catalog_faults`, at the wire: the real client, the real timeout, a
-real reset. What is not a commit or a look at a table passes unchanged.
+real reset. What is not a commit or a look at a table passes unchanged, unless the whole catalog ails.
 """
 
 import http.client
@@ -18,6 +18,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from calve.testing.catalog_faults import Fault, Landing, Reading, Told
+from calve.testing.catalog_tokens import TOKENS_PATH, CatalogTokens
 
 _TABLE = re.compile(r"/namespaces/[^/]+/tables/[^/?]+$")
 _STATUS = {Told.CONFLICT: 409, Told.BAD_REQUEST: 400, Told.SERVER_ERROR: 500, Told.UNAVAILABLE: 503}
@@ -38,10 +39,17 @@ class Answer:
     body: bytes
 
 
+def _injected(status: int) -> Answer:
+    error = {"error": {"message": "injected", "type": "InjectedError", "code": status}}
+    return Answer(status=status, body=json.dumps(error).encode())
+
+
 class CatalogProxy:
     """The faults, and what was held back. Thread-safe."""
 
-    def __init__(self, upstream: str) -> None:
+    def __init__(self, upstream: str, tokens: CatalogTokens | None = None) -> None:
+        self.tokens = tokens
+        self.ails: Told | None = None  # everything is answered like this, and nothing is passed on
         self.bury: Callable[[], None] = lambda: None
         self.before_send: Callable[[], None] = lambda: None
         self.sends = 0
@@ -56,8 +64,12 @@ class CatalogProxy:
         self._server.daemon_threads = True
 
     @property
+    def port(self) -> int:
+        return int(self._server.server_address[1])
+
+    @property
     def uri(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        return f"http://127.0.0.1:{self.port}"
 
     def arm(self, fault: Fault) -> None:
         with self._lock:
@@ -79,6 +91,18 @@ class CatalogProxy:
         finally:
             connection.close()
 
+    def instead(self, request: Request) -> tuple[Told, Answer] | None:
+        """What is said without asking the catalog."""
+        if self.ails is not None:
+            return self.ails, Answer(status=503, body=b"")
+        if self.tokens is None:
+            return None
+        if urlsplit(request.path).path == TOKENS_PATH:
+            status, body = self.tokens.exchange(request.body)
+            return Told.OK, Answer(status=status, body=body)
+        refused = self.tokens.refusal(request.headers.get("Authorization", ""))
+        return (Told.OK, Answer(status=refused[0], body=refused[1])) if refused else None
+
     def look(self, request: Request) -> Answer | None:
         """A look at a table; None: no answer at all."""
         with self._lock:
@@ -87,6 +111,8 @@ class CatalogProxy:
             reading = self._reading if bad else Reading.AT_ONCE
         if reading is Reading.UNREADABLE:
             return None
+        if reading is Reading.REFUSED:
+            return _injected(401)
         if reading is Reading.STALE and request.path in self._old:
             return self._old[request.path]
         answer = self.forward(request)
@@ -148,7 +174,10 @@ def _handler(proxy: CatalogProxy) -> type[BaseHTTPRequestHandler]:
         def _pass(self) -> None:
             request = self._request()
             table = _TABLE.search(urlsplit(self.path).path) is not None
-            if table and self.command == "POST":
+            instead = proxy.instead(request)
+            if instead is not None:
+                self._tell(*instead)
+            elif table and self.command == "POST":
                 self._tell(*proxy.commit(request))
             elif table and self.command == "GET":
                 answer = proxy.look(request)
@@ -171,9 +200,7 @@ def _handler(proxy: CatalogProxy) -> type[BaseHTTPRequestHandler]:
                 case Told.OK:
                     self._answer(answer)
                 case _:
-                    status = _STATUS[told]
-                    error = {"error": {"message": "injected", "type": "InjectedError", "code": status}}
-                    self._answer(Answer(status=status, body=json.dumps(error).encode()))
+                    self._answer(_injected(_STATUS[told]))
 
         def _answer(self, answer: Answer) -> None:
             self.send_response(answer.status)
@@ -190,9 +217,9 @@ def _handler(proxy: CatalogProxy) -> type[BaseHTTPRequestHandler]:
 
 
 @contextmanager
-def catalog_proxy(upstream: str) -> Iterator[CatalogProxy]:
+def catalog_proxy(upstream: str, tokens: CatalogTokens | None = None) -> Iterator[CatalogProxy]:
     """A running proxy in front of `upstream`."""
-    proxy = CatalogProxy(upstream)
+    proxy = CatalogProxy(upstream, tokens)
     proxy.start()
     try:
         yield proxy
