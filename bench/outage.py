@@ -1,9 +1,9 @@
 """An outage of the storage, measured: a real S3 server is killed in mid-upload and started again.
 
-    python bench/outage.py [--rows 20000]
+    python bench/outage.py [--rows 20000] [--to iceberg] [--to parquet]
 
-Five partitions of ten parts are under way when it dies, ten more exports are submitted meanwhile.
-Prints the seconds from its death to all slots free (bound: 15), from its return to the last export
+Five partitions of ten parts are under way when it dies; while it is dead, ten parts are submitted,
+each as an export of its own, and five partitions. For an Iceberg table and for plain Parquet. Prints the seconds from its death to all slots free (bound: 15), from its return to the last export
 done, from a cancel inside a hanging upload to the freed slot (bound: 5), with the exports tried and
 the rows lost or doubled (0). The limits are the defaults. Ends with 1 if a bound is broken.
 """
@@ -22,30 +22,35 @@ from calve.testing.outage_place import BUCKET, PARTITIONS, PARTS, OutagePlace, b
 from calve.testing.s3 import S3Server, s3_server
 
 FREE_SECONDS, CANCEL_SECONDS = 15.0, 5.0
+DESTINATIONS = {"iceberg": "far.ns.{}", "parquet": f"s3://{BUCKET}/plain/{{}}/"}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--rows", type=int, default=20_000, help="rows of a part")
-    rows = parser.parse_args().rows
+    parser.add_argument("--to", choices=DESTINATIONS, action="append", help="default: one after another")
+    given = parser.parse_args()
+    return max(_measured(to, given.rows) for to in given.to or DESTINATIONS)
+
+
+def _measured(to: str, rows: int) -> int:
     with tempfile.TemporaryDirectory() as folder, s3_server(Path(folder) / "s3") as server:
         server.create_bucket(BUCKET)
         with NetworkProxy(server.port) as network:
-            return _measure(Path(folder) / "place", server, network, rows)
+            print(f"-- to {to}")
+            return _measure(Path(folder) / "place", server, network, DESTINATIONS[to], rows)
 
 
-def _measure(folder: Path, server: S3Server, network: NetworkProxy, rows: int) -> int:
+def _measure(folder: Path, server: S3Server, network: NetworkProxy, to: str, rows: int) -> int:
     runner = ChildRunner(slots=2)
-    place = OutagePlace(folder, runner, behind(server, network.port), defaults=True)
+    place = OutagePlace(folder, runner, behind(server, network.port), defaults=True, keep_source=False)
     try:
         place.place.execute(*make_table("events", rows=rows), *make_table("later", rows=rows))
         runner.warm()
         with place.worker():
-            cancelled = _cancel(place, network)
-            free, done, exports = _outage(place, server, network)
-        found = Counter(
-            place.ids_in("far.ns.events") + place.ids_in("far.ns.whole") + place.ids_in("far.ns.other")
-        )
+            cancelled = _cancel(place, network, to)
+            free, done, exports = _outage(place, server, network, to)
+        found = Counter(row for name in ("events", "whole", "parts") for row in place.ids_in(to.format(name)))
     finally:
         place.close()
         runner.close()
@@ -58,10 +63,10 @@ def _measure(folder: Path, server: S3Server, network: NetworkProxy, rows: int) -
     return int(wrong > 0 or free > FREE_SECONDS or cancelled > CANCEL_SECONDS)
 
 
-def _cancel(place: OutagePlace, network: NetworkProxy) -> float:
+def _cancel(place: OutagePlace, network: NetworkProxy, to: str) -> float:
     """Seconds from a cancel inside an upload that hangs to slot and pin free."""
     with place.runner.holding():
-        [hanging] = place.submit("events", "far.ns.hung", "1")
+        [hanging] = place.submit("events", to.format("hung"), "1")
         until(lambda: place.planned([hanging]), "the plan")
         network.set(Fault(bytes_per_second=200_000))
         sent = network.counts.request_bytes
@@ -77,9 +82,10 @@ def _cancel(place: OutagePlace, network: NetworkProxy) -> float:
     return time.monotonic() - asked
 
 
-def _outage(place: OutagePlace, server: S3Server, network: NetworkProxy) -> tuple[float, float, int]:
+def _outage(place: OutagePlace, server: S3Server, network: NetworkProxy, to: str) -> tuple[float, float, int]:
+    parts = place.place.select("SELECT name FROM system.parts WHERE active AND table = 'later'")
     with place.runner.holding():
-        ids = place.submit("events", "far.ns.events")
+        ids = place.submit("events", to.format("events"))
         until(lambda: place.planned(ids), "the plans")
         network.set(Fault(bytes_per_second=300_000))
         sent = network.counts.request_bytes
@@ -89,8 +95,10 @@ def _outage(place: OutagePlace, server: S3Server, network: NetworkProxy) -> tupl
     network.heal()
     until(lambda: bool(place.breakers()) and not place.runner.busy, "the slots to be free")
     free = time.monotonic() - killed
-    ids += place.submit("later", "far.ns.whole") + place.submit("later", "far.ns.other")
-    assert len(ids) == 3 * PARTITIONS
+    ids += place.submit("later", to.format("whole"))
+    for part in parts:
+        ids += place.submit("later", to.format("parts"), parts=[part["name"]])
+    assert len(ids) == 2 * PARTITIONS + PARTS
     server.start()
     back = time.monotonic()
     ended = place.finish(ids, seconds=600)

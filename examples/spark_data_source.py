@@ -1,4 +1,8 @@
-"""Read MergeTree parts in any Spark job: python examples/spark_data_source.py chdb:///data/clickhouse db.events"""
+"""Read MergeTree parts in any Spark job.
+
+python examples/spark_data_source.py chdb:///data/clickhouse db.events
+python examples/spark_data_source.py http://host:8123 db.events password-file
+"""
 
 import sys
 
@@ -7,7 +11,7 @@ from pyspark.sql import SparkSession
 from calve.data_source.mergetree import MergeTreeDataSource
 
 
-def main(source: str, table: str) -> None:
+def main(source: str, table: str, password_file: str = "") -> None:
     spark = (
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")
@@ -16,7 +20,10 @@ def main(source: str, table: str) -> None:
         .getOrCreate()
     )
     spark.dataSource.register(MergeTreeDataSource)
-    events = spark.read.format("mergetree").option("source", source).option("pushdown", "true").load(table)
+    reader = spark.read.format("mergetree").option("source", source).option("pushdown", "true")
+    if password_file:
+        reader = reader.option("password_file", password_file)
+    events = reader.load(table)
     events.printSchema()
     events.createOrReplaceTempView("events")
     spark.sql("SELECT count(*) AS rows FROM events").show()
@@ -24,4 +31,4 @@ def main(source: str, table: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2])
+    main(*sys.argv[1:])

@@ -30,9 +30,9 @@ class Interposed:
     def __getattr__(self, name: str) -> Any:
         call = getattr(self._storage, name)
 
-        def interposed(*arguments: Any) -> Any:
+        def interposed(*arguments: Any, **named: Any) -> Any:
             self._before(name, str(arguments[-1] if name == "upload" else arguments[0]))
-            return call(*arguments)
+            return call(*arguments, **named)
 
         return interposed if callable(call) else call
 

@@ -1,33 +1,12 @@
 """`calve backup` as a person types it; only the JVM is left out."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
-from backup_place import DirectRunner
+from calve_command import Run
 
-from calve.app.wiring import App
 from calve.source.embedded import EmbeddedSource
-
-sys.path.append(str(Path(__file__).parent.parent / "cli"))
-from calve_command import Run, in_this_process
-
-
-@pytest.fixture
-def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    monkeypatch.setattr(App, "runner", property(lambda app: DirectRunner()))
-    (tmp_path / "calve.toml").write_text(
-        '[source.main]\nurl = "chdb://clickhouse"\n[limits]\ntick_seconds = 0.05\n'
-    )
-    with EmbeddedSource("main", tmp_path / "clickhouse", create=True).visit() as session:
-        for statement in (
-            "CREATE DATABASE db",
-            "CREATE TABLE db.t (id UInt64, s String) ENGINE = MergeTree ORDER BY id",
-            "INSERT INTO db.t SELECT number, randomPrintableASCII(100) FROM numbers(1000)",
-        ):
-            session.execute(statement)
-    return in_this_process(tmp_path, capsys, monkeypatch)
 
 
 def test_a_backup_s_whole_life(run: Run, tmp_path: Path) -> None:

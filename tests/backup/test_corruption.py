@@ -91,6 +91,14 @@ def test_a_whole_backup_verifies(scene: ShelfScene, manifest: Manifest) -> None:
     assert verify(scene.location, manifest).read_bytes == 0
 
 
+def test_a_share_of_the_data_is_read_back_and_of_little_data_at_least_some(
+    scene: ShelfScene, manifest: Manifest
+) -> None:
+    one = verify(scene.location, manifest, read_share=0.01).read_bytes
+    assert one == len("one") * 2000
+    assert verify(scene.location, manifest, read_share=0.5).read_bytes == 2 * one
+
+
 @pytest.mark.parametrize("damage", [*SEEN_WITHOUT_READING, flip, swap])
 def test_verify_names_the_very_object(scene: ShelfScene, manifest: Manifest, damage: Damage) -> None:
     victim = damage(scene.folder / "backups" / "parts", list(manifest.places))

@@ -10,7 +10,7 @@ from ticked import Ticked
 
 from calve.control.ports import TaskOrder
 from calve.kinds.backup import freezing, shelf
-from calve.model.errors import TemporaryError
+from calve.model.errors import NotFoundError, TemporaryError
 from calve.model.ids import ProcessId
 from calve.model.states import PIN_HELD, PinState, ProcessState
 from calve.source import pins, shadow
@@ -175,6 +175,20 @@ def test_L32_a_table_dropped_before_anything_began_is_skipped_too(ticked: Ticked
     source.execute("DROP TABLE db.early SYNC")
     assert ticked.settle(process_id).state is ProcessState.COMPLETED
     assert [name for name, _ in shelf.find(ticked.location, "b").skipped] == ["db.early"]
+
+
+def test_a_table_that_is_there_is_never_left_out_whatever_else_is_missing(
+    ticked: Ticked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same code of ClickHouse's for another table: a system table that a version does not have."""
+
+    def no_system_table(*given: Any, **named: Any) -> Any:
+        raise NotFoundError("Table system.disks doesn't exist (ClickHouse error 60)", code="clickhouse_60")
+
+    monkeypatch.setattr(pins, "freeze", no_system_table)
+    row = ticked.settle(ticked.create("b", "db.a"))
+    assert row.state is ProcessState.FAILED and row.error is not None and row.error.code == "clickhouse_60"
+    assert shelf.listed(ticked.location) == []
 
 
 def test_D5_every_attempt_at_planning_freezes_under_names_of_its_own(

@@ -34,6 +34,7 @@ class Ports:
     limits: Limits = field(default_factory=lambda: Limits(slots=2, task_bytes_mb=1))
     url: str = ""  # in place of the folder
     storage: dict[str, str] = field(default_factory=dict)
+    hard_links: bool = False
 
     def source(self, name: str) -> Source:
         return self.source_

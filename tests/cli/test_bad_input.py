@@ -90,6 +90,9 @@ def test_a_type_that_has_no_home_is_refused_before_any_work(run: Run) -> None:
     answer = run(*export("--all", table="db.odd"))
     assert answer.code in (2, 4)
     assert "Int256" in answer.err and "id" in answer.err
+    assert [line for line in answer.err.splitlines() if line.startswith("  id: Int256")], (
+        "a list, line by line"
+    )
     assert "Traceback" not in answer.err
 
 

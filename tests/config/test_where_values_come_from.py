@@ -153,7 +153,7 @@ def test_uncommenting_every_line_that_init_writes_still_reads(tmp_path: Path) ->
         for line in render().splitlines()
         if "…" not in line.split("  #")[0]
     ]
-    assert load(tmp_path, "\n".join(lines)).storages["s3://bucket"]["region"] == "us-east-1"
+    assert load(tmp_path, "\n".join(lines)).storages["s3://bucket"]["virtual_addressing"] == "False"
 
 
 def test_init_never_overwrites(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from calve.control.why import why
-from calve.model.errors import ErrorInfo, TemporaryError
+from calve.model.errors import ErrorInfo, TemporaryError, UnavailableError
 from calve.model.limits import Limits
 from calve.model.states import ProcessState, TaskState
 from calve.testing.fake_runner import Ends
@@ -206,3 +206,75 @@ def test_a_destination_that_comes_and_goes_uses_no_attempts_of_tasks(scene: Scen
     (task,) = scene.store.tasks(process_id)
     assert task.attempt == task.free_attempts + 1 == 3 * scene.limits.task_attempts + 1
     scene.check_settled()
+
+
+def test_L2_one_failed_try_and_one_failed_probe_open_the_breaker(scene: Scene) -> None:
+    """A second try would find out too, but in a slot, and only after its own timeout."""
+    process_id = scene.submit(tasks=1)
+    worker = scene.worker()
+    worker.tick()  # planned
+    away = ErrorInfo(code="unreachable", message="does not answer", retryable=True, service=DOWN)
+    scene.runner.script[process_id, 0] = [away]
+    worker.tick()  # tried once
+    scene.world.down.add(DOWN)
+    worker.tick()
+    assert [breaker.lane for breaker in scene.store.breakers()] == [DOWN]
+    assert len(scene.runner.groups) == 1
+    scene.world.down.clear()
+    scene.run(worker)
+    assert scene.state(process_id) is ProcessState.COMPLETED
+    scene.check_settled()
+
+
+def test_one_failed_try_at_a_service_that_answers_opens_no_breaker(scene: Scene) -> None:
+    process_id = scene.submit(tasks=1)
+    worker = scene.worker()
+    away = ErrorInfo(code="unreachable", message="does not answer", retryable=True, service=DOWN)
+    scene.runner.script[process_id, 0] = [away]
+    for _ in range(3):
+        worker.tick()
+    assert scene.world.calls["probe"] == 1
+    assert scene.store.breakers() == []
+    scene.run(worker)
+    assert scene.state(process_id) is ProcessState.COMPLETED
+
+
+def test_attempts_that_a_silent_worker_stopped_stay_free_through_an_outage(scene: Scene) -> None:
+    """Their receipts cannot be looked for while the destination is down. Had the worker given the
+    process away meanwhile, nobody would know why they had ended, and each would count as a try."""
+    hanging = Deferred()
+    process_id = scene.submit(tasks=1)
+    worker = scene.worker(spawn=hanging)
+    worker.tick()
+    hanging.run()
+    worker.tick()  # hangs
+    scene.clock.advance(0.8 * scene.limits.lease_seconds)
+    scene.store.trip(DOWN, "does not answer", 5.0)
+    scene.world.down.add(DOWN)
+    worker.tick()  # it was silent for too long: told to stop
+    hanging.works.reverse()
+    for _ in range(6):
+        hanging.run()
+        worker.tick()
+        scene.clock.advance(5)
+    assert scene.row(process_id).tasks.running == 1, "not looked for yet"
+    scene.world.down.clear()
+    for _ in range(20):
+        worker.tick()
+        hanging.run()
+        scene.clock.advance(5)
+    (task,) = scene.store.tasks(process_id)
+    assert (task.state, task.attempt, task.free_attempts) == (TaskState.DONE, 2, 1)
+    assert scene.state(process_id) is ProcessState.COMPLETED
+
+
+def test_L2_a_service_that_is_down_is_asked_for_one_order_of_a_wave_and_not_for_each(scene: Scene) -> None:
+    process_id = scene.submit(tasks=4)
+    worker = scene.worker(limits=Limits(slots=4))
+    worker.tick()  # planned
+    scene.world.fail("order", UnavailableError("does not answer", code="unreachable", service=DOWN))
+    worker.tick()
+    assert scene.world.calls["order"] == 1
+    scene.run(worker)
+    assert scene.state(process_id) is ProcessState.COMPLETED
+    assert all(task.attempt - task.free_attempts == 1 for task in scene.store.tasks(process_id))

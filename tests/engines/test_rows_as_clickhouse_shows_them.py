@@ -143,3 +143,46 @@ def test_P17_a_part_of_the_same_name_with_other_content_is_a_change(
         assert part == {"name": "all_1_1_0"}
         changed = place.check(app, "db.t", "lake.ns.t", Asked(parts=("all_1_1_0",)))
         assert len(changed.changed) == 1 and not changed.unchanged
+
+
+def test_P17_a_partition_reloaded_with_the_same_block_numbers_is_a_change(
+    tmp_path: Path, runner: LocalRunner
+) -> None:
+    place = Place(tmp_path, runner)
+    place.execute("CREATE DATABASE db", "CREATE TABLE db.t (id UInt32) ENGINE = MergeTree ORDER BY id")
+    place.execute("INSERT INTO db.t VALUES (1)", "INSERT INTO db.t VALUES (2)")
+    [process] = place.export("db.t", to="lake.ns.t")
+    assert process.state is ProcessState.COMPLETED, process.error
+    place.execute("ALTER TABLE db.t DROP PARTITION tuple()")
+    # every visit opens the folder anew: after the drop, blocks are numbered from 1 again
+    place.execute("INSERT INTO db.t VALUES (1)", "INSERT INTO db.t VALUES (3)")
+    with place.app() as app:
+        checked = place.check(app, "db.t", "lake.ns.t", Asked(every=True))
+    assert "has changed since: 2 rows then and now, in other parts" in checked.changed[0].sentence
+    [again] = place.export("db.t", to="lake.ns.t", force=True)
+    assert again.state is ProcessState.COMPLETED, again.error
+    assert sorted(place.read("lake.ns.t")["id"].to_pylist()) == [1, 3]
+    place.execute("SYSTEM START MERGES", "OPTIMIZE TABLE db.t FINAL")
+    with place.app() as app:
+        checked = place.check(app, "db.t", "lake.ns.t", Asked(every=True))
+    assert checked.unchanged[0].sentence.endswith("unchanged since but for merges") and not checked.changed
+
+
+def test_times_before_1970_are_filed_as_iceberg_has_them_and_found_as_the_docs_say(
+    tmp_path: Path, runner: LocalRunner
+) -> None:
+    place = Place(tmp_path, runner)
+    place.execute(
+        "CREATE DATABASE db",
+        "CREATE TABLE db.t (id Int32, d Date32) ENGINE = MergeTree ORDER BY id",
+        "INSERT INTO db.t VALUES (1, '1900-01-02'), (2, '1969-12-31'), (3, '2024-02-29')",
+    )
+    [process] = place.export("db.t", to="lake.ns.t", partition_by="month(d)")
+    assert process.state is ProcessState.COMPLETED, process.error
+    scan = place.table("lake.ns.t").scan(row_filter="d = '1900-01-02'")
+    assert [task.file.partition[0] for task in scan.plan_files()] == [-840]
+    assert scan.to_arrow()["id"].to_pylist() == [1]
+    by_clickhouse = place.read_by_clickhouse(
+        "id", "lake.ns.t", "WHERE d <= '1969-12-31' ORDER BY id SETTINGS use_iceberg_partition_pruning = 0"
+    )
+    assert by_clickhouse == [{"id": 1}, {"id": 2}]

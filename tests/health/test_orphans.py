@@ -14,7 +14,7 @@ from calve.model.limits import Limits
 
 NOW = datetime(2026, 1, 10, tzinfo=UTC)
 OLD = NOW - timedelta(days=5)
-OWNERS = {"ended": Owner.ENDED, "live": Owner.LIVE}
+OWNERS = {"ended": Owner.ENDED, "live": Owner.LIVE, "neighbour": Owner.OTHERS}
 
 
 def judged(*paths: str, reachable: tuple[str, ...] = (), at: datetime = OLD) -> Orphans:
@@ -46,6 +46,11 @@ def test_D15_files_of_a_process_that_this_store_does_not_know_stay_however_old()
 def test_D15_files_of_a_live_process_stay_and_those_of_an_ended_one_go() -> None:
     found = judged("data/calve-live-0-1-0.parquet", "data/calve-ended-0-1-0.parquet")
     assert names(found) == ["data/calve-ended-0-1-0.parquet"] and found.of_live == 1
+
+
+def test_D15_a_file_of_a_process_that_wrote_to_another_table_stays() -> None:
+    found = judged("data/calve-neighbour-0-1-0.parquet", "data/calve-ended-0-1-0.parquet")
+    assert names(found) == ["data/calve-ended-0-1-0.parquet"] and found.of_others == 1
 
 
 def test_what_the_table_refers_to_stays_however_its_path_is_spelled() -> None:

@@ -65,14 +65,14 @@ def test_deletes_that_apply_to_nothing_are_dangling_and_trigger_nothing() -> Non
     counts = {"files": 1, "rows": 100, "bytes": 128 * MIB, "deletes": deletes}
     assert due(oldest_sequence=5, **counts) == []
     part = PartitionStats(place=PLACE, oldest_sequence=5, files=1, deletes=deletes)
-    assert (part.dangling, part.delete_files) == (18, 0)
+    assert part.delete_files == 0
 
 
 def test_position_deletes_of_the_same_commit_as_the_data_apply() -> None:
     part = PartitionStats(
         place=PLACE, oldest_sequence=5, files=1, deletes={(POSITION, 5): Deletes(files=1, rows=1)}
     )
-    assert (part.dangling, part.position_deletes) == (0, 1)
+    assert part.position_deletes == 1
 
 
 def test_full_is_off_until_its_interval_is_set_and_then_waits_for_it() -> None:

@@ -1,10 +1,12 @@
 """Opening is lazy, every call is bounded, and errors say which catalog and what to do."""
 
+import contextlib
 import socket
 import sqlite3
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Barrier, Thread
+from threading import Barrier, Event, Thread
 
 import pytest
 
@@ -87,6 +89,62 @@ def test_a_catalog_that_accepts_and_never_answers_is_given_up(silent_port: int, 
     catalog = open_catalog("lake", {"uri": f"{scheme}://127.0.0.1:{silent_port}"}, QUICK)
     with pytest.raises(UnavailableError):
         tables.load(catalog, IDENTIFIER)
+
+
+@pytest.fixture
+def dripping() -> Iterator[str]:
+    """A server that begins to answer, and sends a byte of its answer now and then for ever."""
+    over = Event()
+
+    class Drip(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", "1000000")
+            self.end_headers()
+            with contextlib.suppress(OSError):
+                while not over.wait(0.05):
+                    self.wfile.write(b" ")
+
+        do_POST = do_GET  # noqa: N815
+
+        def log_message(self, *args: object) -> None:
+            """Silent."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Drip)
+    Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    over.set()
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.timeout(30)
+def test_a_catalog_that_drips_its_answer_is_given_up(dripping: str) -> None:
+    """Each byte comes in time, and the answer never does."""
+    with pytest.raises(UnavailableError, match="not complete after"):
+        tables.load(open_catalog("lake", {"uri": dripping}, QUICK), IDENTIFIER)
+
+
+_CLIENT = {"client_id": "calve", "client_secret": "secret", "expires_in": 60}
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("way", ["credential", "auth"])
+@pytest.mark.parametrize("server", ["silent", "dripping"])
+def test_a_server_of_tokens_that_never_answers_is_given_up(
+    silent_port: int, dripping: str, way: str, server: str
+) -> None:
+    """It is asked before the catalog is: PyIceberg itself waits for ever there."""
+    url = f"http://127.0.0.1:{silent_port}" if server == "silent" else dripping
+    properties: dict[str, object] = {
+        "credential": {"credential": "calve:secret", "oauth2-server-uri": url},
+        "auth": {"auth": {"type": "oauth2", "oauth2": {**_CLIENT, "token_url": url}}},
+    }[way]
+    catalog = open_catalog("lake", {"uri": "http://127.0.0.1:1"} | properties, QUICK)
+    with pytest.raises(UnavailableError) as raised:
+        tables.load(catalog, IDENTIFIER)
+    assert raised.value.service == "catalog:lake"
+    assert "secret" not in raised.value.message
 
 
 def test_P9_wrong_credentials_are_permanent(monkeypatch: pytest.MonkeyPatch) -> None:

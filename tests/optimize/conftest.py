@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from calve.kinds.optimize import plan
 from calve.runner.spark import SparkRunner
 from calve.testing.optimizing import OptimizeScene
 
@@ -27,3 +28,9 @@ def lake(spark: SparkRunner, tmp_path: Path) -> OptimizeScene:
     scene = OptimizeScene(spark, "lake", properties)
     scene.catalog_.create_namespace("ns")
     return scene
+
+
+@pytest.fixture
+def a_task_for_each_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small partitions share a task; here even they have one of their own."""
+    monkeypatch.setattr(plan, "TASK_PARTITIONS", 1)

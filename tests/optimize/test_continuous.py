@@ -9,6 +9,7 @@ from pyiceberg.catalog import Catalog
 
 from calve.app.config import Config, load_config
 from calve.app.config.values import OptimizeConfig
+from calve.app.optimize_history import optimize_history
 from calve.app.optimizing import Optimizer, optimizing
 from calve.app.wiring import App
 from calve.kinds.optimize.request import OptimizeRequest
@@ -133,6 +134,21 @@ def test_orphans_are_looked_for_once_a_day(lake: OptimizeScene) -> None:
     assert looking.tick() == []
     lake.clock.advance(hours=2)
     assert len(looking.tick()) == 1
+
+
+def test_the_history_tells_what_workers_did_by_themselves_from_what_people_asked_for(
+    lake: OptimizeScene,
+) -> None:
+    make(lake.catalog_, "ns", "a", files=12)
+    make(lake.catalog_, "ns", "b", files=12)
+    [own] = optimizer(lake, "lake.ns.a").tick()
+    finish(lake, own, ProcessState.COMPLETED)
+    asked = lake.submit("ns.b")
+    assert [(item.process.id, item.by_worker) for item in optimize_history(lake.store)] == [
+        (asked.id, False),
+        (own.id, True),
+    ]
+    assert [item.process.id for item in optimize_history(lake.store, "lake.ns.a")] == [own.id]
 
 
 def configured(folder: Path, **environ: str) -> Config:

@@ -1,9 +1,11 @@
 """Deleted rows stay deleted, and what others write meanwhile stays written (P19)."""
 
+import json
 from collections.abc import Callable
 
 import pytest
 
+from calve.lake.health.report import health
 from calve.model.states import ProcessState
 from calve.runner.actions import ActionTable
 from calve.testing.equality_deletes import delete_equal
@@ -56,6 +58,27 @@ def test_P19_a_global_equality_delete_is_never_taken_for_dangling(lake: Optimize
     assert lake.rows("ns.t") == before
     lake.sql(lake.insert("ns.t", range(100, 102)))
     assert len(lake.rows("ns.t")) == 39
+
+
+def test_P19_a_global_equality_delete_goes_once_all_older_data_was_rewritten(lake: OptimizeScene) -> None:
+    lake.sql(
+        "CREATE TABLE lake.ns.t (id BIGINT, day DATE, name STRING) USING iceberg TBLPROPERTIES ('format-version'='2')"
+    )
+    with lake.table("ns.t").update_spec() as spec:
+        spec.add_identity("day")
+    lake.sql(lake.insert("ns.t", range(40), files=3))
+    delete_equal(lake.catalog_, ("ns", "t"), "id", [1, 2, 3], spec_id=0)
+    [finding] = [found for found in health(lake.catalog_, ("ns", "t")).findings if "global" in found.what]
+    assert finding.command == "calve optimize lake.ns.t --full"
+    before = lake.rows("ns.t")
+    process = lake.optimize("ns.t", full=True)
+    assert process.state is ProcessState.COMPLETED, process.error
+    assert lake.rows("ns.t") == before and len(before) == 37
+    assert delete_files(lake) == 0
+    assert json.loads(process.result)["removed_delete_files"] == 1
+    assert sorted(lake.table("ns.t").scan().to_arrow()["id"].to_pylist()) == [
+        row["id"] for row in sorted(before, key=lambda row: row["id"])
+    ], "PyIceberg, which has no equality deletes, reads it too"
 
 
 def interfere(monkeypatch: pytest.MonkeyPatch, write: Callable[[], None], *, times: int = 1) -> None:

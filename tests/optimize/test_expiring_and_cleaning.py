@@ -13,6 +13,7 @@ from calve.kinds.optimize import expire as expiring
 from calve.kinds.optimize.clean import clean
 from calve.kinds.optimize.expire import expire
 from calve.lake.catalogs import open_catalog
+from calve.lake.health.report import health
 from calve.lake.health.settings import Settings
 from calve.model.change import Change
 from calve.model.errors import TemporaryError
@@ -44,10 +45,10 @@ def store(clock: MovedClock) -> MemoryStore:
     return MemoryStore(clock)
 
 
-def submit(store: MemoryStore, plan: str | None = None) -> Lease:
+def submit(store: MemoryStore, plan: str | None = None, destination: str = "lake.ns.events") -> Lease:
     """A live process, with a plan where one is given."""
     new = NewProcess(
-        id=new_process_id(), kind="export", source="main:db.t", destination="lake.ns.events",
+        id=new_process_id(), kind="export", source="main:db.t", destination=destination,
         lane="catalog:lake", needs=("catalog:lake",), request="{}",
     )  # fmt: skip
     store.submit([new])
@@ -205,6 +206,47 @@ def test_D15_only_old_files_that_nobody_may_need_are_removed(catalog: Catalog, s
     found = cleaned(catalog, store)
     assert (found.orphans, found.receipts, found.of_unknown) == (2, 1, 1)
     assert all(path.exists() for path in stay) and not any(path.exists() for path in go)
+    assert rows_of(catalog) == list(range(10))
+
+
+def test_D15_files_that_another_table_writes_into_this_ones_folder_stay(
+    catalog: Catalog, store: MemoryStore
+) -> None:
+    """Its `write.data.path` leads here; only the store knows that they are not this table's."""
+    table = make_table(catalog)
+    neighbour = submit(store, destination="lake.ns.neighbour")
+    end(store, neighbour)
+    stays = put(table, f"data/calve-{neighbour.process_id}-0-1-0.parquet", age_days=3650)
+    assert cleaned(catalog, store).orphans == 0 and stays.exists()
+
+
+@pytest.mark.parametrize("name", ["write.data.path", "write.metadata.path"])
+def test_D15_nothing_outside_the_tables_location_is_removed_and_health_says_so(
+    catalog: Catalog, store: MemoryStore, tmp_path: Path, name: str
+) -> None:
+    """Other tables may write there, and nothing there says whose a file is."""
+    table = make_table(catalog, properties={name: f"file://{tmp_path}/shared"})
+    table.append(arrow(range(10), 1))
+    lost = tmp_path / "shared" / "month=1" / "lost.parquet"
+    lost.parent.mkdir(parents=True, exist_ok=True)
+    lost.write_bytes(b"x")
+    os.utime(lost, (1, 1))
+    assert cleaned(catalog, store).orphans == 0 and lost.exists()
+    findings = health(catalog, IDENTIFIER, orphans=True).findings
+    assert [f"{tmp_path}/shared" in found.detail for found in findings if found.what == "files elsewhere"]
+    assert rows_of(catalog) == list(range(10))
+
+
+def test_a_data_path_inside_the_location_is_cleaned_like_the_rest(
+    catalog: Catalog, store: MemoryStore
+) -> None:
+    location = make_table(catalog).location()
+    with catalog.load_table(IDENTIFIER).transaction() as change:
+        change.set_properties({"write.data.path": f"{location}/elsewhere"})
+    table = catalog.load_table(IDENTIFIER)
+    table.append(arrow(range(10), 1))
+    lost = put(table, "elsewhere/lost.parquet")
+    assert cleaned(catalog, store).orphans == 1 and not lost.exists()
     assert rows_of(catalog) == list(range(10))
 
 

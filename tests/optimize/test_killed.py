@@ -18,6 +18,7 @@ from calve.testing.lake import IDENTIFIER, arrow, make_table, rows_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
+FILES = 13
 CONFIG = """
 [catalog.lake]
 type = "sql"
@@ -48,13 +49,13 @@ def test_a_worker_killed_in_mid_rewrite_is_taken_over_and_the_rewrite_is_there_o
         },
     )
     table = make_table(catalog)
-    for number in range(13):
+    for number in range(FILES):
         table.append(arrow(range(number * 10, number * 10 + 10), 1))
     first = command(tmp_path, "optimize", "lake.ns.events", "--json")
     with open_store(f"sqlite:///{tmp_path}/calve.db") as store:
-        while not (ids := running(store)):
+        while not (rewritten(tmp_path) and (ids := running(store))):
             assert first.poll() is None, first.stderr
-            time.sleep(0.05)
+            time.sleep(0.005)
         first.send_signal(signal.SIGKILL)
         first.communicate(timeout=60)
         second = command(tmp_path, "worker", "--until-idle")
@@ -71,6 +72,11 @@ def test_a_worker_killed_in_mid_rewrite_is_taken_over_and_the_rewrite_is_there_o
     ]
     assert marked.count("0") == 1
     assert json.loads(process.result)["rewritten_files"] == 13
+
+
+def rewritten(folder: Path) -> bool:
+    """Whether the rewrite has begun to write: then it has not committed, or has just done so."""
+    return len(list((folder / "warehouse" / "ns" / "events" / "data").rglob("*.parquet"))) > FILES
 
 
 def running(store: object) -> list[ProcessId]:

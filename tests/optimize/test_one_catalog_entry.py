@@ -13,6 +13,8 @@ from calve.runner.spark import SparkRunner
 from calve.testing.iceberg_rest import apache_rest
 from calve.testing.optimizing import OptimizeScene
 from calve.testing.s3 import s3_server
+from calve.testing.tls import Authority, TlsFront
+from calve.testing.vending_proxy import vending_proxy
 
 PREFIX = "spark.sql.catalog.lake"
 
@@ -47,6 +49,7 @@ def test_a_rest_catalog_is_handed_on_and_s3_is_told_by_the_tables_location() -> 
     assert (of(conf, "type"), of(conf, "uri"), of(conf, "warehouse")) == ("rest", "http://host/api", "prod")
     assert (of(conf, "token"), of(conf, "header.X-A")) == ("t", "b")
     assert of(conf, "io-impl") == S3_FILE_IO
+    assert of(conf, "header.X-Iceberg-Access-Delegation") == "vended-credentials"
     assert ICEBERG_AWS not in jars_for(spark_catalog("lake", given, "file:///t"))
 
 
@@ -95,14 +98,17 @@ def test_a_table_of_a_postgresql_catalog_is_optimized(
 @pytest.mark.spark
 @pytest.mark.services
 @pytest.mark.xdist_group("spark")
-def test_a_table_in_s3_is_optimized_and_cleaned(spark: SparkRunner, tmp_path: Path) -> None:
-    with s3_server(tmp_path / "s3") as server:
+def test_a_table_in_s3_is_optimized_and_cleaned_over_https(spark: SparkRunner, tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "authority")
+    with s3_server(tmp_path / "s3") as server, TlsFront(server.port, authority) as front:
         server.create_bucket("lake")
         properties = {
             "type": "sql",
             "uri": f"sqlite:///{tmp_path}/catalog.db",
             "warehouse": "s3://lake/warehouse",
             **server.properties(),
+            "s3.endpoint": front.url,
+            "s3.ca-file": str(authority.ca_file),
         }
         scene = OptimizeScene(spark, "lake", properties)
         optimized(scene)
@@ -116,6 +122,18 @@ def test_a_table_in_s3_is_optimized_and_cleaned(spark: SparkRunner, tmp_path: Pa
 @pytest.mark.spark
 @pytest.mark.services
 @pytest.mark.xdist_group("spark")
-def test_a_table_of_a_rest_catalog_is_optimized(spark: SparkRunner, tmp_path: Path) -> None:
-    with apache_rest(tmp_path / "rest") as server:
-        optimized(OptimizeScene(spark, "lake", server.properties()))
+def test_a_table_of_a_rest_catalog_is_optimized_with_the_keys_that_it_lends(
+    spark: SparkRunner, tmp_path: Path
+) -> None:
+    authority = Authority(tmp_path / "authority")
+    with (
+        s3_server(tmp_path / "s3") as s3,
+        apache_rest(tmp_path / "rest", "s3://lake/rest", s3.properties()) as server,
+        vending_proxy(server.uri) as catalog,
+        TlsFront(catalog.port, authority) as front,
+    ):
+        s3.create_bucket("lake")
+        catalog.lend(s3.properties() | {"client.region": s3.region, "s3.path-style-access": "true"})
+        given = server.properties(front.url) | {"warehouse": "s3://lake/rest"}
+        given |= {"ca_file": str(authority.ca_file)}
+        optimized(OptimizeScene(spark, "lake", given))

@@ -1,119 +1,191 @@
-"""P22: canary secrets are planted wherever a secret can be given; nothing that a run leaves has them."""
+"""P22: a canary secret guards every service, each is used and each fails; nothing that the run leaves or shows has one."""
 
 import os
-import subprocess
-import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
+from canaries import CANARIES, PLANTED, STORE, WRONG, Guarded, guarded_services
 
-from calve.model.states import ProcessState
-from calve.testing.child_runner import ChildRunner
-from calve.testing.outage_place import BUCKET, OutagePlace, make_table, until
-from calve.testing.s3 import Keys, S3Server, s3_server
+from calve.lake.storage import Storage
+from calve.testing.catalog_faults import Told
+from calve.testing.outage_place import BUCKET
+from calve.testing.postgres import Postgres, postgres
 
-pytestmark = pytest.mark.services
+pytestmark = [pytest.mark.services, pytest.mark.spark]
 
-S3_SECRET = "canary-of-the-storage-5f1d"
-SOURCE_SECRET = "canary-of-the-source-8c2e"
-CATALOG_SECRET = "canary-of-the-catalog-0b7a"
-WRONG_SECRET = "canary-that-is-refused-44d9"
-CANARIES = (S3_SECRET, SOURCE_SECRET, CATALOG_SECRET, WRONG_SECRET)
-_OURS = frozenset({"calve.toml"})  # where they were planted
+DESTINATIONS = {
+    "0": "far.ns.events",
+    "1": f"s3://{BUCKET}/plain/",
+    "2": "client.nsclient.events",
+    "3": "token.nstoken.events",
+}
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    with s3_server(tmp_path_factory.mktemp("guarded"), Keys(secret_access_key=S3_SECRET)) as server:
-        server.create_bucket(BUCKET)
+def own_postgres() -> Iterator[Postgres]:
+    """With users who need a password."""
+    with postgres() as server:
         yield server
 
 
-@pytest.fixture
-def place(tmp_path: Path, runner: ChildRunner, guarded: S3Server) -> Iterator[OutagePlace]:
-    place = OutagePlace(
-        tmp_path / "place",
-        runner,
-        guarded.properties() | {"token": CATALOG_SECRET},
-        CALVE_SOURCE__MAIN__PASSWORD=SOURCE_SECRET,
-    )
-    file = place.place.folder / "calve.toml"
-    file.write_text(
-        file.read_text()
-        + f'\n[storage."s3://{BUCKET}"]\nendpoint = "{guarded.endpoint}"\naccess_key_id = "calve-test"\n'
-        f'secret_access_key = "{S3_SECRET}"\n'
-        f'\n[catalog.wrong]\ntype = "sql"\nuri = "sqlite:///lake/wrong.db"\nwarehouse = "s3://{BUCKET}/wrong"\n'
-        f'"s3.endpoint" = "{guarded.endpoint}"\n"s3.access-key-id" = "calve-test"\n"s3.region" = "us-east-1"\n'
-        f'"s3.secret-access-key" = "{WRONG_SECRET}"\n'
-    )
-    place.reopen()
-    yield place
-    place.close()
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory, own_postgres: Postgres) -> Iterator[Guarded]:
+    with guarded_services(tmp_path_factory.mktemp("guarded"), own_postgres) as services:
+        yield services
 
 
-def test_P22_nothing_that_a_run_leaves_holds_a_secret(
-    place: OutagePlace, runner: ChildRunner, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level("DEBUG", logger="calve")
-    place.place.execute(*make_table("events", rows=100))
+@pytest.mark.timeout(900)
+def test_P22_nothing_that_a_run_leaves_or_shows_holds_a_secret(guarded: Guarded) -> None:
+    _check_that_each_is_needed(guarded)
     seen: list[str] = []
-    with place.worker():
-        done = place.submit("events", "far.ns.events", "0")
-        done += place.submit("events", f"s3://{BUCKET}/plain/", "1")
-        refused = place.submit("events", "wrong.ns.events", "2")
-        until(lambda: runner.busy > 0 or place.ended(done), "a task to run")
-        seen += _command_lines()
-        assert [process.state for process in place.finish(done)] == [ProcessState.COMPLETED] * 2
-        [failed] = place.finish(refused)
-    # P9: refused at once, not tried for an hour.
-    assert failed.state is ProcessState.FAILED
-    assert failed.error is not None and not failed.error.retryable
-    seen += [record.getMessage() for record in caplog.records]
-    seen += [_calve(place, "config", "--json"), _calve(place, "ps", "--all", "--json")]
-    for one in (*done, *refused):
-        seen += [_calve(place, command, one, *tail) for command, *tail in _QUESTIONS]
+    with guarded.worker() as worker, _watching(worker.pid) as processes:
+        ids = _export(guarded, seen)
+        refused, text = guarded.json(
+            "export", "db.events", "--partition", "4", "--to", "refused.ns.events", "--debug", codes=(1,)
+        )
+        seen += [text, *_ask_about(guarded, [*ids, refused["id"]])]
+        # P9: refused at once, not tried for an hour.
+        assert (refused["state"], refused["error"]["retryable"]) == ("FAILED", False)
+        seen += _fail_one_after_another(guarded)
+    seen += [worker.output.read_text()]
+    assert any("java" in line for line in processes.command_lines)
+    assert guarded.tokens.given and guarded.tokens.refused
     for canary in CANARIES:
-        assert not [text[:200] for text in seen if canary in text]
-        assert not [file for file in _left_in(place.place.folder) if canary.encode() in file.read_bytes()]
-        storage = place.app.storage("far")
-        objects = storage.list(f"s3://{BUCKET}/")
-        assert len(objects) > 5
-        assert not [uri for uri in objects if canary.encode() in storage.read(uri)]
+        assert [text[:300] for text in seen if canary in text] == []
+        assert [line for line in processes.command_lines if canary in line] == []
+        assert [line.split("=")[0] for line in processes.variables if canary in line] == []
+        assert [str(file) for file in _left_in(guarded.folder) if canary.encode() in _bytes(file)] == []
+        assert canary not in _everything_in(guarded.store_url)
+    guarded.s3.start()
+    _check_objects(guarded)
+
+
+def _check_that_each_is_needed(guarded: Guarded) -> None:
+    """A canary that opens nothing proves nothing."""
+    for url in (guarded.store_url, guarded.catalog_url):
+        psycopg.connect(url).close()
+        user, host = url.split("@")
+        with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
+            psycopg.connect(f"{user.rpartition(':')[0]}:{WRONG}@{host}")
+
+
+def _export(guarded: Guarded, seen: list[str]) -> list[str]:
+    ids = []
+    for partition, to in DESTINATIONS.items():
+        queued, text = guarded.json(
+            "export", "db.events", "--partition", partition, "--to", to, "--no-wait", "--debug"
+        )
+        ids.append(queued["id"])
+        seen.append(text)
+    ended, text = guarded.json("wait", *ids, "--debug")
+    assert [(one["state"], one["rows"]) for one in ended] == [("COMPLETED", 200)] * len(ids)
+    seen.append(text)
+    return ids
+
+
+def _ask_about(guarded: Guarded, ids: list[str]) -> list[str]:
+    seen = [
+        guarded.calve("config", "--json"),
+        guarded.calve("config"),
+        guarded.calve("ps", "--all", "--json"),
+        guarded.calve("show", "--json", ids[0]),
+    ]
+    return seen + [guarded.calve(*question, ids[-1]) for question in _QUESTIONS]
 
 
 _QUESTIONS = (("show", "--json"), ("show",), ("events",), ("why",))
 
 
-def _calve(place: OutagePlace, *arguments: str) -> str:
-    """Both what it says and what it answers."""
-    done = subprocess.run(
-        [sys.executable, "-m", "calve.cli", *arguments],
-        cwd=place.place.folder,
-        env=os.environ | {"CALVE_SOURCE__MAIN__PASSWORD": SOURCE_SECRET},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode in (0, 1), done.stderr
-    assert done.stdout
-    return done.stdout + done.stderr
+def _fail_one_after_another(guarded: Guarded) -> list[str]:
+    """Each service with wrong secrets, then dead; asked with tracebacks on."""
+    wrong_store = guarded.store_url.replace(STORE, WRONG)
+    dead_store = guarded.store_url.replace(guarded.store_url.split("@")[1].split("/")[0], "127.0.0.1:1")
+    export = ("export", "db.events", "--partition", "4", "--debug", "--no-wait", "--to")
+    seen = [
+        guarded.calve("ps", "--debug", codes=(1, 2), CALVE_STORE__URL=wrong_store),
+        guarded.calve("ps", "--debug", codes=(1, 2), CALVE_STORE__URL=dead_store),
+        guarded.calve("partitions", "db.events", "--debug", codes=(1,), CALVE_SOURCE__MAIN__PASSWORD=WRONG),
+    ]
+    guarded.tokens.expire()
+    seen.append(guarded.calve(*export, "token.nstoken.events", codes=(1,)))
+    guarded.rest.ails = Told.UNAVAILABLE
+    seen.append(guarded.calve(*export, "client.nsclient.events"))
+    guarded.s3.kill()
+    seen.append(guarded.calve(*export, f"s3://{BUCKET}/plain/"))
+    guarded.front.kill()
+    seen.append(guarded.calve("partitions", "db.events", "--debug", codes=(1,)))
+    seen.append(guarded.calve("doctor", "--no-spark", "--debug", codes=(1,)))
+    seen.append(guarded.calve("ps", "--all"))
+    return seen
 
 
-def _command_lines() -> list[str]:
-    """Of every program of this machine: everybody may read them."""
-    found = []
-    for file in Path("/proc").glob("[0-9]*/cmdline"):
+# -- what everybody on the machine can see --------------------------------------------------------------
+
+
+class _watching:  # noqa: N801 - reads as a sentence
+    """Looks at every program's command line, and at what our own gave to their children, all the while."""
+
+    def __init__(self, ours: int) -> None:
+        self.command_lines: set[str] = set()
+        self.variables: set[str] = set()
+        self._ours, self._over = ours, threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> "_watching":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._over.wait(0.3):
+            for folder in Path("/proc").glob("[0-9]*"):
+                self._look(folder)
+
+    def _look(self, folder: Path) -> None:
         try:
-            found.append(file.read_bytes().decode(errors="replace"))
-        except OSError:
-            continue  # it ended meanwhile
-    assert any("python" in line for line in found)
-    return found
+            self.command_lines.add((folder / "cmdline").read_bytes().decode(errors="replace"))
+            if os.getpgid(int(folder.name)) == self._ours:
+                environment = (folder / "environ").read_bytes().decode(errors="replace")
+                self.variables.update(environment.split("\0"))
+        except (OSError, ProcessLookupError):
+            return  # it ended meanwhile
 
 
 def _left_in(folder: Path) -> list[Path]:
-    files = [file for file in folder.rglob("*") if file.is_file() and file.name not in _OURS]
-    assert any(file.name == "calve.db" for file in files)
+    files = [file for file in folder.rglob("*") if file.is_file() and file.name not in PLANTED]
+    assert any(file.name == "worker.log" for file in files)
     return files
+
+
+def _bytes(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError:
+        return b""  # it was removed meanwhile
+
+
+def _everything_in(url: str) -> str:
+    """Every row of every table of the store."""
+    with psycopg.connect(url) as connection:
+        tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall()
+        assert ("processes",) in tables
+        return "\n".join(
+            str(row)
+            for (table,) in tables
+            for row in connection.execute(f'SELECT * FROM "{table}"'.encode()).fetchall()
+        )
+
+
+def _check_objects(guarded: Guarded) -> None:
+    storage = Storage(guarded.s3.properties())
+    objects = storage.list(f"s3://{BUCKET}/")
+    assert len(objects) > 5
+    for uri in objects:
+        data = storage.read(uri)
+        assert not [canary for canary in CANARIES if canary.encode() in data], uri

@@ -9,7 +9,8 @@ from sqlalchemy.engine import make_url
 from calve.model.states import ProcessState
 from calve.testing.child_runner import ChildRunner
 from calve.testing.network_proxy import Fault, Mode, NetworkProxy
-from calve.testing.outage_place import PARTS, OutagePlace, make_table, until
+from calve.testing.outage_place import PARTITIONS, PARTS, OutagePlace, make_table, until
+from calve.testing.postgres import Postgres, postgres
 
 pytestmark = pytest.mark.services
 
@@ -26,7 +27,7 @@ def database(postgres_url: str) -> Iterator[NetworkProxy]:
 
 @pytest.fixture
 def place(tmp_path: Path, runner: ChildRunner) -> Iterator[OutagePlace]:
-    place = OutagePlace(tmp_path, runner, {}, CALVE_LIMITS__LEASE_SECONDS="3")
+    place = OutagePlace(tmp_path, runner, {}, keep_source=False, CALVE_LIMITS__LEASE_SECONDS="3")
     place.place.execute(*make_table("events", rows=ROWS))
     yield place
     place.close()
@@ -77,3 +78,78 @@ def test_a_worker_without_its_store_stops_its_tasks_and_goes_on_when_it_is_back(
         ended = place.finish(ids)
     assert {process.state for process in ended} == {ProcessState.COMPLETED}, place.told(ids[0])
     assert place.ids_in("lake.ns.events") == EVERY_ROW
+
+
+# -- PostgreSQL itself, really restarted --------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def own_postgres() -> Iterator[Postgres]:
+    """One of this module's own: the others' tests must not lose theirs."""
+    with postgres() as server:
+        yield server
+
+
+def test_a_store_that_is_restarted_in_mid_export_costs_nothing(
+    place: OutagePlace, runner: ChildRunner, own_postgres: Postgres
+) -> None:
+    """Quicker than a lease: the worker connects anew, and nothing was lost, doubled or even stopped."""
+    place.use_store(own_postgres.new_database())
+    with place.worker(CALVE_LIMITS__LEASE_SECONDS="60"):
+        with runner.holding():
+            ids = place.submit("events", "lake.ns.events", "0", "1")
+            until(lambda: any(process.tasks.running for process in place.rows(ids)), "tasks to be started")
+            own_postgres.restart()
+        ended = place.finish(ids)
+    assert {process.state for process in ended} == {ProcessState.COMPLETED}, place.told(ids[0])
+    assert place.ids_in("lake.ns.events") == _rows_of(0, 1)
+
+
+def test_a_store_that_is_down_for_longer_than_a_lease_has_its_worker_stop_first(
+    place: OutagePlace, runner: ChildRunner, own_postgres: Postgres
+) -> None:
+    """The tasks are stopped before the lease can be taken by another; after the start it goes on."""
+    place.use_store(own_postgres.new_database())
+    told = runner.told_to_stop
+    with place.worker():
+        with runner.holding():
+            ids = place.submit("events", "lake.ns.events", "0", "1")
+            until(lambda: any(process.tasks.running for process in place.rows(ids)), "tasks to be started")
+            own_postgres.stop()
+            until(lambda: runner.told_to_stop > told, "the worker to stop its tasks")
+        until(lambda: runner.busy == 0, "the slots to be free")
+        own_postgres.start()
+        assert ProcessState.COMPLETED not in place.states(ids)
+        ended = place.finish(ids)
+    assert {process.state for process in ended} == {ProcessState.COMPLETED}, place.told(ids[0])
+    assert place.ids_in("lake.ns.events") == _rows_of(0, 1)
+    for process in ended:  # its store's outage used no task's budget
+        for task in place.app.store.tasks(process.id):
+            assert task.attempt - task.free_attempts <= 1
+
+
+def test_a_sql_catalog_that_is_restarted_as_exports_publish_gets_every_row_once(
+    place: OutagePlace, runner: ChildRunner, own_postgres: Postgres
+) -> None:
+    url = make_url(own_postgres.new_database()).set(drivername="postgresql+psycopg")
+    file = place.place.folder / "calve.toml"
+    file.write_text(
+        file.read_text() + f'\n[catalog.pg]\ntype = "sql"\nuri = "{url.render_as_string(False)}"\n'
+        'warehouse = "lake/pg"\n'
+    )
+    place.reopen()
+    with place.worker():
+        with runner.holding():
+            ids = place.submit("events", "pg.ns.events", "0", "1")
+            until(lambda: place.planned(ids), "the plans")
+            own_postgres.stop()
+        until(lambda: place.breakers() == ["catalog:pg"], "the catalog's breaker to open")
+        assert runner.busy == 0 and not place.ended(ids)
+        own_postgres.start()
+        ended = place.finish(ids)
+    assert {process.state for process in ended} == {ProcessState.COMPLETED}, place.told(ids[0])
+    assert place.ids_in("pg.ns.events") == _rows_of(0, 1)
+
+
+def _rows_of(*partitions: int) -> list[int]:
+    return [row for row in EVERY_ROW if row // ROWS % PARTITIONS in partitions]

@@ -20,6 +20,8 @@ from pyiceberg.expressions import (
     LessThanOrEqual,
 )
 from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.transforms import TimeTransform
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
@@ -223,7 +225,8 @@ class Readers:
         types = {field.name: field.field_type for field in table.schema().fields}
         location = table.location().removeprefix("file://")
         spark = self.spark.query(_union(predicates, types, f"lake.ns.{name}", spark=True)).to_pylist()
-        clickhouse = self.place.select(_union(predicates, types, f"icebergLocal('{location}')", spark=False))
+        union = _union(predicates, types, f"icebergLocal('{location}')", spark=False)
+        clickhouse = self.place.select(f"SELECT * FROM ({union}) {_before_1970(table)}")
         return {
             "pyiceberg": [
                 sorted(
@@ -239,6 +242,17 @@ class Readers:
 
     def ids(self, name: str) -> dict[str, list[int]]:
         return {reader: sorted(rows) for reader, rows in self.rows(name).items()}
+
+
+def _before_1970(table: Table) -> str:
+    """ClickHouse takes the hour, day, month and year of a time before 1970 for 0 when it prunes, and misses
+    the rows that have another in their partition; see the page about types."""
+    places = [
+        place for place, one in enumerate(table.spec().fields) if isinstance(one.transform, TimeTransform)
+    ]
+    values = [task.file.partition[place] for task in table.scan().plan_files() for place in places]
+    pruned = any(value is not None and value < 0 for value in values)
+    return "SETTINGS use_iceberg_partition_pruning = 0" if pruned else ""
 
 
 def _union(predicates: Sequence[Predicate], types: dict[str, IcebergType], table: str, *, spark: bool) -> str:

@@ -99,6 +99,34 @@ def test_every_reason_is_told_at_once_and_nothing_is_written(place: Place) -> No
     assert not (place.folder / "lake" / "warehouse").exists()
 
 
+def test_reasons_of_table_command_and_columns_come_in_one_list(place: Place) -> None:
+    """Where the data forbids one of them the whole is refused (4), though the rest could be mended (2)."""
+    place.execute(
+        "CREATE TABLE db.mixed (id UInt64, w Int256) ENGINE = MergeTree ORDER BY id",
+        "INSERT INTO db.mixed VALUES (1, 2)",
+    )
+    usage = {"where": "day < today()", "final": True}
+    with pytest.raises(UsageError) as caught:
+        check(place, "db.mixed", every=True, **usage)
+    for words in ("merges combine no rows", "today() changes from call to call", "\n  w: Int256"):
+        assert words in caught.value.message
+    assert caught.value.message.count("cannot be exported as it is") == 1
+    assert "leave --final away" in caught.value.hint and "--cast w=" in caught.value.hint
+    with pytest.raises(RefusedError, match="no age"):
+        check(place, "db.mixed", older_than_hours=24, **usage)
+
+
+def test_every_field_of_a_partitioning_that_cannot_be_is_named(place: Place) -> None:
+    with pytest.raises(UsageError) as caught:
+        check(
+            place,
+            every=True,
+            partition_by="day(nosuch), glacier(id), month(nor)",
+        )
+    for words in ("'nosuch'", "'glacier(id)' is no partition field", "'nor'"):
+        assert words in caught.value.message
+
+
 def test_casts_and_exclusions_make_a_way(place: Place) -> None:
     checked = check(place, every=True, exclude=("note",), casts=(("wide", "decimal(38,0)"), ("id", "long")))
     assert {column.name: column.type for column in checked.target.columns} == {

@@ -4,60 +4,28 @@ import io
 import logging
 import os
 import sqlite3
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from served import PASSWORD, ROWS, Served, at_the_source, events, in_the_lake
+from killing import export_through_the_death_of_its_server
+from served import PASSWORD, ROWS, Served, events
 
 from calve.app.exporting import Asked
 from calve.model.errors import PermanentError
 from calve.model.states import ProcessState
 from calve.source import folders
 from calve.testing.local_runner import LocalRunner
-from calve.testing.network_proxy import Fault, NetworkProxy
 from calve.testing.programs import free_ports
 from calve.testing.server_place import MeddlingRunner
 
 pytestmark = pytest.mark.services
-QUICK = {"CALVE_LIMITS__BACKOFF_FIRST_SECONDS": "0.1", "CALVE_LIMITS__PROBE_SECONDS": "0.2"}
 
 
 def test_a_server_killed_in_mid_read_costs_attempts_and_nothing_else(
     own_front: Callable[[], Served], tmp_path: Path, runner: LocalRunner
 ) -> None:
-    served = own_front()
-    with NetworkProxy(int(served.url.rsplit(":", 1)[1])) as proxy:
-        place = served.place(tmp_path, runner, url=proxy.url, **QUICK)
-        table = events(place)
-        before = at_the_source(place, table)
-        dying: list[threading.Thread] = []
-
-        def die_in_mid_read() -> None:
-            """The stream falls silent after its first bytes; once it has, the server is gone."""
-            sent = proxy.counts.answer_bytes
-            proxy.set(Fault(hang_answer_after_bytes=1000))
-
-            def kill() -> None:
-                proxy.wait_for_answer_bytes(sent + 1000)
-                served.kill()
-                proxy.heal()
-                proxy.cut_open()
-
-            dying.append(threading.Thread(target=kill))
-            dying[0].start()
-
-        def come_back() -> None:
-            dying[0].join(60)
-            served.start()
-
-        place._runner = meddling = MeddlingRunner(runner, before=die_in_mid_read, after=come_back)
-        [process] = place.export(table, "202401")
-        assert process.state is ProcessState.COMPLETED, process.error
-        assert meddling.waves > 1
-        assert in_the_lake(place) == before
-        assert place.pins == []
+    export_through_the_death_of_its_server(own_front(), tmp_path, runner)
 
 
 def test_a_dead_replica_is_passed_over_before_the_pin(

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from served import ROWS, Served, at_the_source, events, in_the_lake, insert
 
+from calve.app.exporting import Asked
 from calve.model.errors import NotFoundError, RefusedError
 from calve.model.plan import ExportPlan
 from calve.model.process import Process
@@ -42,6 +43,28 @@ def test_what_is_exported_and_unchanged_is_skipped_and_a_change_is_told(place: S
     [process] = place.export(table, "202401", force=True)
     assert process.state is ProcessState.COMPLETED, process.error
     assert place.read().num_rows == 5 * ROWS
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["part", "partition"])
+def test_P17_what_repeats_its_names_after_a_reload_is_a_change(place: ServerPlace, *, named: bool) -> None:
+    """A table that is not replicated numbers its blocks from 1 again once it is empty and opened anew."""
+    table = events(place, 1)
+    [part, _] = place.select(
+        f"SELECT name FROM system.parts WHERE active AND concat(database, '.', table) = '{table}' ORDER BY name"
+    )
+    asked = Asked(parts=(part["name"],)) if named else Asked(every=True)
+    chosen = {"parts": asked.parts} if named else {}
+    [process] = place.export(table, **chosen)
+    assert process.state is ProcessState.COMPLETED, process.error
+    with place.app() as app:
+        checked = place.check(app, table, "lake.ns.events", asked)
+        assert len(checked.unchanged) == 1 and not checked.changed
+        place.execute(
+            f"ALTER TABLE {table} DROP PARTITION 202401", f"DETACH TABLE {table}", f"ATTACH TABLE {table}"
+        )
+        place.execute(insert(table, 1, 50_000), insert(table, 1, 10_000))
+        checked = place.check(app, table, "lake.ns.events", asked)
+        assert len(checked.changed) == 1 and not checked.unchanged
 
 
 def _meddle(place: ServerPlace, *statements: str) -> Callable[[], None]:

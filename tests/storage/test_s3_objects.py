@@ -63,7 +63,34 @@ def test_an_upload_that_is_given_up_leaves_no_object(s3: S3, tmp_path: Path) -> 
     s3.fail_parts_after = 1
     with pytest.raises(PermanentError):
         Storage(s3.properties).upload(large, f"{ROOT}/large")
-    assert s3.objects == {}
+    assert s3.objects == {} and s3.uploads == {}
+
+
+def test_every_page_of_uploads_is_read(s3: S3) -> None:
+    s3.uploads.update({f"a/{number}": {} for number in range(5)} | {"b/0": {}})
+    storage = Storage(s3.properties)
+    found = storage.uploads(f"{ROOT}/a")
+    assert [upload.uri for upload in found] == [f"{ROOT}/a/{number}" for number in range(5)]
+    storage.abort(found)
+    assert list(s3.uploads) == ["b/0"]
+
+
+def test_a_server_without_lists_of_uploads_has_none_and_one_that_refuses_says_what_it_needs(s3: S3) -> None:
+    s3.fail_with = (501, "NotImplemented")
+    assert Storage(s3.properties).uploads(ROOT) == []
+    s3.fail_with = (403, "AccessDenied")
+    with pytest.raises(PermanentError) as refused:
+        Storage(s3.properties).uploads(ROOT)
+    assert refused.value.code == "storage_denied" and "s3:ListBucketMultipartUploads" in refused.value.hint
+    s3.fail_with = (503, "SlowDown")
+    with pytest.raises(UnavailableError) as down:
+        Storage(s3.properties).uploads(ROOT)
+    assert down.value.service == f"storage:{ROOT}"
+
+
+def test_without_keys_to_sign_with_no_upload_is_asked_for(s3: S3) -> None:
+    assert Storage({"s3.endpoint": s3.properties["s3.endpoint"]}).uploads(ROOT) == []
+    assert s3.requests == []
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,16 @@ def test_ps_fits_a_narrow_terminal_and_is_whole_on_a_pipe(tmp_path: Path) -> Non
     assert destination in wide.lines[1]
 
 
+@pytest.mark.parametrize("columns", [30, 100])
+def test_a_line_stands_while_something_takes_its_time_and_is_gone_afterwards(columns: int) -> None:
+    code = "from calve.cli import output\nwith output.during('looking at db.events and lake.ns.events ...'): pass"
+    drawn = run("-c", code, columns=columns)
+    assert drawn.raw.startswith("looking at db.events"[: columns - 1])
+    assert max(len(line) for line in drawn.lines) < columns, "no wrapping: it could not be wiped"
+    assert drawn.raw.endswith("\r\x1b[2K")
+    assert run("-c", code, columns=columns, TERM="dumb").raw == ""
+
+
 def test_only_what_may_be_cut_is_cut() -> None:
     head, rows = ("ID", "NAME"), [("0123456789" * 3, "n" * 40)]
     text = words.table(head, rows, width=50, cut=frozenset({"NAME"}))

@@ -92,11 +92,14 @@ class Ports:
             self._catalog.commit_table = commit_table  # type: ignore[method-assign]
         return self._catalog
 
-    def storage(self, catalog: str) -> Storage:
+    def storage(self, catalog: str, table: tuple[str, ...] = ()) -> Storage:
         return _breaking_storage(Storage(self.properties), self.faults)
 
-    def storage_properties(self, catalog: str) -> dict[str, str]:
+    def storage_properties(self, catalog: str, table: tuple[str, ...] = ()) -> dict[str, str]:
         return self.properties
+
+    def lending(self, catalog: str) -> dict[str, Any]:
+        return {}
 
     def close(self) -> None:
         if self._catalog is not None:

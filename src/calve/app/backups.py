@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from calve.app.storages import properties_of
 from calve.app.wiring import App
 from calve.kinds.backup import deleting, shelf
 from calve.kinds.backup.deleting import Deleted
@@ -19,15 +20,6 @@ from calve.model.errors import RefusedError
 from calve.model.limits import Limits
 from calve.source.ports import Source
 
-_PROPERTIES = {
-    "endpoint": "s3.endpoint",
-    "region": "s3.region",
-    "access_key_id": "s3.access-key-id",
-    "secret_access_key": "s3.secret-access-key",
-    "session_token": "s3.session-token",
-    "virtual_addressing": "s3.force-virtual-addressing",
-}
-
 
 class BackupReach:
     """The application as backups and restores see it."""
@@ -38,6 +30,10 @@ class BackupReach:
     @property
     def limits(self) -> Limits:
         return self._app.limits
+
+    @property
+    def hard_links(self) -> bool:
+        return self._app.config.backup_hard_links
 
     def source(self, name: str) -> Source:
         return self._app.source(name)
@@ -52,17 +48,7 @@ class BackupReach:
         return Location(self._app.config.backup_url, storage)
 
     def location_properties(self) -> dict[str, str]:
-        """Of the longest `[storage."…"]` that the location lies in."""
-        url, storages = self._app.config.backup_url, self._app.config.storages
-        fitting = [prefix for prefix in storages if url.startswith(prefix)]
-        if not fitting:
-            return {}
-        section = storages[max(fitting, key=len)]
-        return {
-            theirs: section[ours].lower() if ours == "virtual_addressing" else section[ours]
-            for ours, theirs in _PROPERTIES.items()
-            if section.get(ours)
-        }
+        return properties_of(self._app.config, self._app.config.backup_url)
 
 
 def backup_kind(app: App) -> BackupKind:
@@ -81,6 +67,7 @@ class Line:
     manifest: Manifest | None
     own_bytes: int = 0  # that no other backup shares: what deleting it frees
     error: str = ""
+    hint: str = ""
 
 
 def lines(location: Location) -> list[Line]:
@@ -93,6 +80,7 @@ def lines(location: Location) -> list[Line]:
             manifest=one.manifest,
             own_bytes=_own_bytes(one.manifest, uses) if one.manifest else 0,
             error=one.error.message if one.error else "",
+            hint=one.error.hint if one.error else "",
         )
         for one in found
     ]
@@ -117,27 +105,36 @@ def delete_backup(app: App, name: str) -> Deleted:
     return deleting.delete(location, name)
 
 
-def prune(app: App, keep: Keep, *, dry_run: bool) -> tuple[list[str], list[Deleted]]:
-    """Delete what the rules do not keep, and take up deletes that died half-way; what was kept and
-    what was, or would be, deleted. A backup that cannot be read is kept, and nothing is swept."""
+@dataclass(frozen=True, kw_only=True)
+class Pruned:
+    kept: tuple[str, ...]
+    deleted: tuple[Deleted, ...]  # or, for a dry run, what would be
+    unreadable: tuple[str, ...]  # kept, and nothing that they may need is removed: that is, no part
+
+
+def prune(app: App, keep: Keep, *, dry_run: bool) -> Pruned:
+    """Delete what the rules do not keep, and take up deletes that did not come to their end. A backup
+    that cannot be read counts for no rule and stays, until it is deleted by its name."""
     location = BackupReach(app).location()
     found = shelf.listed(location)
-    for one in found:
-        if one.error:
-            raise one.error
     whole = [one.manifest for one in found if one.manifest]
     standing = kept(whole, lambda one: datetime.fromisoformat(one.created_at), keep)
-    doomed = [one for one in whole if one not in standing]
-    names = [one.name for one in standing]
-    if dry_run:
-        return names, [Deleted(name=one.name, parts=0, bytes=0, shared=0, awaited=0) for one in doomed]
-    deleted = []
-    for manifest in doomed:
-        _refuse_used(app, manifest.name)
-        deleted.append(deleting.delete(location, manifest.name))
-    for key in deleting.unfinished(location):
-        deleting.sweep(location, key)
-    return names, deleted
+    doomed = [one.name for one in whole if one not in standing]
+    deleted: list[Deleted] = []
+    for name in doomed:
+        if dry_run:
+            deleted.append(Deleted(name=name))
+            continue
+        _refuse_used(app, name)
+        deleted.append(deleting.delete(location, name))
+    if not dry_run:
+        earlier = [key for key in deleting.unfinished(location) if key.name not in doomed]
+        deleted += [deleting.sweep(location, key) for key in earlier]
+    return Pruned(
+        kept=tuple(one.name for one in standing),
+        deleted=tuple(deleted),
+        unreadable=tuple(sorted({one.key.name for one in found if one.error})),
+    )
 
 
 def _refuse_used(app: App, name: str) -> None:

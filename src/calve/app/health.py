@@ -6,10 +6,10 @@ from typing import Any
 from calve.app.optimizing import OptimizeReach, optimize_kind
 from calve.app.wiring import App
 from calve.control.ports import NothingToDo
-from calve.kinds.optimize.kind import CATALOG, NAME
+from calve.kinds.optimize.kind import CATALOG
 from calve.kinds.optimize.owners import owner_in
 from calve.kinds.optimize.plan import OptimizePlan, TaskSpec
-from calve.kinds.optimize.request import OptimizeRequest
+from calve.kinds.optimize.request import NAME, OptimizeRequest
 from calve.kinds.optimize.submit import check, submit
 from calve.lake.health.report import Health, health
 from calve.model.accepting import accepted
@@ -26,7 +26,7 @@ def table_health(app: App, catalog: str, identifier: tuple[str, ...], *, orphans
         identifier,
         now=app.store.now(),
         orphans=True,
-        owner=owner_in(app.store),
+        owner=owner_in(app.store, ".".join((catalog, *identifier))),
         limits=app.limits,
     )
 

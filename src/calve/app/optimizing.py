@@ -23,9 +23,9 @@ from calve.app.wiring import App
 from calve.control.ports import Store, TaskOrder, TaskResult
 from calve.kinds.optimize.expire import what_expires
 from calve.kinds.optimize.finish import drops_dangling, manifest_specs
-from calve.kinds.optimize.kind import NAME, OptimizeKind
+from calve.kinds.optimize.kind import OptimizeKind
 from calve.kinds.optimize.ports import OptimizePorts
-from calve.kinds.optimize.request import OptimizeRequest
+from calve.kinds.optimize.request import NAME, OptimizeRequest
 from calve.kinds.optimize.submit import lock_of, submit
 from calve.lake import tables
 from calve.lake.errors import catalog_call
@@ -63,7 +63,7 @@ class OptimizeReach:
         return self._app.catalog(name)
 
     def catalog_properties(self, name: str) -> Mapping[str, Any]:
-        return self._app.config.catalog(name)
+        return self._app.catalog_properties(name)
 
     def run_on_driver(self, order: TaskOrder) -> TaskResult:
         found: list[TaskResult] = []

@@ -11,6 +11,7 @@ from calve.kinds.export.request import ExportRequest
 from calve.lake import tables as lake_tables
 from calve.lake.publish.outcome import EarlierExport
 from calve.lake.publish.search import find_export
+from calve.model.content import unchanged
 from calve.model.errors import NotFoundError
 from calve.model.plan import PartPlan
 from calve.source.names import TableName
@@ -71,4 +72,4 @@ def _compared(
 def _status(partition: PartitionInfo, earlier: EarlierExport | None) -> Exported:
     if earlier is None:
         return Exported.NO
-    return Exported.UNCHANGED if earlier.content == partition.content else Exported.CHANGED
+    return Exported.UNCHANGED if unchanged(earlier.content, partition.content) else Exported.CHANGED

@@ -1,13 +1,16 @@
-"""Proving an export after the fact, from what the store has of it."""
+"""Proving an export or an optimize after the fact, from what the store has of it."""
 
+import json
 from dataclasses import dataclass
 
 from calve.app.wiring import App
 from calve.kinds.export.request import ExportRequest
 from calve.kinds.export.reread import read_again
+from calve.kinds.optimize.plan import OptimizePlan
 from calve.lake.parquet import verify as plain
 from calve.lake.parquet.folder import folder_of
 from calve.lake.verify import Proof, expected_checksums, verify
+from calve.lake.verify_rewrite import RewriteProof, verify_rewrites
 from calve.model.errors import RefusedError
 from calve.model.ids import ProcessId
 from calve.model.plan import ExportPlan
@@ -50,6 +53,21 @@ class Proven:
         return not self.faults
 
 
+@dataclass(frozen=True, kw_only=True)
+class ProvenRewrite:
+    """That an optimize changed no row: each snapshot it made against the one before it."""
+
+    snapshots: tuple[RewriteProof, ...]
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        return tuple(fault for proof in self.snapshots for fault in proof.faults)
+
+    @property
+    def ok(self) -> bool:
+        return not self.faults
+
+
 def prove(app: App, process_id: ProcessId, *, deep: bool = False) -> Proven:
     """RefusedError for what published nothing that could be read back, and, when the source is to
     be read again, for a source that has changed since."""
@@ -72,11 +90,30 @@ def prove(app: App, process_id: ProcessId, *, deep: bool = False) -> Proven:
     return Proven(table=table, source=_against_source(app, process, read, receipts) if deep else None)
 
 
+def prove_rewrite(app: App, process_id: ProcessId) -> ProvenRewrite:
+    """An optimize, also one that failed or was cancelled: what its tasks committed stays. A receipt
+    names the snapshots of its task; what came after the tasks is in the result."""
+    process, plan = app.store.process(process_id), app.store.plan(process_id)
+    if plan is None:
+        raise RefusedError(
+            f"process {process.id} rewrote nothing: it is {process.state.value}",
+            code="not_verifiable",
+            hint=f"calve show {process.id}",
+        )
+    read = OptimizePlan.from_json(plan)
+    made: list[str] = json.loads(process.result).get("snapshots", []) if process.result else []
+    for task in app.store.tasks(process.id, frozenset({TaskState.DONE})):
+        made += [found for found in json.loads(task.receipt)["snapshots"] if found not in made]
+    return ProvenRewrite(
+        snapshots=verify_rewrites(app.catalog(read.catalog), read.identifier, read.uuid, made)
+    )
+
+
 def _refuse_unpublished(process: Process) -> None:
     if process.kind != "export" or process.state is not ProcessState.COMPLETED:
         raise RefusedError(
-            f"process {process.id} is a {process.kind} and {process.state.value}: only an export that "
-            "completed can be verified",
+            f"process {process.id} is of kind {process.kind} and {process.state.value}: only an export that"
+            " completed, or an optimize, can be verified",
             code="not_verifiable",
             hint=f"calve show {process.id}",
         )

@@ -39,12 +39,14 @@ def process_json(process: Process) -> Json:
 
 
 def detail_json(process: Process, plan: str | None, tasks: Sequence[Task], pins: Sequence[Pin]) -> Json:
-    """What `show` adds: the plan, each task, each pin. `tasks` becomes the list of them."""
+    """What `show` adds: the plan, each task, each pin, the kind's own result. `tasks` becomes the list
+    of them."""
     return process_json(process) | {
         "tasks": [task_json(task) for task in tasks],
         "plan": json.loads(plan) if plan else None,
         "pins": [pin_json(pin) for pin in pins],
         "files_for_readers": readers_files(process, tasks),
+        "result": _parsed(process.result),
     }
 
 
@@ -109,10 +111,11 @@ def worker_json(worker: Worker, *, state: str, processes: int) -> Json:
 
 
 def error_json(error: ErrorInfo | None) -> Json | None:
-    """The five keys that are fixed; `service` stays inside."""
+    """The five keys that are fixed; what else is known stays inside."""
     if error is None:
         return None
-    return {name: value for name, value in error.to_json().items() if name != "service"}
+    document = error.to_json()
+    return {name: document[name] for name in ("code", "message", "hint", "retryable", "outcome")}
 
 
 def time_json(at: datetime | None) -> str | None:

@@ -11,10 +11,10 @@ from contextlib import ExitStack
 from dataclasses import replace
 from datetime import timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from calve.app.config import Config, SourceConfig
-from calve.app.storages import properties_of
+from calve.app.storages import catalog_properties, properties_of
 from calve.control.ports import Kind, Store
 from calve.kinds.export.choices import Choices
 from calve.model.ids import ProcessId
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from calve.control.worker import WorkerLoop
     from calve.kinds.backup.location import Location
+    from calve.lake.access.lending import Lender
     from calve.lake.storage import Storage
     from calve.runner.spark import SparkRunner
     from calve.source.ports import Source
@@ -39,7 +40,8 @@ class App:
         self.config = config
         self._closing = ExitStack()
         self._sources: dict[str, Source] = {}
-        self._catalogs: dict[str, Catalog] = {}
+        self._catalogs: dict[str, tuple[dict[str, Any], Catalog]] = {}
+        self._lenders: dict[tuple[str, ...], Lender] = {}
 
     def close(self) -> None:
         self._closing.close()
@@ -112,17 +114,27 @@ class App:
         return ServerSource(config.name, options)
 
     def catalog(self, name: str) -> "Catalog":
-        """The catalog of that name; of a location (with a `/`), its folder of plain Parquet as one."""
-        if name not in self._catalogs:
-            from calve.lake.catalogs import open_catalog
-            from calve.lake.parquet.folder import ParquetFolder
+        """The catalog of that name; of a location (with a `/`), its folder of plain Parquet as one.
+        Opened again when a profile's keys were changed: a worker lives longer than some keys."""
+        properties = self.catalog_properties(name)
+        opened = self._catalogs.get(name)
+        if opened is None or opened[0] != properties:
+            opened = self._catalogs[name] = (properties, self._open_catalog(name, properties))
+        return opened[1]
 
-            self._catalogs[name] = (
-                ParquetFolder(name, self.storage(name))
-                if "/" in name
-                else open_catalog(name, self.config.catalog(name), self.config.limits)
-            )
-        return self._catalogs[name]
+    def _open_catalog(self, name: str, properties: dict[str, Any]) -> "Catalog":
+        from calve.lake.catalogs import open_catalog
+        from calve.lake.parquet.folder import ParquetFolder
+
+        if "/" in name:
+            return ParquetFolder(name, self.storage(name))
+        return open_catalog(name, properties, self.config.limits)
+
+    def catalog_properties(self, name: str) -> dict[str, Any]:
+        """Its entry, or a location's section, completed by the environment. Never stored."""
+        if "/" in name:
+            return properties_of(self.config, name)
+        return catalog_properties(self.config, name)
 
     @property
     def limits(self) -> Limits:
@@ -132,22 +144,48 @@ class App:
     def choices(self) -> Choices:
         return self.config.choices
 
-    def storage_properties(self, catalog: str) -> dict[str, str]:
-        """Those that are text: nested tables (auth, ssl) are the catalog's client's own."""
-        if "/" in catalog:
-            return properties_of(self.config, catalog)
-        properties = self.config.catalog(catalog)
+    def storage_properties(self, catalog: str, table: tuple[str, ...] = ()) -> dict[str, str]:
+        """Those that are text: nested tables (auth, ssl) are the catalog's client's own. For a table,
+        with the keys that its catalog lends for it."""
+        keys = self._lender(catalog, table)
+        return self._configured(catalog) if keys is None else keys.properties()
+
+    def lending(self, catalog: str) -> dict[str, Any]:
+        """What an executor needs to ask the catalog for new keys; {} where it lends none."""
+        from calve.lake.access.lending import lends
+
+        if not lends(self.catalog(catalog)):
+            return {}
+        properties = self.catalog_properties(catalog)
+        return {"name": catalog, "properties": properties, "storage": self._configured(catalog)}
+
+    def _configured(self, catalog: str) -> dict[str, str]:
+        properties = self.catalog_properties(catalog)
         return {name: value for name, value in properties.items() if isinstance(value, str)}
 
-    def storage(self, catalog: str) -> "Storage":
-        """The object storage of a catalog's tables."""
+    def _lender(self, catalog: str, table: tuple[str, ...]) -> "Lender | None":
+        from calve.lake.access.lending import lender, lends
+
+        if not table or "/" in catalog:
+            return None
+        opened = self.catalog(catalog)
+        if not lends(opened):
+            return None
+        key = (catalog, *table)
+        if key not in self._lenders:
+            self._lenders[key] = lender(opened, table, self._configured(catalog))
+        return self._lenders[key]
+
+    def storage(self, catalog: str, table: tuple[str, ...] = ()) -> "Storage":
+        """The object storage of a catalog's tables; of one table, with keys that are lent for it."""
         from calve.lake.storage import Storage
 
         limits = self.config.limits
         return Storage(
-            self.storage_properties(catalog),
+            self._configured(catalog),
             connect_seconds=limits.connect_seconds,
             call_seconds=limits.call_seconds,
+            keys=self._lender(catalog, table),
         )
 
     def backups(self) -> "Location":

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import click
 
 from calve.cli import exits, output
-from calve.cli.backup_group import group
 from calve.cli.command import Session, command
+from calve.cli.groups import group
 from calve.model.errors import UsageError
 
 
@@ -175,11 +175,17 @@ def restore(
 @command("delete", examples=["calve backup delete nightly-2025-12-31"])
 @click.argument("names", metavar="NAME…", nargs=-1, required=True)
 def delete(session: Session, names: tuple[str, ...]) -> None:
-    """Delete backups. What other backups share stays."""
+    """Delete backups. What other backups share stays.
+
+    A backup whose manifest is damaged is deleted like any other; what can no longer be made out in the
+    manifest stays in the location.
+    """
     from calve.app.backups import delete_backup
+    from calve.cli.backup_pages import deleted_line, say_what_stays
 
     done = [delete_backup(session.app, name) for name in names]
-    session.answer([vars(one) for one in done], "\n".join(_deleted(vars(one)) for one in done))
+    session.answer([vars(one) for one in done], "\n".join(map(deleted_line, done)))
+    say_what_stays(done)
 
 
 @command(
@@ -203,22 +209,25 @@ def prune(
     keep_monthly: int,
     keep_yearly: int,
     dry_run: bool,
-) -> None:
-    """Delete the backups that no rule keeps, and finish deletes that were interrupted.
+) -> int:
+    """Delete the backups that no rule keeps, and finish deletes that did not come to their end.
 
-    A backup is kept if any of the rules keeps it; at least one rule has to be given.
+    A backup is kept if any of the rules keeps it; at least one rule has to be given. While a backup
+    cannot be read no space is freed, because it may need anything, and the exit code is 4.
     """
     from calve.app.backups import prune as pruned
+    from calve.cli.backup_pages import pruned_json, pruned_page, say_what_stays
     from calve.kinds.backup.retention import Keep
 
     keep = Keep(
         last=keep_last, daily=keep_daily, weekly=keep_weekly, monthly=keep_monthly, yearly=keep_yearly
     )
-    kept, done = pruned(session.app, keep, dry_run=dry_run)
-    document = {"kept": kept, "deleted": [vars(one) for one in done], "dry_run": dry_run}
-    lines = [f"keep    {name}" for name in kept]
-    lines += [f"delete  {one.name}" if dry_run else _deleted(vars(one)) for one in done]
-    session.answer(document, "\n".join(lines))
+    found = pruned(session.app, keep, dry_run=dry_run)
+    session.answer(pruned_json(found, dry_run=dry_run), pruned_page(found, dry_run=dry_run))
+    for name in found.unreadable:
+        output.warning(f"backup {name} cannot be read: it is kept, and nothing that it may need is removed")
+    say_what_stays(found.deleted)
+    return exits.REFUSED if any(one.held for one in found.deleted) else exits.DONE
 
 
 @group(
@@ -252,14 +261,3 @@ def _share(text: str) -> float:
             f"{text!r} is no percentage", code="bad_share", hint="give 0% to 100%: --read-data 5%"
         )
     return share
-
-
-def _deleted(one: dict[str, int]) -> str:
-    from calve.cli import words
-
-    text = f"deleted {one['name']}: {words.counted(one['parts'], 'part')}, {words.size(one['bytes'])} freed"
-    if one["shared"]:
-        text += f", {one['shared']} shared parts kept"
-    if one["awaited"]:
-        text += f", {one['awaited']} kept for a backup under way (the next prune removes them)"
-    return text

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from calve.app.backups import Line, stored_bytes
-from calve.cli import words
+from calve.app.backups import Line, Pruned, stored_bytes
+from calve.cli import output, words
+from calve.kinds.backup.deleting import Deleted
 from calve.kinds.backup.manifest import Manifest
 from calve.kinds.backup.verifying import Verified
 
@@ -19,7 +20,7 @@ def list_json(lines: Sequence[Line]) -> list[dict[str, Any]]:
 def line_json(line: Line) -> dict[str, Any]:
     manifest = line.manifest
     if manifest is None:
-        return {"name": line.name, "error": line.error}
+        return {"name": line.name, "error": line.error, "hint": line.hint}
     return {
         "name": manifest.name,
         "created_at": manifest.created_at,
@@ -48,13 +49,15 @@ def list_page(lines: Sequence[Line], now: datetime) -> str:
             words.size(line.own_bytes),
         )
         if line.manifest
-        else (line.name, "", "", "", "", "", f"damaged: {line.error}")
+        else (line.name, "damaged", "", "", "", "", "")
         for line in lines
     ]
     numbers = frozenset({"TABLES", "ROWS", "SIZE", "ITS OWN"})
     head = ("BACKUP", "AGE", "SOURCE", "TABLES", "ROWS", "SIZE", "ITS OWN")
     table = words.table(head, rows, right=numbers)
-    return f"{table}\n\n{words.counted(len(lines), 'backup')}, {words.size(stored_bytes(lines))} stored"
+    total = f"{words.counted(len(lines), 'backup')}, {words.size(stored_bytes(lines))} stored"
+    damaged = [f"damaged {line.name}: {line.error}\nhint: {line.hint}" for line in lines if not line.manifest]
+    return "\n\n".join([table, *damaged, total])
 
 
 def show_json(line: Line) -> dict[str, Any]:
@@ -160,3 +163,45 @@ def verified_page(found: Verified) -> str:
 
 def manifest_of(lines: Sequence[Line], manifest: Manifest) -> Line:
     return next(line for line in lines if line.manifest and line.manifest.process_id == manifest.process_id)
+
+
+def deleted_line(one: Deleted) -> str:
+    text = f"deleted {one.name}: {words.counted(one.parts, 'part')}, {words.size(one.bytes)} freed"
+    if one.shared:
+        text += f", {one.shared} shared parts kept"
+    if one.awaited:
+        text += f", {one.awaited} kept for a backup under way (the next prune removes them)"
+    if one.held:
+        text += f", {one.held} kept because {', '.join(one.held_by)} cannot be read and may need them"
+    return text
+
+
+def say_what_stays(done: Sequence[Deleted]) -> None:
+    """What a person has to know or do about space that a delete did not free."""
+    for one in done:
+        if one.damaged:
+            output.warning(
+                f"the manifest of {one.name} was damaged: parts that it alone needed and that could not be "
+                "made out in it stay in the location"
+            )
+    holding = sorted({name for one in done for name in one.held_by})
+    if holding:
+        output.warning(
+            f"no space is freed while {', '.join(holding)} cannot be read: put the manifest back, or give it up "
+            f"with calve backup delete {' '.join(holding)}; then run calve backup prune again"
+        )
+
+
+def pruned_json(found: Pruned, *, dry_run: bool) -> dict[str, Any]:
+    return {
+        "kept": list(found.kept),
+        "deleted": [vars(one) for one in found.deleted],
+        "unreadable": list(found.unreadable),
+        "dry_run": dry_run,
+    }
+
+
+def pruned_page(found: Pruned, *, dry_run: bool) -> str:
+    lines = [f"keep    {name}" for name in found.kept]
+    lines += [f"delete  {one.name}" if dry_run else deleted_line(one) for one in found.deleted]
+    return "\n".join(lines)

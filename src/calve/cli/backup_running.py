@@ -14,12 +14,6 @@ from calve.cli.running import Interrupted, no_worker_warning, say_how_to_go_on
 from calve.model.process import Process
 from calve.model.states import ProcessState
 
-# What only planning can find out, and what is then no failure of the work: nothing was changed.
-_REFUSALS = frozenset(
-    {"backup_exists", "disk_not_seen", "no_space", "patch_parts", "row_policies", "structure_differs"}
-    | {"table_exists", "table_replicated", "unfinished_mutations"}
-)
-
 
 def hand_over(session: Session, process: Process, *, resumed: bool, no_wait: bool) -> int:
     """A process that was just accepted: run it to the end, or say who will."""
@@ -35,8 +29,6 @@ def hand_over(session: Session, process: Process, *, resumed: bool, no_wait: boo
         output.warning(f"{name}: {why}")
     if ended.error and ended.state is not ProcessState.COMPLETED:
         output.error(ended.error)
-    if ended.error and ended.error.code in _REFUSALS:
-        return exits.REFUSED
     return exits.of_process(ended)
 
 

@@ -27,4 +27,7 @@ def of_process(process: Process) -> int:
         return DONE
     if process.state not in PROCESS_TERMINAL:
         return DONE
+    # What only planning could find out is no failure of the work.
+    if process.state is ProcessState.FAILED and process.error is not None and process.error.refused:
+        return REFUSED
     return FAILED

@@ -21,7 +21,8 @@ def export_table(
 ) -> int:
     """Check, queue, run to the end, report; the exit code."""
     app = session.app
-    checked = check_export(app, request_of(app, table, destination, asked), asked.selection)
+    with output.during(f"looking at {table} and {destination} ..."):
+        checked = check_export(app, request_of(app, table, destination, asked), asked.selection)
     if dry_run:
         if checked.unreachable:
             raise checked.unreachable  # half a preview would be taken for a whole one

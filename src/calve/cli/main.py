@@ -13,7 +13,6 @@ import click
 from calve import __version__
 from calve.cli import output
 from calve.cli.backup import backup
-from calve.cli.backup_group import CommandGroup
 from calve.cli.cancel import cancel
 from calve.cli.command import CalveCommand, Session, shared_options
 from calve.cli.config import config
@@ -22,7 +21,9 @@ from calve.cli.doctor import doctor
 from calve.cli.events import events
 from calve.cli.exits import FAILED, INTERRUPTED, WRONG
 from calve.cli.export import export
+from calve.cli.groups import CommandGroup
 from calve.cli.health import health
+from calve.cli.history import history
 from calve.cli.init import init
 from calve.cli.optimize import optimize
 from calve.cli.partitions import partitions
@@ -36,28 +37,22 @@ from calve.cli.worker import worker
 from calve.model.errors import CalveError, ErrorInfo
 
 COMMANDS: tuple[CalveCommand | CommandGroup, ...] = (
-    demo, init, config, doctor, partitions, export, backup, health, optimize, ps, show, events, why, wait, cancel, retry, verify, worker,
+    demo, init, config, doctor, partitions, export, backup, health, optimize, history, ps, show, events, why, wait, cancel, retry, verify, worker,
 )  # fmt: skip
 
 
-class Commands(click.Group):
-    """In the order in which a person meets them, not by the alphabet."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self.commands)
-
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Examples"):
-            for example in ("calve demo", "calve export db.events --partition 202401 --to lake.ns.events"):
-                formatter.write(f"{'':>{formatter.current_indent}}{example}\n")
-
-
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=CommandGroup,
+    examples=("calve demo", "calve export db.events --partition 202401 --to lake.ns.events"),
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(__version__, prog_name="calve", message="%(prog)s %(version)s")
 @shared_options
 @click.pass_context
 def calve(ctx: click.Context, as_json: bool, config_path: str | None, debug: bool) -> None:
-    """Publish partitions of ClickHouse tables as Apache Iceberg snapshots, exactly once."""
+    """Publish partitions of ClickHouse tables as Apache Iceberg snapshots, exactly once; back the same
+    tables up; keep the Iceberg tables healthy.
+    """
     ctx.obj = Session(json=as_json, debug=debug, config_path=config_path)
 
 

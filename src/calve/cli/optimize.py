@@ -1,6 +1,5 @@
 """`calve optimize`."""
 
-import json
 from typing import TYPE_CHECKING
 
 import click
@@ -10,6 +9,7 @@ from calve.cli.command import Session, command
 
 if TYPE_CHECKING:
     from calve.app.health import Preview
+    from calve.model.process import Process
 
 
 @command(
@@ -65,20 +65,16 @@ def optimize(
     process = submit_optimize(session.app, request)
     code = hand_over(session, [process], no_wait=no_wait, as_list=False)
     if not no_wait and not session.json:
-        say_gain(session.app.store.process(process.id).result)
+        say_gain(session.app.store.process(process.id))
     return code
 
 
-def say_gain(result: str) -> None:
+def say_gain(process: "Process") -> None:
     """What it gained, in one line; nothing where it did not come to its end."""
-    found = json.loads(result) if result else {}
-    if not found:
-        return
-    before, after = found["before"], found["after"]
-    output.say(
-        f"score {before['score']} -> {after['score']}, files {before['files']:,} -> {after['files']:,},"
-        f" snapshots {before['snapshots']:,} -> {after['snapshots']:,}"
-    )
+    from calve.app.optimize_history import gained
+
+    if line := gained(process):
+        output.say(line)
 
 
 def page(found: "Preview") -> str:

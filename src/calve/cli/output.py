@@ -4,11 +4,14 @@ import json
 import os
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, TextIO
 
 from calve.model.errors import ErrorInfo
 
 _RED, _YELLOW, _PLAIN = "\x1b[1;31m", "\x1b[1;33m", "\x1b[0m"
+_ITEM = "\n  "  # what opens an item in an error that is a list
 
 
 def data(text: str) -> None:
@@ -26,8 +29,23 @@ def say(text: str = "") -> None:
     sys.stderr.flush()
 
 
+@contextmanager
+def during(text: str) -> Iterator[None]:
+    """A line that stands on a terminal while something takes its time, and is gone afterwards."""
+    if not is_terminal(sys.stderr):
+        yield
+        return
+    sys.stderr.write(f"{text[: shutil.get_terminal_size().columns - 1]}\r")
+    sys.stderr.flush()
+    try:
+        yield
+    finally:
+        sys.stderr.write("\x1b[2K")
+        sys.stderr.flush()
+
+
 def error(info: ErrorInfo) -> None:
-    say(f"{_coloured('error:', _RED)} {one_line(info.message)}")
+    say(f"{_coloured('error:', _RED)} {_listed(info.message)}")
     if info.hint:
         hint(info.hint)
 
@@ -38,6 +56,11 @@ def warning(text: str) -> None:
 
 def hint(text: str) -> None:
     say(f"hint: {one_line(text)}")
+
+
+def _listed(text: str) -> str:
+    """One line; of an error that is a list, one for each item."""
+    return _ITEM.join(map(one_line, text.split(_ITEM)))
 
 
 def one_line(text: str) -> str:

@@ -75,7 +75,10 @@ def report(session: Session, processes: Sequence[Process], *, as_list: bool) -> 
 
 def sentence(process: Process) -> str:
     """How a process ended, in one line."""
-    what = f"{process.id}  {process.state.value}  {process.source} {words.listed(process.partitions)} -> {process.destination}"
+    where = f"{process.source} {words.listed(process.partitions)} -> {process.destination}"
+    if process.source == process.destination:  # an optimize stays where it is
+        where = process.destination
+    what = f"{process.id}  {process.state.value}  {where}"
     if process.state is not ProcessState.COMPLETED:
         return what
     took = words.duration(process.finished_at - process.created_at) if process.finished_at else ""

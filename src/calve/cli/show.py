@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from calve.app.optimize_history import gained
 from calve.app.view import detail_json, readers_files
 from calve.cli import words
 from calve.cli.command import Session, command
@@ -56,12 +57,13 @@ def _head(process: Process, now: datetime) -> str:
             ("process", f"{process.id}  {process.kind}  {process.state.value}"),
             ("batch", process.batch or ""),
             ("retry of", process.retry_of or ""),
-            ("source", process.source),
+            ("source", process.source if process.source != process.destination else ""),
             ("destination", process.destination),
             ("partitions", words.listed(process.partitions, most=20)),
             ("tasks", _progress(process)),
             ("rows", words.count(process.rows)),
             ("files", f"{words.count(process.files)} ({words.size(process.bytes)})"),
+            ("gained", gained(process)),
             ("snapshot", process.snapshot_id or ""),
             (
                 "created",

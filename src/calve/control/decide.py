@@ -94,7 +94,10 @@ def _recover(facts: Facts) -> Step | Wait:
         return Wait(reason="looks for receipts of lost attempts")
     if facts.in_flight and (facts.down is not None or facts.draining):
         return Wait(reason=f"{facts.in_flight} running tasks finish first")
-    return _held_back(facts, also_draining=False) or RecoverTasks()
+    held_back = _held_back(facts, also_draining=False)
+    # Kept, where it may be: this worker knows why they were lost, and that an outage uses no budget.
+    # Whoever took the process next could only call it a try.
+    return RecoverTasks() if held_back is None else replace(held_back, yields=facts.draining)
 
 
 def _stop(facts: Facts, code: str, reason: str) -> Step | Wait:

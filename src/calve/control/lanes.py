@@ -23,26 +23,40 @@ class Lanes:
         self._limits = limits
         self._lock = threading.Lock()
         self._failures: Counter[str] = Counter()
+        self._suspected: dict[str, Process] = {}
 
     def met(self, process: Process, errors: Iterable[ErrorInfo]) -> None:
-        """Errors that tries for a process ended with."""
+        """Errors that tries for a process ended with. After the first the service is suspected."""
         for error in errors:
             if is_unavailable(error):
-                self._failed(_breaker_name(process, error), error.message)
+                name = _breaker_name(process, error)
+                if self.failed(name, error.message) == 1:
+                    with self._lock:
+                        self._suspected[name] = process
 
-    def _failed(self, name: str, reason: str) -> None:
+    def take_suspected(self) -> dict[str, Process]:
+        """Services that failed once, each with a process that met it: to be asked at once. Otherwise the
+        next try would find out, in a slot, and only after its own timeout."""
+        with self._lock:
+            suspected, self._suspected = self._suspected, {}
+        return suspected
+
+    def failed(self, name: str, reason: str) -> int:
+        """How often in a row, this time included."""
         with self._lock:
             self._failures[name] += 1
-            trips = self._failures[name] >= self._limits.breaker_failures
-        if trips:
+            failures = self._failures[name]
+        if failures >= self._limits.breaker_failures:
             # if we die here, the next failures trip it; twice only pushes its probe
             self._store.trip(name, reason, self._limits.probe_seconds)
+        return failures
 
     def answered(self, process: Process) -> None:
         """Something succeeded through every service that the process uses."""
         with self._lock:
             for name in (process.lane, *process.needs):
                 self._failures.pop(name, None)
+                self._suspected.pop(name, None)
 
     def close(self, name: str) -> None:
         with self._lock:

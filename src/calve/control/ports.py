@@ -225,7 +225,7 @@ class Kind(Protocol):
         (idempotent). Nothing later asks the source again."""
 
     def order(self, process: Process, plan: str, task: Task, attempt: int) -> TaskOrder:
-        """What to ship for this attempt. Pure."""
+        """What to ship for this attempt. Changes nothing; may ask for keys that are lent for a while."""
 
     def find_receipt(self, process: Process, plan: str, task: Task) -> TaskResult | None:
         """The receipt of `task.attempt`, if that attempt left one. Read-only."""

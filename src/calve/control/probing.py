@@ -1,7 +1,7 @@
 """Probing what is down: one worker at a time asks, and an answer closes the breaker (L5)."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 from calve.control.lanes import concerns
@@ -16,7 +16,11 @@ _log = logging.getLogger("calve.control")
 _ENDED_LOOKED_AT = 1000  # the newest; only looked at while a breaker is due and nothing live waits for it
 
 
-def probe_due(context: Context, breakers: Iterable[Breaker], reach: frozenset[str]) -> None:
+def probe_due(context: Context, breakers: Sequence[Breaker], reach: frozenset[str]) -> None:
+    opened = frozenset(breaker.lane for breaker in breakers)
+    for lane, suspecting in context.lanes.take_suspected().items():
+        if lane not in opened and suspecting.kind in context.kinds:
+            context.spawn(partial(_confirm, context, suspecting, lane))
     now = context.store.now()
     due = [breaker for breaker in breakers if breaker.probe_at <= now]
     if not due:
@@ -47,13 +51,29 @@ def _waiting_for(context: Context, breaker: Breaker, waiting: Iterable[Process])
     return None
 
 
-def _probe(context: Context, process: Process, lane: str) -> None:
+def _ask(context: Context, process: Process, lane: str) -> None:
     kind = context.kinds[process.kind]
+    if isinstance(kind, ProbesForAProcess):
+        kind.probe_for(lane, process)
+    else:
+        kind.probe(lane)
+
+
+def _confirm(context: Context, process: Process, lane: str) -> None:
+    """One try failed. If a probe does as well, that is twice. An answer proves nothing of what failed,
+    and so it takes nothing back."""
     try:
-        if isinstance(kind, ProbesForAProcess):
-            kind.probe_for(lane, process)
-        else:
-            kind.probe(lane)
+        _ask(context, process, lane)
+    except UnavailableError as error:
+        context.lanes.failed(lane, error.message)
+        context.wake()
+    except CalveError as error:
+        _log.info("asking %s after a failure: %s", lane, error)
+
+
+def _probe(context: Context, process: Process, lane: str) -> None:
+    try:
+        _ask(context, process, lane)
     except UnavailableError as error:
         context.store.trip(lane, error.message, context.limits.probe_seconds)
         return

@@ -22,6 +22,7 @@ from pyiceberg.types import (
 from pyspark.sql import datasource as spark
 
 from calve.kinds.export.mapping import MappedColumn
+from calve.source import types
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _COMPARED: Mapping[type[spark.Filter], str] = {
@@ -31,6 +32,25 @@ _COMPARED: Mapping[type[spark.Filter], str] = {
     spark.LessThan: "<",
     spark.LessThanOrEqual: "<=",
 }
+_SAME_EVERYWHERE = frozenset(
+    {"Bool", "String", "Date", "Date32"}
+    | {f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)}
+)
+
+
+def same_at_a_server(one: spark.Filter, columns: Mapping[str, MappedColumn]) -> bool:
+    """Whether a server of another version, with its user's own settings, surely takes a condition as our
+    engine does: not where the compared value is a text made from another type (JSON has settings for it)."""
+    column = columns.get(getattr(one, "attribute", ("",))[0])
+    if column is None:
+        return False
+    match types.strip_wrappers(column.source_type):
+        case types.Simple(name):
+            return name in _SAME_EVERYWHERE
+        case types.Decimal() | types.DateTime() | types.DateTime64() | types.Enum():
+            return True
+        case _:
+            return False
 
 
 def condition(one: spark.Filter, columns: Mapping[str, MappedColumn]) -> str | None:

@@ -5,9 +5,11 @@ a backup hold still by themselves; parts of a table that is in use are read by n
 merged away meanwhile fails its task clearly.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
+from calve.data_source import serving
+from calve.data_source.found import Found
 from calve.data_source.options import Options
 from calve.kinds.backup import offering
 from calve.kinds.backup.location import Location
@@ -22,21 +24,15 @@ from calve.source.listing import live_parts
 from calve.source.partitions import find
 from calve.source.ports import Session
 from calve.source.selection import Selection
-from calve.source.tables import Column, TableInfo, describe
+from calve.source.tables import TableInfo, describe
 
 
-@dataclass(frozen=True, kw_only=True)
-class Found:
-    columns: tuple[Column, ...]
-    relation: Relation
-    parts: tuple[PartPlan, ...]
-    settings: dict[str, str]
-
-
-def look(options: Options) -> Found:
-    """Ask the source, or the backup, once."""
+def look(options: Options, names: Sequence[str] = ()) -> Found:
+    """Ask the source, or the backup, once. `names` are the columns that will be read; none for all."""
     if options.backup:
         return _in_backup(options)
+    if options.served:
+        return serving.look(options, names)
     source = EmbeddedSource("source", folder_of(options.source))
     with source.visit() as session:
         table = describe(session, options.table.database, options.table.table)

@@ -17,11 +17,11 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
-from calve.data_source.filters import condition
-from calve.data_source.finding import Found, look
+from calve.data_source.filters import condition, same_at_a_server
+from calve.data_source.finding import look
+from calve.data_source.found import Found
 from calve.data_source.options import Options
-from calve.data_source.spark_types import spark_type
-from calve.kinds.export.choices import Choices, UuidAs
+from calve.data_source.spark_types import MAPPED_AS, spark_type
 from calve.kinds.export.mapping import MappedColumn, map_columns, raise_refusals
 from calve.kinds.export.payload import TaskPayload
 from calve.kinds.export.slicing import slice_parts
@@ -29,8 +29,7 @@ from calve.model.errors import NotFoundError, UsageError
 from calve.model.plan import ColumnPlan, DestinationPlan, ExportPlan
 
 NAME = "mergetree"
-# Spark has no type for UUIDs: Iceberg's runtime shows them as text too.
-MAPPED_AS = Choices(uuid=UuidAs.STRING)
+FILTER_CHARACTERS = 16_384  # of what a server is asked to filter by: it stands in the request's URL
 
 
 class MergeTreeDataSource(DataSource):  # type: ignore[misc]
@@ -60,12 +59,16 @@ class MergeTreePartition(InputPartition):  # type: ignore[misc]
     def __init__(self, payload: str) -> None:
         self.payload = payload
 
+    def __repr__(self) -> str:
+        return "MergeTreePartition(…)"  # Spark's own shows the payload, which has keys and passwords (P22)
+
 
 class MergeTreeReader(DataSourceReader):  # type: ignore[misc]
     def __init__(self, options: Options, schema: StructType) -> None:
         self._options = options
         self._schema = schema
         self._where: list[str] = []
+        self._where_at_server = ""
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what was looked up: the executors get their part of it in their partitions."""
@@ -73,13 +76,21 @@ class MergeTreeReader(DataSourceReader):  # type: ignore[misc]
 
     @cached_property
     def _found(self) -> Found:
-        return look(self._options)
+        return look(self._options, self._schema.fieldNames())
 
     def partitions(self) -> Sequence[InputPartition]:
-        plan = _plan(self._found, self._options, self._schema.fieldNames())
+        found = self._found
+        plan = _plan(found, self._options, self._schema.fieldNames(), self._where_at_server)
         made = [
             MergeTreePartition(
-                TaskPayload.of(plan, task=task, attempt=1, storage={}, backup=self._options.storage).to_json()
+                TaskPayload.of(
+                    plan,
+                    task=task,
+                    attempt=1,
+                    storage={},
+                    backup=self._options.storage,
+                    source=found.access,
+                ).to_json()
             )
             for task in range(len(plan.tasks))
         ]
@@ -101,9 +112,22 @@ class FilteringReader(MergeTreeReader):
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
         """Take what ClickHouse can skip by; every filter stays Spark's too."""
         columns = _mapped(self._found, self._options)
-        found = (condition(one, columns) for one in filters)
-        self._where = [text for text in found if text is not None]
+        taken = [(one, text) for one in filters if (text := condition(one, columns)) is not None]
+        self._where = [text for _, text in taken]
+        if self._found.filters:
+            self._where_at_server = _short_enough(
+                [text for one, text in taken if same_at_a_server(one, columns)]
+            )
         return filters
+
+
+def _short_enough(conditions: Sequence[str]) -> str:
+    """As many of them as a URL can carry: the engine here applies them all, so none is needed."""
+    kept: list[str] = []
+    for text in sorted(conditions, key=len):
+        if sum(map(len, kept)) + len(text) <= FILTER_CHARACTERS:
+            kept.append(f"({text})")
+    return " AND ".join(kept)
 
 
 def _mapped(found: Found, options: Options) -> dict[str, MappedColumn]:
@@ -125,7 +149,7 @@ def _mapped(found: Found, options: Options) -> dict[str, MappedColumn]:
     return {name: columns[name] for name in wanted}
 
 
-def _plan(found: Found, options: Options, names: Sequence[str]) -> ExportPlan:
+def _plan(found: Found, options: Options, names: Sequence[str], where_at_server: str) -> ExportPlan:
     """As an export would plan it, with nowhere to write to."""
     columns = _mapped(found, options)
     unknown = [name for name in names if name not in columns]
@@ -135,14 +159,17 @@ def _plan(found: Found, options: Options, names: Sequence[str]) -> ExportPlan:
             code="data_source",
             hint=f"it has {', '.join(columns)}",
         )
+    relation = found.relation
+    if where_at_server:
+        relation = replace(relation, detail={**relation.detail, "where": where_at_server})
     return ExportPlan(
         process_id="spark",
         source="",
         source_identity="",
         table=str(options.table),
-        relation=found.relation,
+        relation=relation,
         parts=found.parts,
-        tasks=slice_parts(found.parts, task_bytes_mb=options.split_mb),
+        tasks=slice_parts(found.parts, task_bytes_mb=options.split_mb, split=found.splits),
         columns=tuple(_column(columns[name]) for name in names),
         keys=(),
         destination=_NOWHERE,

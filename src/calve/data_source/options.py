@@ -2,22 +2,40 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Self
 
 from calve.model.errors import UsageError
 from calve.source.names import TableName, parse
+from calve.source.server.address import SCHEMES
 
 _HINT = "see docs/spark-data-source.md"
 _STORAGE = "storage."
-_KNOWN = ("path", "source", "frozen", "backup", "backups", "partitions", "columns", "split_mb", "pushdown")
+_OF_SERVERS = ("user", "password", "password_file", "ca_file")
+_KNOWN = (
+    "path",
+    "source",
+    *_OF_SERVERS,
+    "frozen",
+    "backup",
+    "backups",
+    "partitions",
+    "columns",
+    "split_mb",
+    "pushdown",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What to read: a table of an embedded source, as it is or as a freeze holds it, or of a backup."""
+    """What to read: a table of an embedded source, as it is or as a freeze holds it, of a server, or of
+    a backup."""
 
     table: TableName
-    source: str = ""  # chdb://folder
+    source: str = ""  # chdb://folder, http://host:8123 or https://host:8443
+    user: str = "default"  # of a server
+    password: str = field(default="", repr=False)
+    ca_file: str = ""
     frozen: str = ""  # the name of a FREEZE in that folder
     backup: str = ""  # the name of a backup
     backups: str = ""  # where backups are
@@ -39,14 +57,20 @@ class Options:
         if "path" not in lowered:
             raise _wrong("no table is named: .load('db.table')")
         if bool(lowered.get("source")) == bool(lowered.get("backup")):
-            raise _wrong("give either the option source (chdb://folder) or the options backup and backups")
+            raise _wrong(
+                "give either the option source (chdb://folder or http://host:8123) or the options backup and backups"
+            )
         if bool(lowered.get("backup")) != bool(lowered.get("backups")):
             raise _wrong("the options backup (a name) and backups (a folder or s3://…) go together")
         if lowered.get("frozen") and not lowered.get("source"):
             raise _wrong("the option frozen names a freeze of a source, and no source is given")
+        _refuse_unfit(lowered)
         return cls(
             table=parse(lowered["path"]),
             source=lowered.get("source", ""),
+            user=lowered.get("user", "default"),
+            password=_password(lowered),
+            ca_file=lowered.get("ca_file", ""),
             frozen=lowered.get("frozen", ""),
             backup=lowered.get("backup", ""),
             backups=lowered.get("backups", ""),
@@ -60,6 +84,39 @@ class Options:
             split_mb=_number(lowered.get("split_mb", "256")),
             pushdown=lowered.get("pushdown", "false").lower() == "true",
         )
+
+    @property
+    def served(self) -> bool:
+        """Whether a server is asked."""
+        return _is_server(self.source)
+
+
+def _is_server(source: str) -> bool:
+    return source.partition("://")[0] in SCHEMES
+
+
+def _refuse_unfit(given: Mapping[str, str]) -> None:
+    """What is for servers alone, and what is for none."""
+    served = _is_server(given.get("source", ""))
+    strangers = [name for name in _OF_SERVERS if name in given]
+    if strangers and not served:
+        raise _wrong(f"the option {strangers[0]} is for a server, and source names none (http://host:8123)")
+    if served and given.get("frozen"):
+        raise _wrong(
+            "a freeze is read as files, and source names a server: give the folder that holds it (chdb://folder)"
+        )
+    if given.get("password") and given.get("password_file"):
+        raise _wrong("give password or password_file, not both")
+
+
+def _password(given: Mapping[str, str]) -> str:
+    file = given.get("password_file")
+    if not file:
+        return given.get("password", "")
+    try:
+        return Path(file).read_text(encoding="utf-8").rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise _wrong(f"password_file cannot be read: {error}") from None
 
 
 def _listed(text: str) -> tuple[str, ...]:

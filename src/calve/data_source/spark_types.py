@@ -19,6 +19,11 @@ from pyiceberg.types import (
 )
 from pyspark.sql import types as spark
 
+from calve.kinds.export.choices import Choices, UuidAs
+
+# Spark has no type for UUIDs: Iceberg's runtime shows them as text too.
+MAPPED_AS = Choices(uuid=UuidAs.STRING)
+
 
 def spark_type(kind: IcebergType) -> spark.DataType:
     """As Iceberg's Spark runtime shows them. UUIDs are strings by then: see `MAPPED_AS`."""

@@ -22,13 +22,13 @@ from pyiceberg.catalog import (
 )
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
-from requests import PreparedRequest, Response, Session
-from requests.adapters import BaseAdapter, HTTPAdapter
+from requests import Session
 from sqlalchemy import Engine, create_engine, inspect
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, OperationalError, ProgrammingError
-from urllib3.util import Retry
 
+from calve.lake import bounded_http, file_io
+from calve.lake.access.resolve import CA_FILE, check_ca_file
 from calve.lake.errors import describe
 from calve.lake.locations import full_uri
 from calve.model.errors import UsageError
@@ -41,7 +41,7 @@ def open_catalog(name: str, properties: Mapping[str, Any], limits: Limits | None
     given: dict[str, Any] = {
         key: value if isinstance(value, dict) else _text(value) for key, value in properties.items()
     }
-    given = _with_file_timeouts(given, limits)
+    given = _with_certificates(_with_file_timeouts(given, limits))
     if warehouse := given.get("warehouse"):
         given["warehouse"] = _warehouse(warehouse)
     try:
@@ -82,6 +82,17 @@ def _with_file_timeouts(properties: dict[str, Any], limits: Limits) -> dict[str,
         "s3.connect-timeout": str(min(limits.connect_seconds, a_third)),
         "s3.request-timeout": str(a_third),  # of silence, not of the whole transfer
     } | properties
+
+
+def _with_certificates(properties: dict[str, Any]) -> dict[str, Any]:
+    """`ca_file` is the authority of the catalog's server, and of its storage unless that has its own."""
+    found = dict(properties)
+    ca_file = found.pop("ca_file", "") or found.pop("ca-file", "")
+    if ca_file:
+        check_ca_file(ca_file)
+        found["ssl"] = {"cabundle": ca_file} | found.get("ssl", {})
+        found.setdefault(CA_FILE, ca_file)
+    return file_io.trusting(found)
 
 
 class BoundedSqlCatalog(SqlCatalog):
@@ -164,6 +175,7 @@ class BoundedRestCatalog(RestCatalog):
         self._limits = limits
         self._connecting = RLock()
         self._auth_manager = None
+        self._ca_file = str(properties.get("ssl", {}).get("cabundle", ""))
         self.uri = properties["uri"]
 
     def __getattr__(self, name: str) -> Any:
@@ -178,45 +190,15 @@ class BoundedRestCatalog(RestCatalog):
 
     def _create_session(self) -> Session:
         session = super()._create_session()
-        for prefix, adapter in list(session.adapters.items()):
-            # Wrapped, not replaced: request signing (SigV4) is an adapter too.
-            if isinstance(adapter, HTTPAdapter):
-                session.mount(
-                    prefix, _BoundedAdapter(adapter, self._limits.connect_seconds, self._limits.call_seconds)
-                )
+        bounded_http.bound(session, self._limits, self._ca_file)  # what request signing mounted
+        bounded_http.bound_token(self._auth_manager, self._limits, self._ca_file)
         return session
+
+    def _config_headers(self, session: Session) -> None:
+        # The first thing that is done with a new session; right after it a token is fetched with it.
+        bounded_http.bound(session, self._limits, self._ca_file)
+        super()._config_headers(session)
 
     def close(self) -> None:
         if "_session" in self.__dict__:
             self._session.close()
-
-
-class _BoundedAdapter(BaseAdapter):
-    """Every request has a timeout; none is repeated."""
-
-    def __init__(self, inner: HTTPAdapter, connect_seconds: float, call_seconds: float) -> None:
-        super().__init__()
-        inner.max_retries = Retry(0, read=False)
-        self._inner = inner
-        self._seconds = (connect_seconds, call_seconds)
-
-    def send(
-        self,
-        request: PreparedRequest,
-        stream: bool = False,
-        timeout: Any = None,
-        verify: bool | str = True,
-        cert: Any = None,
-        proxies: Mapping[str, str] | None = None,
-    ) -> Response:
-        return self._inner.send(
-            request,
-            stream=stream,
-            timeout=timeout or self._seconds,
-            verify=verify,
-            cert=cert,
-            proxies=None if proxies is None else dict(proxies),
-        )
-
-    def close(self) -> None:
-        self._inner.close()

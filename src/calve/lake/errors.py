@@ -31,6 +31,12 @@ _DENIED_WORDS = (
     "UNRECOGNIZED_CLIENT",
     "EXPIRED_TOKEN",
 )  # Arrow's words for what S3 says to wrong, or outdated, keys (P9)
+_CERTIFICATE_WORDS = (
+    "curlCode: 60",
+    "curlCode: 77",
+    "certificate verify failed",
+    "CERTIFICATE_VERIFY_FAILED",
+)
 _NETWORK_WORDS = ("NETWORK_CONNECTION", "curlCode", "timed out", "Connection refused", "Connection reset")
 
 
@@ -54,11 +60,17 @@ def translate(catalog: str, doing: str, cause: Exception) -> CalveError:
         return NotFoundError(
             message, code="not_found", hint=f"check the name; `calve doctor` probes catalog {catalog}"
         )
+    if _is_certificate(cause):
+        return PermanentError(
+            message,
+            code="catalog_certificate",
+            hint=f"name the authority's certificates as ca_file under {_entry(catalog)}",
+        )
     if _is_credentials(cause):
         return PermanentError(
             message,
             code="catalog_credentials",
-            hint=f"check user, password, token or keys under [catalog.{catalog}]",
+            hint=f"check user, password, token or keys under {_entry(catalog)}",
         )
     if _is_unreachable(cause):
         return UnavailableError(
@@ -82,6 +94,11 @@ def translate(catalog: str, doing: str, cause: Exception) -> CalveError:
     return TemporaryError(message, code="catalog_error", hint=f"`calve doctor` probes catalog {catalog}")
 
 
+def _entry(catalog: str) -> str:
+    """What to mend in the configuration; a place for plain Parquet is no catalog."""
+    return f'[storage."{catalog}"], or of the bucket it is in' if "/" in catalog else f"[catalog.{catalog}]"
+
+
 def describe(cause: BaseException) -> str:
     """One line, with the root cause, and without the connection URL that some drivers print."""
     if isinstance(cause, sql.DBAPIError) and cause.orig is not None:
@@ -90,9 +107,22 @@ def describe(cause: BaseException) -> str:
     return text if len(text) <= 300 else f"{text[:297]}..."
 
 
+def _is_certificate(cause: Exception) -> bool:
+    """Nobody that is trusted vouches for the server: waiting does not mend that."""
+    return isinstance(cause, OSError) and any(word in str(cause) for word in _CERTIFICATE_WORDS)
+
+
 def _is_credentials(cause: Exception) -> bool:
-    if isinstance(cause, iceberg.UnauthorizedError | iceberg.ForbiddenError | iceberg.OAuthError):
+    if isinstance(
+        cause,
+        iceberg.UnauthorizedError
+        | iceberg.ForbiddenError
+        | iceberg.OAuthError
+        | iceberg.AuthorizationExpiredError,
+    ):
         return True
+    if isinstance(cause, requests.HTTPError):  # of the server that gives out tokens
+        return _http_status(cause) in (400, 401, 403)
     if isinstance(cause, PermissionError):
         return True
     if isinstance(cause, OSError) and any(word in str(cause) for word in _DENIED_WORDS):
@@ -113,9 +143,15 @@ def _is_unreachable(cause: Exception) -> bool:
         return True
     if isinstance(cause, iceberg.CommitStateUnknownException):
         return True
+    if isinstance(cause, requests.HTTPError):
+        return _http_status(cause) == 429 or _http_status(cause) >= 500
     if isinstance(cause, sql.DBAPIError) and getattr(cause.orig, "sqlstate", None) in _SQL_NO_DATABASE:
         return False
     if isinstance(cause, sql.OperationalError | sql.InterfaceError | sql.TimeoutError):
         return True
     # Reading and writing metadata files is part of a catalog call; Arrow's errors differ in words only.
     return isinstance(cause, OSError) and any(word in str(cause) for word in _NETWORK_WORDS)
+
+
+def _http_status(cause: requests.HTTPError) -> int:
+    return 0 if cause.response is None else cause.response.status_code

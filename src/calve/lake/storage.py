@@ -6,11 +6,13 @@ and, shipped in a task's payload, on executors.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from threading import Lock
 
-from calve.lake.objects.base import ObjectStore
+from calve.lake.objects.base import ObjectStore, Upload, Uploads
+from calve.lake.objects.lent import Keys, LentStore
 from calve.lake.objects.local import SCHEME as LOCAL_SCHEME
 from calve.lake.objects.local import LocalStore
 from calve.lake.objects.s3 import SCHEMES as S3_SCHEMES
@@ -27,8 +29,11 @@ class Storage:
         *,
         connect_seconds: float = 5.0,
         call_seconds: float = 15.0,
+        keys: Keys | None = None,
     ) -> None:
+        """`keys`: where the properties come from instead, if they are lent for a while."""
         self.properties = dict(properties or {})
+        self._keys = keys
         self._connect_seconds = connect_seconds
         self._call_seconds = call_seconds
         self._stores: dict[str, ObjectStore] = {LOCAL_SCHEME: LocalStore()}
@@ -41,9 +46,20 @@ class Storage:
         """
         return self._store(uri).put_if_absent(uri, data)
 
-    def upload(self, local_path: Path, uri: str) -> None:
-        """Copy a local file, streaming; an upload that is given up leaves no visible object."""
-        self._store(uri).upload(local_path, uri)
+    def upload(self, local_path: Path, uri: str, *, flush: bool = True) -> None:
+        """Copy a local file, streaming; an upload that is given up leaves no visible object. Without
+        `flush` it is durable only once that was called: many files are faster that way."""
+        self._store(uri).upload(local_path, uri, flush=flush)
+
+    def link(self, local_path: Path, uri: str) -> None:
+        """A hard link in place of a copy: of a file that never changes, where the storage is a folder
+        of the same file system; RefusedError elsewhere."""
+        self._store(uri).link(local_path, uri)
+
+    def flush(self, uris: Sequence[str]) -> None:
+        """Make durable what was uploaded without it, or linked."""
+        for place, group in groupby(sorted(uris), key=_place):
+            self._at(place).flush(list(group))
 
     def read(self, uri: str) -> bytes:
         return self._store(uri).read(uri)
@@ -71,19 +87,34 @@ class Storage:
         for place, group in groupby(sorted(uris), key=_place):
             self._at(place).delete(list(group))
 
+    def uploads(self, prefix_uri: str) -> Uploads:
+        """Those below a folder that are not whole yet: under way, or left by somebody who was killed."""
+        return self._store(prefix_uri).uploads(prefix_uri)
+
+    def abort(self, uploads: Sequence[Upload]) -> None:
+        """End them; one that is gone already is no error."""
+        for place, group in groupby(
+            sorted(uploads, key=lambda one: one.uri), key=lambda one: _place(one.uri)
+        ):
+            self._at(place).abort(list(group))
+
     def _store(self, uri: str) -> ObjectStore:
         return self._at(_place(uri))
 
     def _at(self, place: str) -> ObjectStore:
         with self._lock:
             if place not in self._stores:
-                self._stores[place] = S3ObjectStore(
-                    place,
-                    self.properties,
-                    connect_seconds=self._connect_seconds,
-                    call_seconds=self._call_seconds,
+                self._stores[place] = (
+                    self._s3(place, self.properties)
+                    if self._keys is None
+                    else LentStore(self._keys, partial(self._s3, place))
                 )
             return self._stores[place]
+
+    def _s3(self, place: str, properties: Mapping[str, str]) -> ObjectStore:
+        return S3ObjectStore(
+            place, properties, connect_seconds=self._connect_seconds, call_seconds=self._call_seconds
+        )
 
 
 def _place(uri: str) -> str:

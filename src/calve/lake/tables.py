@@ -26,6 +26,7 @@ from calve.model.errors import NotFoundError, PermanentError, RefusedError
 from calve.model.plan import DestinationPlan, ExportPlan, SpecField
 
 WRITABLE_FORMATS = (1, 2)
+RECEIPTS = "calve.receipts"  # the one key of a catalog's entry that is ours
 _WRITING_PROPERTIES = ("write.", "schema.name-mapping.default", "commit.")
 
 
@@ -97,6 +98,14 @@ def _create_namespaces(catalog: Catalog, namespace: tuple[str, ...]) -> None:
                 raise
 
 
+def receipts_location(catalog: Catalog, table: Table) -> str:
+    """Beside the table's metadata, or where the catalog's entry says: table buckets take nothing but
+    tables. There each table has a folder of its own."""
+    if elsewhere := str(catalog.properties.get(RECEIPTS, "")):
+        return f"{full_uri(elsewhere.rstrip('/'))}/{table.metadata.table_uuid}"
+    return f"{full_uri(table.metadata.location.rstrip('/'))}/metadata/calve"
+
+
 def describe(catalog: Catalog, table: Table) -> DestinationPlan:
     """The table as a plan keeps it. RefusedError for a format that cannot be written."""
     _check_format(table, RefusedError)
@@ -110,7 +119,7 @@ def describe(catalog: Catalog, table: Table) -> DestinationPlan:
         uuid=str(metadata.table_uuid),
         location=location,
         data_location=full_uri(table.location_provider().data_path),
-        receipts_location=f"{location}/metadata/calve",
+        receipts_location=receipts_location(catalog, table),
         schema_id=metadata.current_schema_id,
         schema=metadata.schema().model_dump_json(),
         spec_id=spec.spec_id,

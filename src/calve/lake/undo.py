@@ -6,6 +6,7 @@ the fence, without which a commit could still arrive after the look. Where the p
 everything is left and reported. Only names that carry the process's id are ever touched.
 """
 
+import logging
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,10 +25,12 @@ from calve.lake.publish.outcome import PublishedSnapshot
 from calve.lake.publish.search import search
 from calve.lake.publish.tidy import attempt_files
 from calve.lake.storage import Storage
-from calve.model.errors import NotFoundError
+from calve.model.errors import NotFoundError, PermanentError
 from calve.model.limits import Limits
 from calve.model.plan import ExportPlan
 from calve.model.receipt import Receipt
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +78,7 @@ def undo(
     left = tuple(uri for uri in candidates if uri in referenced)
     gone += [uri for uri in candidates if uri not in referenced]
     receipts_left = () if left else _receipt_files(storage, process_id, plan)
+    abort_uploads(storage, process_id, plan)
     # If we die here, some are deleted; the next call lists, proves and deletes the others.
     storage.delete(gone)
     # Receipts last: as long as a file is there, something names it.
@@ -95,6 +99,24 @@ def _is_published(
 def files_of(storage: Storage, process_id: str, plan: ExportPlan) -> tuple[str, ...]:
     """The data files of a process that are in the table's folder now, whoever may need them."""
     return _candidates(storage, process_id, plan, ())
+
+
+def abort_uploads(storage: Storage, process_id: str, plan: ExportPlan) -> int:
+    """End the uploads of a process that no attempt will finish any more: what killed executors left.
+    Nothing refers to an object that is not there, so nothing needs to be proven. Keys without the right
+    to do this keep nobody from deleting files: the bucket's lifecycle rule is left for the parts."""
+    try:
+        begun = [
+            upload
+            for upload in storage.uploads(plan.destination.data_location)
+            if _is_data_file(process_id, upload.uri)
+        ]
+        # If we die here, the others are aborted by the next call.
+        storage.abort(begun)
+    except PermanentError as error:
+        _log.warning("uploads that process %s gave up were not aborted: %s", process_id, error.message)
+        return 0
+    return len(begun)
 
 
 def _named_files(process_id: str, receipts: Sequence[Receipt]) -> tuple[str, ...]:

@@ -42,6 +42,7 @@ class ErrorInfo:
     retryable: bool = False
     outcome: Outcome = Outcome.NOT_APPLIED
     service: str = ""  # the unreachable service, where that is the cause
+    refused: bool = False  # the state of the data forbids it, and nothing was changed: exit code 4
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"outcome": self.outcome.value}
@@ -60,6 +61,7 @@ class CalveError(Exception):
     exit_code: ClassVar[int] = 1
     retryable: ClassVar[bool] = False
     outcome: ClassVar[Outcome] = Outcome.NOT_APPLIED
+    refused: ClassVar[bool] = False
 
     def __init__(self, message: str, *, code: str, hint: str = "", service: str = "") -> None:
         super().__init__(message)
@@ -80,6 +82,7 @@ class CalveError(Exception):
             retryable=self.retryable,
             outcome=self.outcome,
             service=self.service,
+            refused=self.refused,
         )
 
 
@@ -103,6 +106,7 @@ class RefusedError(CalveError):
     """Refused because of the state of the data; nothing was changed."""
 
     exit_code = 4
+    refused = True
 
 
 class PermanentError(CalveError):

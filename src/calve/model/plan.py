@@ -124,6 +124,7 @@ class ExportPlan:
     destination: DestinationPlan
     replace: bool = False  # --force: the earlier export of these keys is replaced
     discard_deletes: bool = False
+    refuse_overlap: bool = False  # a plan of before this was looked at only when it was made
     memory_mb: int = 1000
     file_mb: int = 128
     open_files: int = 32

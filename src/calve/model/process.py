@@ -13,7 +13,7 @@ from calve.model.states import Leftovers, PinState, ProcessState, TaskState
 
 @dataclass(frozen=True, kw_only=True)
 class Lock:
-    """A name that at most one live process may hold: the export key as known on submission."""
+    """A name that at most one live process may hold, or a piece of one: see `model.locks`."""
 
     name: str
     partition: str = ""

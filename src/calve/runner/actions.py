@@ -15,7 +15,7 @@ from typing import Any
 
 from calve.model.errors import CalveError, PermanentError, TemporaryError
 from calve.runner.driver import Driver
-from calve.runner.iceberg import jars_for, spark_catalog
+from calve.runner.iceberg import certificates_for, jars_for, spark_catalog
 from calve.runner.java_errors import translated
 
 PROCESS_ID = "calve.process-id"
@@ -39,16 +39,19 @@ class ActionTable:
 
     def __init__(self, driver: Driver, where: Where) -> None:
         self._where = where
-        self._jvm = driver.jvm
+        self.catalog, self.name = where.catalog, ".".join(where.identifier)
+        self.process_id = where.process_id
+        self.jvm = driver.jvm
         conf = spark_catalog(where.catalog, where.properties, where.location)
         with translated(where.catalog, f"opening table {'.'.join(where.identifier)} in Spark"):
+            driver.trust(certificates_for(where.properties))
             self._session = driver.session(conf, jars_for(conf))
             self.table = self._load()
 
     def _load(self) -> Any:
         where = self._where
         name = ".".join(f"`{part.replace('`', '``')}`" for part in (where.catalog, *where.identifier))
-        table = self._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(self._session, name)
+        table = self.jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(self._session, name)
         found = table.uuid().toString()
         if found != where.uuid:
             raise PermanentError(
@@ -60,15 +63,15 @@ class ActionTable:
         return table
 
     def actions(self) -> Any:
-        return self._jvm.org.apache.iceberg.spark.actions.SparkActions.get(self._session)
+        return self.jvm.org.apache.iceberg.spark.actions.SparkActions.get(self._session)
 
     def expression(self, text: Mapping[str, Any]) -> Any:
-        parser = self._jvm.org.apache.iceberg.expressions.ExpressionParser
+        parser = self.jvm.org.apache.iceberg.expressions.ExpressionParser
         with translated(self._where.catalog, "reading a filter"):
             return parser.fromJson(json.dumps(text), self.table.schema())
 
     def sort_order(self, columns: list[dict[str, str]]) -> Any:
-        jvm = self._jvm.org.apache.iceberg
+        jvm = self.jvm.org.apache.iceberg
         builder = jvm.SortOrder.builderFor(self.table.schema())
         with translated(self._where.catalog, "reading a sort order"):
             for column in columns:
@@ -78,20 +81,23 @@ class ActionTable:
             return builder.build()
 
     def strings(self, values: list[str]) -> Any:
-        array = self._jvm.java.lang.reflect.Array.newInstance(
-            self._jvm.java.lang.Class.forName("java.lang.String"), len(values)
+        array = self.jvm.java.lang.reflect.Array.newInstance(
+            self.jvm.java.lang.Class.forName("java.lang.String"), len(values)
         )
         for at, value in enumerate(values):
             array[at] = value
         return array
 
     def marked(self, step: str) -> dict[str, str] | None:
-        """The summary of the snapshot that a step of this process made, with its id."""
+        """The summary of the snapshot that a step of this process made, with its id. All metadata in one
+        call: asked for one by one, thousands of snapshots would take longer than the rewrite."""
         self.table.refresh()
-        for snapshot in self.table.snapshots():
-            summary = snapshot.summary()
+        metadata = self.table.operations().current()
+        read = json.loads(self.jvm.org.apache.iceberg.TableMetadataParser.toJson(metadata))
+        for snapshot in read.get("snapshots", ()):
+            summary: dict[str, str] = snapshot.get("summary", {})
             if summary.get(PROCESS_ID) == self._where.process_id and summary.get(TASK) == step:
-                return dict(summary) | {"snapshot-id": str(snapshot.snapshotId())}
+                return summary | {"snapshot-id": str(snapshot["snapshot-id"])}
         return None
 
     def commit(self, step: str, action: Any, execute: Callable[[Any], int]) -> dict[str, str] | None:
@@ -130,7 +136,7 @@ def rewrite(payload: str, driver: Driver) -> str:
     """One task: the data files that a filter selects, then their position deletes."""
     started = time.monotonic()
     order = json.loads(payload)
-    table = ActionTable(driver, _where(order))
+    table = ActionTable(driver, where_of(order))
     step = str(order["task"])
     filter_ = order["filter"]
     done = [table.commit(step, _rewrite_data(table, order), _execute_data)]
@@ -138,33 +144,18 @@ def rewrite(payload: str, driver: Driver) -> str:
         action = table.actions().rewritePositionDeletes(table.table).filter(table.expression(filter_))
         action = action.option("rewrite-all", "true")  # drops positions whose data file is gone
         done.append(table.commit(f"{step}/deletes", action, _execute_deletes))
-    return json.dumps(_answer(step, done, time.monotonic() - started))
-
-
-def tidy(payload: str, driver: Driver) -> str:
-    """After all tasks: delete files that delete nothing, and manifests."""
-    started = time.monotonic()
-    order = json.loads(payload)
-    table = ActionTable(driver, _where(order))
-    done = []
-    if order.get("dangling"):
-        action = table.actions().removeDanglingDeleteFiles(table.table)
-        done.append(table.commit("dangling", action, lambda it: _size(it.execute().removedDeleteFiles())))
-    for spec_id in order.get("manifest_specs", ()):
-        action = table.actions().rewriteManifests(table.table).specId(spec_id)
-        done.append(table.commit(f"manifests/{spec_id}", action, _execute_manifests))
-    return json.dumps(_answer("tidy", done, time.monotonic() - started))
+    return json.dumps(answered(step, done, time.monotonic() - started))
 
 
 def look(payload: str, driver: Driver) -> str:
     """What Spark sees of a table; changes nothing. For `calve doctor`."""
-    table = ActionTable(driver, _where(json.loads(payload))).table
+    table = ActionTable(driver, where_of(json.loads(payload))).table
     head = table.currentSnapshot()
     seen = {"snapshot_id": None if head is None else str(head.snapshotId())}
     return json.dumps({"receipt": json.dumps(seen)})
 
 
-def _where(order: Mapping[str, Any]) -> Where:
+def where_of(order: Mapping[str, Any]) -> Where:
     given = order["where"]
     return Where(**{**given, "identifier": tuple(given["identifier"])})
 
@@ -194,15 +185,7 @@ def _execute_deletes(action: Any) -> int:
     return int(action.execute().rewrittenDeleteFilesCount())
 
 
-def _execute_manifests(action: Any) -> int:
-    return _size(action.execute().rewrittenManifests())
-
-
-def _size(items: Any) -> int:
-    return sum(1 for _ in items)
-
-
-def _answer(step: str, done: list[dict[str, str] | None], seconds: float) -> dict[str, Any]:
+def answered(step: str, done: list[dict[str, str] | None], seconds: float) -> dict[str, Any]:
     return answer_of(step, [summary for summary in done if summary is not None], seconds)
 
 

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from calve.runner import trust_store
 from calve.runner.jars import Jar, resolve
 
 _DRIVERS = {"sqlite-jdbc": "org.sqlite.JDBC", "postgresql": "org.postgresql.Driver"}
@@ -22,6 +23,7 @@ class Driver:
         self._lock = threading.Lock()
         self._jars: set[str] = set()
         self._sessions: dict[frozenset[tuple[str, str]], Any] = {}
+        self._trusted: set[str] = set()
 
     @property
     def jvm(self) -> Any:
@@ -44,6 +46,14 @@ class Driver:
             found = self._sessions[key]
         self.jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(found)
         return found
+
+    def trust(self, ca_files: Sequence[str]) -> None:
+        """Have this JVM trust these authorities beside those that it trusts already. The executors of a
+        cluster have JVMs of their own, which are told by `spark.executor.extraJavaOptions`."""
+        with self._lock:
+            if not set(ca_files) <= self._trusted:
+                trust_store.extend(self.jvm, sorted(self._trusted | set(ca_files)))
+                self._trusted |= set(ca_files)
 
     def _add(self, jar: Jar) -> None:
         if jar.file_name in self._jars:

@@ -7,10 +7,13 @@ Python daemon that forks workers imports it (W10).
 
 import importlib
 import json
+import tempfile
+from pathlib import Path
 from typing import Any
 
 from calve.control.ports import TaskOrder, TaskResult
 from calve.model.errors import CalveError, ErrorInfo
+from calve.model.full_disk import as_full_disk, is_full
 
 
 def execute(order: TaskOrder, *given: Any) -> dict[str, Any]:
@@ -42,6 +45,8 @@ def result(answer: dict[str, Any]) -> TaskResult:
 
 
 def _unexpected(error: Exception) -> ErrorInfo:
+    if isinstance(error, OSError) and is_full(error):
+        return as_full_disk(error, Path(tempfile.gettempdir())).info
     return ErrorInfo(
         code="task_crashed",
         message=f"the task raised {type(error).__name__}: {error}",

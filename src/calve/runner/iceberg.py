@@ -21,8 +21,11 @@ _DEFAULT_REGION = "us-east-1"
 _NOT_HANDED_ON = (
     "type", "uri", "py-io-impl", "py-catalog-impl", "echo", "pool_pre_ping", "init_catalog_tables",
     "s3.connect-timeout", "s3.request-timeout", "s3.region", "s3.force-virtual-addressing", "s3.proxy-uri",
-    "s3.role-arn", "s3.role-session-name", "s3.anonymous",
+    "s3.role-arn", "s3.role-session-name", "s3.anonymous", "s3.profile-name", "client.profile-name",
+    "ca_file", "ca-file", "s3.ca-file", "calve.receipts",
 )  # fmt: skip
+# Python's client asks for the keys of a table's files by itself; Java's has to be told to.
+_ASKS_FOR_KEYS = "header.X-Iceberg-Access-Delegation"
 
 
 def spark_catalog(name: str, properties: Mapping[str, Any], location: str = "") -> dict[str, str]:
@@ -50,6 +53,14 @@ def jars_for(conf: Mapping[str, str]) -> tuple[Jar, ...]:
     return tuple(needed)
 
 
+def certificates_for(properties: Mapping[str, Any]) -> tuple[str, ...]:
+    """Files with the authorities that the JVM must trust beside its own."""
+    ssl = properties.get("ssl")
+    named = [properties.get(key) for key in ("ca_file", "ca-file", "s3.ca-file")]
+    named.append(ssl.get("cabundle") if isinstance(ssl, Mapping) else None)
+    return tuple(dict.fromkeys(str(file) for file in named if file))
+
+
 def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
@@ -60,7 +71,8 @@ def _connection(name: str, given: Mapping[str, str]) -> dict[str, str]:
         case "sql":
             return _jdbc(name, uri)
         case "rest":
-            return {"type": "rest", "uri": uri}
+            asks = given.get(_ASKS_FOR_KEYS, "vended-credentials")
+            return {"type": "rest", "uri": uri, _ASKS_FOR_KEYS: asks}
         case "hive":
             return {"type": "hive", "uri": uri}
         case "glue":

@@ -14,6 +14,7 @@ from calve.model.errors import (
 
 _CONFLICT = ("ValidationException", "CommitFailedException", "AlreadyExistsException")
 _MISSING = ("NoSuchTableException", "NoSuchNamespaceException", "NoSuchIcebergTableException")
+_CERTIFICATE = ("SunCertPathBuilderException", "CertPathBuilderException", "CertPathValidatorException")
 _CREDENTIALS = ("NotAuthorizedException", "ForbiddenException")
 _UNREACHABLE = (
     "ConnectException", "UnknownHostException", "SocketTimeoutException", "HttpHostConnectException",
@@ -61,6 +62,13 @@ def _calve_error(catalog: str, doing: str, thrown: Any) -> CalveError:
         )
     if names & set(_MISSING):
         return NotFoundError(message, code="no_such_table", hint=f"`calve doctor` probes catalog {catalog}")
+    if names & set(_CERTIFICATE):
+        return PermanentError(
+            message,
+            code="catalog_certificate",
+            hint=f"name the authority's certificates as ca_file under [catalog.{catalog}]; the executors of"
+            " a cluster take theirs from spark.executor.extraJavaOptions (see docs/object-storage.md)",
+        )
     if names & set(_CREDENTIALS):
         return PermanentError(
             message,

@@ -7,18 +7,24 @@ delete is one) has a new number, a dropped part takes its rows along. Block *ran
 used: blocks of one table are numbered across partitions, so a merge also covers numbers that
 never were in this one.
 
-What it cannot see: in a table that is not replicated, block numbers begin again once the
-highest blocks were dropped and the server restarted; a reload with exactly as many rows then
-looks unchanged. Engines whose merges combine rows (Replacing, Summing …) change their
-content with a merge, and so does this id.
+In a table that is not replicated, block numbers begin again once the highest blocks were dropped
+and the server restarted. The ids of such tables carry the marks of their parts beside the four, and
+`calve.model.content` compares both: a part that repeats a name has other files, and one that no merge
+can have made was loaded. What nobody can see: such a reload of equal counts in equal inserts that
+was merged further than what was exported. `calve verify --deep` reads the rows and tells.
+
+Engines whose merges combine rows (Replacing, Summing …) change their content with a merge, and
+so does this id.
 """
 
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from calve.model.content import PartMark, marked
+
 _VERSION = "c1"
-_PARTS_VERSION = "p1"
+_PARTS_VERSIONS = {"f": "p1", "s": "p2", "t": "p3"}  # by how the hashes were made
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,14 +48,34 @@ def whole(extents: Iterable[Extent]) -> Extent:
     )
 
 
+def file_hash(text: str) -> str:
+    """A hash made here of a part's `checksums.txt`, as marks have it; "" stays unknown."""
+    return text and f"f{text}"
+
+
+def server_hash(text: str, modified: int, size: int) -> str:
+    """A server's own `hash_of_all_files`, which is another than `file_hash` of the same part. One that is
+    too old for it says when a part was written and its bytes: both stay as long as the part does."""
+    if text:
+        return f"s{text.lower()}"
+    return f"t{hashlib.sha256(f'{modified}:{size}'.encode()).hexdigest()}"
+
+
 def parts_content(hashes: Iterable[str]) -> str:
     """The content of parts that a person named, from the hashes of their files: the name alone does
-    not tell, since a table that was emptied and opened anew numbers its parts from 1 again (P17)."""
-    return f"{_PARTS_VERSION}-{hashlib.sha256(':'.join(sorted(hashes)).encode()).hexdigest()[:24]}"
+    not tell, since a table that was emptied and opened anew numbers its parts from 1 again (P17).
+    "" where a hash is not known."""
+    known = sorted(hashes)
+    kinds = {text[:1] for text in known}
+    if len(kinds) != 1 or "" in kinds:
+        return ""
+    text = ":".join(one[1:] for one in known)
+    return f"{_PARTS_VERSIONS[kinds.pop()]}-{hashlib.sha256(text.encode()).hexdigest()[:24]}"
 
 
-def content_id(extents: Iterable[Extent]) -> str:
-    """The content id of a partition with these parts."""
+def content_id(extents: Iterable[Extent], marks: Iterable[PartMark] = ()) -> str:
+    """The content id of a partition with these parts. Without `marks` where block numbers never begin
+    again, as in replicated tables: there the same part may have other files at another replica."""
     extent = whole(extents)
     text = f"{_VERSION}:{extent.min_block}:{extent.max_block}:{extent.mutation}:{extent.rows}"
-    return f"{_VERSION}-{hashlib.sha256(text.encode()).hexdigest()[:24]}"
+    return marked(f"{_VERSION}-{hashlib.sha256(text.encode()).hexdigest()[:24]}", marks)

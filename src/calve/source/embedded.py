@@ -194,7 +194,9 @@ class EmbeddedSession(OwnEngineSession):
         settings: Mapping[str, str] = NO_SETTINGS,
         what: str = "",
         seconds: float | None = None,
+        query_id: str = "",
     ) -> None:
+        """Nothing outlives a visit here: the engine ends with it, so no id is needed."""
         self._ask(sql, settings, what, seconds)
 
     def disks(self) -> tuple[Disk, ...]:

@@ -7,14 +7,15 @@ workers without running exit handlers.
 """
 
 import atexit
+import contextlib
 import os
 import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from calve.model.errors import PermanentError
-from calve.source import errors, folders, rows
+from calve.model.errors import CalveError, PermanentError
+from calve.source import errors, folders, rows, shared_folders
 from calve.source.chdb_session import NO_SETTINGS, ChdbSession, EngineError
 from calve.source.rows import FORMAT
 
@@ -76,6 +77,8 @@ def worker_engine() -> Engine:
             )
         if _engine is None:
             folders.sweep()
+            with contextlib.suppress(CalveError):  # told to whoever needs it
+                shared_folders.sweep()
             held = folders.hold()
             # if we die here, the folder's lock is free and the next engine sweeps it
             atexit.register(held.remove)

@@ -3,12 +3,14 @@
 code 241, one query's limit    permanent: the same rows need the same memory
 codes that name the statement  permanent: the statement or the data is at fault
 damaged parts                  permanent
+a full disk                    temporary, and said
 everything else                temporary: budgets decide how long
 """
 
 import re
 
 from calve.model.errors import CalveError, NotFoundError, PermanentError, TemporaryError
+from calve.model.full_disk import CODE as DISK_FULL
 
 _CODE = re.compile(r"Code: (\d+)\. ")
 _NAME = re.compile(r"\(([A-Z][A-Z0-9_]+)\)\s*(?:\(version [^)]*\))?\s*$")
@@ -18,6 +20,8 @@ UNKNOWN_TABLE = 60
 UNKNOWN_DATABASE = 81
 ACCESS_DENIED = 497
 _MEMORY = 241
+_NO_SPACE = 243
+_FULL = re.compile(r"errno: (?:27|28|122)\b|No space left on device|Disk quota exceeded")
 _GONE = frozenset({UNKNOWN_TABLE, UNKNOWN_DATABASE, 218})
 _STATEMENT = frozenset(
     # argument counts and types, unknown names, syntax, parsing, conversions, overflows, throwIf,
@@ -48,6 +52,8 @@ def wrap(message: str, what: str) -> CalveError:
     label = f"clickhouse_{code}" if code else "clickhouse"
     if code == _MEMORY:
         return _memory(text, message)
+    if code == _NO_SPACE or _FULL.search(message):
+        return _full(text)
     if code in _GONE:
         return NotFoundError(text, code=label, hint="the table or database was dropped or renamed meanwhile")
     if code in _DAMAGED:
@@ -59,6 +65,14 @@ def wrap(message: str, what: str) -> CalveError:
     if code in _STATEMENT:
         return PermanentError(text, code=label)
     return TemporaryError(text, code=label)
+
+
+def _full(text: str) -> CalveError:
+    return TemporaryError(
+        f"no room on the disk: {text}",
+        code=DISK_FULL,
+        hint="make room there (an executor's own files are in its TMPDIR); it is tried again by itself",
+    )
 
 
 def _memory(text: str, message: str) -> CalveError:

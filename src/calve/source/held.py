@@ -13,7 +13,7 @@ from typing import Any, Self
 from calve.model.errors import RefusedError, TemporaryError
 from calve.model.plan import PartPlan, Relation
 from calve.source import pins
-from calve.source.content import content_id, parts_content
+from calve.source.content import file_hash, parts_content
 from calve.source.ddl import scratch_table
 from calve.source.ports import Session
 from calve.source.tables import Column, TableInfo
@@ -58,6 +58,8 @@ class Held:
     roots: tuple[str, ...]  # disks to look on when it is released
     notes: tuple[str, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)  # that reading needs, such as the time zone
+    database: str = ""  # of the table that was frozen; "" for other pins
+    name: str = ""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), separators=(",", ":"))
@@ -107,17 +109,26 @@ def hold(session: Session, wanted: Wanted, name: str) -> Held:
         roots=pins.pin_roots(session),
         notes=_default_notes(scratch.stripped) + ignored,
         settings={"session_timezone": table.timezone},
+        database=table.database,
+        name=table.name,
     )
 
 
 def let_go(session: Session, name: str, detail: str) -> None:
     """Release a pin that may or may not have been taken, whose table may be gone. Twice is harmless."""
-    pins.release(session, name, journaled_roots(detail))
+    pins.release(session, name, journaled_roots(detail), journaled_table(detail))
 
 
 def journaled_roots(detail: str) -> tuple[str, ...]:
     """The disks that a pin's journal entry names, of whatever kind of process it is."""
     return tuple(json.loads(detail).get("roots", ())) if detail else ()
+
+
+def journaled_table(detail: str) -> tuple[str, str] | None:
+    """The table that was frozen, where the pin's journal entry says which."""
+    data = json.loads(detail) if detail else {}
+    database, name = data.get("database", ""), data.get("name", "")
+    return (database, name) if database and name else None
 
 
 def refuse_row_policies(table: TableInfo, *, ignore: bool) -> None:
@@ -162,9 +173,9 @@ def _partitions(frozen: Sequence[pins.FrozenPart], *, named: bool) -> tuple[Held
     return tuple(
         HeldPartition(
             id=partition_id,
-            content=content_id(part.extent for part in parts),
+            content=pins.content_of(parts),
             rows=sum(part.rows_seen for part in parts),
-            named=parts_content(part.content for part in parts) if named else "",
+            named=parts_content(file_hash(part.content) for part in parts) if named else "",
         )
         for partition_id, parts in by_id.items()
     )

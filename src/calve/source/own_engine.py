@@ -24,6 +24,8 @@ class OwnEngineSession(ABC):
     """What today's engine says of its tables, by statements that the class over it sends."""
 
     embedded = True
+    unfreezes_tables = True
+    unfreezes_all = False  # switched off in an engine without a configuration file (tried: code 344)
     source: str
     configured_id: str | None
     patience_seconds: float
@@ -44,6 +46,7 @@ class OwnEngineSession(ABC):
         settings: Mapping[str, str] = NO_SETTINGS,
         what: str = "",
         seconds: float | None = None,
+        query_id: str = "",
     ) -> None: ...
 
     @abstractmethod

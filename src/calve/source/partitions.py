@@ -3,15 +3,23 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
+from calve.model.content import PartMark
 from calve.model.errors import CalveError, NotFoundError
-from calve.source.content import Extent, content_id
+from calve.source.content import Extent, content_id, file_hash
+from calve.source.part_files import content_hash
 from calve.source.ports import Session, Statements
 from calve.source.tables import PATCH_PREFIX, TableInfo
 from calve.source.tokens import string, unquote
 
 _NO_SETTINGS: Mapping[str, str] = {}
+# Of each part of a partition, in one and the same order.
+MARKS = (
+    "groupArray(min_block_number) AS lows, groupArray(max_block_number) AS highs, "
+    "groupArray(toInt64(level)) AS levels, groupArray(data_version) AS versions, groupArray(rows) AS counts"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +50,7 @@ def partitions(session: Statements, table: TableInfo) -> list[PartitionInfo]:
         "min(min_block_number) AS min_block, max(max_block_number) AS max_block, "
         "max(if(data_version = min_block_number, 0, data_version)) AS mutation, "
         "max(has_lightweight_delete) AS has_deleted, groupUniqArray(disk_name) AS disks, "
+        f"{MARKS}, groupArray(path) AS paths, "
         "toUnixTimestamp(min(min_time)) AS min_time, toUnixTimestamp(max(max_time)) AS max_time, "
         "min(toUInt32(min_date)) AS min_day, max(toUInt32(max_date)) AS max_day "
         f"FROM system.parts WHERE active AND database = {string(table.database)} "
@@ -50,7 +59,7 @@ def partitions(session: Statements, table: TableInfo) -> list[PartitionInfo]:
         what=f"table {table}",
     )
     seen = rows_seen(session, table, [row["id"] for row in found if row["has_deleted"]], "_partition_id")
-    return [partition_of(row, seen) for row in found]
+    return [partition_of(row, seen, _file_hashes(row["paths"])) for row in found]
 
 
 def find(session: Session, table: TableInfo, wanted: Sequence[str]) -> list[PartitionInfo]:
@@ -87,8 +96,11 @@ def rows_seen(
     return {row["value"]: row["rows"] for row in found}
 
 
-def partition_of(row: Mapping[str, Any], seen: Mapping[str, int]) -> PartitionInfo:
-    """From a row as `partitions` asks for it, and the rows that readers see where some are deleted."""
+def partition_of(
+    row: Mapping[str, Any], seen: Mapping[str, int], hashes: Sequence[str] | None
+) -> PartitionInfo:
+    """From a row as `partitions` asks for it, the rows that readers see where some are deleted, and the
+    hashes of its parts; None for a table whose block numbers never begin again."""
     rows = seen.get(row["id"], 0) if row["has_deleted"] else row["physical_rows"]
     extent = Extent(
         min_block=row["min_block"], max_block=row["max_block"], mutation=row["mutation"], rows=rows
@@ -104,11 +116,33 @@ def partition_of(row: Mapping[str, Any], seen: Mapping[str, int]) -> PartitionIn
         min_block=row["min_block"],
         max_block=row["max_block"],
         mutation=row["mutation"],
-        content=content_id([extent]),
+        content=content_id([extent], _marks(row, hashes) if hashes is not None else ()),
         disks=tuple(sorted(row["disks"])),
         min_time=low,
         max_time=high,
     )
+
+
+def _marks(row: Mapping[str, Any], hashes: Sequence[str]) -> list[PartMark]:
+    places = zip(
+        row["lows"], row["highs"], row["levels"], row["versions"], row["counts"], hashes, strict=True
+    )
+    return [
+        PartMark(
+            min_block=low,
+            max_block=high,
+            level=level,
+            mutation=0 if version == low else version,
+            rows=rows,
+            hash=text,
+        )
+        for low, high, level, version, rows, text in places
+    ]
+
+
+def _file_hashes(paths: Sequence[str]) -> list[str]:
+    """Of an embedded source, whose files are here."""
+    return [file_hash(content_hash(Path(path))) for path in paths]
 
 
 def _times(row: Mapping[str, Any]) -> tuple[datetime | None, datetime | None]:

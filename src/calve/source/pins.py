@@ -2,7 +2,8 @@
 
 A pin is taken once under its name (a second FREEZE after a merge would hold both generations,
 D5), its parts are listed from the pin and never from the table (D6), and it is released by
-removing exactly its folder, which works when the table is long gone (L32).
+UNFREEZE where the source has it and by removing exactly its folder, which works when the table is
+long gone (L32).
 """
 
 import time
@@ -11,17 +12,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from calve.model.content import PartMark
 from calve.model.errors import NotFoundError, PermanentError, RefusedError, TemporaryError
 from calve.model.plan import PartPlan
-from calve.source import part_files, pending, shadow
-from calve.source.content import Extent, content_id
+from calve.source import part_files, pending, shadow, unfreezing
+from calve.source.content import Extent, content_id, file_hash
 from calve.source.part_files import PartName
 from calve.source.partitions import rows_seen
 from calve.source.ports import Disk, Session
+from calve.source.system_columns import system_columns
 from calve.source.tables import TableInfo, patch_parts
 from calve.source.tokens import string
 
 _POLL_SECONDS = 0.2
+_ONLY_DISK = "default"  # of a server that is too old to have several
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +51,17 @@ class FrozenPart:
     def extent(self) -> Extent:
         return Extent(
             min_block=self.min_block, max_block=self.max_block, mutation=self.mutation, rows=self.rows_seen
+        )
+
+    @property
+    def mark(self) -> PartMark:
+        return PartMark(
+            min_block=self.min_block,
+            max_block=self.max_block,
+            level=self.level,
+            mutation=self.mutation,
+            rows=self.rows,
+            hash=file_hash(self.content),
         )
 
     def plan(self) -> PartPlan:
@@ -98,15 +113,15 @@ def freeze(
             hint="release it; the next attempt has a name of its own",
         )
     refuse_unfinished(session, table, wait=wait, ignore=ignore)
-    if session.embedded:  # nobody else has it open; at a server others may be counting right now
-        for root in roots:
-            shadow.mend_counter(root)
+    for root in roots:
+        shadow.mend_counter(root)
     for partition_id in partition_ids:
         # if we die here, the journal names the pin, and its release takes what there is of it
         session.execute(
             f"ALTER TABLE {table.sql} FREEZE PARTITION {_partition(table, partition_id)} "
             f"WITH NAME {string(name)}",
             what=f"pinning partition {partition_id} of {table}",
+            query_id=name,  # by which a release ends a FREEZE that is still under way
         )
     return refuse_unfinished(session, table, ignore=ignore)
 
@@ -153,16 +168,25 @@ def contents(parts: Sequence[FrozenPart]) -> dict[str, str]:
     """The content id of each partition that the pin holds."""
     partition_ids = sorted({part.partition_id for part in parts})
     return {
-        partition_id: content_id(part.extent for part in parts if part.partition_id == partition_id)
+        partition_id: content_of([part for part in parts if part.partition_id == partition_id])
         for partition_id in partition_ids
     }
 
 
-def release(session: Session, name: str, roots: Sequence[str] = ()) -> None:
+def content_of(parts: Sequence[FrozenPart]) -> str:
+    """The content id of a partition of an embedded source with these parts."""
+    return content_id((part.extent for part in parts), (part.mark for part in parts))
+
+
+def release(
+    session: Session, name: str, roots: Sequence[str] = (), table: tuple[str, str] | None = None
+) -> None:
     """Let the pin go, whether it was taken or not, whether its table is there or not. Twice is
-    harmless. `roots` are disks that the pin's journal knew and the source may have forgotten."""
+    harmless. `roots` are disks that the pin's journal knew and the source may have forgotten; `table`
+    is what was frozen, where the journal says."""
     known = [disk.path for disk in session.disks()]
     known += [Path(root) for root in roots if Path(root) not in known]
+    unfreezing.unfreeze(session, name, table, known)
     shadow.remove(known, name)
 
 
@@ -216,16 +240,21 @@ def _frozen(disk: Disk, path: Path, parts: PartName, seen: int | None) -> Frozen
 
 def _refuse_unseen_disks(session: Session, table: TableInfo, disks: Sequence[Disk]) -> None:
     """Parts on a disk that is no folder here (object storage, encrypted) cannot be read as files."""
+    known = ("parts", "disk_name") in system_columns(session, ("parts",))
+    disk = "disk_name" if known else string(_ONLY_DISK)
     found = session.rows(
-        "SELECT DISTINCT disk_name FROM system.parts WHERE active "
-        f"AND database = {string(table.database)} AND table = {string(table.name)} ORDER BY disk_name",
+        f"SELECT DISTINCT {disk} AS disk FROM system.parts WHERE active "
+        f"AND database = {string(table.database)} AND table = {string(table.name)} ORDER BY disk",
         what=f"table {table}",
     )
-    unseen = [row["disk_name"] for row in found if row["disk_name"] not in {disk.name for disk in disks}]
+    unseen = [row["disk"] for row in found if row["disk"] not in {disk.name for disk in disks}]
     if unseen:
         raise RefusedError(
             f"table {table} has parts on disk {', '.join(unseen)}, whose files cannot be read from here",
             code="disk_not_seen",
+            hint=""
+            if session.embedded
+            else f"say where executors see it: disks = {{{unseen[0]} = '/…'}} under [source.{session.source}]",
         )
 
 

@@ -43,9 +43,15 @@ class Statements(Protocol):
         """The rows of a query, exact. `what` names the object in an error's message."""
 
     def execute(
-        self, sql: str, settings: Mapping[str, str] = ..., what: str = ..., seconds: float | None = None
+        self,
+        sql: str,
+        settings: Mapping[str, str] = ...,
+        what: str = ...,
+        seconds: float | None = None,
+        query_id: str = ...,
     ) -> None:
-        """A statement for its effect. When this returns or raises, it is no longer under way."""
+        """A statement for its effect. When this returns or raises, it is no longer under way. One that
+        outlives its client at a server is found by its `query_id`."""
 
     def disks(self) -> tuple[Disk, ...]:
         """The disks whose files can be read and removed from here."""
@@ -53,6 +59,14 @@ class Statements(Protocol):
 
 class Session(Statements, Protocol):
     """One visit: statements, and what the source says of its tables, whatever its age."""
+
+    @property
+    def unfreezes_tables(self) -> bool:
+        """Whether it has ALTER TABLE … UNFREEZE."""
+
+    @property
+    def unfreezes_all(self) -> bool:
+        """Whether it may have SYSTEM UNFREEZE, which needs no table."""
 
     def describe(self, database: str, table: str) -> "TableInfo":
         """All that planning needs. NotFoundError for no such table, RefusedError for one without parts."""

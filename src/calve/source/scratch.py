@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from calve.model.errors import CalveError, PermanentError, TemporaryError
+from calve.model.full_disk import full_disk, is_full
 from calve.source import tokens
 from calve.source.engine import Engine
 from calve.source.part_files import read_rows
@@ -114,6 +115,8 @@ def _attach(engine: Engine, table: str, folder: Path, part: Path) -> None:
             hint="every executor must see the source's disk under the same path",
         ) from None
     except OSError as error:
+        if is_full(error):  # a part on another disk is copied
+            raise full_disk(detached, error.strerror or "") from None
         raise TemporaryError(
             f"part {part} cannot be linked or read: {error.strerror}",
             code="part_unreadable",

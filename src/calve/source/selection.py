@@ -7,7 +7,7 @@ from pathlib import Path
 
 from calve.model.errors import NotFoundError, RefusedError, UsageError
 from calve.source import part_files, partitions
-from calve.source.content import parts_content
+from calve.source.content import file_hash, parts_content
 from calve.source.part_files import content_hash
 from calve.source.partitions import PartitionInfo
 from calve.source.ports import Session
@@ -41,7 +41,9 @@ def select(session: Session, table: TableInfo, wanted: Selection) -> list[Partit
         names = wanted.partitions or _partitions_of(session, table, wanted.parts)
         found = partitions.find(session, table, names)
         _refuse_empty(table, found)
-        return [_with_content(session, table, one, wanted.parts) for one in found]
+        if not wanted.parts:
+            return found
+        return [replace(one, named=named_content(session, table, one.id, wanted.parts)) for one in found]
     known = [one for one in session.partitions(table) if one.rows]
     if wanted.older_than is not None:
         return _older(session, table, known, wanted.older_than)
@@ -52,14 +54,13 @@ def select(session: Session, table: TableInfo, wanted: Selection) -> list[Partit
     return known
 
 
-def _with_content(
-    session: Session, table: TableInfo, partition: PartitionInfo, names: Sequence[str]
-) -> PartitionInfo:
-    """With the content of the named parts, where their files are in reach."""
-    if not names or not session.embedded:
-        return partition
-    parts = session.parts(table, [partition.id], names)
-    return replace(partition, named=parts_content(content_hash(Path(part.path)) for part in parts))
+def named_content(session: Session, table: TableInfo, partition_id: str, names: Sequence[str]) -> str:
+    """The content of those of the named parts that are in a partition, by their files or, at a server,
+    by its own hashes; "" where a hash is not known."""
+    parts = session.parts(table, [partition_id], names)
+    if session.embedded:
+        return parts_content(file_hash(content_hash(Path(part.path))) for part in parts)
+    return parts_content(part.content for part in parts)
 
 
 def _refuse_empty(table: TableInfo, found: Sequence[PartitionInfo]) -> None:

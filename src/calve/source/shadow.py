@@ -4,6 +4,8 @@ Only folders that bear a name of ours, directly below `shadow`, are ever looked 
 removed: a name that is not ours never becomes a path.
 """
 
+import fcntl
+import os
 import re
 import shutil
 from collections.abc import Sequence
@@ -42,13 +44,29 @@ def is_ours(name: str) -> bool:
 
 
 def names(disks: Sequence[Path]) -> tuple[str, ...]:
-    """The pins of ours that are on any of the disks."""
+    """The pins of ours that hold a file on any of the disks."""
     found: set[str] = set()
     for disk in disks:
         shadow = disk / "shadow"
         entries = [entry.name.replace("%2D", "-") for entry in shadow.iterdir()] if shadow.is_dir() else []
-        found.update(name for name in entries if is_ours(name))
+        found.update(name for name in entries if is_ours(name) and holds([disk], name))
     return tuple(sorted(found))
+
+
+def holds(disks: Sequence[Path], name: str) -> bool:
+    """Whether the freeze still keeps a file. UNFREEZE leaves empty folders behind (tried). A folder
+    that cannot be looked into counts as one that does."""
+    return any(_holds(folder(disk, name)) for disk in disks)
+
+
+def _holds(target: Path) -> bool:
+    try:
+        with os.scandir(target) as entries:
+            return any(not one.is_dir(follow_symlinks=False) or _holds(Path(one.path)) for one in entries)
+    except (FileNotFoundError, NotADirectoryError):
+        return target.is_symlink()
+    except OSError:
+        return True
 
 
 def exists(disks: Sequence[Path], name: str) -> bool:
@@ -71,25 +89,45 @@ def remove(disks: Sequence[Path], name: str) -> None:
             if target.exists():
                 raise _failed(target, "it changes while it is removed") from None
         except OSError as error:
+            if not _holds(target):
+                continue  # empty folders of the server's user, left by UNFREEZE: they hold nothing
             raise _failed(target, error.strerror or str(error)) from None
 
 
 def mend_counter(disk: Path) -> bool:
     """Make `increment.txt` readable again if a crash left it empty: every FREEZE, also one with a
-    name of its own, would fail on it (P20). Only while nobody else has the source open. The
-    counter names freezes that were given no name, so it goes on from the highest of those."""
+    name of its own, would fail on it (P20). Under the lock that the engine itself takes to count
+    (tried), so that a server may be counting meanwhile. The counter names freezes that were given no
+    name, so it goes on from the highest of those."""
     counter = disk / "shadow" / _COUNTER
     try:
-        if counter.read_text("ascii", "replace").strip().isdigit():
+        if _counts(counter.read_bytes()):
             return False
-    except FileNotFoundError:
-        return False
-    numbered = [int(entry.name) for entry in counter.parent.iterdir() if entry.name.isdigit()]
-    # if we die here, the counter is as it was, and the next freeze mends it
-    fresh = counter.with_name(f"{_COUNTER}.calve")
-    fresh.write_text(f"{max(numbered, default=0)}\n", "ascii")
-    fresh.replace(counter)
-    return True
+    except OSError:
+        return False  # the engine makes it; or it is not ours to read, and the FREEZE itself will tell
+    try:
+        with counter.open("r+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _counts(file.read()):
+                return False
+            numbered = [int(entry.name) for entry in counter.parent.iterdir() if entry.name.isdigit()]
+            text = b"%d\n" % max(numbered, default=0)
+            # if we die here, the counter is as it was, or whole: it is one short write
+            os.pwrite(file.fileno(), text, 0)
+            file.truncate(len(text))
+            return True
+    except (FileNotFoundError, BlockingIOError):
+        return False  # the engine is counting right now
+    except OSError as error:
+        raise PermanentError(
+            f"{counter} is empty, so every FREEZE fails, and it cannot be mended from here: {error.strerror}",
+            code="freeze_counter",
+            hint=f"write a number into it, as the server's user: echo 0 > {counter}",
+        ) from None
+
+
+def _counts(text: bytes) -> bool:
+    return text.strip().isdigit()
 
 
 def _failed(target: Path, why: str) -> TemporaryError:

@@ -1,17 +1,19 @@
 """Accepting processes, and asking them to stop.
 
-The invariants that live here: all of a submission or none of it; at most one holder of a
-lock; adopting a process's files happens in the transaction that accepts the retry (D3).
+The invariants that live here: all of a submission or none of it; no two holders of locks that
+meet (`model.locks`); adopting a process's files happens in the transaction that accepts the retry (D3).
 """
 
 import json
 from collections.abc import Iterable, Sequence
+from typing import Any
 
-from sqlalchemy import BigInteger, Connection, bindparam, insert, select, update
+from sqlalchemy import BigInteger, ColumnElement, Connection, Select, bindparam, insert, select, text, update
 
 from calve.model import accepting
 from calve.model.change import NewEvent
 from calve.model.ids import ProcessId
+from calve.model.locks import MARK, first_conflict, whole_of
 from calve.model.process import NewProcess, Process
 from calve.model.refusals import locked, no_such_process, not_ended
 from calve.model.states import PROCESS_TERMINAL, Leftovers, ProcessState
@@ -21,6 +23,8 @@ from calve.store.clock import seconds_to_us
 from calve.store.journal import record
 from calve.store.reading import SqlReader, load_process
 from calve.store.tables import locks, processes
+
+_SUBMITTERS = 0x63616C766501  # "calve" and a number: any constant that no other program is likely to take
 
 
 class Submitting(SqlReader):
@@ -118,22 +122,34 @@ def _load_locked(connection: Connection, process_id: ProcessId | None) -> Proces
 
 
 def _check_locks(connection: Connection, new: Iterable[NewProcess]) -> None:
-    """The partial unique index decides; this names the holder."""
-    wanted: dict[str, ProcessId] = {}
-    for item in new:
-        for lock in item.locks:
-            if wanted.setdefault(lock.name, item.id) != item.id:
-                raise locked(lock.name, wanted[lock.name])
-    for some in chunks(sorted(wanted)):
+    """Pieces of one thing meet each other by their ranges, which no unique index can say: so submitters
+    come one after another, and look before they insert. (SQLite's writers always do.)"""
+    wanted = sorted((lock.name, item.id) for item in new for lock in item.locks)
+    if not wanted:
+        return
+    if connection.dialect.name == "postgresql":
+        # Until the transaction ends; each statement after it sees what those before it committed.
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _SUBMITTERS})
+    held: set[tuple[str, ProcessId]] = set()
+    for some in chunks(sorted({name for named, _ in wanted for name in (named, whole_of(named))})):
         # Read to the end before anything is raised: a half-read cursor would keep SQLite locked.
-        held = connection.execute(
-            select(locks.c.name, locks.c.process_id).where(locks.c.name.in_(some), locks.c.freed_at.is_(None))
-        ).all()
-        for name, holder in held:
-            # Held by the very id that is being inserted: the same submission, sent twice, was accepted
-            # since `known` was read. The insert meets its row, and the next run returns it.
-            if holder != wanted[name]:
-                raise locked(name, ProcessId(holder))
+        held |= {
+            (name, ProcessId(holder)) for name, holder in connection.execute(_held(locks.c.name.in_(some)))
+        }
+    # All live pieces, not only those of what is wanted: they are few, and one look finds them.
+    held |= {
+        (name, ProcessId(holder))
+        for name, holder in connection.execute(_held(locks.c.name.contains(MARK, autoescape=True)))
+    }
+    # Held by the very id that is being inserted: the same submission, sent twice, was accepted since
+    # `known` was read. That is no conflict; the insert meets its row, and the next run returns it.
+    met = first_conflict(wanted, sorted(held))
+    if met is not None:
+        raise locked(*met)
+
+
+def _held(which: ColumnElement[bool]) -> Select[Any]:
+    return select(locks.c.name, locks.c.process_id).where(which, locks.c.freed_at.is_(None))
 
 
 def _values(new: NewProcess, adopted: bool) -> dict[str, object]:

@@ -1,11 +1,12 @@
 """Apache's REST catalog fixture, bound to loopback: what its own `main` does, but for the address.
 
-    python -m calve.testing.apache_rest_server JAR PORT JDBC_URI WAREHOUSE
+    python -m calve.testing.apache_rest_server JAR PORT JDBC_URI WAREHOUSE FILES_JSON
 
 Its `main` listens on every interface and offers no choice, so its servlet is put together here,
 through Py4J, which PySpark brings along. The JVM ends with this program.
 """
 
+import json
 import sys
 import time
 from pathlib import Path
@@ -17,14 +18,14 @@ from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from calve.runner.java import java_home
 
 
-def main(jar: str, port: str, jdbc_uri: str, warehouse: str) -> None:
-    """Serve until killed."""
-    serve(_jvm(jar), int(port), jdbc_uri, warehouse)
+def main(jar: str, port: str, jdbc_uri: str, warehouse: str, files: str) -> None:
+    """Serve until killed. `files` holds the properties of its file access: no key on a command line."""
+    serve(_jvm(jar), int(port), jdbc_uri, warehouse, json.loads(Path(files).read_text(encoding="utf-8")))
     while True:
         time.sleep(60)
 
 
-def serve(jvm: Any, port: int, jdbc_uri: str, warehouse: str) -> Any:
+def serve(jvm: Any, port: int, jdbc_uri: str, warehouse: str, files: dict[str, str]) -> Any:
     """The running Jetty server."""
     properties = jvm.java.util.HashMap()
     for key, value in {
@@ -35,6 +36,7 @@ def serve(jvm: Any, port: int, jdbc_uri: str, warehouse: str) -> Any:
         "jdbc.schema-version": "V1",
         # One writer at a time, as SQLite has it; the others wait instead of failing.
         "clients": "1",
+        **files,
     }.items():
         properties.put(key, value)
     conf = jvm.org.apache.hadoop.conf.Configuration()

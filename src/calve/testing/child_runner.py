@@ -49,8 +49,7 @@ class ChildRunner:
             self._groups.add(group)
         while not self._open.wait(_LOOK_SECONDS) and group not in self._cancelled:
             pass
-        cancelled = group in self._cancelled
-        running = {} if cancelled else {self._start(group, order): order for order in orders}
+        running = {pair: order for order in orders if (pair := self._start(group, order)) is not None}
         while running and group not in self._cancelled:
             done, _ = wait(
                 [future for future, _ in running], timeout=_LOOK_SECONDS, return_when=FIRST_COMPLETED
@@ -73,11 +72,27 @@ class ChildRunner:
         for child in children:
             _kill(child)
 
+    def kill_busy(self) -> None:
+        """SIGKILL for every child that runs an attempt, as an executor's machine that dies."""
+        with self._lock:
+            children = [child for busy in self._busy.values() for child in busy]
+        for child in children:
+            _kill(child)
+
     @property
     def busy(self) -> int:
         """Attempts that run at this moment."""
         with self._lock:
             return sum(len(children) for children in self._busy.values())
+
+    @property
+    def pids(self) -> list[int]:
+        """Of the children that live, idle or not."""
+        with self._lock:
+            children = [*self._idle, *(child for busy in self._busy.values() for child in busy)]
+        return [
+            process.pid for child in children for process in (child._processes or {}).values() if process.pid
+        ]
 
     def warm(self) -> None:
         """Start every child's engine: otherwise the first attempts pay for it."""
@@ -95,11 +110,16 @@ class ChildRunner:
         for child in children:
             _kill(child)
 
-    def _start(self, group: str, order: TaskOrder) -> tuple[Future[dict[str, Any]], ProcessPoolExecutor]:
+    def _start(
+        self, group: str, order: TaskOrder
+    ) -> tuple[Future[dict[str, Any]], ProcessPoolExecutor] | None:
+        """None: the group was cancelled. All under the lock, so that a cancel comes before or after."""
         with self._lock:
+            if group in self._cancelled:
+                return None
             child = self._idle.pop() if self._idle else _child()
             self._busy.setdefault(group, set()).add(child)
-        return child.submit(executor.execute, order), child
+            return child.submit(executor.execute, order), child
 
     def _end(
         self,

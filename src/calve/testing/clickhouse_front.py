@@ -29,6 +29,8 @@ class FrontOptions:
     timezone: str = "UTC"
     stand_ins: Mapping[str, str] = field(default_factory=lambda: dict(NO_USERS))
     tagged_exceptions: bool = True  # as servers from 25.11 on; otherwise the bare text of older ones
+    server_settings: Mapping[str, str] = field(default_factory=dict)  # of the engine's configuration
+    delays: Mapping[str, float] = field(default_factory=dict)  # a word of a statement -> seconds added to it
     certificate: Path | None = None  # with `key`: https
     key: Path | None = None
 
@@ -57,6 +59,8 @@ class ClickHouseFront:
         settings = self._options
         options = {
             "folder": str(self.data),
+            "server_settings": dict(settings.server_settings),
+            "delays": dict(settings.delays),
             "port": self.port,
             "users": {name: asdict(user) for name, user in settings.users.items()},
             "timezone": settings.timezone,

@@ -4,7 +4,7 @@ a table with none of Calve's code between, and tests need one JVM only."""
 import json
 
 from calve.runner.driver import Driver
-from calve.runner.iceberg import jars_for, spark_catalog
+from calve.runner.iceberg import certificates_for, jars_for, spark_catalog
 from calve.runner.java_errors import translated
 
 
@@ -13,6 +13,7 @@ def run(payload: str, driver: Driver) -> str:
     order = json.loads(payload)
     conf = spark_catalog(order["catalog"], order["properties"], order["location"])
     with translated(order["catalog"], order["statements"][-1]):
+        driver.trust(certificates_for(order["properties"]))
         session = driver.session(conf, jars_for(conf))
         for statement in order["statements"]:
             frame = session.sql(statement)

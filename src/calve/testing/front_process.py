@@ -15,6 +15,7 @@ import secrets
 import ssl
 import string
 import sys
+import time
 import urllib.parse
 import uuid
 from collections.abc import Iterator
@@ -61,7 +62,11 @@ class FrontServer(http.server.ThreadingHTTPServer):
 
     def __init__(self, options: dict[str, Any]) -> None:
         super().__init__(("127.0.0.1", options["port"]), _Handler)
-        self.engine = FrontEngine(options["folder"], options["stand_ins"])
+        # The engine takes settings of a server's configuration behind its folder.
+        configured = urllib.parse.urlencode(options["server_settings"])
+        folder = f"{options['folder']}?{configured}" if configured else options["folder"]
+        self.engine = FrontEngine(folder, options["stand_ins"])
+        self.delays: dict[str, float] = options["delays"]
         self.users = {name: FrontUser(**user) for name, user in options["users"].items()}
         self.timezone: str = options["timezone"]
         self.tagged: bool = options["tagged_exceptions"]
@@ -119,6 +124,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         }
         try:
             statement = self._statement(params, body, query_id, reading_only=reading_only)
+            time.sleep(sum(seconds for word, seconds in self.server.delays.items() if word in statement.sql))
             pieces = self.server.engine.run(statement)
             first = list(itertools.islice(pieces, 1))
             if params.get("wait_end_of_query") == "1":

@@ -7,6 +7,7 @@ opens it once; everything a visit does is done by the real engine.
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from threading import RLock
 from types import TracebackType
 from typing import Any, Self
 
@@ -23,6 +24,7 @@ class KeptSource(OwnEngineSource):
         self.folder = folder
         self._source = EmbeddedSource(name, folder, create=True, configured_id=configured_id)
         self._open = ExitStack()
+        self._visiting = RLock()  # a session has one visitor at a time
 
     def __enter__(self) -> Self:
         self._session: Session = self._open.enter_context(self._source.visit())
@@ -35,14 +37,17 @@ class KeptSource(OwnEngineSource):
 
     @contextmanager
     def visit(self) -> Iterator[Session]:
-        yield self._session
+        with self._visiting:
+            yield self._session
 
     def execute(self, *statements: str) -> None:
-        for statement in statements:
-            self._session.execute(statement)
+        with self.visit() as session:
+            for statement in statements:
+                session.execute(statement)
 
     def select(self, sql: str) -> list[dict[str, Any]]:
-        return self._session.rows(sql)
+        with self.visit() as session:
+            return session.rows(sql)
 
     @property
     def frozen(self) -> list[str]:

@@ -15,6 +15,7 @@ from calve.model.applying import Applied, apply_change, handed_back, releasing
 from calve.model.change import Change, NewEvent
 from calve.model.errors import ErrorInfo
 from calve.model.ids import ProcessId, WorkerId
+from calve.model.locks import first_conflict
 from calve.model.process import (
     Breaker,
     Event,
@@ -166,11 +167,10 @@ class MemoryStore(MemoryReader):
             return [self._rows.processes[item.id] for item in new]
 
     def _check_locks(self, new: Iterable[NewProcess]) -> None:
-        held = dict(self._rows.locks)
-        for item in new:
-            for lock in item.locks:
-                if held.setdefault(lock.name, item.id) != item.id:
-                    raise locked(lock.name, held[lock.name])
+        wanted = [(lock.name, item.id) for item in new for lock in item.locks]
+        met = first_conflict(wanted, self._rows.locks.items())
+        if met is not None:
+            raise locked(*met)
 
     def _check_retries(self, new: Iterable[NewProcess]) -> None:
         for item in new:

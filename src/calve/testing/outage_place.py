@@ -3,10 +3,14 @@
 The worker runs in this program beside the test, as `calve worker` does; the test looks at the store.
 """
 
+import json
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from calve.app.exporting import Asked
 from calve.app.wiring import App
@@ -15,8 +19,10 @@ from calve.model.ids import ProcessId
 from calve.model.process import Process
 from calve.model.states import PIN_HELD, PROCESS_TERMINAL, ProcessState
 from calve.testing.child_runner import ChildRunner
+from calve.testing.kept_source import KeptSource
 from calve.testing.place import Place
 from calve.testing.s3 import S3Server
+from calve.testing.watched_runner import WatchedRunner
 
 BUCKET = "far"
 PARTITIONS, PARTS, ROWS_OF_A_PART = 5, 10, 2_000
@@ -54,38 +60,54 @@ class OutagePlace:
     def __init__(
         self,
         folder: Path,
-        runner: ChildRunner,
+        runner: ChildRunner | WatchedRunner,
         s3: dict[str, str],
         *,
         defaults: bool = False,
+        keep_source: bool = True,
         **settings: str,
     ) -> None:
+        """`keep_source`: its engine stays open between visits. Opening it takes a second or more, and
+        is not what these tests are about."""
         self.runner = runner
         folder.mkdir(parents=True, exist_ok=True)
+        self._closing = ExitStack()
         self.place = Place(folder, runner, **({} if defaults else QUICK) | settings)
         config = folder / "calve.toml"
         lines = "\n".join(f'"{name}" = "{value}"' for name, value in s3.items())
         config.write_text(
-            config.read_text() + '\n[catalog.far]\ntype = "sql"\nuri = "sqlite:///lake/far.db"\n'
+            config.read_text() + _plain(s3) + '\n[catalog.far]\ntype = "sql"\nuri = "sqlite:///lake/far.db"\n'
             f'warehouse = "s3://{BUCKET}/warehouse"\n{lines}\n'
         )
-        self._closing = ExitStack()
-        self.app: App = self._closing.enter_context(self.place.app())
+        self._kept: KeptSource | None = None
+        if keep_source:
+            self._kept = self._closing.enter_context(KeptSource(folder / "clickhouse"))
+            self.place._source = self._kept
+        self._using = ExitStack()
+        self.app: App = self._using.enter_context(self._open())
 
     def close(self) -> None:
+        self._using.close()
         self._closing.close()
 
     def reopen(self) -> None:
         """Read the configuration again."""
-        self._closing.close()
-        self.app = self._closing.enter_context(self.place.app())
+        self._using.close()
+        self.app = self._using.enter_context(self._open())
+
+    @contextmanager
+    def _open(self) -> Iterator[App]:
+        with self.place.app() as app:
+            if self._kept is not None:
+                app._sources["main"] = self._kept
+            yield app
 
     @contextmanager
     def worker(self, **settings: str) -> Iterator[None]:
         """A worker beside the test, with settings of its own, stopped at the end of the block."""
         given = self.place._settings
         self.place._settings = given | settings
-        with self.place.app() as app:
+        with self._open() as app:
             self.place._settings = given
             app.__dict__["kinds"] = {"export": ExportKind(app)}  # only what these tests are about
             loop = app.worker()
@@ -142,7 +164,28 @@ class OutagePlace:
 
     def ids_in(self, table: str) -> list[int]:
         """The `id` of every row there, sorted: any lost or doubled row shows."""
+        if "/" in table:
+            return self._ids_in_files(table)
         return sorted(self.place.read(table).column("id").to_pylist())
+
+    def _ids_in_files(self, uri: str) -> list[int]:
+        """Of plain Parquet: of the files that its commits list."""
+        storage, found = self.app.storage(uri.rstrip("/")), list[int]()
+        for commit in storage.list(f"{uri}_calve/commits"):
+            for file in json.loads(storage.read(commit))["files"]:
+                data = pq.read_table(pa.BufferReader(storage.read(file["path"])), columns=["id"])
+                found += data.column("id").to_pylist()
+        return sorted(found)
+
+
+def _plain(s3: Mapping[str, str]) -> str:
+    """The same bucket for plain Parquet."""
+    if not s3:
+        return ""
+    keys = {"endpoint": "s3.endpoint", "region": "s3.region"}
+    keys |= {name: f"s3.{name.replace('_', '-')}" for name in ("access_key_id", "secret_access_key")}
+    lines = [f'{ours} = "{s3[theirs]}"' for ours, theirs in keys.items() if theirs in s3]
+    return "\n".join(("", f'[storage."s3://{BUCKET}"]', *lines, ""))
 
 
 def until(happened: Callable[[], bool], what: str, seconds: float = 60.0) -> None:

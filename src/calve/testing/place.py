@@ -29,7 +29,7 @@ from calve.kinds.export.submit import Checked, check_export, submit_export
 from calve.model.ids import ProcessId
 from calve.model.process import Process
 from calve.source.embedded import EmbeddedSource
-from calve.source.ports import Session
+from calve.source.ports import Session, Source
 
 
 class Place:
@@ -40,7 +40,7 @@ class Place:
         self._runner = runner
         self._settings = {"CALVE_LIMITS__TICK_SECONDS": "0.05"} | settings
         (folder / "calve.toml").write_text(render())
-        self._source = EmbeddedSource("main", folder / "clickhouse", create=True)
+        self._source: Source = EmbeddedSource("main", folder / "clickhouse", create=True)
 
     @contextmanager
     def app(self) -> Iterator[App]:

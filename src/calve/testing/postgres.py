@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
+from psycopg import sql
 
 from calve.model.errors import PermanentError, UsageError
 from calve.model.ids import new_process_id
@@ -49,6 +50,37 @@ class Postgres:
         """Of the postmaster, the parent of all its programs."""
         return int((self.data / "postmaster.pid").read_text().split()[0])
 
+    def restart(self) -> None:
+        """At once, without a checkpoint: every connection is cut, and what was not committed is gone.
+        Returns when it answers again."""
+        self.stop()
+        self.start()
+
+    def stop(self) -> None:
+        _run(self.user, [_binary("pg_ctl"), "-D", str(self.data), "-m", "immediate", "-w", "stop"])
+
+    def start(self) -> None:
+        log = self.data.with_name("log")
+        start = [_binary("pg_ctl"), "-D", str(self.data), "-l", str(log), "-w", "-t", str(_START_SECONDS)]
+        settings = [f"-c{name}={value}" for name, value in (_SETTINGS | {"port": str(self.port)}).items()]
+        _run(self.user, [*start, "-o", " ".join(settings), "start"])
+
+    def guarded_database(self, user: str, password: str) -> str:
+        """As `new_database`, for a user who is let in by password only."""
+        url = self.new_database()
+        database = url.rpartition("/")[2]
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            role = sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(
+                sql.Identifier(user), sql.Literal(password)
+            )
+            connection.execute(role)
+            owner = sql.SQL("ALTER DATABASE {} OWNER TO {}")
+            connection.execute(owner.format(sql.Identifier(database), sql.Identifier(user)))
+            rules = self.data / "pg_hba.conf"
+            rules.write_text(f"host all {user} 127.0.0.1/32 scram-sha-256\n{rules.read_text()}")
+            connection.execute("SELECT pg_reload_conf()")
+        return f"postgresql://{user}:{password}@127.0.0.1:{self.port}/{database}"
+
     def new_database(self) -> str:
         """The URL of an empty database of its own."""
         name = f"calve_{new_process_id()}"
@@ -67,16 +99,12 @@ def postgres() -> Iterator[Postgres]:
             shutil.chown(folder, user)
         data = folder / "data"
         _run(user, [_binary("initdb"), "-D", str(data), "-U", "calve", "-A", "trust", "-E", "UTF8", "-N"])
-        port = _free_port()
-        settings = [f"-c{name}={value}" for name, value in (_SETTINGS | {"port": str(port)}).items()]
-        log = folder / "log"
-        start = [_binary("pg_ctl"), "-D", str(data), "-l", str(log), "-w", "-t", str(_START_SECONDS)]
-        _run(user, [*start, "-o", " ".join(settings), "start"])
+        server = Postgres(port=_free_port(), data=data, user=user)
+        server.start()
         try:
-            yield Postgres(port=port, data=data, user=user)
+            yield server
         finally:
-            # Immediately: nothing in it is worth a checkpoint.
-            _run(user, [_binary("pg_ctl"), "-D", str(data), "-m", "immediate", "-w", "stop"])
+            server.stop()  # immediately: nothing in it is worth a checkpoint
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -8,8 +8,9 @@ outage can be played.
 import json
 import os
 import shutil
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -76,9 +77,37 @@ class S3Server:
 
     def create_bucket(self, name: str) -> None:
         """Make a bucket; one that is ours already is fine."""
-        status, body = self._request("PUT", f"/{name}")
+        status, body = self.request("PUT", f"/{name}")
         if status not in (200, 409):
             raise RuntimeError(f"bucket {name} was not created: {status} {body!r}")
+
+    def allow(self, keys: Keys, bucket: str) -> None:
+        """An account that may read and write one bucket."""
+        self.shell(
+            f"s3.configure -user {keys.access_key_id} -access_key {keys.access_key_id}"
+            f" -secret_key {keys.secret_access_key} -actions Read,Write,List,Tagging"
+            f" -buckets {bucket} -apply"
+        )
+
+    def revoke(self, keys: Keys) -> None:
+        """Its keys are refused from now on."""
+        self.shell(f"s3.configure -user {keys.access_key_id} -delete -apply")
+
+    def shell(self, command: str) -> str:
+        """One command of SeaweedFS's own administration."""
+        master, filer = (
+            f"127.0.0.1:{self._ports[f'{name}.port']}.{self._ports[f'{name}.port.grpc']}"
+            for name in ("master", "filer")
+        )
+        done = subprocess.run(
+            [_binary(), "shell", f"-master={master}", f"-filer={filer}"],
+            input=f"{command}\nexit\n",
+            text=True,
+            capture_output=True,
+            timeout=60,
+            check=True,
+        )
+        return done.stdout
 
     def _answers(self) -> bool:
         # The gateway listens before the volume server can take data: a real write tells.
@@ -86,15 +115,18 @@ class S3Server:
             return False
         try:
             self.create_bucket(_PROBE_BUCKET)
-            status, _ = self._request("PUT", f"/{_PROBE_BUCKET}/ready", b"1" * 1024)
+            status, _ = self.request("PUT", f"/{_PROBE_BUCKET}/ready", b"1" * 1024)
         except (OSError, RuntimeError):
             return False
         return status == 200
 
-    def _request(self, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
+    def request(
+        self, method: str, path: str, body: bytes = b"", query: Mapping[str, str] | None = None
+    ) -> tuple[int, bytes]:
+        """Status and body of one signed request."""
         from calve.testing.s3_requests import send
 
-        return send(self.endpoint, method, path, body, keys=self.keys, region=self.region)
+        return send(self.endpoint, method, path, body, keys=self.keys, region=self.region, query=query)
 
     def _arguments(self) -> list[str]:
         ports = [f"-{name}={port}" for name, port in self._ports.items()]

@@ -115,6 +115,7 @@ class RemoteSession(OwnEngineSession):
         settings: Mapping[str, str] | None = None,
         what: str = "",
         seconds: float | None = None,
+        query_id: str = "",
     ) -> None:
         self._ask("execute", sql, dict(settings or {}), what, seconds)
 

@@ -109,7 +109,7 @@ def _as_text(leaves: Leaves) -> Leaves:
 def _made_absolute(leaves: Leaves, folder: Path) -> Leaves:
     return {
         key: leaf
-        if key[0] == "catalog" and _names_its_warehouse(key[1:2], leaves)
+        if key[::2] == ("catalog", "warehouse") and _names_its_warehouse(key[1:2], leaves)
         else Leaf(value=_place(key, leaf.value, folder), origin=leaf.origin)
         for key, leaf in leaves.items()
     }
@@ -131,13 +131,13 @@ def _place(key: Key, value: Any, folder: Path) -> Any:
     match key:
         case ("source", _, "url"):
             return places.source_url(value, folder)
-        case ("source", _, "ca_file") if value:
+        case ("source" | "storage" | "catalog", _, "ca_file" | "ca-file" | "s3.ca-file") if value:
             return str(places.absolute(value, folder))
         case ("source", _, "disks", _):
             return str(places.absolute(value, folder))
         case ("store", "url") | ("catalog", _, "uri"):
             return places.database_url(value, folder)
-        case ("catalog", _, "warehouse"):
+        case ("catalog", _, "warehouse" | "calve.receipts"):
             return places.location(value, folder)
         case ("backup", "url"):
             return places.location(value, folder)
@@ -200,6 +200,7 @@ def _config(root: Root, leaves: Leaves, file: Path | None, folder: Path) -> Conf
         },
         store_url=places.database_url(root.store.url, folder),
         backup_url=places.location(root.backup.url, folder),
+        backup_hard_links=root.backup.hard_links,
         spark=SparkConfig(**root.spark.model_dump()),
         choices=Choices(**root.types.model_dump()),
         limits=limits,

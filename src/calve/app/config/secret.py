@@ -54,7 +54,7 @@ def read_files(leaves: Leaves, folder: Path) -> Leaves:
 
 def _target(key: Key) -> Key | None:
     """`password_file` -> `password`; None where the name is a key of its own (`ca_file`)."""
-    if not key[-1].endswith("_file"):
+    if not key[-1].endswith("_file") or key[-1] == "ca_file":
         return None
     section = NAMED_SECTIONS.get(key[0], PLAIN_SECTIONS.get(key[0]))
     if section is not None and key[-1] in section.model_fields:

@@ -41,7 +41,9 @@ class StorageSection(Section):
     """Object storage, by URL prefix, for plain Parquet and backups."""
 
     endpoint: str = Field(default="", description="address of the service, where it is not AWS")
-    region: str = Field(default="us-east-1", description="region of the bucket")
+    region: str = Field(
+        default="", description="region of the bucket; where it is empty, the AWS variables', or us-east-1"
+    )
     access_key_id: str = Field(
         default="", description="key id; the usual AWS variables are used where it is empty"
     )
@@ -49,6 +51,8 @@ class StorageSection(Section):
         default="", description="secret key; better given as secret_access_key_file"
     )
     session_token: str = Field(default="", description="session token of temporary keys")
+    profile: str = Field(default="", description="a profile of ~/.aws/credentials to take the keys from")
+    ca_file: str = Field(default="", description="certificates that an https endpoint is checked against")
     virtual_addressing: bool = Field(
         default=False, description="name the bucket in the host, not in the path"
     )
@@ -66,6 +70,10 @@ class BackupSection(Section):
     """Where backups are kept."""
 
     url: str = Field(default="backups", description='a folder, or "s3://bucket/prefix"')
+    hard_links: bool = Field(
+        default=False,
+        description="link files in place of copying them; the folder shares the source's disk, and its loss",
+    )
 
 
 class SparkSection(Section):

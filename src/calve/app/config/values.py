@@ -71,6 +71,7 @@ class Config:
     storages: Mapping[str, Mapping[str, str]] = field(repr=False)
     store_url: str = field(repr=False)
     backup_url: str
+    backup_hard_links: bool
     spark: SparkConfig
     choices: Choices  # about types
     limits: Limits

@@ -24,6 +24,7 @@ def examine(app: App, *, spark: bool = True) -> Iterator[Finding]:
     ]
     probes += [(f"source:{name}", partial(parts.source, name=name)) for name in app.config.sources]
     probes += [(f"catalog:{name}", partial(parts.catalog, name=name)) for name in app.config.catalogs]
+    probes += [(f"storage:{prefix}", partial(parts.storage, prefix=prefix)) for prefix in app.config.storages]
     probes.append(("java", parts.java))
     if spark:
         probes.append(("spark", parts.spark))

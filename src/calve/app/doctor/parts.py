@@ -68,17 +68,25 @@ def catalog(app: App, *, name: str) -> Iterator[Finding]:
     opened = app.catalog(name)
     with catalog_call(name, "listing namespaces"):
         namespaces = len(opened.list_namespaces())
-    warehouse = str(app.config.catalog(name).get("warehouse", ""))
+    given = app.config.catalog(name)
+    # A table bucket takes nothing but tables; what is written beside them has a place of its own then.
+    place = str(given.get("calve.receipts") or given.get("warehouse", ""))
     words = f"answers; {namespaces} namespaces"
-    if warehouse.startswith(("file://", "s3://", "s3a://")):
-        _write(app, name, warehouse)
-        words += f"; {warehouse} can be written"
+    if place.startswith(("file://", "s3://", "s3a://")):
+        _write(app, name, place)
+        words += f"; {place} can be written"
     yield Finding(part=f"catalog:{name}", ok=True, words=words)
 
 
-def _write(app: App, name: str, warehouse: str) -> None:
+def storage(app: App, *, prefix: str) -> Iterator[Finding]:
+    """An object can be put there and removed again."""
+    _write(app, prefix, prefix)
+    yield Finding(part=f"storage:{prefix}", ok=True, words="can be written")
+
+
+def _write(app: App, name: str, place: str) -> None:
     storage = app.storage(name)
-    probe = f"{warehouse.rstrip('/')}/_calve/doctor-{new_process_id()}"
+    probe = f"{place.rstrip('/')}/_calve/doctor-{new_process_id()}"
     # If we die here, an object of a few bytes is left, whose name says whose it is.
     storage.put_if_absent(probe, b"calve doctor")
     storage.delete([probe])

@@ -110,4 +110,4 @@ def _files(app: App, process_id: ProcessId) -> tuple[str, ...]:
     if text is None:
         return ()
     plan = ExportPlan.from_json(text)
-    return files_of(app.storage(plan.destination.catalog), process_id, plan)
+    return files_of(app.storage(plan.destination.catalog, plan.destination.identifier), process_id, plan)

@@ -77,7 +77,7 @@ def undo(context: Context, lease: Lease, process: Process) -> None:
             lease, Change(count_cleanup_attempt=True, cleanup_in_seconds=again, events=(event,))
         )
         return
-    message = f"{LEFT_IN_PLACE}{left}" if left else "everything it wrote was deleted"
+    message = f"{LEFT_IN_PLACE}{left}" if left else "nothing of it is left to delete"
     context.store.apply(
         lease,
         Change(

@@ -7,7 +7,7 @@ its own attempt, and a lost attempt is looked for before it is repeated (L25).
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from calve.control.budget import judge
+from calve.control.budget import is_unavailable, judge
 from calve.control.inflight import Attempt, Wave, started
 from calve.control.ports import Kind, TaskOrder, TaskResult
 from calve.control.steps.context import Context
@@ -78,13 +78,20 @@ def _orders(
     tasks: Sequence[Task],
     on_result: Callable[[TaskResult], None],
 ) -> list[TaskOrder]:
-    """An order that cannot be made fails its own task, not the wave."""
+    """An order that cannot be made fails its own task, not the wave. A service that is down is asked
+    once: asked for every task, one that hangs would hold the slots for as many times its bound."""
     orders: list[TaskOrder] = []
+    down: ErrorInfo | None = None
     for task in tasks:
         try:
-            orders.append(kind.order(process, plan, task, task.attempt))
-        except CalveError as error:
-            on_result(TaskResult(number=task.number, attempt=task.attempt, error=error.info))
+            if down is None:
+                orders.append(kind.order(process, plan, task, task.attempt))
+                continue
+            error = down
+        except CalveError as met:
+            error = met.info
+            down = error if is_unavailable(error) else None
+        on_result(TaskResult(number=task.number, attempt=task.attempt, error=error))
     return orders
 
 

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from calve.kinds.backup import intents, shelf
-from calve.kinds.backup.location import Key, Location
-from calve.kinds.backup.manifest import Manifest
-from calve.model.errors import NotFoundError
+from calve.kinds.backup.location import Key, Location, checked_name
+from calve.kinds.backup.manifest import Manifest, salvaged_places
+from calve.kinds.backup.shelf import Tombstone
+from calve.model.errors import NotFoundError, PermanentError
 
 _OBJECTS_AT_ONCE = 1000
 
@@ -21,29 +22,34 @@ class Deleted:
     """What became of a delete."""
 
     name: str
-    parts: int  # removed
-    bytes: int
-    shared: int  # parts that other backups name
-    awaited: int  # parts that a backup under way relies on: they go with the next delete or prune
+    parts: int = 0  # removed
+    bytes: int = 0
+    shared: int = 0  # parts that other backups name
+    awaited: int = 0  # parts that a backup under way relies on: they go with the next delete or prune
+    held: int = 0  # parts that a backup which cannot be read may need: they go once that one is gone
+    held_by: tuple[str, ...] = ()
+    damaged: bool = False  # its own manifest could not be read: parts that it named illegibly stay
 
 
 def delete(location: Location, name: str) -> Deleted:
     """The backup is gone for every reader once this has begun; its space, once it has ended. Asked
-    again after it died half-way, it goes on."""
-    try:
-        manifest = shelf.find(location, name)
-    except NotFoundError:
-        begun = [key for key in unfinished(location) if key.name == name]
-        if not begun:
-            raise
-        return sweep(location, begun[0])
-    mark(location, manifest)
-    return sweep(location, Key(name=manifest.name, number=manifest.number))
+    again after it died half-way, it goes on. One whose manifest is damaged is deleted like any other."""
+    checked_name(name)
+    keys = location.keys()
+    standing = sorted((key for key in keys.standing if key.name == name), key=lambda key: -key.number)
+    for key in standing:
+        found = _read(location, key)
+        if not isinstance(found, Tombstone):
+            mark(location, key, found.process_id if found else "")
+            return sweep(location, key)
+    begun = [key for key in keys.decided & keys.marked if key.name == name]
+    if not begun:
+        shelf.find(location, name)  # says what there is
+    return sweep(location, begun[0])
 
 
-def mark(location: Location, manifest: Manifest) -> None:
-    key = Key(name=manifest.name, number=manifest.number)
-    text = json.dumps({"process_id": manifest.process_id})
+def mark(location: Location, key: Key, process_id: str) -> None:
+    text = json.dumps({"process_id": process_id})
     # if we die here, the backup is marked: no reader sees it, and the next delete or prune sweeps it
     location.storage.put_if_absent(location.mark(key), text.encode())
 
@@ -56,28 +62,63 @@ def unfinished(location: Location) -> list[Key]:
 
 def sweep(location: Location, key: Key) -> Deleted:
     """Remove what a marked backup alone needed. Intents are read before manifests: a backup that is
-    decided in between is found by its manifest."""
+    decided in between is found by its manifest. While a backup that stands cannot be read nothing is
+    removed, because it may need anything."""
     relied_on = intents.relied_on(location)
-    named = {place for manifest in shelf.standing(location) for place in manifest.places}
+    needed = shelf.needed(location)
     try:
-        doomed = shelf.read(location, key)
+        doomed = _read(location, key)
+        places = _places(location, key, doomed)
     except NotFoundError:
-        return Deleted(name=key.name, parts=0, bytes=0, shared=0, awaited=0)
-    places = doomed.places if isinstance(doomed, Manifest) else {}
-    shared = {place for place in places if place in named}
-    awaited = {place for place, part in places.items() if place not in named and part.address in relied_on}
-    free = [place for place in places if place not in shared and place not in awaited]
+        return Deleted(name=key.name)
+    shared = [place for place in places if place in needed.places]
+    own = [place for place in places if place not in needed.places]
+    awaited = [place for place in own if _address(place) in relied_on]
+    free = [place for place in own if _address(place) not in relied_on]
+    held, free = (free, []) if needed.unreadable else ([], free)
     remove_parts(location, free)
-    if not awaited:
+    if not awaited and not held:
         # if we die here, the manifest is there and marked: sweeping again finds nothing but it
         location.storage.delete([location.manifest(key)])
     return Deleted(
         name=key.name,
         parts=len(free),
-        bytes=sum(places[place].bytes for place in free),
+        bytes=sum(places[place] for place in free),
         shared=len(shared),
         awaited=len(awaited),
+        held=len(held),
+        held_by=needed.unreadable if held else (),
+        damaged=doomed is None,
     )
+
+
+def _read(location: Location, key: Key) -> Manifest | Tombstone | None:
+    """None for one that is damaged."""
+    try:
+        return shelf.read(location, key)
+    except PermanentError as error:
+        if error.code != "backup_damaged":
+            raise
+        return None
+
+
+def _places(location: Location, key: Key, doomed: Manifest | Tombstone | None) -> dict[str, int]:
+    """The stored parts that the doomed one names, with their bytes."""
+    match doomed:
+        case Manifest():
+            return {place: part.bytes for place, part in doomed.places.items()}
+        case Tombstone():
+            return {}
+        case None:
+            text = location.storage.read(location.manifest(key)).decode("utf-8", "replace")
+            there = [
+                place for place in salvaged_places(text) if location.storage.exists(location.index(place))
+            ]
+            return {place: sum(location.storage.sizes(location.files(place)).values()) for place in there}
+
+
+def _address(place: str) -> str:
+    return place.rsplit("/", 1)[-1]
 
 
 def remove_parts(location: Location, places: Sequence[str]) -> None:

@@ -21,6 +21,7 @@ from calve.source.held import refuse_row_policies
 from calve.source.partitions import PartitionInfo
 from calve.source.pins import FrozenPart
 from calve.source.ports import Session
+from calve.source.system_columns import system_columns
 from calve.source.tables import TableInfo
 from calve.source.tokens import string
 
@@ -61,7 +62,7 @@ def freeze(session: Session, request: BackupRequest, database: str, name: str, p
     try:
         return _freeze(session, request, database, name, pin)
     except NotFoundError as error:
-        if error.code in _VANISHED:
+        if error.code in _VANISHED and not _is_there(session, database, name):
             return Frozen(database=database, name=name, roots=pins.pin_roots(session), skipped=error.message)
         if error.code == "no_partition":
             raise TemporaryError(
@@ -69,6 +70,15 @@ def freeze(session: Session, request: BackupRequest, database: str, name: str, p
                 code="altered_meanwhile",
             ) from None
         raise
+
+
+def _is_there(session: Session, database: str, name: str) -> bool:
+    """The error may be about something else, such as a system table that a version does not have:
+    only a table that is gone is ever left out of a backup."""
+    found = session.rows(
+        f"SELECT count() AS n FROM system.tables WHERE database = {string(database)} AND name = {string(name)}"
+    )
+    return bool(found[0]["n"])
 
 
 def _freeze(session: Session, request: BackupRequest, database: str, name: str, pin: str) -> Frozen:
@@ -101,11 +111,10 @@ def _refuse_other_disks(session: Session, table: TableInfo) -> None:
     backup of the rows. Never a backup of the schema alone."""
     if session.embedded:
         return  # `pins.freeze` refuses whatever is no local disk
-    known = session.rows(
-        "SELECT count() AS n FROM system.columns "
-        "WHERE database = 'system' AND table = 'disks' AND name = 'is_encrypted'"
-    )
-    encrypted = "is_encrypted" if known[0]["n"] else "0"
+    columns = system_columns(session, ("disks",))
+    if not columns:
+        return  # a server too old for any disk but its own
+    encrypted = "is_encrypted" if ("disks", "is_encrypted") in columns else "0"
     found = session.rows(
         "SELECT DISTINCT name FROM system.disks WHERE (lower(type) != 'local' OR "
         f"{encrypted}) AND name IN (SELECT disk_name FROM system.parts WHERE active "

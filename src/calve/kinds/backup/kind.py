@@ -24,6 +24,7 @@ from calve.kinds.backup.ports import BackupPorts
 from calve.kinds.backup.receipt import BackupReceipt
 from calve.kinds.backup.request import BackupRequest
 from calve.kinds.backup.schema import read_schema
+from calve.kinds.orders import left_by, order_for
 from calve.model.change import NewPin, PinChange
 from calve.model.errors import NotFoundError, RefusedError
 from calve.model.process import NewTask, Pin, Process, Task
@@ -151,31 +152,20 @@ class BackupKind:
             task=task.number,
             attempt=attempt,
             storage=self._ports.location_properties(),
+            hard_links=self._ports.hard_links,
             connect_seconds=limits.connect_seconds,
             call_seconds=limits.call_seconds,
         )
-        return TaskOrder(
-            process_id=process.id,
-            number=task.number,
-            attempt=attempt,
-            function=TASK_FUNCTION,
-            payload=payload.to_json(),
-        )
+        return order_for(process, task, attempt, function=TASK_FUNCTION, payload=payload.to_json())
 
     def find_receipt(self, process: Process, plan: str, task: Task) -> TaskResult | None:
         location = self._location(_read(plan))
-        try:
-            text = location.storage.read(location.receipt(process.id, task.number, task.attempt)).decode()
-        except NotFoundError:
-            return None
-        receipt = BackupReceipt.from_json(text)
-        return TaskResult(
-            number=task.number,
-            attempt=task.attempt,
-            receipt=text,
-            rows=receipt.rows,
-            files=len(receipt.parts),
-            bytes=receipt.bytes,
+        uri = location.receipt(process.id, task.number, task.attempt)
+        return left_by(
+            task,
+            lambda: location.storage.read(uri),
+            BackupReceipt.from_json,
+            lambda receipt: len(receipt.parts),
         )
 
     # -- publishing ---------------------------------------------------------------------------------

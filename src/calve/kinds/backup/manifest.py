@@ -7,6 +7,7 @@ version 1 have defaults (L12).
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Self
@@ -16,6 +17,7 @@ from calve.source import engine_clause
 from calve.source.tables import Column, TableInfo
 
 MANIFEST_VERSION = 1
+_PLACE = re.compile(r'"place": ?"([a-z0-9]{1,64}/\d{1,10}-\d{1,10}/[0-9a-f]{40})"')
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,16 +179,16 @@ class Manifest:
         return json.dumps({"sha256": _sha256(body), "manifest": json.loads(body)}, sort_keys=True)
 
     @classmethod
-    def from_json(cls, text: str, where: str) -> Self:
+    def from_json(cls, text: str, where: str, hint: str = "") -> Self:
         """PermanentError naming the object if it is not what was written."""
         try:
             document = json.loads(text)
             data: dict[str, Any] = document["manifest"]
             whole = document["sha256"] == _sha256(json.dumps(data, separators=(",", ":"), sort_keys=True))
         except (ValueError, KeyError, TypeError):
-            raise damaged(where, "it is no manifest") from None
+            raise damaged(where, "it is no manifest", hint) from None
         if not whole:
-            raise damaged(where, "its content does not fit its checksum")
+            raise damaged(where, "its content does not fit its checksum", hint)
         return cls._read(data)
 
     @classmethod
@@ -202,12 +204,14 @@ class Manifest:
         )
 
 
-def damaged(where: str, what: str) -> PermanentError:
-    return PermanentError(
-        f"{where} is damaged: {what}",
-        code="backup_damaged",
-        hint="calve backup verify NAME lists everything that is; other backups may be whole",
-    )
+def damaged(where: str, what: str, hint: str = "") -> PermanentError:
+    return PermanentError(f"{where} is damaged: {what}", code="backup_damaged", hint=hint)
+
+
+def salvaged_places(text: str) -> list[str]:
+    """The stored parts that a manifest names whose checksum does not hold: as many as can still be made
+    out. Good for finding what to look at, never for saying what is needed."""
+    return list(dict.fromkeys(_PLACE.findall(text)))
 
 
 def _sha256(text: str) -> str:

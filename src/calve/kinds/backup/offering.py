@@ -8,10 +8,12 @@ from datetime import UTC, datetime
 from calve.kinds.backup import shelf
 from calve.kinds.backup.location import Location
 from calve.kinds.backup.manifest import Manifest, PartEntry, TableEntry
+from calve.model.content import PartMark
 from calve.model.errors import NotFoundError, RefusedError
 from calve.model.plan import PartPlan, Relation
-from calve.source.content import Extent, content_id, parts_content
+from calve.source.content import Extent, content_id, file_hash, parts_content
 from calve.source.ddl import ScratchTable
+from calve.source.engine_clause import EngineClause
 from calve.source.held import Held, HeldPartition
 from calve.source.partitions import PartitionInfo
 from calve.source.selection import Selection
@@ -162,7 +164,7 @@ def _partitions(manifest: Manifest, entry: TableEntry) -> list[PartitionInfo]:
             min_block=min(part.min_block for part in parts),
             max_block=max(part.max_block for part in parts),
             mutation=max(part.mutation for part in parts),
-            content=content_id(_extent(part) for part in parts),
+            content=content_id(map(_extent, parts), () if _replicated(entry) else map(_mark, parts)),
             disks=(),
             min_time=_time(shown[partition_id].min_time),
             max_time=_time(shown[partition_id].max_time),
@@ -175,6 +177,21 @@ def _extent(part: PartEntry) -> Extent:
     return Extent(
         min_block=part.min_block, max_block=part.max_block, mutation=part.mutation, rows=part.rows_seen
     )
+
+
+def _mark(part: PartEntry) -> PartMark:
+    return PartMark(
+        min_block=part.min_block,
+        max_block=part.max_block,
+        level=part.level,
+        mutation=part.mutation,
+        rows=part.rows,
+        hash=file_hash(part.content),
+    )
+
+
+def _replicated(entry: TableEntry) -> bool:
+    return EngineClause(name=entry.engine).replicated
 
 
 def _time(text: str) -> datetime | None:
@@ -217,4 +234,4 @@ def _of_parts(
 
 
 def _named_content(parts: Sequence[PartEntry], partition_id: str) -> str:
-    return parts_content(part.content for part in parts if part.partition_id == partition_id)
+    return parts_content(file_hash(part.content) for part in parts if part.partition_id == partition_id)

@@ -27,6 +27,11 @@ class PartFile:
     path: Path
     bytes: int
 
+    @property
+    def never_changes(self) -> bool:
+        """Columns, marks and indexes are written once; ClickHouse may write descriptions anew."""
+        return self.path.suffix not in _DESCRIPTIONS
+
 
 def part_files(part: Path) -> list[PartFile]:
     """Every file, by name."""

@@ -23,6 +23,7 @@ class BackupPayload:
     location_id: str
     uploads: tuple[Upload, ...]
     reuse: Mapping[str, Reuse]
+    hard_links: bool = False
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
     connect_seconds: float = 5.0
     call_seconds: float = 15.0
@@ -35,6 +36,7 @@ class BackupPayload:
         task: int,
         attempt: int,
         storage: Mapping[str, str],
+        hard_links: bool = False,
         connect_seconds: float,
         call_seconds: float,
     ) -> Self:
@@ -49,6 +51,7 @@ class BackupPayload:
             location_id=plan.location_id,
             uploads=uploads,
             reuse={one.address: plan.reuse[one.address] for one in uploads if one.address in plan.reuse},
+            hard_links=hard_links,
             storage=storage,
             connect_seconds=connect_seconds,
             call_seconds=call_seconds,

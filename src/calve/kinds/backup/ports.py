@@ -15,6 +15,10 @@ class BackupPorts(Protocol):
     @property
     def limits(self) -> Limits: ...
 
+    @property
+    def hard_links(self) -> bool:
+        """Whether files are linked to the location in place of being copied."""
+
     def source(self, name: str) -> Source: ...
 
     def location(self) -> Location:

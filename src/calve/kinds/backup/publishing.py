@@ -62,10 +62,12 @@ def undo(location: Location, plan: BackupPlan) -> str:
     if isinstance(fence(location, plan), Published):
         return f"backup {plan.backup_key.name} is complete"
     places = _places_of(location, plan.process_id)
-    named = {place for manifest in shelf.standing(location) for place in manifest.places}
-    remove_parts(location, [place for place in places if place not in named])
+    needed = shelf.needed(location)
+    if places:
+        needed.refuse_unreadable(f"what process {plan.process_id} stored is kept")
+    remove_parts(location, [place for place in places if place not in needed.places])
     _clear_work(location, plan.process_id)
-    kept = sum(place in named for place in places)
+    kept = sum(place in needed.places for place in places)
     return f"{kept} parts that another backup names" if kept else ""
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from calve.kinds.backup.manifest import SchemaEntry
 from calve.model.errors import NotFoundError
 from calve.source.ports import Session
+from calve.source.system_columns import system_columns
 from calve.source.tokens import name as quoted
 from calve.source.tokens import string
 
@@ -32,7 +33,7 @@ class Found:
 def match(session: Session, patterns: Sequence[str]) -> Found:
     """NotFoundError names a pattern that means nothing."""
     rows = session.rows(
-        "SELECT database, name, engine FROM system.tables WHERE NOT is_temporary "
+        f"SELECT database, name, engine FROM system.tables WHERE {_lasting(_columns(session))} "
         f"AND database NOT IN ({', '.join(map(string, _NEVER))}) ORDER BY database, name"
     )
     full = {(row["database"], row["name"]): str(row["engine"]) for row in rows}
@@ -120,20 +121,33 @@ def in_order(ranks: Mapping[Name, int], needs: Mapping[Name, Iterable[Name]]) ->
     return tuple(done)
 
 
+def _columns(session: Session) -> frozenset[Name]:
+    return system_columns(session, ("tables", "functions"))
+
+
+def _lasting(columns: frozenset[Name]) -> str:
+    return (
+        "NOT is_temporary"
+        if ("tables", "is_temporary") in columns
+        else "database != '_temporary_and_external_tables'"
+    )
+
+
 def _tables(session: Session, databases: Sequence[str]) -> list[dict[str, Any]]:
     """With what each needs to be loaded, where the version knows it."""
     if not databases:
         return []
-    known = session.rows(
-        "SELECT count() AS n FROM system.columns WHERE database = 'system' AND table = 'tables' "
-        "AND name IN ('loading_dependencies_database', 'loading_dependencies_table')"
+    columns = _columns(session)
+    uuid = "toString(uuid)" if ("tables", "uuid") in columns else "''"
+    needs = ("loading_dependencies_database", "loading_dependencies_table")
+    known = all(("tables", name) in columns for name in needs)
+    asked = ", ".join(name if known else f"[] AS {name}" for name in needs)
+    rows = session.rows(
+        f"SELECT database, name, engine, {uuid} AS uuid, create_table_query AS create, "
+        f"{asked} FROM system.tables "
+        f"WHERE {_lasting(columns)} AND database IN ({', '.join(map(string, databases))}) ORDER BY database, name"
     )
-    needs = "arrayZip(loading_dependencies_database, loading_dependencies_table)"
-    return session.rows(
-        "SELECT database, name, engine, toString(uuid) AS uuid, create_table_query AS create, "
-        f"{needs if known[0]['n'] == 2 else '[]'} AS needs FROM system.tables "
-        f"WHERE NOT is_temporary AND database IN ({', '.join(map(string, databases))}) ORDER BY database, name"
-    )
+    return [row | {"needs": list(zip(row[needs[0]], row[needs[1]], strict=True))} for row in rows]
 
 
 def _databases(session: Session, databases: Sequence[str]) -> dict[str, str]:
@@ -144,7 +158,9 @@ def _databases(session: Session, databases: Sequence[str]) -> dict[str, str]:
 
 
 def _functions(session: Session) -> dict[str, str]:
-    """SQL functions: any of the tables may use any of them, and they are small."""
+    """SQL functions: any of the tables may use any of them, and they are small. Old versions have none."""
+    if ("functions", "origin") not in _columns(session):
+        return {}
     found = session.rows(
         "SELECT name, create_query FROM system.functions WHERE origin = 'SQLUserDefined' ORDER BY name"
     )

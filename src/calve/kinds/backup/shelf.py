@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from calve.kinds.backup.location import Key, Keys, Location, checked_name
+from calve.kinds.backup.location import Key, Location, checked_name
 from calve.kinds.backup.manifest import Manifest, damaged
 from calve.model.errors import NotFoundError, PermanentError
 
@@ -21,18 +21,25 @@ class Tombstone:
 
 def read(location: Location, key: Key) -> Manifest | Tombstone:
     """NotFoundError while nothing is decided."""
-    where = location.manifest(key)
+    where, way_out = location.manifest(key), _way_out(key)
     data = location.storage.read(where).decode("utf-8", "replace")
     try:
         document = json.loads(data)
         if isinstance(document, dict) and document.get("fenced"):
             return Tombstone(process_id=str(document["process_id"]))
     except (ValueError, KeyError):
-        raise damaged(where, "it is no manifest") from None
-    manifest = Manifest.from_json(data, where)
+        raise damaged(where, "it is no manifest", way_out) from None
+    manifest = Manifest.from_json(data, where, way_out)
     if (manifest.name, manifest.number) != (key.name, key.number):
-        raise damaged(where, f"it is the manifest of {manifest.name}@{manifest.number}")
+        raise damaged(where, f"it is the manifest of {manifest.name}@{manifest.number}", way_out)
     return manifest
+
+
+def _way_out(key: Key) -> str:
+    return (
+        f"put that object back from a copy or the storage's own versions; or give the backup up: "
+        f"calve backup delete {key.name}"
+    )
 
 
 def find(location: Location, name: str) -> Manifest:
@@ -70,17 +77,34 @@ def same(location: Location, key: Key, process_id: str) -> Manifest:
     return found
 
 
-def standing(location: Location, keys: Keys | None = None) -> Iterator[Manifest]:
-    """Every backup, newest use of a name first. One that is damaged is an error: whoever decides what
-    may be deleted has to know all that is needed."""
-    keys = keys or location.keys()
-    for key in sorted(keys.standing, key=lambda key: (-key.number, key.name)):
-        try:
-            found = read(location, key)
-        except NotFoundError:
-            continue  # deleted since the listing
-        if isinstance(found, Manifest):
-            yield found
+@dataclass(frozen=True, kw_only=True)
+class Needed:
+    """What the backups that stand need: all of it only if every one of them can be read."""
+
+    places: frozenset[str]
+    unreadable: tuple[str, ...]  # names of backups that may need anything
+
+    def refuse_unreadable(self, what: str) -> None:
+        """For whoever is about to delete what an unreadable backup may need."""
+        if self.unreadable:
+            names = ", ".join(self.unreadable)
+            raise PermanentError(
+                f"{what}: backup {names} cannot be read, and what it needs is not known",
+                code="backup_damaged",
+                hint=f"calve backup show {self.unreadable[0]} says why; calve backup delete {names} gives it up",
+            )
+
+
+def needed(location: Location) -> Needed:
+    """Asked by whoever decides what may be deleted."""
+    places: set[str] = set()
+    unreadable: set[str] = set()
+    for one in listed(location):
+        if one.manifest is None:
+            unreadable.add(one.key.name)
+        else:
+            places.update(one.manifest.places)
+    return Needed(places=frozenset(places), unreadable=tuple(sorted(unreadable)))
 
 
 def readable(location: Location) -> Iterator[Manifest]:
@@ -113,6 +137,8 @@ def listed(location: Location) -> list[Listed]:
         except NotFoundError:
             continue
         except PermanentError as error:
+            if error.code != "backup_damaged":
+                raise  # the location cannot be read; of the backup that says nothing
             found.append(Listed(key=key, manifest=None, error=error))
             continue
         if isinstance(one, Manifest):

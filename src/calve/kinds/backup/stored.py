@@ -79,15 +79,19 @@ def lanes() -> Iterator[tuple[Executor, Executor]]:
         yield parts, files
 
 
-def store(location: Location, part: Path, address: str, generation: str, pool: Executor) -> Stored:
-    """Copy a part's files, then its index. `generation` is this attempt's own: nobody else writes
-    there, and nothing that is there is ever changed."""
+def store(
+    location: Location, part: Path, address: str, generation: str, pool: Executor, *, hard_links: bool = False
+) -> Stored:
+    """Copy or link a part's files, then put its index. `generation` is this attempt's own: nobody else
+    writes there, and nothing that is there is ever changed."""
     place = f"{generation}/{address}"
     files = part_files(part)
     large = [file for file in files if file.bytes > INLINE_BYTES]
     # if we die here, some objects are left without an index: nothing refers to them, and undoing the
     # process removes them
-    kept = list(pool.map(lambda item: _upload(location, place, *item), enumerate(large)))
+    numbers = range(len(large))
+    kept = list(pool.map(lambda at: _upload(location, place, at, large[at], hard_links), numbers))
+    location.storage.flush([_object(location, place, number) for number in numbers])
     kept += [_inlined(file) for file in files if file.bytes <= INLINE_BYTES]
     if address_of(part) != address:
         raise PermanentError(
@@ -102,10 +106,18 @@ def store(location: Location, part: Path, address: str, generation: str, pool: E
     return Stored(place=place, index_sha256=hashlib.sha256(data).hexdigest(), bytes=index.bytes)
 
 
-def _upload(location: Location, place: str, number: int, file: PartFile) -> StoredFile:
+def _upload(location: Location, place: str, number: int, file: PartFile, hard_links: bool) -> StoredFile:
+    uri = _object(location, place, number)
+    if hard_links and file.never_changes:
+        location.storage.link(file.path, uri)
+    else:
+        location.storage.upload(file.path, uri, flush=False)
     digest = _sha256_of(file.path)
-    location.storage.upload(file.path, f"{location.files(place)}/{number}")
     return StoredFile(name=file.name, bytes=file.bytes, sha256=digest, object=number)
+
+
+def _object(location: Location, place: str, number: int) -> str:
+    return f"{location.files(place)}/{number}"
 
 
 def _inlined(file: PartFile) -> StoredFile:
@@ -139,7 +151,7 @@ def check_sizes(location: Location, place: str, index: PartIndex) -> Iterator[Pr
     for file in index.files:
         if file.object is None:
             continue
-        where = f"{location.files(place)}/{file.object}"
+        where = _object(location, place, file.object)
         size = found.get(where)
         if size is None:
             yield Problem(object=where, what=f"missing (file {file.name})")
@@ -189,7 +201,7 @@ def _download_to(location: Location, place: str, file: StoredFile, target: Path)
         target.write_bytes(base64.b64decode(file.data))
         where = location.index(place)
     else:
-        where = f"{location.files(place)}/{file.object}"
+        where = _object(location, place, file.object)
         try:
             location.storage.download(where, target)
         except NotFoundError:

@@ -53,6 +53,12 @@ def submit(ports: BackupPorts, store: Store, request: BackupRequest) -> Submitte
     """Queue it; or find the process that the same command began and that did not complete, and go on
     with it. RefusedError if there is a backup of that name."""
     location = ports.location()
+    if ports.hard_links and not location.url.startswith("file://"):
+        raise UsageError(
+            f"{location.url} is no folder, and only in a folder are there hard links",
+            code="no_hard_links",
+            hint="set hard_links = false under [backup], or give it a folder as url",
+        )
     lock = lock_of(location, request.name)
     under_way = store.holder(lock)
     if under_way is not None:

@@ -91,7 +91,9 @@ def _part(
             moved=False,
         )
     generation = f"{payload.process_id}/{payload.task}-{payload.attempt}"
-    stored = store(location, Path(upload.path), upload.address, generation, files)
+    stored = store(
+        location, Path(upload.path), upload.address, generation, files, hard_links=payload.hard_links
+    )
     return PartReceipt(
         address=upload.address,
         place=stored.place,

@@ -2,14 +2,14 @@
 
 import random
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from calve.kinds.backup.location import Location
 from calve.kinds.backup.manifest import Manifest, PartEntry
-from calve.kinds.backup.stored import PartIndex, Problem, StoredFile, check_sizes, read_index, read_object
+from calve.kinds.backup.stored import Problem, StoredFile, check_sizes, read_index, read_object
 from calve.model.errors import NotFoundError, PermanentError
 
 PARTS_AT_ONCE = 8
@@ -39,8 +39,8 @@ class Verified:
 
 
 def verify(location: Location, manifest: Manifest, *, read_share: float = 0.0) -> Verified:
-    """Presence, sizes and all hashes of indexes; of the data, `read_share` (0 to 1) of the objects,
-    drawn anew each time."""
+    """Presence, sizes and all hashes of indexes; of the data, `read_share` (0 to 1) of the bytes, drawn
+    anew each time."""
     tables: dict[str, list[str]] = {}
     for table in manifest.tables:
         for part in table.parts:
@@ -48,18 +48,26 @@ def verify(location: Location, manifest: Manifest, *, read_share: float = 0.0) -
     parts = list(manifest.places.values())
     foreign = _foreign(location, manifest)
     with ThreadPoolExecutor(PARTS_AT_ONCE) as pool:
-        looks = list(pool.map(lambda part: _look(location, part, read_share), parts))
+        looks = list(pool.map(lambda part: _look(location, part), parts))
+        drawn = _drawn(list(zip(parts, looks, strict=True)), read_share)
+        read = list(pool.map(lambda item: _read(location, *item), drawn))
+    found: dict[str, list[Problem]] = {
+        part.place: list(look.problems) for part, look in zip(parts, looks, strict=True)
+    }
+    for (part, _), problem in zip(drawn, read, strict=True):
+        told = {one.object for one in found[part.place]}
+        found[part.place] += [problem] if problem is not None and problem.object not in told else []
     flaws = [
         Flaw(problem=problem, tables=tuple(dict.fromkeys(tables[part.place])), part=part.name)
-        for part, look in zip(parts, looks, strict=True)
-        for problem in look.problems
+        for part in parts
+        for problem in found[part.place]
     ]
     return Verified(
         name=manifest.name,
         parts=len(parts),
         objects=sum(look.objects for look in looks),
         bytes=sum(part.bytes for part in parts),
-        read_bytes=sum(look.read_bytes for look in looks),
+        read_bytes=sum(file.bytes for _, file in drawn),
         flaws=(*foreign, *flaws),
     )
 
@@ -68,37 +76,41 @@ def verify(location: Location, manifest: Manifest, *, read_share: float = 0.0) -
 class _Look:
     problems: tuple[Problem, ...]
     objects: int = 0
-    read_bytes: int = 0
+    files: tuple[
+        StoredFile, ...
+    ] = ()  # that are objects of their own; the others were compared with the index
 
 
-def _look(location: Location, part: PartEntry, read_share: float) -> _Look:
+def _look(location: Location, part: PartEntry) -> _Look:
     try:
         index = read_index(location, part.place, part.address, part.index_sha256)
     except PermanentError as error:
         if error.code != "backup_damaged":
             raise
         return _Look(problems=(Problem(object=location.index(part.place), what=_reason(error)),), objects=1)
-    problems = list(check_sizes(location, part.place, index))
-    drawn = _drawn(index, read_share)
+    files = tuple(file for file in index.files if file.object is not None)
+    return _Look(
+        problems=tuple(check_sizes(location, part.place, index)), objects=1 + len(files), files=files
+    )
+
+
+def _drawn(looks: Sequence[tuple[PartEntry, _Look]], share: float) -> list[tuple[PartEntry, StoredFile]]:
+    """Objects to read back, at random, until their bytes are that share of all: of a few, at least one."""
+    files = [(part, file) for part, look in looks for file in look.files]
+    wanted = share * sum(file.bytes for _, file in files)
+    random.SystemRandom().shuffle(files)
+    drawn: list[tuple[PartEntry, StoredFile]] = []
+    for item in files:
+        if wanted <= 0:
+            break
+        drawn.append(item)
+        wanted -= item[1].bytes
+    return drawn
+
+
+def _read(location: Location, part: PartEntry, file: StoredFile) -> Problem | None:
     with tempfile.TemporaryDirectory(prefix="calve-verify-") as folder:
-        problems += _read(location, part, drawn, Path(folder), {one.object for one in problems})
-    objects = 1 + sum(file.object is not None for file in index.files)
-    return _Look(problems=tuple(problems), objects=objects, read_bytes=sum(file.bytes for file in drawn))
-
-
-def _read(
-    location: Location, part: PartEntry, files: Sequence[StoredFile], folder: Path, told: set[str]
-) -> Iterator[Problem]:
-    for file in files:
-        problem = read_object(location, part.place, file, folder)
-        if problem is not None and problem.object not in told:
-            yield problem
-
-
-def _drawn(index: PartIndex, share: float) -> list[StoredFile]:
-    """Objects to read back. What is inside of the index was compared with it."""
-    draw = random.SystemRandom().random
-    return [file for file in index.files if file.object is not None and draw() < share]
+        return read_object(location, part.place, file, Path(folder))
 
 
 def _foreign(location: Location, manifest: Manifest) -> tuple[Flaw, ...]:

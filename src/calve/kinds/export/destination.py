@@ -30,6 +30,7 @@ from calve.kinds.export.partitioning import (
     parse_partition_by,
     plan_spec,
 )
+from calve.kinds.export.refusals import Gathered
 from calve.kinds.export.request import ExportRequest
 from calve.lake import tables
 from calve.lake.errors import catalog_call
@@ -101,15 +102,23 @@ def find_table(catalog: Catalog, request: ExportRequest) -> Table | None:
 
 def check(table: Table, layout: Layout, request: ExportRequest) -> Match:
     """How the layout fits a table that exists; refuses, with every reason, what does not."""
+    refusals = Gathered(request.source_table)
+    with refusals.among():
+        _refuse_other_partitioning(table, request)
+    match = match_schema(layout.mapping, table.schema(), evolve=request.evolve)
+    with refusals.among():
+        raise_refusals(request.source_table, match.refusals)
+    refusals.raise_all()
+    return match
+
+
+def _refuse_other_partitioning(table: Table, request: ExportRequest) -> None:
     if request.partition_by and parse_partition_by(request.partition_by, table.schema()) != table.spec():
         raise RefusedError(
             f"table {request.destination} exists and is not partitioned by {request.partition_by!r}",
             code="other_partitioning",
             hint="leave --partition-by away: the files follow the table's own spec",
         )
-    match = match_schema(layout.mapping, table.schema(), evolve=request.evolve)
-    raise_refusals(request.source_table, match.refusals)
-    return match
 
 
 def ready(catalog: Catalog, layout: Layout, request: ExportRequest) -> tuple[Table, Match]:

@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from calve.kinds.export.request import ExportRequest
+from calve.model.locks import piece_of
+from calve.model.overlap import block_ranges
 from calve.model.plan import KeyPlan
 
 
@@ -58,8 +60,13 @@ def key_hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def lock_name(request: ExportRequest, *, identity: str, partition: str) -> str:
+def lock_names(request: ExportRequest, *, identity: str, partition: str) -> tuple[str, ...]:
     """Whatever is selected of a partition, only one process at a time may export it to one table:
-    otherwise overlapping selections could pass each other unseen (D8)."""
+    otherwise overlapping selections could pass each other unseen (D8). Only parts are known to hold
+    other rows than others: each locks its own blocks."""
     text = json.dumps(["export", identity, partition, request.destination], ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
+    whole = hashlib.sha256(text.encode()).hexdigest()[:32]
+    blocks = block_ranges(request.within((partition,)).selection)
+    if blocks is None:
+        return (whole,)
+    return tuple(piece_of(whole, first, last) for first, last in sorted(set(blocks)))

@@ -1,6 +1,7 @@
 """The export kind: what the control plane calls, step by step. Keeps no state between calls."""
 
 import json
+import logging
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
@@ -22,6 +23,8 @@ from calve.kinds.export.payload import TaskPayload, receipt_uri
 from calve.kinds.export.plan import draft
 from calve.kinds.export.ports import ExportPorts
 from calve.kinds.export.request import ExportRequest
+from calve.kinds.orders import left_by, order_for
+from calve.lake.access.lending import lends
 from calve.lake.parquet import fence as plain_fence
 from calve.lake.parquet import publish as plain
 from calve.lake.parquet import undo as plain_undo
@@ -29,9 +32,10 @@ from calve.lake.parquet.folder import folder_of
 from calve.lake.publish.fence import fence
 from calve.lake.publish.outcome import AlreadyExported, EarlierExport, PublishedSnapshot
 from calve.lake.publish.publish import publish
-from calve.lake.undo import undo
+from calve.lake.storage import Storage
+from calve.lake.undo import abort_uploads, undo
 from calve.model.change import NewPin, PinChange, Result
-from calve.model.errors import NotFoundError, RefusedError
+from calve.model.errors import CalveError, RefusedError
 from calve.model.plan import ExportPlan
 from calve.model.process import NewTask, Pin, Process, Task
 from calve.model.receipt import Receipt
@@ -39,6 +43,7 @@ from calve.model.states import PinState
 from calve.source.held import Held, Wanted
 from calve.source.server import live
 
+_log = logging.getLogger("calve.export")
 NAME = "export"
 TASK_FUNCTION = "calve.kinds.export.task:run"  # named, not imported: executors alone need the engine
 
@@ -83,8 +88,9 @@ class ExportKind:
         self, process: Process, pins: Sequence[Pin], adopted: AdoptedWork | None
     ) -> Planned | NothingToDo:
         request = ExportRequest.from_json(process.request)
+        catalog = self._catalog(process)
         drafted = draft(
-            self._catalog(process),
+            catalog,
             process.id,
             request,
             self._held(request, pins),
@@ -94,6 +100,8 @@ class ExportKind:
         plan = drafted.plan
         if not plan.keys:
             return _nothing(drafted.unchanged)
+        if lends(catalog):
+            probing.refuse_without_receipts(self._storage(plan), plan)
         standing = adoption.standing_receipts(plan, adopted)
         tasks = tuple(_new_task(number, standing.get(number)) for number in range(len(plan.tasks)))
         return Planned(plan=plan.to_json(), tasks=tasks)
@@ -116,39 +124,28 @@ class ExportKind:
 
     def order(self, process: Process, plan: str, task: Task, attempt: int) -> TaskOrder:
         read, limits = _read(plan), self._ports.limits
+        catalog, table = read.destination.catalog, read.destination.identifier
         payload = TaskPayload.of(
             read,
             task=task.number,
             attempt=attempt,
-            storage=self._ports.storage_properties(read.destination.catalog),
+            storage=self._ports.storage_properties(catalog, table),
+            lending=self._ports.lending(catalog),
             backup=self._ports.backup_properties() if read.relation.mode == offering.MODE else None,
             source=self._ports.source(read.source).access() if read.relation.mode == live.MODE else None,
             connect_seconds=limits.connect_seconds,
             call_seconds=limits.call_seconds,
         )
-        return TaskOrder(
-            process_id=process.id,
-            number=task.number,
-            attempt=attempt,
-            function=TASK_FUNCTION,
-            payload=payload.to_json(),
-        )
+        return order_for(process, task, attempt, function=TASK_FUNCTION, payload=payload.to_json())
 
     def find_receipt(self, process: Process, plan: str, task: Task) -> TaskResult | None:
         read = _read(plan)
         uri = receipt_uri(read.destination.receipts_location, process.id, task.number, task.attempt)
-        try:
-            text = self._ports.storage(read.destination.catalog).read(uri).decode()
-        except NotFoundError:
-            return None
-        receipt = Receipt.from_json(text)
-        return TaskResult(
-            number=task.number,
-            attempt=task.attempt,
-            receipt=text,
-            rows=receipt.rows,
-            files=len(receipt.files),
-            bytes=receipt.bytes,
+        return left_by(
+            task,
+            lambda: self._storage(read).read(uri),
+            Receipt.from_json,
+            lambda receipt: len(receipt.files),
         )
 
     # -- publishing ---------------------------------------------------------------------------------
@@ -162,9 +159,19 @@ class ExportKind:
             outcome = plain.publish(folder, process.id, read, left, noted, note)
         else:
             outcome = publish(catalog, process.id, read, left, noted, note, limits=self._ports.limits)
+        if any(receipt.attempt > 1 for receipt in left):
+            self._abort_uploads(process, read)
         if isinstance(outcome, PublishedSnapshot):
             return _published(outcome)
         return _already(process, outcome)
+
+    def _abort_uploads(self, process: Process, plan: ExportPlan) -> None:
+        """What attempts that were given up had begun. Never fails a publish: nobody sees such parts, and
+        the bucket's lifecycle rule ends them at last."""
+        try:
+            abort_uploads(self._storage(plan), process.id, plan)
+        except CalveError as error:
+            _log.warning("uploads that process %s gave up were not aborted: %s", process.id, error.message)
 
     def fence(self, process: Process, plan: str | None) -> Fenced | Published:
         if plan is None:
@@ -184,7 +191,7 @@ class ExportKind:
             return plain_undo.undo(folder, process.id, read, process.publish_note).message
         undone = undo(
             catalog,
-            self._ports.storage(read.destination.catalog),
+            self._storage(read),
             process.id,
             read,
             [Receipt.from_json(text) for text in receipts],
@@ -198,6 +205,9 @@ class ExportKind:
 
     def probe_for(self, lane: str, process: Process) -> None:
         probing.probe(self._ports, lane, process.id, ExportRequest.from_json(process.request))
+
+    def _storage(self, plan: ExportPlan) -> Storage:
+        return self._ports.storage(plan.destination.catalog, plan.destination.identifier)
 
     def _catalog(self, process: Process) -> Catalog:
         return self._ports.catalog(ExportRequest.from_json(process.request).catalog)

@@ -108,20 +108,19 @@ def parse_partition_by(text: str, schema: Schema) -> PartitionSpec:
     """`--partition-by`: names of the destination's columns; "" or "none" for no partitions."""
     if text.strip().lower() in ("", "none"):
         return PartitionSpec()
-    found = []
-    for part in members(text):
-        member = _of_iceberg(parse(part))
-        if member is None:
-            raise UsageError(
-                f"--partition-by: {part!r} is no partition field", code="partition_by", hint=_EXAMPLE
-            )
-        if _field(schema, member.column) is None:
-            raise UsageError(
-                f"--partition-by: there is no exported column {member.column!r}",
-                code="partition_by",
-                hint=f"columns: {', '.join(field.name for field in schema.fields)}",
-            )
-        found.append(member)
+    given = [(part, _of_iceberg(parse(part))) for part in members(text)]
+    found = [member for _, member in given if member is not None]
+    strange = [f"{part!r} is no partition field" for part, member in given if member is None]
+    absent = [
+        f"there is no exported column {one.column!r}" for one in found if _field(schema, one.column) is None
+    ]
+    if strange or absent:
+        columns = f"columns: {', '.join(field.name for field in schema.fields)}"
+        raise UsageError(
+            f"--partition-by: {'; '.join(strange + absent)}",
+            code="partition_by",
+            hint="; ".join([_EXAMPLE] * bool(strange) + [columns] * bool(absent)),
+        )
     return _spec(found, schema)
 
 

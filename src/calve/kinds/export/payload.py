@@ -26,6 +26,7 @@ class TaskPayload:
     open_files: int = 32
     settings: Mapping[str, str] = field(default_factory=dict)
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
+    lending: Mapping[str, Any] = field(default_factory=dict, repr=False)  # to ask for new keys of `storage`
     backup: Mapping[str, str] = field(default_factory=dict, repr=False)  # storage of the mode "backup"
     source: Mapping[str, str] = field(default_factory=dict, repr=False)  # of `Source.access`, to read live
     connect_seconds: float = 5.0
@@ -39,6 +40,7 @@ class TaskPayload:
         task: int,
         attempt: int,
         storage: Mapping[str, str],
+        lending: Mapping[str, Any] | None = None,
         backup: Mapping[str, str] | None = None,
         source: Mapping[str, str] | None = None,
         connect_seconds: float = 5.0,
@@ -62,6 +64,7 @@ class TaskPayload:
             open_files=plan.open_files,
             settings=plan.settings,
             storage=storage,
+            lending=lending or {},
             backup=backup or {},
             source=source or {},
             connect_seconds=connect_seconds,

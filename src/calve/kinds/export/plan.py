@@ -8,7 +8,7 @@ from pyiceberg.catalog import Catalog
 from calve.kinds.export import destination, keys
 from calve.kinds.export.choices import Choices
 from calve.kinds.export.destination import Shape
-from calve.kinds.export.earlier import Earlier, look_up, refuse_overlap
+from calve.kinds.export.earlier import Earlier, look_up, refuse_overlapping
 from calve.kinds.export.request import ExportRequest
 from calve.kinds.export.slicing import slice_parts
 from calve.model.ids import ProcessId
@@ -40,7 +40,7 @@ def draft(
     table, match = destination.ready(catalog, layout, request)
     wanted = keys.key_plans(request, held.identity, held.partitions, str(table.metadata.table_uuid))
     earlier = look_up(table, wanted)
-    refuse_overlap(table, request, wanted)
+    refuse_overlapping(table, request, wanted)
     unchanged = tuple(one for one in earlier if one.unchanged and not request.force)
     for one in earlier:
         if not one.unchanged and not request.force:
@@ -63,6 +63,7 @@ def draft(
             destination=destination.describe(catalog, table, match, shape),
             replace=request.force,
             discard_deletes=request.discard_deletes,
+            refuse_overlap=not request.allow_overlap,
             memory_mb=limits.task_memory_mb,
             file_mb=limits.file_mb,
             open_files=limits.open_files,

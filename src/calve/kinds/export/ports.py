@@ -1,6 +1,6 @@
 """What an export reaches, by the names of the configuration. The application implements it."""
 
-from typing import Protocol
+from typing import Any, Protocol
 
 from pyiceberg.catalog import Catalog
 
@@ -25,11 +25,14 @@ class ExportPorts(Protocol):
 
     def catalog(self, name: str) -> Catalog: ...
 
-    def storage(self, catalog: str) -> Storage:
-        """Where a catalog's tables keep their files."""
+    def storage(self, catalog: str, table: tuple[str, ...] = ()) -> Storage:
+        """Where a catalog's tables keep their files; of one table, with keys that are lent for it."""
 
-    def storage_properties(self, catalog: str) -> dict[str, str]:
+    def storage_properties(self, catalog: str, table: tuple[str, ...] = ()) -> dict[str, str]:
         """What an executor needs to build the same storage. Never stored: it may hold secrets."""
+
+    def lending(self, catalog: str) -> dict[str, Any]:
+        """What an executor needs to ask the catalog for new keys; {} where it lends none. Never stored."""
 
     def backups(self) -> Location:
         """Where backups are kept."""

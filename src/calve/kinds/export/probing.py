@@ -15,8 +15,9 @@ from calve.lake.errors import catalog_call
 from calve.lake.objects.local import SCHEME as LOCAL
 from calve.lake.parquet import places
 from calve.lake.storage import Storage
-from calve.model.errors import NotFoundError
+from calve.model.errors import NotFoundError, PermanentError
 from calve.model.ids import ProcessId
+from calve.model.plan import ExportPlan
 
 
 def probe(
@@ -36,17 +37,38 @@ def probe(
     catalog = ports.catalog(lane.removeprefix(CATALOG))
     with catalog_call(catalog.name, "probing"):
         catalog.list_namespaces()
-    location = _location(catalog, request) if request else ""
-    if process_id and "://" in location and not location.startswith(LOCAL):
-        write_probe(ports.storage(catalog.name), f"{location}/metadata/calve/{process_id}/probe")
+    if process_id and request:
+        receipts = _receipts(catalog, request)
+        if "://" in receipts and not receipts.startswith(LOCAL):
+            write_probe(ports.storage(catalog.name, request.identifier), f"{receipts}/{process_id}/probe")
 
 
-def _location(catalog: Catalog, request: ExportRequest) -> str:
-    """Where the export's files go; "" where only the catalog's server knows."""
+def _receipts(catalog: Catalog, request: ExportRequest) -> str:
+    """Where the export's receipts go; "" where only the catalog's server knows."""
     try:
-        return tables.load(catalog, request.identifier).location().rstrip("/")
+        return tables.receipts_location(catalog, tables.load(catalog, request.identifier))
     except NotFoundError:
-        return str(catalog.properties.get("warehouse", "")).rstrip("/")
+        warehouse = str(catalog.properties.get("warehouse", "")).rstrip("/")
+        return f"{warehouse}/metadata/calve" if warehouse else ""
+
+
+def refuse_without_receipts(storage: Storage, plan: ExportPlan) -> None:
+    """PermanentError, before anything is read, where the storage takes no receipts."""
+    destination = plan.destination
+    if destination.receipts_location.startswith(LOCAL):
+        return
+    try:
+        write_probe(storage, f"{destination.receipts_location}/{plan.process_id}/probe")
+    except PermanentError as error:
+        if error.code != "storage_denied":
+            raise
+        raise PermanentError(
+            f"receipts cannot be put at {destination.receipts_location}: {error.message}",
+            code="receipts_refused",
+            hint="check the keys' right to write there; a table bucket, which takes nothing but tables,"
+            f' needs another place for them: "{tables.RECEIPTS}" = "s3://bucket/prefix"'
+            f" under [catalog.{destination.catalog}]",
+        ) from error
 
 
 def write_probe(storage: Storage, uri: str) -> None:

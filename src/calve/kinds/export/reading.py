@@ -3,9 +3,10 @@
 Only the relation differs between modes; everything after it is the same SQL.
 """
 
+import hashlib
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -16,9 +17,11 @@ from calve.kinds.backup.stored import fetch
 from calve.kinds.export.payload import TaskPayload
 from calve.lake.storage import Storage
 from calve.model.errors import PermanentError
+from calve.model.plan import PartPlan
 from calve.source.engine import Engine
 from calve.source.scratch import attached
 from calve.source.server import live, staging
+from calve.source.shared_folders import shared
 
 _MEGABYTE = 1_000_000
 
@@ -132,11 +135,32 @@ def _folders(engine: Engine, payload: TaskPayload) -> Iterator[list[str]]:
         payload.backup, connect_seconds=payload.connect_seconds, call_seconds=payload.call_seconds
     )
     location = Location(payload.relation.detail["location"], storage)
-    # if we die here, the folder is swept with the engine's
-    with tempfile.TemporaryDirectory(dir=engine.scratch) as folder:
+    ranged = _ranged(payload)
+    with ExitStack() as stack:
+        # if we die here, the folder is swept with the engine's
+        own = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=engine.scratch)))
         paths = []
         for at, part in enumerate(payload.parts):
-            path = Path(folder) / str(at) / part.name
-            fetch(location, offering.stored_part(part), path)
-            paths.append(str(path))
+            if at in ranged:
+                folder = stack.enter_context(_shared(location, part))
+            else:
+                folder = own / str(at)
+                fetch(location, offering.stored_part(part), folder / part.name)
+            paths.append(str(folder / part.name))
         yield paths
+
+
+def _ranged(payload: TaskPayload) -> frozenset[int]:
+    """The parts of which other tasks read the rest."""
+    return frozenset(
+        piece.part
+        for piece in payload.slices
+        if piece.start > 0 or piece.end < payload.parts[piece.part].rows
+    )
+
+
+def _shared(location: Location, part: PartPlan) -> AbstractContextManager[Path]:
+    """A huge part is read by many tasks: a machine fetches it once for all of them. What is stored
+    never changes, so its place and the hash of its index say what it is."""
+    key = hashlib.sha256(f"{location.url}\n{part.path}\n{part.name}".encode()).hexdigest()[:32]
+    return shared(key, lambda folder: fetch(location, offering.stored_part(part), folder / part.name))

@@ -11,10 +11,12 @@ from pyiceberg.schema import Schema
 
 from calve.kinds.export.request import ExportRequest
 from calve.lake import checksums
+from calve.model.content import unchanged
 from calve.model.errors import RefusedError
 from calve.model.plan import ExportPlan, KeyPlan
 from calve.source import partitions
 from calve.source.ports import Session, Source
+from calve.source.selection import named_content
 from calve.source.tables import TableInfo
 from calve.source.tokens import string
 
@@ -94,6 +96,8 @@ def _refuse_changed(session: Session, table: TableInfo, plan: ExportPlan, named_
         raise _changed(f"{plan.table} is another table than the one that was exported")
     if named_parts:
         _refuse_gone(session, table, named_parts)
+        for key in plan.keys:
+            _refuse_repeated_names(session, table, key, named_parts)
         return
     now = {one.id: one for one in session.partitions(table)}
     for key in plan.keys:
@@ -103,7 +107,7 @@ def _refuse_changed(session: Session, table: TableInfo, plan: ExportPlan, named_
 def _refuse_other_content(table: TableInfo, key: KeyPlan, now: partitions.PartitionInfo | None) -> None:
     if now is None:
         raise _changed(f"partition {key.partition} of {table} was dropped since it was exported")
-    if now.content != key.content:
+    if not unchanged(key.content, now.content):
         raise _changed(
             f"partition {key.partition} of {table} has changed since it was exported:"
             f" {key.rows} rows then, {now.rows} now"
@@ -111,7 +115,7 @@ def _refuse_other_content(table: TableInfo, key: KeyPlan, now: partitions.Partit
 
 
 def _refuse_gone(session: Session, table: TableInfo, named_parts: Sequence[str]) -> None:
-    """A part's name changes whenever its rows do: those that are there under it are the same."""
+    """A merge or a mutation gives a part another name."""
     found = session.rows(
         f"SELECT name FROM system.parts WHERE active AND database = {string(table.database)}"
         f" AND table = {string(table.name)} AND name IN ({', '.join(map(string, named_parts))})",
@@ -119,6 +123,16 @@ def _refuse_gone(session: Session, table: TableInfo, named_parts: Sequence[str])
     )
     if gone := sorted(set(named_parts) - {row["name"] for row in found}):
         raise _changed(f"part {gone[0]} of {table} was merged, changed or dropped since it was exported")
+
+
+def _refuse_repeated_names(session: Session, table: TableInfo, key: KeyPlan, names: Sequence[str]) -> None:
+    """A part that was loaded after a drop and a restart may have the old name, and other files (P17)."""
+    now = named_content(session, table, key.partition, names)
+    comparable = now and now.partition("-")[0] == key.content.partition("-")[0]
+    if comparable and not unchanged(key.content, now):
+        raise _changed(
+            f"the named parts of {table} are others of the same names than those that were exported"
+        )
 
 
 def _changed(what: str) -> RefusedError:

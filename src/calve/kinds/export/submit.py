@@ -9,11 +9,12 @@ from calve.kinds.backup import offering
 from calve.kinds.backup.ports import LANE
 from calve.kinds.export import destination, keys
 from calve.kinds.export.destination import Layout, Shape
-from calve.kinds.export.earlier import Earlier, look_up, refuse_overlap
+from calve.kinds.export.earlier import Earlier, look_up, refuse_overlapping
 from calve.kinds.export.kind import NAME
 from calve.kinds.export.lanes import destination_needs, lane_of
 from calve.kinds.export.plan import merges_rows, merging_note, slices
 from calve.kinds.export.ports import ExportPorts
+from calve.kinds.export.refusals import Gathered
 from calve.kinds.export.request import ExportRequest
 from calve.kinds.export.target import Target, fitted, made
 from calve.model.errors import UnavailableError, UsageError
@@ -57,13 +58,16 @@ class Submission:
 def check_export(ports: ExportPorts, request: ExportRequest, selection: Selection) -> Checked:
     """Look at source and destination; change nothing. `request.partitions` is filled in here."""
     catalog = ports.catalog(request.catalog)
+    refusals = Gathered(request.source_table)
     table, found, parts, ignored = (
-        _look_into_backup(ports, request, selection)
+        _look_into_backup(ports, request, selection, refusals)
         if request.from_backup
-        else _look_at_source(ports, request, selection)
+        else _look_at_source(ports, request, selection, refusals)
     )
     request = replace(request, parts=selection.parts, partitions=tuple(one.id for one in found))
-    layout = destination.lay_out(shape_of(table), request, ports.choices)
+    with refusals.among():
+        layout = destination.lay_out(shape_of(table), request, ports.choices)
+    refusals.raise_all()
     unreachable: UnavailableError | None = None
     try:
         existing = destination.find_table(catalog, request)
@@ -78,7 +82,7 @@ def check_export(ports: ExportPorts, request: ExportRequest, selection: Selectio
         target = fitted(existing, match)
         wanted = keys.key_plans(request, table.identity, found, str(existing.metadata.table_uuid))
         earlier = look_up(existing, wanted)
-        refuse_overlap(existing, request, wanted)
+        refuse_overlapping(existing, request, wanted)
     known = {one.partition: one for one in earlier}
     chosen = tuple(one for one in found if one.id not in known or request.force)
     mine = tuple(part for part in parts if part.partition_id in {one.id for one in chosen})
@@ -101,25 +105,40 @@ def check_export(ports: ExportPorts, request: ExportRequest, selection: Selectio
 _Seen = tuple[TableInfo, list[PartitionInfo], tuple[PartPlan, ...], tuple[str, ...]]
 
 
-def _look_at_source(ports: ExportPorts, request: ExportRequest, selection: Selection) -> _Seen:
+def _look_at_source(
+    ports: ExportPorts, request: ExportRequest, selection: Selection, refusals: Gathered
+) -> _Seen:
     with ports.source(request.source).visit() as session:
         table = session.describe(request.database, request.table)
-        refuse_row_policies(table, ignore=request.ignore_row_policies)
-        _refuse_final(table, request, embedded=session.embedded)
-        check_where(session, table, request.where)
-        notes = _look_at_pending(session, table, request) + session.remarks()
-        found = select(session, table, selection)
+        with refusals.among():
+            refuse_row_policies(table, ignore=request.ignore_row_policies)
+        with refusals.among():
+            _refuse_final(table, request, embedded=session.embedded)
+        with refusals.among():
+            check_where(session, table, request.where)
+        notes = session.remarks()
+        with refusals.among():
+            notes = _look_at_pending(session, table, request) + notes
+        found: list[PartitionInfo] = []
+        with refusals.among():
+            found = select(session, table, selection)
         parts = session.parts(table, [one.id for one in found], selection.parts)
     return table, found, parts, notes
 
 
-def _look_into_backup(ports: ExportPorts, request: ExportRequest, selection: Selection) -> _Seen:
+def _look_into_backup(
+    ports: ExportPorts, request: ExportRequest, selection: Selection, refusals: Gathered
+) -> _Seen:
     """The source is not asked: it may be gone."""
     manifest, entry = offering.table_in(ports.backups(), request.from_backup, request.database, request.table)
     table = entry.info(request.source)
-    _refuse_final(table, request, embedded=True)
-    refuse_uncertain(table, request.where)
-    found = offering.select(manifest, entry, selection)
+    with refusals.among():
+        _refuse_final(table, request, embedded=True)
+    with refusals.among():
+        refuse_uncertain(table, request.where)
+    found: list[PartitionInfo] = []
+    with refusals.among():
+        found = offering.select(manifest, entry, selection)
     parts = offering.part_plans(entry, [one.id for one in found], selection.parts)
     return table, found, parts, (f"read from backup {manifest.name}, made at {manifest.created_at}",)
 
@@ -197,8 +216,9 @@ def _new_process(
         request=request.to_json(),
         partitions=ids,
         locks=tuple(
-            Lock(name=keys.lock_name(request, identity=checked.table.identity, partition=one), partition=one)
+            Lock(name=name, partition=one)
             for one in ids
+            for name in keys.lock_names(request, identity=checked.table.identity, partition=one)
         ),
         deadline_seconds=deadline_hours * 3600,
     )

@@ -16,8 +16,11 @@ from calve.kinds.export.payload import TaskPayload
 from calve.kinds.export.reading import Rows, opened
 from calve.kinds.export.writing import TaskWriter, Written, write_settings
 from calve.lake import checksums
+from calve.lake.access.lending import remote_lender
 from calve.lake.storage import Storage
 from calve.model.errors import CalveError, ErrorInfo, NotFoundError, PermanentError
+from calve.model.full_disk import as_full_disk, is_full
+from calve.model.limits import Limits
 from calve.model.receipt import Receipt
 from calve.source.engine import Engine, worker_engine
 
@@ -45,9 +48,7 @@ def run(payload: str) -> str:
 def attempt(payload: TaskPayload) -> Receipt:
     """Write the task's rows and leave a receipt; an attempt that has one already is not repeated."""
     started = time.monotonic()
-    storage = Storage(
-        payload.storage, connect_seconds=payload.connect_seconds, call_seconds=payload.call_seconds
-    )
+    storage = _storage(payload)
     # Asked first: a dead storage is known before anything is read.
     if (earlier := _left(storage, payload)) is not None:
         return earlier
@@ -62,6 +63,16 @@ def attempt(payload: TaskPayload) -> Receipt:
             hint="nothing was published; report this with the output of calve show",
         )
     return _leave(storage, payload, written, time.monotonic() - started)
+
+
+def _storage(payload: TaskPayload) -> Storage:
+    limits = Limits(connect_seconds=payload.connect_seconds, call_seconds=payload.call_seconds)
+    return Storage(
+        payload.storage,
+        connect_seconds=payload.connect_seconds,
+        call_seconds=payload.call_seconds,
+        keys=remote_lender(payload.lending, payload.destination.identifier, payload.storage, limits),
+    )
 
 
 def _leave(storage: Storage, payload: TaskPayload, written: Written, seconds: float) -> Receipt:
@@ -113,6 +124,8 @@ def _folder(engine: Engine) -> Iterator[Path]:
 
 
 def _unexpected(error: Exception) -> ErrorInfo:
+    if isinstance(error, OSError) and is_full(error):
+        return as_full_disk(error, Path(tempfile.gettempdir())).info
     return ErrorInfo(
         code="task_crashed",
         message=f"the task raised {type(error).__name__}: {error}",

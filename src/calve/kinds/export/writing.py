@@ -6,6 +6,7 @@ each with a writer of its own; a partition that fills files by itself is written
 """
 
 import hashlib
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,11 +20,12 @@ from calve.kinds.export.payload import TaskPayload, data_file_name
 from calve.kinds.export.reading import Piece, Rows
 from calve.kinds.export.slicing import GRANULE_ROWS
 from calve.lake import checksums
-from calve.lake.files.footer import annotate
+from calve.lake.files.footer import MAGIC, annotate
 from calve.lake.files.physical import physical_sql
 from calve.lake.files.statistics import file_statistics
 from calve.lake.storage import Storage
 from calve.model.errors import PermanentError
+from calve.model.full_disk import full_disk
 from calve.model.receipt import FileReceipt
 from calve.source.tokens import name as quoted
 from calve.source.tokens import string as literal
@@ -143,6 +145,7 @@ class TaskWriter:
         self, local: Path, partition: Partition, facts: Measured, pieces: Sequence[Piece], *, filtered: bool
     ) -> None:
         """Finish one local file, move it to its place and note it."""
+        _refuse_unfinished(local)
         footer = annotate(local, self._struct, drop_last=filtered)
         if footer.rows != facts.rows:
             raise PermanentError(f"{facts.rows} rows were read and {footer.rows} written", code="rows_differ")
@@ -182,6 +185,16 @@ class TaskWriter:
 
     def _settings(self, writers: int = 1) -> dict[str, str]:
         return write_settings(self._payload, writers)
+
+
+def _refuse_unfinished(local: Path) -> None:
+    """The engine calls an insert into a file a success though the disk was full (tried: the file is
+    empty). A Parquet file ends with its magic, written last."""
+    with local.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - len(MAGIC)))
+        if file.read() != MAGIC:
+            raise full_disk(local, f"the engine left {size} bytes without an end")
 
 
 def write_settings(payload: TaskPayload, writers: int) -> dict[str, str]:

@@ -16,7 +16,7 @@ from calve.kinds.optimize.owners import owner_in
 from calve.lake import tables
 from calve.lake.errors import catalog_call
 from calve.lake.health.listing import list_files
-from calve.lake.health.orphans import Orphans, Owner, find_orphans, process_of
+from calve.lake.health.orphans import Orphans, Owner, find_orphans
 from calve.lake.health.reachable import reachable
 from calve.lake.health.report import orphan_limit
 from calve.lake.health.settings import Settings
@@ -32,6 +32,11 @@ class Cleaned:
     receipts: int = 0
 
 
+def full_name(table: Table) -> str:
+    """As processes name their destination."""
+    return ".".join((table.catalog.name, *table.name()))
+
+
 def look_for_orphans(
     table: Table, settings: Settings, store: StoreReader, limits: Limits, now: datetime
 ) -> Orphans:
@@ -40,7 +45,7 @@ def look_for_orphans(
             table,
             reachable(table),
             older_than=orphan_limit(settings, limits, now),
-            owner=owner_in(store),
+            owner=owner_in(store, full_name(table)),
         )
 
 
@@ -74,12 +79,13 @@ def clean(
 def old_receipts(table: Table, store: StoreReader, limits: Limits, now: datetime) -> list[str]:
     """Receipts as old as the tags are kept, of processes that this store knows to have ended."""
     older_than = now - timedelta(days=limits.tag_days)
-    owner = owner_in(store)
+    owner = owner_in(store, full_name(table))
     whose: dict[str, Owner] = {}
     found = []
-    for item in list_files(table, f"{table.metadata.location.rstrip('/')}/metadata/calve"):
-        process = process_of(item.path)
-        if process is None or item.modified_at >= older_than:
+    folder = tables.receipts_location(table.catalog, table)
+    for item in list_files(table, folder):
+        process = item.path.removeprefix(f"{folder}/").partition("/")[0]
+        if item.modified_at >= older_than:
             continue
         if process not in whose:
             whose[process] = owner(process)

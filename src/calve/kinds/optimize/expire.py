@@ -4,7 +4,7 @@ One commit, sent once, that asserts every reference it looked at. Files go only 
 is seen to have landed, and only if the table, loaded again, refers to them no more (L20).
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -28,7 +28,7 @@ from calve.lake.health.entries import read_entries
 from calve.lake.health.reachable import manifests_by_path, reachable
 from calve.lake.health.retention import Expiry, expiry
 from calve.lake.health.settings import Settings
-from calve.lake.publish.commit import Answer, Commit, send
+from calve.lake.publish.commit import Answer, Commit, Reply, send
 from calve.lake.publish.marks import PROCESS_ID
 from calve.model.errors import TemporaryError
 
@@ -65,8 +65,10 @@ def expire(
     now: datetime,
     *,
     besides: str = "",
+    commit: Callable[[Table, Expiry], Reply] | None = None,
 ) -> Expired:
-    """Twice is harmless: the second finds nothing to expire, and files it did not delete are orphans."""
+    """Twice is harmless: the second finds nothing to expire, and files it did not delete are orphans.
+    `commit` sends it in PyIceberg's place, for tables that PyIceberg cannot write."""
     reason = ""
     for _ in range(TRIES):
         table = tables.load(catalog, identifier)
@@ -76,7 +78,10 @@ def expire(
         with catalog_call(catalog.name, f"reading metadata of table {'.'.join(identifier)}"):
             candidates = _files_of(table, past)
         # If we die here, snapshots are gone or not; their files, then, are orphans.
-        reply = send(catalog, table, _commit(table.metadata, past), "expiring snapshots")
+        if commit is not None:
+            reply = commit(table, past)
+        else:
+            reply = send(catalog, table, _commit(table.metadata, past), "expiring snapshots")
         if reply.answer is Answer.LANDED:
             after = tables.load(catalog, identifier)
             return Expired(

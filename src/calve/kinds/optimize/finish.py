@@ -13,16 +13,17 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyiceberg.table.update import AssertTableUUID, SetPropertiesUpdate
 
-from calve.control.ports import Published, TaskOrder
+from calve.control.ports import Published
+from calve.kinds.optimize import by_spark
 from calve.kinds.optimize.clean import Cleaned, clean
 from calve.kinds.optimize.expire import Expired, expire
 from calve.kinds.optimize.orders import tidy_payload
 from calve.kinds.optimize.plan import OptimizePlan
 from calve.kinds.optimize.ports import OptimizePorts
-from calve.kinds.optimize.raising import raised
 from calve.lake import tables
 from calve.lake.errors import catalog_call
 from calve.lake.health.collect import TableStats, collect
+from calve.lake.health.dangling import dangling, dangling_paths
 from calve.lake.health.report import FULL_AT, judge
 from calve.lake.health.score import manifests_needed
 from calve.lake.health.settings import Settings, settings_of
@@ -31,8 +32,7 @@ from calve.model.change import Result
 from calve.model.errors import PermanentError
 from calve.model.process import Process
 
-TIDY_FUNCTION = "calve.runner.actions:tidy"
-TIDY_NUMBER = -1  # no task's: its result is nobody's receipt
+TIDY_FUNCTION = "calve.runner.tidying:tidy"
 _SUMMED = ("rewritten_files", "added_files", "rewritten_rows", "added_rows", "rewritten_bytes",
            "added_bytes", "removed_delete_files", "added_delete_files")  # fmt: skip
 
@@ -43,17 +43,23 @@ def finish(ports: OptimizePorts, process: Process, plan: OptimizePlan, receipts:
     table = _load(catalog, plan)
     settings = settings_of(table.metadata.properties)
     now = ports.store.now()
-    tidied = _tidy(ports, process, plan, table, _collect(catalog, table, settings), settings)
+    stats = _collect(catalog, table, settings)
+    tidied = _tidy(ports, process, plan, table, stats, settings)
     if plan.full:
-        _note_full(catalog, plan, int(process.created_at.timestamp() * 1000))
+        _note_full(ports, process, plan, int(process.created_at.timestamp() * 1000))
     expired = Expired()
     if plan.expire:
-        expired = expire(catalog, plan.identifier, settings, ports.store, now, besides=process.id)
+        commit = by_spark.expiring(ports, process, plan) if by_spark.needs_spark(table) else None
+        expired = expire(
+            catalog, plan.identifier, settings, ports.store, now, besides=process.id, commit=commit
+        )
     cleaned = Cleaned()
     if plan.orphans:
         cleaned = clean(catalog, plan.identifier, settings, ports.store, ports.limits, now)
-    table = _load(catalog, plan)
-    after = summary_of(plan, table, _collect(catalog, table, settings), settings, process)
+    looked_at, table = table.metadata_location, _load(catalog, plan)
+    if table.metadata_location != looked_at:
+        stats = _collect(catalog, table, settings)
+    after = summary_of(plan, table, stats, settings, process)
     return _published(plan, receipts, tidied, expired, cleaned, after)
 
 
@@ -94,13 +100,18 @@ def _collect(catalog: Catalog, table: Table, settings: Settings) -> TableStats:
 
 
 def drops_dangling(table: Table, stats: TableStats) -> bool:
-    """Whether Iceberg's search for dangling deletes is needed, and right, for this table: it looks for
-    data of the delete's own spec only, and would drop an unpartitioned spec's equality deletes, which
-    apply to every spec (P19)."""
-    specs = table.metadata.specs()
-    if len(specs) > 1 and any(spec.is_unpartitioned() for spec in specs.values()):
+    """Whether there are delete files to drop, which delete nothing any more. Where a table has global
+    deletes and one file may hold several (format v3), nobody here can tell them apart: they stay."""
+    if _may_be_global(table) and by_spark.needs_spark(table):
         return False
-    return stats.dangling_deletes > 0
+    return dangling(stats) > 0
+
+
+def _may_be_global(table: Table) -> bool:
+    """There Iceberg's own search is wrong: it looks for data of a delete's own spec only, and would
+    drop an unpartitioned spec's equality deletes, which apply to every spec (P19)."""
+    specs = table.metadata.specs()
+    return len(specs) > 1 and any(spec.is_unpartitioned() for spec in specs.values())
 
 
 def manifest_specs(table: Table, stats: TableStats, settings: Settings) -> list[int]:
@@ -118,30 +129,28 @@ def _tidy(
     stats: TableStats,
     settings: Settings,
 ) -> dict[str, Any]:
-    dangling, specs = drops_dangling(table, stats), manifest_specs(table, stats, settings)
-    if not dangling and not specs:
+    drops, specs = drops_dangling(table, stats), manifest_specs(table, stats, settings)
+    if not drops and not specs:
         return {}
-    payload = tidy_payload(plan, ports.catalog_properties(plan.catalog), dangling, specs)
-    result = ports.run_on_driver(
-        TaskOrder(
-            process_id=process.id,
-            number=TIDY_NUMBER,
-            attempt=process.publish_attempts,
-            function=TIDY_FUNCTION,
-            payload=payload,
-            on_driver=True,
-        )
+    ourselves = drops and _may_be_global(table)
+    payload = tidy_payload(
+        plan,
+        ports.catalog_properties(plan.catalog),
+        dangling=drops and not ourselves,
+        dropped_deletes=dangling_paths(table, stats) if ourselves else (),
+        manifest_specs=specs,
     )
-    if result.error is not None:
-        raise raised(result.error)
-    answer: dict[str, Any] = json.loads(result.receipt)
-    return answer
+    return by_spark.on_driver(ports, process, TIDY_FUNCTION, payload)
 
 
-def _note_full(catalog: Catalog, plan: OptimizePlan, at_ms: int) -> None:
+def _note_full(ports: OptimizePorts, process: Process, plan: OptimizePlan, at_ms: int) -> None:
     """When everything was last rewritten: a property, because snapshots are expired."""
+    catalog = ports.catalog(plan.catalog)
     table = _load(catalog, plan)
     if table.metadata.properties.get(FULL_AT) == str(at_ms):
+        return
+    if by_spark.needs_spark(table):
+        by_spark.set_properties(ports, process, plan, {FULL_AT: str(at_ms)})
         return
     commit = Commit(
         requirements=(AssertTableUUID(uuid=table.metadata.table_uuid),),

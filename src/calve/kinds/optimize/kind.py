@@ -22,7 +22,7 @@ from calve.kinds.optimize.expire import what_expires
 from calve.kinds.optimize.orders import rewrite_payload
 from calve.kinds.optimize.plan import OptimizePlan, TaskSpec, tasks_of
 from calve.kinds.optimize.ports import OptimizePorts
-from calve.kinds.optimize.request import OptimizeRequest
+from calve.kinds.optimize.request import NAME, OptimizeRequest
 from calve.lake import tables
 from calve.lake.errors import catalog_call
 from calve.lake.health.collect import TableStats, collect
@@ -34,7 +34,6 @@ from calve.model.errors import PermanentError
 from calve.model.process import NewTask, Pin, Process, Task
 from calve.runner.actions import PROCESS_ID, TASK, answer_of
 
-NAME = "optimize"
 CATALOG = "catalog:"  # how lanes and needs name a catalog
 TASK_FUNCTION = "calve.runner.actions:rewrite"
 

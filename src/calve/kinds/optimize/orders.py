@@ -39,15 +39,38 @@ def look_payload(table: Table, catalog: str, properties: Mapping[str, Any]) -> s
 
 
 def tidy_payload(
-    plan: OptimizePlan, properties: Mapping[str, Any], dangling: bool, manifest_specs: Sequence[int]
+    plan: OptimizePlan,
+    properties: Mapping[str, Any],
+    *,
+    dangling: bool,
+    dropped_deletes: Sequence[str],
+    manifest_specs: Sequence[int],
 ) -> str:
     return json.dumps(
         {
             "where": _where(plan, properties),
             "dangling": dangling,
+            "dropped_deletes": list(dropped_deletes),
             "manifest_specs": list(manifest_specs),
         }
     )
+
+
+def expire_payload(
+    plan: OptimizePlan, properties: Mapping[str, Any], snapshot_ids: Sequence[int], refs: Mapping[str, int]
+) -> str:
+    """Ids as text: they are larger than what JSON readers agree on."""
+    return json.dumps(
+        {
+            "where": _where(plan, properties),
+            "snapshot_ids": [str(snapshot_id) for snapshot_id in snapshot_ids],
+            "refs": {name: str(snapshot_id) for name, snapshot_id in refs.items()},
+        }
+    )
+
+
+def properties_payload(plan: OptimizePlan, properties: Mapping[str, Any], changed: Mapping[str, str]) -> str:
+    return json.dumps({"where": _where(plan, properties), "properties": dict(changed)})
 
 
 def _where(plan: OptimizePlan, properties: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,15 +15,17 @@ _MAY_STILL_BE_USED = frozenset({Leftovers.KEPT, Leftovers.ADOPTED, Leftovers.UND
 _MOST_LIVE = 100_000
 
 
-def owner_in(store: StoreReader) -> Callable[[str], Owner]:
-    """What the store says about a process id."""
+def owner_in(store: StoreReader, table: str) -> Callable[[str], Owner]:
+    """What the store says about a process id, asked for a table: what wrote elsewhere is not its own."""
 
     def owner(process_id: str) -> Owner:
         try:
             process = store.process(ProcessId(process_id))
         except NotFoundError:
             return Owner.UNKNOWN
-        return Owner.LIVE if _may_need_files(process) else Owner.ENDED
+        if _may_need_files(process):
+            return Owner.LIVE
+        return Owner.ENDED if process.destination == table else Owner.OTHERS
 
     return owner
 

@@ -7,6 +7,8 @@ from typing import Any, Self
 
 from calve.model.errors import UsageError
 
+NAME = "optimize"  # of the kind
+
 
 @dataclass(frozen=True, kw_only=True)
 class SortColumn:

@@ -1,9 +1,9 @@
 """From what a person or a worker asked for to a queued process."""
 
 from calve.control.ports import StoreWriter
-from calve.kinds.optimize.kind import CATALOG, NAME
+from calve.kinds.optimize.kind import CATALOG
 from calve.kinds.optimize.ports import OptimizePorts
-from calve.kinds.optimize.request import OptimizeRequest
+from calve.kinds.optimize.request import NAME, OptimizeRequest
 from calve.lake import tables
 from calve.model.errors import UsageError
 from calve.model.ids import new_process_id

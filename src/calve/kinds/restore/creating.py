@@ -10,6 +10,7 @@ from calve.kinds.restore.request import REFUSE, Item, RestoreRequest
 from calve.kinds.restore.statements import Name, retargeted, without_replication
 from calve.model.errors import CalveError, NotFoundError, PermanentError, RefusedError
 from calve.source.ports import Session
+from calve.source.system_columns import system_columns
 from calve.source.tokens import name as quoted
 from calve.source.tokens import string
 
@@ -64,6 +65,7 @@ def make_schema(session: Session, manifest: Manifest, request: RestoreRequest) -
     """Databases, functions, tables, dictionaries, views, in an order that works. Everything that stands
     in the way is found before the first of them is made. The answer: what is there now, by the
     name it was to be given."""
+    _refuse_old(session)
     wanted = _wanted(session, manifest, request)
     found = there(session, [one.item.target for one in wanted])
     for one in wanted:
@@ -75,6 +77,17 @@ def make_schema(session: Session, manifest: Manifest, request: RestoreRequest) -
             _make_function(session, function, create)
         _make_all(session, [one for one in wanted if one.item.target not in found])
     return there(session, [one.item.target for one in wanted])
+
+
+def _refuse_old(session: Session) -> None:
+    """What a restore made is known again by its uuid: without one, going on could attach parts twice."""
+    if ("tables", "uuid") not in system_columns(session, ("tables",)):
+        raise RefusedError(
+            f"source {session.source} is a ClickHouse older than 20.5, whose tables have no uuid by which a "
+            "restore could know them again",
+            code="restore_old_server",
+            hint="restore to an embedded source or a newer server, and read the rows from there",
+        )
 
 
 def inner_of(manifest: Manifest, request: RestoreRequest) -> dict[Name, Item]:

@@ -17,6 +17,7 @@ from calve.control.ports import (
 from calve.kinds.backup import probing, shelf
 from calve.kinds.backup.location import Key
 from calve.kinds.backup.ports import BackupPorts
+from calve.kinds.orders import left_by, order_for
 from calve.kinds.restore import attaching, creating, receiving
 from calve.kinds.restore.payload import RestorePayload, receipt_uri
 from calve.kinds.restore.plan import RestorePlan, divide
@@ -24,7 +25,7 @@ from calve.kinds.restore.request import RestoreRequest
 from calve.kinds.restore.task import RestoreReceipt
 from calve.lake.storage import Storage
 from calve.model.change import NewPin, PinChange, Result
-from calve.model.errors import NotFoundError, PermanentError
+from calve.model.errors import PermanentError
 from calve.model.process import NewTask, Pin, Process, Task
 from calve.model.states import ProcessState
 
@@ -103,30 +104,15 @@ class RestoreKind:
             connect_seconds=limits.connect_seconds,
             call_seconds=limits.call_seconds,
         )
-        return TaskOrder(
-            process_id=process.id,
-            number=task.number,
-            attempt=attempt,
-            function=TASK_FUNCTION,
-            payload=payload.to_json(),
-        )
+        return order_for(process, task, attempt, function=TASK_FUNCTION, payload=payload.to_json())
 
     def find_receipt(self, process: Process, plan: str, task: Task) -> TaskResult | None:
         read = _read(plan)
         start, _ = read.tasks[task.number]
         state = read.targets[read.parts[start].target].state
-        try:
-            text = Storage().read(receipt_uri(state, process.id, task.number, task.attempt)).decode()
-        except NotFoundError:
-            return None
-        receipt = RestoreReceipt.from_json(text)
-        return TaskResult(
-            number=task.number,
-            attempt=task.attempt,
-            receipt=text,
-            rows=receipt.rows,
-            files=len(receipt.folders),
-            bytes=receipt.bytes,
+        uri = receipt_uri(state, process.id, task.number, task.attempt)
+        return left_by(
+            task, lambda: Storage().read(uri), RestoreReceipt.from_json, lambda receipt: len(receipt.folders)
         )
 
     # -- publishing ---------------------------------------------------------------------------------

@@ -61,7 +61,7 @@ class PartitionStats:
 
     @property
     def position_deletes(self) -> int:
-        """Files. Those that apply to no data file any more are `dangling`, not here."""
+        """Files. Those that apply to no data file any more dangle, and are not here."""
         return self._applying(_POSITION).files
 
     @property
@@ -71,11 +71,6 @@ class PartitionStats:
     @property
     def delete_files(self) -> int:
         return self.position_deletes + self.equality_deletes
-
-    @property
-    def dangling(self) -> int:
-        """Delete files that delete nothing any more."""
-        return sum(found.files for found in self.deletes.values()) - self.delete_files
 
     @property
     def deleted_rows(self) -> int:
@@ -138,31 +133,50 @@ class TableStats:
 
     @property
     def equality_deletes(self) -> int:
-        return sum(item.equality_deletes for item in self.partitions.values())
+        return sum(
+            found.files
+            for place, item in self.partitions.items()
+            for (kind, sequence), found in item.deletes.items()
+            if kind == _EQUALITY and self.applies(place, kind, sequence)
+        )
 
     @property
     def deleted_rows(self) -> int:
         return sum(item.deleted_rows for item in self.partitions.values())
 
     @property
-    def dangling_deletes(self) -> int:
-        """Files. Global ones are not among them: whether they apply is not a partition's business."""
-        return sum(item.dangling for place, item in self.partitions.items() if not self._global(place))
-
-    @property
     def global_deletes(self) -> int:
-        """Equality deletes of an unpartitioned spec beside partitioned data: they apply to all of it."""
+        """Equality deletes of an unpartitioned spec that apply to the data of others."""
         return sum(
             found.files
             for place, item in self.partitions.items()
-            if self._global(place)
-            for (kind, _), found in item.deletes.items()
-            if kind == _EQUALITY
+            if self.specs_with_data - {place.spec_id}
+            for (kind, sequence), found in item.deletes.items()
+            if self._is_global(place, kind) and self.applies(place, kind, sequence)
         )
 
-    def _global(self, place: Place) -> bool:
-        others = self.specs_with_data - {place.spec_id}
-        return place.spec_id in self.unpartitioned_spec_ids and bool(others)
+    def applies(self, place: Place, content: int, sequence: int) -> bool:
+        """Whether a delete file of that place, content and sequence deletes anything still. Positions
+        apply to data of their own partition, of the same sequence or older; equality to older data of
+        their own partition, or, of an unpartitioned spec, of every partition."""
+        if self._is_global(place, content):
+            oldest = self.oldest_sequence
+        else:
+            oldest = self.partitions[place].oldest_sequence
+        if oldest is None:
+            return False
+        return sequence > oldest or (sequence == oldest and content == _POSITION)
+
+    def _is_global(self, place: Place, content: int) -> bool:
+        return content == _EQUALITY and place.spec_id in self.unpartitioned_spec_ids
+
+    @property
+    def oldest_sequence(self) -> int | None:
+        """Of all data files."""
+        known = [
+            item.oldest_sequence for item in self.partitions.values() if item.oldest_sequence is not None
+        ]
+        return min(known, default=None)
 
     @property
     def specs_with_data(self) -> frozenset[int]:

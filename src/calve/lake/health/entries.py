@@ -40,6 +40,8 @@ class Entry(NamedTuple):
 
 def read_entries(io: FileIO, manifest: ManifestFile, *, also_deleted: bool = False) -> Iterator[Entry]:
     """The files that a manifest holds; those it marks as deleted only where asked for."""
+    if not also_deleted and _only_deleted(manifest):
+        return  # as rewrites leave them: all of a manifest would be read for nothing
     with AvroFile[Record](io.new_input(manifest.manifest_path)) as file:
         file.reader = _narrowed(construct_reader(file.schema), _OUTER)
         for record in file:
@@ -56,6 +58,11 @@ def read_entries(io: FileIO, manifest: ManifestFile, *, also_deleted: bool = Fal
                 rows,
                 size,
             )
+
+
+def _only_deleted(manifest: ManifestFile) -> bool:
+    """By its counts, which format v1 need not have."""
+    return manifest.added_files_count == 0 and manifest.existing_files_count == 0
 
 
 def _sequence(manifest: ManifestFile) -> int:

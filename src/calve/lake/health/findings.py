@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from calve.lake.health.collect import TableStats
+from calve.lake.health.dangling import dangling
 from calve.lake.health.evaluate import Due, Level
 from calve.lake.health.orphans import Orphans
 from calve.lake.health.retention import Expiry
@@ -43,17 +44,17 @@ def findings(
             detail=f"{stats.files} files where {would_do} would do; no trigger has fired yet",
             command=f"{optimize} --full",
         )
-    if stats.dangling_deletes:
+    if lost := dangling(stats):
         yield Finding(
             what="dangling deletes",
-            detail=f"{stats.dangling_deletes} delete files delete nothing any more",
+            detail=f"{lost} delete files delete nothing any more",
             command=optimize,
         )
     if stats.global_deletes:
         yield Finding(
             what="global deletes",
             detail=f"{stats.global_deletes} equality delete files of an unpartitioned spec apply to every"
-            " partition; a rewrite applies them, and they stay",
+            " partition; a full rewrite applies them, and then they go",
             command=f"{optimize} --full",
         )
     if stats.manifests > manifests_needed(stats, settings):
@@ -97,4 +98,11 @@ def _lost(name: str, orphans: Orphans | None) -> Iterator[Finding]:
             detail=f"{orphans.of_unknown} files belong to processes that this store does not know;"
             " they are never removed from here",
             command="calve ps --all   (with the store that made them)",
+        )
+    for path in orphans.elsewhere:
+        yield Finding(
+            what="files elsewhere",
+            detail=f"the table also writes to {path}, outside its location; orphans there are not looked"
+            " for, because other tables may write there",
+            command="-",
         )

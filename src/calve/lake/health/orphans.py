@@ -2,16 +2,17 @@
 
 The invariants (D15): nothing younger than the longest possible export; nothing of a live process,
 or of one whose files wait for a retry; no `calve-…` file of a process that this store does not
-know, however old: another store may know it.
+know, however old: another store may know it; none of a process that wrote to another table.
 """
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
 
 from calve.lake.health.listing import Found, list_files
 from calve.lake.health.paths import normal
@@ -20,6 +21,12 @@ from calve.lake.health.reachable import PathSet
 # data file, manifest: calve-<id>-…; manifest list: snap-…-calve-<id>.avro; receipts: metadata/calve/<id>/…
 _MARK = re.compile(r"(?:^|-)calve-([a-z0-9]+)(?=[-.])")
 _RECEIPT = re.compile(r"/metadata/calve/([^/]+)/[^/]+$")
+_WRITES_TO = (
+    "write.data.path",
+    "write.metadata.path",
+    "write.object-storage.path",
+    "write.folder-storage.path",
+)
 _METADATA_FILE = re.compile(r"^(.*)/metadata/[^/]+\.metadata\.json(?:\.gz)?$")
 
 
@@ -29,6 +36,7 @@ class Owner(StrEnum):
     UNKNOWN = "unknown"
     LIVE = "live"  # or its files are kept for a retry
     ENDED = "ended"
+    OTHERS = "others"  # it wrote to another table, whose data lies in this one's folder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +47,8 @@ class Orphans:
     young: int = 0  # too young to judge
     of_live: int = 0
     of_unknown: int = 0  # of a process that this store does not know
-    of_others: int = 0  # of another table inside this one's folder
+    of_others: int = 0  # of another table, inside this one's folder
+    elsewhere: tuple[str, ...] = ()  # where the table also writes, and nobody looked
     looked_at: int = 0
 
     @property
@@ -70,7 +79,18 @@ def find_orphans(
         for found in list_files(table, location)
         if not is_receipt(found.path) and (not _hidden(found.path) or _sidecar_of(found.path))
     ]
-    return judge(files, reachable, own=location, older_than=older_than, owner=owner)
+    found = judge(files, reachable, own=location, older_than=older_than, owner=owner)
+    return replace(found, elsewhere=elsewhere(table.metadata))
+
+
+def elsewhere(metadata: TableMetadata) -> tuple[str, ...]:
+    """Where a table writes outside its location. Other tables may write there too, and nothing there
+    says whose a file is: it is never looked into."""
+    own = normal(metadata.location).rstrip("/") + "/"
+    named = [metadata.properties[name] for name in _WRITES_TO if name in metadata.properties]
+    return tuple(
+        dict.fromkeys(path for path in named if not (normal(path).rstrip("/") + "/").startswith(own))
+    )
 
 
 def _hidden(path: str) -> bool:
@@ -112,6 +132,8 @@ def judge(
             of_unknown += 1
         elif whose is Owner.LIVE:
             of_live += 1
+        elif whose is Owner.OTHERS:
+            of_others += 1
         elif found.modified_at >= older_than:
             young += 1
         else:

@@ -15,6 +15,7 @@ from pyiceberg.table import Table
 from calve.lake import tables
 from calve.lake.errors import catalog_call
 from calve.lake.health.collect import SIZE_CLASSES, TableStats, collect
+from calve.lake.health.dangling import dangling
 from calve.lake.health.evaluate import Due, evaluate
 from calve.lake.health.findings import Finding, findings
 from calve.lake.health.names import partition_name
@@ -156,7 +157,7 @@ def judge(
         target_bytes=settings.target_bytes,
         position_delete_files=stats.position_deletes,
         equality_delete_files=stats.equality_deletes,
-        dangling_delete_files=stats.dangling_deletes,
+        dangling_delete_files=dangling(stats),
         deleted_rows=stats.deleted_rows,
         delete_row_ratio=stats.deleted_rows / max(stats.rows, 1),
         delete_file_ratio=delete_files / max(stats.files, 1),

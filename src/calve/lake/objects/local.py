@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from calve.model.errors import CalveError, NotFoundError, PermanentError, TemporaryError
+from calve.lake.objects.base import Upload, Uploads
+from calve.model.errors import CalveError, NotFoundError, PermanentError, RefusedError, TemporaryError
 
 SCHEME = "file://"
 TEMPORARY_SUFFIX = ".calve-tmp"
@@ -34,20 +35,43 @@ class LocalStore:
                 os.link(temporary, target)
             except FileExistsError:
                 return False
-            _flush_folder(target.parent)
+            _flush(target.parent)
             return True
 
-    def upload(self, local: Path, uri: str) -> None:
+    def upload(self, local: Path, uri: str, *, flush: bool = True) -> None:
         target = local_path(uri)
 
         def copy(out: BinaryIO) -> None:
             with local.open("rb") as source:
                 _copy(source, out)
 
-        with _wrapped(uri), _temporary(target, copy) as temporary:
+        with _wrapped(uri), _temporary(target, copy, flush=flush) as temporary:
             # If we die here, only the temporary file is left.
             temporary.replace(target)
-            _flush_folder(target.parent)
+            if flush:
+                _flush(target.parent)
+
+    def link(self, local: Path, uri: str) -> None:
+        target = local_path(uri)
+        with _wrapped(uri):
+            target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            # If we die here, the link is there or not; nothing names it yet.
+            os.link(local, target)
+        except FileExistsError:
+            return  # by this very call, made before
+        except OSError as error:
+            raise RefusedError(
+                f"{local} cannot be hard-linked to {target}: {error.strerror}",
+                code="no_hard_links",
+                hint="hard links need one file system and the right to the files; set hard_links = false under [backup]",
+            ) from None
+
+    def flush(self, uris: Sequence[str]) -> None:
+        paths = [local_path(uri) for uri in uris]
+        for path in (*paths, *sorted({path.parent for path in paths})):
+            with _wrapped(f"{SCHEME}{path}"):
+                _flush(path)
 
     def read(self, uri: str) -> bytes:
         with _wrapped(uri):
@@ -84,6 +108,25 @@ class LocalStore:
                 # If we die here, the rest is deleted by the next call.
                 local_path(uri).unlink(missing_ok=True)
 
+    def uploads(self, prefix_uri: str) -> Uploads:
+        with _wrapped(prefix_uri):
+            return [
+                Upload(uri=f"{SCHEME}{Path(folder) / _begun(name)}", id=str(Path(folder) / name))
+                for folder, _, names in os.walk(local_path(prefix_uri), onerror=_raise_unless_missing)
+                for name in sorted(names)
+                if name.endswith(TEMPORARY_SUFFIX)
+            ]
+
+    def abort(self, uploads: Sequence[Upload]) -> None:
+        for upload in uploads:
+            with _wrapped(upload.uri):
+                Path(upload.id).unlink(missing_ok=True)
+
+
+def _begun(temporary: str) -> str:
+    """The name that a temporary file was begun for."""
+    return temporary.removesuffix(TEMPORARY_SUFFIX).rpartition(".")[0].removeprefix(".")
+
 
 def local_path(uri: str) -> Path:
     """The file that a `file://` URI names. Taken literally, and never upwards."""
@@ -109,7 +152,7 @@ def _copy(source: BinaryIO, out: BinaryIO) -> None:
 
 
 @contextlib.contextmanager
-def _temporary(target: Path, fill: Callable[[BinaryIO], object]) -> Iterator[Path]:
+def _temporary(target: Path, fill: Callable[[BinaryIO], object], *, flush: bool = True) -> Iterator[Path]:
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".{target.name[:150]}.{secrets.token_hex(6)}{TEMPORARY_SUFFIX}")
     try:
@@ -117,15 +160,16 @@ def _temporary(target: Path, fill: Callable[[BinaryIO], object]) -> Iterator[Pat
         with temporary.open("xb") as out:
             fill(out)
             out.flush()
-            os.fsync(out.fileno())
+            if flush:
+                os.fsync(out.fileno())
         yield temporary
     finally:
         temporary.unlink(missing_ok=True)
 
 
-def _flush_folder(folder: Path) -> None:
-    """A name is durable only once its folder is."""
-    handle = os.open(folder, os.O_RDONLY)
+def _flush(path: Path) -> None:
+    """A file, or a folder: a name is durable only once its folder is."""
+    handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:

@@ -17,7 +17,18 @@ import obstore
 from obstore import exceptions
 from obstore.store import S3Store
 
-from calve.model.errors import CalveError, NotFoundError, PermanentError, TemporaryError, UnavailableError
+from calve.lake.access.resolve import CA_FILE, check_ca_file
+from calve.lake.objects.base import Upload, Uploads
+from calve.lake.objects.s3_uploads import S3Uploads
+from calve.lake.objects.trust import trusting
+from calve.model.errors import (
+    CalveError,
+    NotFoundError,
+    PermanentError,
+    RefusedError,
+    TemporaryError,
+    UnavailableError,
+)
 
 SCHEMES = ("s3://", "s3a://", "s3n://")
 # Both bound memory (10 MB an upload) and the bandwidth that the timeouts presume (1.5 MB/s by default).
@@ -36,6 +47,7 @@ _COPIED = {
     "s3.sse-kms-key-id": "sse_kms_key_id",
 }
 _NO_BUCKET = re.compile(r"NoSuchBucket|bucket does not exist", re.IGNORECASE)
+_CERTIFICATE = re.compile(r"InvalidCertificate|invalid peer certificate|certificate verify failed")
 _REFUSED = re.compile(
     r"InvalidAccessKeyId|SignatureDoesNotMatch|AccessDenied|InvalidToken|ExpiredToken|"
     r"InvalidBucketName|\b40[013] |PermanentRedirect|credentials? (?:not|were not)",
@@ -51,7 +63,13 @@ class S3ObjectStore:
     ) -> None:
         self._bucket_uri = bucket_uri
         bucket = bucket_uri.split("://", 1)[1]
-        with self._wrapped(bucket_uri):
+        ca_file = properties.get(CA_FILE, "")
+        if ca_file:
+            check_ca_file(ca_file)  # an executor may not have it
+        self._uploads = S3Uploads(
+            bucket_uri, properties, connect_seconds=connect_seconds, call_seconds=call_seconds
+        )
+        with self._wrapped(bucket_uri), trusting(ca_file):
             self._store = S3Store(
                 bucket,
                 config=_config(properties),
@@ -76,9 +94,9 @@ class S3ObjectStore:
                 return False
         return True
 
-    def upload(self, local: Path, uri: str) -> None:
+    def upload(self, local: Path, uri: str, *, flush: bool = True) -> None:
         large = local.stat().st_size > CHUNK_BYTES
-        with self._wrapped(uri):
+        with self._wrapped(uri), self._not_forgotten(uri):
             # If we die here, parts of a multipart upload stay invisible until the bucket's
             # lifecycle rule ends it; no object appears.
             obstore.put(
@@ -89,6 +107,16 @@ class S3ObjectStore:
                 chunk_size=CHUNK_BYTES,
                 max_concurrency=CHUNKS_AT_ONCE,
             )
+
+    def link(self, local: Path, uri: str) -> None:
+        raise RefusedError(
+            f"{uri}: object storage has no hard links",
+            code="no_hard_links",
+            hint="set hard_links = false under [backup]",
+        )
+
+    def flush(self, uris: Sequence[str]) -> None:
+        """What was acknowledged is durable."""
 
     def read(self, uri: str) -> bytes:
         with self._wrapped(uri):
@@ -140,11 +168,32 @@ class S3ObjectStore:
                     with contextlib.suppress(*gone):
                         obstore.delete(self._store, key)
 
+    def uploads(self, prefix_uri: str) -> Uploads:
+        return self._uploads.below(f"{self._key(prefix_uri.rstrip('/'), may_be_root=True)}/".lstrip("/"))
+
+    def abort(self, uploads: Sequence[Upload]) -> None:
+        self._uploads.abort(uploads)
+
     def _key(self, uri: str, *, may_be_root: bool = False) -> str:
         key = uri.removeprefix(self._bucket_uri).removeprefix("/")
         if not uri.startswith(self._bucket_uri) or (not key and not may_be_root) or ".." in key.split("/"):
             raise PermanentError(f"not the URI of an object in {self._bucket_uri}: {uri}", code="storage_uri")
         return key
+
+    @contextlib.contextmanager
+    def _not_forgotten(self, uri: str) -> Iterator[None]:
+        """A server that was restarted may not know an upload in parts any more, and says "not found": of
+        the upload, for the object's name is new. The next attempt begins anew."""
+        try:
+            yield
+        except exceptions.NotFoundError as error:
+            if _NO_BUCKET.search(str(error)):
+                raise
+            raise TemporaryError(
+                f"{self._bucket_uri} knows nothing of the upload of {uri}: {_first_line(error)}",
+                code="upload_forgotten",
+                hint="it is tried again by itself",
+            ) from error
 
     @contextlib.contextmanager
     def _wrapped(self, uri: str) -> Iterator[None]:
@@ -159,7 +208,10 @@ def _config(properties: Mapping[str, str]) -> dict[str, Any]:
         ours: properties[theirs] for theirs, ours in _COPIED.items() if properties.get(theirs)
     }
     config.setdefault("region", properties.get("client.region", _DEFAULT_REGION))
-    config["virtual_hosted_style_request"] = _flag(properties, "s3.force-virtual-addressing")
+    if "access_key_id" in config:
+        # Otherwise a token of the environment, which belongs to other keys, is sent along.
+        config.setdefault("session_token", "")
+    config["virtual_hosted_style_request"] = _virtual_addressing(properties)
     config["conditional_put"] = "etag"
     if _flag(properties, "s3.anonymous"):
         config["skip_signature"] = True
@@ -177,6 +229,13 @@ def _client(properties: Mapping[str, str], connect_seconds: float, call_seconds:
     return client
 
 
+def _virtual_addressing(properties: Mapping[str, str]) -> bool:
+    """A catalog's server says it in Java's words."""
+    if "s3.force-virtual-addressing" in properties:
+        return _flag(properties, "s3.force-virtual-addressing")
+    return properties.get("s3.path-style-access", "").lower() == "false"
+
+
 def _flag(properties: Mapping[str, str], name: str) -> bool:
     return str(properties.get(name, "false")).lower() == "true"
 
@@ -186,6 +245,12 @@ def _calve_error(uri: str, bucket_uri: str, error: Exception) -> CalveError:
     if _NO_BUCKET.search(str(error)):
         return PermanentError(
             f"no such bucket: {bucket_uri}", code="bucket_missing", hint="create it, or mend the location"
+        )
+    if _CERTIFICATE.search(str(error)):
+        return PermanentError(
+            f"{bucket_uri}: nobody that is trusted vouches for the certificate of its endpoint",
+            code="storage_certificate",
+            hint='name the authority\'s certificates: ca_file in [storage."…"], or "s3.ca-file" in [catalog.…]',
         )
     denied = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError, PermissionError)
     if isinstance(error, denied) or _REFUSED.search(str(error)):

@@ -23,6 +23,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 
+from calve.lake import file_io
 from calve.lake.locations import full_uri
 from calve.lake.parquet import places
 from calve.lake.parquet.commits import Commit, shown
@@ -97,7 +98,7 @@ class ParquetFolder(NoopCatalog):
             IDENTIFIER,
             seen,
             places.schema(self.location),
-            load_file_io(self.storage.properties, self.location),
+            load_file_io(file_io.trusting(self.storage.properties), self.location),
             self,
         )
 

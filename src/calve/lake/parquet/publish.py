@@ -12,8 +12,10 @@ from calve.lake.parquet import commits, places
 from calve.lake.parquet.commits import Commit, only_key, shown
 from calve.lake.parquet.folder import IDENTIFIER, ParquetFolder
 from calve.lake.publish.outcome import AlreadyExported, EarlierExport, PublishedSnapshot
+from calve.lake.publish.overlap import refuse_overlap
 from calve.lake.publish.recount import recount
 from calve.lake.tables import check, load
+from calve.model.content import unchanged
 from calve.model.errors import CalveError, PermanentError, TemporaryError, UnknownOutcomeError
 from calve.model.plan import ExportPlan
 from calve.model.receipt import Receipt
@@ -32,7 +34,10 @@ def publish(
     settled = _settled(folder, process_id, plan, found)
     if settled is not None:
         return settled
-    check(plan, load(folder, IDENTIFIER))
+    table = load(folder, IDENTIFIER)
+    if plan.refuse_overlap:
+        refuse_overlap(table.metadata.properties, plan.table, plan.keys)
+    check(plan, table)
     recount(plan, receipts)
     commit = Commit.of(plan, process_id, receipts, generation=len(found))
     # If we die here, the note names a generation that was never put: whoever fences takes that name.
@@ -57,7 +62,9 @@ def _settled(
     current = shown(found)
     if current is None or plan.replace:
         return None
-    return AlreadyExported(exports=(_earlier(current),), unchanged=current.content == only_key(plan).content)
+    return AlreadyExported(
+        exports=(_earlier(current),), unchanged=unchanged(current.content, only_key(plan).content)
+    )
 
 
 def _put(folder: ParquetFolder, commit: Commit) -> None:

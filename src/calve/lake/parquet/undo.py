@@ -7,7 +7,7 @@ from calve.lake.parquet.commits import only_key
 from calve.lake.parquet.fence import fence
 from calve.lake.parquet.folder import ParquetFolder
 from calve.lake.publish.outcome import PublishedSnapshot
-from calve.lake.undo import Undone, files_of
+from calve.lake.undo import Undone, abort_uploads, files_of
 from calve.model.plan import ExportPlan
 
 
@@ -25,6 +25,7 @@ def undo(folder: ParquetFolder, process_id: str, plan: ExportPlan, noted: str) -
     left: Sequence[str] = tuple(uri for uri in mine if uri in listed)
     gone = [uri for uri in mine if uri not in listed]
     receipts = storage.list(f"{places.receipts(location)}/{process_id}")
+    abort_uploads(storage, process_id, plan)
     # If we die here, some are deleted; the next call lists, proves and deletes the others.
     storage.delete(gone)
     # Receipts last: as long as a file is there, something names it.

@@ -34,7 +34,7 @@ from calve.lake.errors import translate
 from calve.lake.publish import marks
 from calve.model.errors import CalveError
 
-_DEFINITIVE_STATUS = (401, 403, 404)
+_DEFINITIVE_STATUS = (401, 403, 404, 419)  # 419: REST catalogs' own, for a token that has expired
 
 
 class Answer(Enum):
@@ -42,7 +42,7 @@ class Answer(Enum):
 
     LANDED = "landed"
     CONFLICT = "conflict"  # an assertion failed; may hide an earlier landing, so look
-    REFUSED = "refused"  # 401, 403, 404: nobody tried to apply it
+    REFUSED = "refused"  # 401, 403, 404, 419: nobody tried to apply it
     UNKNOWN = "unknown"
 
 

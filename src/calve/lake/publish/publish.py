@@ -10,6 +10,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from calve.lake import tables
+from calve.lake.access.lending import lent_to
 from calve.lake.errors import catalog_call
 from calve.lake.publish import marks
 from calve.lake.publish.build import Staged, build
@@ -17,10 +18,12 @@ from calve.lake.publish.commit import Answer, Reply, publish_commit, send
 from calve.lake.publish.manifests import manifests_of
 from calve.lake.publish.marks import Sent
 from calve.lake.publish.outcome import AlreadyExported, EarlierExport, PublishedSnapshot
+from calve.lake.publish.overlap import refuse_overlap
 from calve.lake.publish.recount import recount
 from calve.lake.publish.replace import NOTHING, find_removal
 from calve.lake.publish.search import refuse_if_unprovable, search
 from calve.lake.publish.tidy import tidy
+from calve.model.content import unchanged
 from calve.model.errors import (
     CalveError,
     NotFoundError,
@@ -64,6 +67,8 @@ def publish(
     if settled is not None:
         return settled
     refuse_if_unprovable(table.metadata, sent, tag_age_ms(limits))
+    if plan.refuse_overlap:
+        refuse_overlap(table.metadata.properties, plan.table, plan.keys)
     tables.check(plan, table)
     recount(plan, receipts)
     staged = _stage(catalog, table, process_id, plan, receipts, earlier, now_ms)
@@ -103,8 +108,8 @@ def _settled(
         return None, found.earlier
     if len(found.earlier) == len(plan.keys):
         contents = {key.hash: key.content for key in plan.keys}
-        unchanged = all(export.content == contents[export.key_hash] for export in found.earlier)
-        return AlreadyExported(exports=found.earlier, unchanged=unchanged), ()
+        same = all(unchanged(export.content, contents[export.key_hash]) for export in found.earlier)
+        return AlreadyExported(exports=found.earlier, unchanged=same), ()
     names = {key.hash: key.partition for key in plan.keys}
     partitions = ", ".join(sorted(names[export.key_hash] for export in found.earlier))
     raise RefusedError(
@@ -123,7 +128,8 @@ def _stage(
     earlier: Sequence[EarlierExport],
     now_ms: int | None,
 ) -> Staged:
-    with catalog_call(catalog.name, f"writing metadata files of table {'.'.join(table.name())}"):
+    doing = f"writing metadata files of table {'.'.join(table.name())}"
+    with lent_to(table), catalog_call(catalog.name, doing):
         removal = find_removal(table, plan, earlier) if plan.replace else NOTHING
         return build(table, process_id, plan, receipts, removal, now_ms)
 
@@ -160,7 +166,8 @@ def _look_again(
 
 def _prove_readable(catalog: Catalog, table: Table, published: PublishedSnapshot) -> None:
     snapshot = table.metadata.snapshot_by_id(int(published.snapshot_id))
-    with catalog_call(catalog.name, f"reading back snapshot {published.snapshot_id}"):
+    doing = f"reading back snapshot {published.snapshot_id}"
+    with lent_to(table), catalog_call(catalog.name, doing):
         manifests_of(table, snapshot)
 
 

@@ -9,7 +9,7 @@ drops and truncates of the source change nothing in it, nor wait for it (L4).
 import re
 from collections.abc import Sequence
 
-from calve.model.errors import CalveError, NotFoundError, PermanentError
+from calve.model.errors import CalveError, NotFoundError, PermanentError, RefusedError
 from calve.source import tokens
 from calve.source.names import TableName
 from calve.source.server.session import ServerSession
@@ -60,6 +60,7 @@ def pin_table(name: str) -> TableName:
 def clone(session: ServerSession, table: TableInfo, partition_ids: Sequence[str], name: str) -> None:
     """Take the pin `name` over whole partitions. Once: a clone that exists is refused (D5). Every
     statement bears the pin's name as its query id, by which `release` ends it."""
+    _refuse_inline_disk(table)
     pin = pin_table(name)
     what = f"pinning {table} as {name}"
     # if we die here, an empty database is left: every pin uses it
@@ -102,6 +103,19 @@ def release(session: ServerSession, name: str) -> None:
         if error.code != f"clickhouse_{_TOO_LARGE_TO_DROP}":
             raise
         _drop_by_part(session, pin, sync)
+
+
+def _refuse_inline_disk(table: TableInfo) -> None:
+    """The server shows such a definition with its details hidden, and refuses it in that form. The policy
+    that it makes of it has a name, which a clone could use; but a server that starts again with a pin
+    held may not know that name yet when it loads the clone."""
+    if table.clause.settings.get("disk", "").replace(" ", "").lower().startswith("disk("):
+        raise RefusedError(
+            f"table {table} defines its disk in its own settings, so no clone can be put on that disk",
+            code="disk_inline",
+            hint="map that disk under disks of the source, so that its parts are frozen and read as files; or"
+            " define the disk in the server's configuration and name it in the table",
+        )
 
 
 def names(session: ServerSession) -> list[str]:

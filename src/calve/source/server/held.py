@@ -8,13 +8,22 @@ vanishes fails its task.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
+from calve.model.content import PartMark
 from calve.model.errors import NotFoundError, PermanentError, RefusedError, TemporaryError
 from calve.model.plan import PartPlan, Relation
 from calve.source import pending, pins
-from calve.source.content import Extent, content_id
+from calve.source.content import Extent, content_id, parts_content
 from calve.source.ddl import scratch_table
-from calve.source.held import Held, HeldPartition, Wanted, journaled_roots, refuse_row_policies
+from calve.source.held import (
+    Held,
+    HeldPartition,
+    Wanted,
+    journaled_roots,
+    journaled_table,
+    refuse_row_policies,
+)
 from calve.source.partitions import rows_seen
 from calve.source.server import clones, live, replicas, ways
 from calve.source.server.matching import matched
@@ -45,8 +54,9 @@ def let_go(session: ServerVisit, name: str, detail: str) -> None:
     if session.read_only:
         return  # such a user took nothing
     clones.release(session, name)
-    if session.disks():
-        pins.release(session, name, journaled_roots(detail))
+    roots = journaled_roots(detail)
+    if roots or session.disks():
+        pins.release(session, name, roots, journaled_table(detail))
 
 
 def replica_of(detail: str) -> str:
@@ -72,7 +82,6 @@ def _held_somehow(
 
 def _frozen(session: ServerVisit, table: TableInfo, wanted: Wanted, name: str) -> Held:
     _refuse_hidden_policies(table, wanted)
-    session.statement_id = name  # by which a release ends a FREEZE that is still under way
     # if we die here, the journal names the pin, and its release takes what there is of it
     pins.freeze(session, table, wanted.partitions, name, ignore=wanted.ignore_mutations)
     _refuse_if_altered(session, table)
@@ -84,8 +93,12 @@ def _frozen(session: ServerVisit, table: TableInfo, wanted: Wanted, name: str) -
     _refuse_gone(table, wanted, {part.name for part in frozen})
     scratch = scratch_table(table, final=wanted.final)
     scratch.refuse_parts_without((part.name, part.columns) for part in frozen)
-    return _held(
+    # By the server's own hashes, as its partitions are listed; a part merged since is inactive, not gone.
+    listed = listed_parts(session, table.database, table.name, wanted.partitions, inactive=True)
+    hashes = {part.name: part.fingerprint for part in listed}
+    held = _held(
         table,
+        wanted,
         relation=Relation(
             mode="frozen",
             create=scratch.create,
@@ -93,9 +106,13 @@ def _frozen(session: ServerVisit, table: TableInfo, wanted: Wanted, name: str) -
             detail={"replica": session.address.url},
         ),
         parts=[part.plan() for part in frozen],
-        extents=[(part.partition_id, part.extent) for part in frozen],
+        seen=[
+            _Seen(part.partition_id, part.extent, replace(part.mark, hash=hashes.get(part.name, "")))
+            for part in frozen
+        ],
         roots=pins.pin_roots(session),
     )
+    return replace(held, database=table.database, name=table.name)
 
 
 def _cloned(session: ServerVisit, table: TableInfo, wanted: Wanted, name: str, why: str) -> Held:
@@ -135,24 +152,36 @@ def _live(
     """`pairs` are parts as they are read and as the source names them."""
     _refuse_absent(table, wanted, [part for part, _ in pairs])
     masked = [part.name for part, _ in pairs if part.masked]
-    seen = rows_seen(session, there, masked, "_part")
+    counted = rows_seen(session, there, masked, "_part")
     return _held(
         table,
+        wanted,
         relation=live.relation(session, table, there, masked=masked, final=wanted.final),
         parts=[_plan(part, origin) for part, origin in pairs],
-        extents=[(part.partition_id, _extent(part, origin, seen)) for part, origin in pairs],
+        seen=[
+            _Seen(part.partition_id, _extent(part, origin, counted), origin.mark) for part, origin in pairs
+        ],
         roots=(),
         notes=notes + session.features.lacking(),
         sorted_reads=not session.read_only,
     )
 
 
+class _Seen(NamedTuple):
+    """A part as a content id sees it."""
+
+    partition_id: str
+    extent: Extent
+    mark: PartMark
+
+
 def _held(
     table: TableInfo,
+    wanted: Wanted,
     *,
     relation: Relation,
     parts: Sequence[PartPlan],
-    extents: Sequence[tuple[str, Extent]],
+    seen: Sequence[_Seen],
     roots: tuple[str, ...],
     notes: tuple[str, ...] = (),
     sorted_reads: bool = True,
@@ -166,7 +195,7 @@ def _held(
         sorting_key=table.sorting_key if sorted_reads else "",
         relation=relation,
         parts=tuple(parts),
-        partitions=_partitions(extents),
+        partitions=_partitions(seen, marked=not table.clause.replicated, named=bool(wanted.parts)),
         roots=roots,
         notes=notes,
         settings={"session_timezone": table.timezone},
@@ -196,12 +225,17 @@ def _extent(part: ListedPart, origin: ListedPart, seen: Mapping[str, int]) -> Ex
     )
 
 
-def _partitions(extents: Sequence[tuple[str, Extent]]) -> tuple[HeldPartition, ...]:
-    by_id: dict[str, list[Extent]] = {}
-    for partition_id, extent in extents:
-        by_id.setdefault(partition_id, []).append(extent)
+def _partitions(seen: Sequence[_Seen], *, marked: bool, named: bool) -> tuple[HeldPartition, ...]:
+    by_id: dict[str, list[_Seen]] = {}
+    for one in seen:
+        by_id.setdefault(one.partition_id, []).append(one)
     return tuple(
-        HeldPartition(id=partition_id, content=content_id(found), rows=sum(one.rows for one in found))
+        HeldPartition(
+            id=partition_id,
+            content=content_id((one.extent for one in found), (one.mark for one in found) if marked else ()),
+            rows=sum(one.extent.rows for one in found),
+            named=parts_content(one.mark.hash for one in found) if named else "",
+        )
         for partition_id, found in by_id.items()
     )
 

@@ -36,6 +36,7 @@ class LiveTable:
     part_offset: bool  # a part can be read by ranges
     settings: Mapping[str, str]
     aliases: Mapping[str, str]  # ALIAS columns and their types: asked for only where the filter names them
+    where: str = ""  # what the server itself filters by: fewer rows come, and it says how many
 
     @classmethod
     def of(cls, relation: Relation) -> "LiveTable":
@@ -47,10 +48,22 @@ class LiveTable:
         return f"SELECT {', '.join(map(name, columns))} {self._from(part, start, end)}"
 
     def count(self, part: PartPlan, start: int, end: int) -> str:
-        return f"SELECT count() AS n {self._from(part, start, end)}"
+        return f"SELECT count() {self._from(part, start, end)}"  # no alias: a filter may name a column so
+
+    def counts(self, part: PartPlan) -> bool:
+        """Whether only the server can say how many rows of the part are to come."""
+        return bool(self.where) or part.path in self.masked
+
+    def still_there(self, part: PartPlan) -> str:
+        return (
+            f"SELECT count() FROM system.parts WHERE active AND database = {string(self.database)} "
+            f"AND table = {string(self.table)} AND name = {string(part.path)}"
+        )
 
     def _from(self, part: PartPlan, start: int, end: int) -> str:
         text = f"FROM {name(self.database)}.{name(self.table)} WHERE _part = {string(part.path)}"
+        if self.where:
+            text += f" AND ({self.where})"
         if start == 0 and end == part.rows:
             return text
         if not self.part_offset:

@@ -46,7 +46,6 @@ class ServerSession:
         self.configured_id = options.id or None
         self.patience_seconds = options.query_seconds
         self.address = client.address
-        self.statement_id = ""  # of statements that are given no id of their own
         self._options = options
         self._client = client
         self._known: dict[str, Any] = {}
@@ -83,7 +82,7 @@ class ServerSession:
     ) -> None:
         """A statement for its effect. When this returns or raises, it is no longer under way: one that
         we gave up waiting for is killed, and if even that cannot be had, the error says so."""
-        self._ask(sql, settings, what, seconds, query_id=query_id or self.statement_id)
+        self._ask(sql, settings, what, seconds, query_id=query_id)
 
     def kill(self, query_id: str, what: str = "") -> None:
         """End whatever runs under that id at this replica, and wait for its end."""
@@ -102,7 +101,12 @@ class ServerSession:
         return self.once("read_only", self._is_read_only)
 
     def disks(self) -> tuple[Disk, ...]:
-        """The server's disks that the configuration maps to folders here."""
+        """The server's disks that the configuration maps to folders here, without those that this user
+        may not enter: nothing was ever frozen there, and nothing can be looked for."""
+        return tuple(disk for disk in self.mapped_disks() if _may_enter(disk.path))
+
+    def mapped_disks(self) -> tuple[Disk, ...]:
+        """All that the configuration maps."""
         return tuple(Disk(name=name, path=Path(path)) for name, path in sorted(self._options.disks.items()))
 
     def has(self, table: str, column: str = "name") -> bool:
@@ -167,3 +171,11 @@ class ServerSession:
                 service=error.service,
             )
         return error
+
+
+def _may_enter(disk: Path) -> bool:
+    try:
+        (disk / "shadow").exists()
+    except PermissionError:
+        return False
+    return True

@@ -224,19 +224,26 @@ class _Fetch:
 
     def check(self, part: PartPlan, piece: _StagedSlice) -> None:
         """Every row of the plan came, or the attempt fails."""
-        expected = piece.end - piece.start
-        if part.path in self._live.masked:
-            expected = self._count(part, piece.start, piece.end)
-        if piece.rows == expected:
-            return
+        counted = self._live.counts(part)
+        expected = (
+            self._number(part, self._live.count(part, piece.start, piece.end))
+            if counted
+            else piece.end - piece.start
+        )
         what = f"{self._what(part)}: {piece.rows} of {expected} rows came"
-        if piece.rows == 0 and not self._live.pinned:
+        if not self._live.pinned and self._is_gone(part, piece, counted=counted):
             raise PermanentError(
                 f"{what}: the part was merged, mutated or dropped since it was planned",
                 code="part_gone",
-                hint="export again; a user who may create tables in calve_pins gets parts that stay",
+                hint="try again; an export by a user who may create tables in calve_pins gets parts that stay",
             )
-        raise TemporaryError(f"{what}: the answer was cut off", code="source_cut_off")
+        if piece.rows != expected:
+            raise TemporaryError(f"{what}: the answer was cut off", code="source_cut_off")
+
+    def _is_gone(self, part: PartPlan, piece: _StagedSlice, *, counted: bool) -> bool:
+        """Of a part that is gone no row comes, and none is counted either: what was counted holds only
+        if the part is there after it."""
+        return not self._number(part, self._live.still_there(part)) if counted else piece.rows == 0
 
     def _url(self, query: str) -> str:
         parameters = {"query": f"{query} FORMAT Native", **self._live.settings}
@@ -256,7 +263,8 @@ class _Fetch:
             "http_receive_timeout": str(max(1, round(self._access.read_seconds))),
         }
 
-    def _count(self, part: PartPlan, start: int, end: int) -> int:
+    def _number(self, part: PartPlan, query: str) -> int:
+        """What the server answers to a question about a part."""
         [address] = parse_url(self._live.replica, self._live.source)
         client = Client(
             address,
@@ -267,8 +275,8 @@ class _Fetch:
             connect_seconds=self._access.connect_seconds,
         )
         request = Request(
-            sql=f"{self._live.count(part, start, end)} FORMAT TabSeparated",
-            what=self._what(part),
+            sql=f"{query} FORMAT TabSeparated",
+            what=f"asking about part {part.name}",
             seconds=self._access.read_seconds,
             query_id="",
         )

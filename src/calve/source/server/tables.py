@@ -49,12 +49,12 @@ def describe(session: ServerSession, database: str, table: str) -> TableInfo:
         create_query=row["create_table_query"],
         storage_policy=row["storage_policy"],
         data_paths=_seen_paths(session, row["paths"]),
-        timezone=_timezone(session),
+        timezone=session.once("timezone", lambda: _timezone(session)),
         version=session.version,
         row_policies=policies or (),
         mutations=unfinished_mutations(session, name),
         patch_parts=tables.patch_parts(session, name),
-        user_functions=_user_functions(session),
+        user_functions=session.once("functions", lambda: _user_functions(session)),
         splits_parts=session.features.part_offset,
         policies_hidden=policies is None,
     )
@@ -117,7 +117,8 @@ def _seen_paths(session: ServerSession, paths: list[str]) -> tuple[str, ...]:
     """The table's folders as executors see them, for the disks that are mapped; others as they are
     at the server."""
     seen = {disk.name: str(disk.path) for disk in session.disks()}
-    roots = {path: seen[name] for name, path in server_disks(session).items() if name in seen}
+    disks = session.once("disks", lambda: server_disks(session))
+    roots = {path: seen[name] for name, path in disks.items() if name in seen}
     return tuple(_moved(path, roots) for path in paths)
 
 

@@ -48,6 +48,16 @@ class Features:
         return self.version >= Version(20, 10)
 
     @property
+    def table_unfreeze(self) -> bool:
+        """ALTER TABLE … UNFREEZE WITH NAME."""
+        return self.version >= Version(21, 4)
+
+    @property
+    def system_unfreeze(self) -> bool:
+        """SYSTEM UNFREEZE WITH NAME, where the server's configuration allows it."""
+        return self.version >= Version(22, 6)
+
+    @property
     def table_uuids(self) -> bool:
         return self.version >= Version(20, 5)
 

@@ -14,6 +14,14 @@ from calve.source.tables import Mutation, TableInfo
 class ServerVisit(ServerSession):
     """See `ports.Session` for what each call promises."""
 
+    @property
+    def unfreezes_tables(self) -> bool:
+        return self.features.table_unfreeze
+
+    @property
+    def unfreezes_all(self) -> bool:
+        return self.features.system_unfreeze
+
     def describe(self, database: str, table: str) -> TableInfo:
         return tables.describe(self, database, table)
 

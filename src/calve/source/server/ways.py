@@ -25,7 +25,7 @@ def engine_version() -> Version:
 
 def obstacle(session: ServerSession, table: TableInfo, parts: Sequence[ListedPart]) -> str:
     """Why these parts cannot be frozen and read as files; "" when they can."""
-    seen = {disk.name: disk.path for disk in session.disks()}
+    seen = {disk.name: disk.path for disk in session.mapped_disks()}
     if not seen:
         return "no disk of the server is mapped to a folder (disks)"
     if session.features.version < _OLDEST_FROZEN:
@@ -61,10 +61,13 @@ def _not_plain(session: ServerSession, names: Sequence[str]) -> list[str]:
 def _closed(path: Path) -> str:
     """A freeze is read, and in the end removed, as files: both must be allowed, since a release may
     find its table dropped, and then nothing else can take the freeze away."""
-    if not path.is_dir():
-        return f"{path} is no folder here"
-    shadow = path / "shadow"
-    target = shadow if shadow.exists() else path
-    if not os.access(target, os.R_OK | os.W_OK | os.X_OK):
+    try:
+        if not path.is_dir():
+            return f"{path} is no folder here"
+        shadow = path / "shadow"
+        target = shadow if shadow.exists() else path
+    except PermissionError:  # of a folder above it
+        return f"{path} may not be read and written by this user"
+    if not os.access(target, os.R_OK | os.W_OK | os.X_OK, effective_ids=True):
         return f"{target} may not be read and written by this user"
     return ""

@@ -14,6 +14,7 @@ from calve.control.ports import Store
 from calve.model.change import Change
 from calve.model.errors import CalveError, ConflictError, RefusedError
 from calve.model.ids import WorkerId
+from calve.model.locks import piece_of
 from calve.model.process import Lock, NewProcess, Process
 from calve.model.states import Leftovers, ProcessState
 from calve.testing.clock import FakeClock
@@ -100,6 +101,27 @@ class RacesContract(Contract):
             for error in losers(outcomes):
                 assert isinstance(error, RefusedError)
                 assert accepted.id in error.message
+
+    def test_D8_of_submitters_of_a_whole_and_of_pieces_that_overlap_one_is_accepted(
+        self, rivals: Sequence[Store]
+    ) -> None:
+        """No unique index says so: whoever looked before the other's commit would not see it."""
+        for number in range(ROUNDS):
+            whole = f"{number:032x}"
+            names = [whole, piece_of(whole, 1, 4), piece_of(whole, 4, 6), piece_of(whole, 2, 9)]
+            outcomes = race(
+                [partial(rival.submit, [new(lock=name)]) for rival, name in zip(rivals, names, strict=False)]
+            )
+            assert len(winners(outcomes)) == 1
+            assert all(isinstance(error, RefusedError) for error in losers(outcomes))
+
+    def test_submitters_of_pieces_that_do_not_overlap_are_all_accepted(self, rivals: Sequence[Store]) -> None:
+        for number in range(ROUNDS):
+            names = [piece_of(f"{number:032x}", block, block) for block in range(RACERS)]
+            outcomes = race(
+                [partial(rival.submit, [new(lock=name)]) for rival, name in zip(rivals, names, strict=True)]
+            )
+            assert losers(outcomes) == []
 
     def test_the_same_submission_sent_twice_at_once_is_one_process(self, rivals: Sequence[Store]) -> None:
         for number in range(ROUNDS):

@@ -8,6 +8,7 @@ from calve.control.ports import Store
 from calve.model.change import Change
 from calve.model.errors import ErrorInfo, NotFoundError, Outcome, RefusedError
 from calve.model.ids import ProcessId
+from calve.model.locks import piece_of
 from calve.model.process import Lock, Process, ProcessQuery
 from calve.model.states import Leftovers, ProcessState
 from calve.testing.clock import FakeClock
@@ -25,6 +26,8 @@ from calve.testing.contracts.contract import (
     running,
     submit,
 )
+
+WHOLE = "a" * 32
 
 
 class SubmittingContract(Contract):
@@ -63,6 +66,37 @@ class SubmittingContract(Contract):
         with pytest.raises(RefusedError):
             store.submit([new(lock="k1"), new(lock="k1")])
         assert store.processes(ProcessQuery()) == []
+
+    def test_pieces_of_one_thing_are_held_side_by_side_unless_they_overlap(self, store: Store) -> None:
+        first, second = submit(store, lock=piece_of(WHOLE, 1, 1)), submit(store, lock=piece_of(WHOLE, 2, 9))
+        submit(store, lock=piece_of("b" * 32, 1, 9))
+        for lock, holder in (
+            (piece_of(WHOLE, 1, 1), first),
+            (piece_of(WHOLE, 0, 1), first),
+            (piece_of(WHOLE, 9, 12), second),
+            (piece_of(WHOLE, 3, 4), second),
+        ):
+            with pytest.raises(RefusedError, match=holder.id):
+                submit(store, lock=lock)
+        submit(store, lock=piece_of(WHOLE, 10, 12))
+
+    def test_D8_the_whole_meets_each_of_its_pieces_and_each_piece_the_whole(self, store: Store) -> None:
+        held = claimed(store, lock=piece_of(WHOLE, 5, 5))
+        with pytest.raises(RefusedError, match=held.id):
+            submit(store, lock=WHOLE)
+        store.apply(lease_of(held), Change(state=ProcessState.CANCELLED, expect_version=held.version))
+        whole = submit(store, lock=WHOLE)
+        with pytest.raises(RefusedError, match=whole.id):
+            submit(store, lock=piece_of(WHOLE, 5, 5))
+
+    def test_pieces_that_overlap_within_one_submission_are_refused_unless_one_process_has_both(
+        self, store: Store
+    ) -> None:
+        with pytest.raises(RefusedError):
+            store.submit([new(lock=piece_of(WHOLE, 1, 3)), new(lock=piece_of(WHOLE, 3, 4))])
+        assert store.processes(ProcessQuery()) == []
+        both = (Lock(name=piece_of(WHOLE, 1, 3)), Lock(name=piece_of(WHOLE, 3, 4)))
+        store.submit([new(locks=both)])
 
     def test_the_end_of_a_process_frees_its_locks(self, store: Store) -> None:
         held = claimed(store, lock="k1")

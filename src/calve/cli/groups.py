@@ -1,4 +1,4 @@
-"""A command that has commands of its own, with examples and the shared options like any other."""
+"""Commands that have commands of their own, with examples and the shared options like any other."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -18,6 +18,13 @@ class CommandGroup(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The whole first sentence of each, wrapped where it is long: click would cut it."""
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, self.commands[name].get_short_help_str(200)) for name in self.commands]
+            )
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Examples"):

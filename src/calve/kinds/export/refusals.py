@@ -1,0 +1,35 @@
+"""All that is refused of one request, in one list: nobody should mend a command five times."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from calve.model.errors import RefusedError, UsageError
+
+
+class Gathered:
+    """Refusals of checks that do not need each other."""
+
+    def __init__(self, table: str) -> None:
+        self._table = table
+        self._met: list[UsageError | RefusedError] = []
+
+    @contextmanager
+    def among(self) -> Iterator[None]:
+        """A check whose refusal is kept for the list; what was to follow it in the block is left out."""
+        try:
+            yield
+        except (UsageError, RefusedError) as error:
+            self._met.append(error)
+
+    def raise_all(self) -> None:
+        """One refusal as it is, several as one: a usage error only if the command can mend them all."""
+        if len(self._met) <= 1:
+            for only in self._met:
+                raise only
+            return
+        kind = UsageError if all(isinstance(error, UsageError) for error in self._met) else RefusedError
+        head = f"{self._table} cannot be exported as it is:"
+        # One that is a list itself, of columns, becomes a part of this one.
+        items = [error.message.removeprefix(f"{head}\n  ") for error in self._met]
+        hints = "; ".join(dict.fromkeys(error.hint for error in self._met if error.hint))
+        raise kind("\n  ".join([head, *items]), code="refused", hint=hints)

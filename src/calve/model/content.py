@@ -1,0 +1,130 @@
+"""Content ids compared: whether a partition still is what was exported.
+
+A content id says by block numbers, mutations and rows what a partition holds (`calve.source.content`
+makes it). Where the block numbers of a table can begin again it carries the marks of the parts too,
+`c1-<hash>+<marks>`: a reload that repeats the numbers then shows by its parts. A plain merge keeps the
+id and changes the marks, in ways that only a merge can; so ids are compared here, and not by `==`.
+"""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+_MARKED = "+"
+_DIGEST = "*"
+MOST_MARKS = 16  # of more parts a digest is kept: marks are stored with every export
+_HASH_LENGTH = 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartMark:
+    """One part, as far as it tells whether it is the one that was there before."""
+
+    min_block: int
+    max_block: int
+    level: int
+    mutation: int
+    rows: int  # physical
+    hash: str  # of its files, opened by a letter for how it was made; "" where it is not known
+
+    @property
+    def place(self) -> tuple[int, int, int, int]:
+        """What its name says: equal for one and the same part, and for one that repeats its numbers."""
+        return self.min_block, self.max_block, self.level, self.mutation
+
+    def __str__(self) -> str:
+        return "-".join(map(str, (*self.place, self.rows, self.hash[: _HASH_LENGTH + 1])))
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        low, high, level, mutation, rows, found = text.split("-")
+        return cls(
+            min_block=int(low),
+            max_block=int(high),
+            level=int(level),
+            mutation=int(mutation),
+            rows=int(rows),
+            hash=found,
+        )
+
+    def covers(self, other: "PartMark") -> bool:
+        return self.min_block <= other.min_block and other.max_block <= self.max_block
+
+    def is_not(self, other: "PartMark") -> bool:
+        """Whether a part of the same place surely is another: hashes of two kinds say nothing."""
+        known = self.hash[:1] == other.hash[:1] != ""
+        return self.rows != other.rows or (known and self.hash != other.hash)
+
+
+def marked(content: str, parts: Iterable[PartMark]) -> str:
+    """A content id with the marks of the partition's parts."""
+    found = sorted(parts, key=lambda part: part.place)
+    if not found:
+        return content
+    if len(found) <= MOST_MARKS:
+        return f"{content}{_MARKED}{','.join(map(str, found))}"
+    kinds = "".join(sorted({part.hash[:1] for part in found}))
+    places = _digest(str(part.place) for part in found)
+    return f"{content}{_MARKED}{_DIGEST}{len(found)}-{kinds}-{places}-{_digest(map(str, found))}"
+
+
+def unchanged(then: str, now: str) -> bool:
+    """Whether the partition of the id `now` holds the rows of the id `then`, as far as anybody can tell."""
+    before, _, marks_before = then.partition(_MARKED)
+    after, _, marks_after = now.partition(_MARKED)
+    if before != after:
+        return False
+    if not marks_before or not marks_after:
+        return True  # one of them comes from where numbers never begin again, or from an older version
+    if marks_before.startswith(_DIGEST):
+        return _digests_agree(marks_before, marks_after)
+    if marks_after.startswith(_DIGEST):
+        return False  # parts became more: no merge does that
+    return _merged_from(_parse(marks_before), _parse(marks_after))
+
+
+def merged_since(then: str, now: str) -> bool:
+    """Of an unchanged partition: whether it is so by its numbers and counts alone, its parts being others."""
+    return _MARKED in then and _MARKED in now and then != now
+
+
+def _parse(marks: str) -> list[PartMark]:
+    return [PartMark.parse(text) for text in marks.split(",")]
+
+
+def _digests_agree(before: str, after: str) -> bool:
+    """Parts of the very same places must be the same parts; where places differ there were merges."""
+    count, kinds, places, whole = before.removeprefix(_DIGEST).split("-")
+    if not after.startswith(_DIGEST):
+        return True
+    count_now, kinds_now, places_now, whole_now = after.removeprefix(_DIGEST).split("-")
+    if places != places_now:
+        return int(count_now) <= int(count)
+    return kinds != kinds_now or whole == whole_now
+
+
+def _merged_from(before: Sequence[PartMark], after: Sequence[PartMark]) -> bool:
+    """Whether each part is one of before, or can be a merge of some of them, and none is left over."""
+    left = list(before)
+    for part in after:
+        sources = [one for one in left if part.covers(one)]
+        left = [one for one in left if one not in sources]
+        if not _comes_from(part, sources):
+            return False
+    return all(part.mutation > 0 for part in left)  # a part whose rows are all deleted is taken away
+
+
+def _comes_from(part: PartMark, sources: Sequence[PartMark]) -> bool:
+    same = [one for one in sources if one.place == part.place]
+    if same:
+        return len(sources) == 1 and not part.is_not(same[0])
+    if not sources or part.level <= max(one.level for one in sources):
+        return False  # a merge's level is above those of its sources: this one was made anew
+    rows = sum(one.rows for one in sources)
+    # Only rows that a mutation or a lightweight delete, which is one, deleted may be left out.
+    return part.rows == rows or (part.rows < rows and part.mutation > 0)
+
+
+def _digest(texts: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]

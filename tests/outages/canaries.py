@@ -1,0 +1,157 @@
+"""Every service guarded by a secret of its own, a configuration that holds them, and `calve` as a person runs it."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from calve.testing.catalog_proxy import CatalogProxy, catalog_proxy
+from calve.testing.catalog_tokens import TOKENS_PATH, CatalogTokens
+from calve.testing.clickhouse_front import ClickHouseFront, FrontOptions, FrontUser, clickhouse_front
+from calve.testing.iceberg_rest import apache_rest
+from calve.testing.outage_place import BUCKET, make_table
+from calve.testing.postgres import Postgres
+from calve.testing.programs import Program
+from calve.testing.s3 import Keys, S3Server, s3_server
+
+SOURCE = "canary-of-the-source-8c2e"
+STORE = "canary-of-the-store-71aa"
+CATALOG = "canary-of-the-sql-catalog-0b7a"
+S3 = "canary-of-the-storage-5f1d"
+CLIENT = "canary-of-the-rest-client-93be"
+TOKEN = "canary-of-the-rest-token-d210"
+WRONG = "canary-that-is-refused-44d9"
+CANARIES = (SOURCE, STORE, CATALOG, S3, CLIENT, TOKEN, WRONG)
+PLANTED = frozenset({"calve.toml", "password-of-the-source"})
+
+
+class Guarded:
+    """The services, each of which lets in only who knows its secret."""
+
+    def __init__(
+        self, folder: Path, front: ClickHouseFront, s3: S3Server, rest: CatalogProxy, postgres: Postgres
+    ) -> None:
+        self.folder, self.front, self.s3, self.rest = folder, front, s3, rest
+        self.store_url = postgres.guarded_database("canary_store", STORE)
+        self.catalog_url = postgres.guarded_database("canary_catalog", CATALOG)
+        folder.mkdir()
+        (folder / "password-of-the-source").write_text(SOURCE)
+        (folder / "calve.toml").write_text(self._config())
+        (folder / "tmp").mkdir()
+
+    @property
+    def tokens(self) -> CatalogTokens:
+        assert self.rest.tokens is not None
+        return self.rest.tokens
+
+    def _config(self) -> str:
+        keys = f'"s3.endpoint" = "{self.s3.endpoint}"\n"s3.region" = "us-east-1"\n"s3.access-key-id" = "calve-test"'
+        pg = self.catalog_url.replace("postgresql://", "postgresql+psycopg://")
+        return f"""
+[source.main]
+url = "{self.front.url}"
+password_file = "password-of-the-source"
+id = "canaries"
+[store]
+url = "{self.store_url}"
+[catalog.far]
+type = "sql"
+uri = "{pg}"
+warehouse = "s3://{BUCKET}/warehouse"
+{keys}
+"s3.secret-access-key" = "{S3}"
+[catalog.refused]
+type = "sql"
+uri = "{pg}"
+warehouse = "s3://{BUCKET}/refused"
+{keys}
+"s3.secret-access-key" = "{WRONG}"
+[catalog.client]
+type = "rest"
+uri = "{self.rest.uri}"
+credential = "{self.tokens.credential}"
+oauth2-server-uri = "{self.rest.uri}{TOKENS_PATH}"
+[catalog.token]
+type = "rest"
+uri = "{self.rest.uri}"
+token = "{TOKEN}"
+[storage."s3://{BUCKET}"]
+endpoint = "{self.s3.endpoint}"
+region = "us-east-1"
+access_key_id = "calve-test"
+secret_access_key = "{S3}"
+[spark]
+master = "{os.environ.get("CALVE_TEST_MASTER", "local[2]")}"
+[limits]
+tick_seconds = 0.1
+connect_seconds = 2
+call_seconds = 6
+"""
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Everything that is written goes into the folder that is searched."""
+        here = str(self.folder / "tmp")
+        return {"TMPDIR": here, "SPARK_LOCAL_DIRS": here, "CALVE_CONFIG": str(self.folder / "calve.toml")}
+
+    def calve(self, *arguments: str, codes: tuple[int, ...] = (0,), **settings: str) -> str:
+        """Both what it says and what it answers."""
+        done = subprocess.run(
+            [sys.executable, "-m", "calve.cli", *arguments],
+            cwd=self.folder,
+            env=os.environ | self.environment | settings,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode in codes, f"{arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+        self.said = done.stderr
+        return done.stdout + done.stderr
+
+    def json(self, *arguments: str, **given: Any) -> tuple[Any, str]:
+        text = self.calve(*arguments, "--json", **given)
+        return json.loads(text.removesuffix(self.said)), text
+
+    @contextmanager
+    def worker(self) -> Iterator[Program]:
+        program = Program(
+            "calve worker",
+            ["env", f"--chdir={self.folder}", sys.executable, "-m", "calve.cli", "worker", "--debug"],
+            self.folder / "worker.log",
+            self.environment,
+        )
+        try:
+            yield program
+        finally:
+            program.kill()
+
+
+@contextmanager
+def guarded_services(folder: Path, postgres: Postgres) -> Iterator[Guarded]:
+    """All of them, started, with a table at the source."""
+    users = {"default": FrontUser(password=SOURCE)}
+    tokens = CatalogTokens("calve", CLIENT, fixed=TOKEN)
+    with (
+        clickhouse_front(folder / "front", FrontOptions(users=users)) as front,
+        s3_server(folder / "s3", Keys(secret_access_key=S3)) as s3,
+        apache_rest(folder / "rest") as rest,
+        catalog_proxy(rest.uri, tokens) as proxy,
+    ):
+        s3.create_bucket(BUCKET)
+        guarded = Guarded(folder / "place", front, s3, proxy, postgres)
+        _fill(front)
+        yield guarded
+
+
+def _fill(front: ClickHouseFront) -> None:
+    from calve.source.server.source import ServerOptions, ServerSource
+
+    options = ServerOptions(url=front.url, password=SOURCE, query_seconds=60.0)
+    with ServerSource("main", options).visit() as session:
+        for statement in make_table("events", rows=100):
+            session.execute(statement)

@@ -1,0 +1,28 @@
+"""A place whose destination `rest` is a real REST catalog, behind what fails as catalogs do."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from calve.testing.catalog_proxy import CatalogProxy
+from calve.testing.child_runner import ChildRunner
+from calve.testing.network_proxy import NetworkProxy
+from calve.testing.outage_place import OutagePlace
+
+ROWS = 50  # of a part
+QUICK_CALLS = {"CALVE_LIMITS__CONNECT_SECONDS": "1", "CALVE_LIMITS__CALL_SECONDS": "1.5"}
+
+
+def rest_place(
+    folder: Path, runner: ChildRunner, uri: str, properties: Mapping[str, str] | None = None, **settings: str
+) -> OutagePlace:
+    place = OutagePlace(folder, runner, {}, **QUICK_CALLS | settings)  # type: ignore[arg-type]
+    file = place.place.folder / "calve.toml"
+    lines = "\n".join(f'"{name}" = "{value}"' for name, value in (properties or {}).items())
+    file.write_text(file.read_text() + f'\n[catalog.rest]\ntype = "rest"\nuri = "{uri}"\n{lines}\n')
+    place.reopen()
+    return place
+
+
+def heal(network: NetworkProxy, catalog: CatalogProxy) -> None:
+    catalog.ails = None
+    network.heal()
