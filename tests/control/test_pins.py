@@ -1,11 +1,15 @@
 """Pins: journaled before they exist, released whatever happened, by a drain that holds nothing else up."""
 
+from copy import deepcopy
+from typing import Any
+
 import pytest
 
 from calve.control.cancel import cancel
 from calve.model.errors import ErrorInfo, TemporaryError
 from calve.model.states import PIN_HELD, PinState, ProcessState
 from calve.testing.crashing import Break, Crash, Faults
+from calve.testing.memory_store import MemoryStore
 from calve.testing.scene import Deferred, Scene
 
 
@@ -52,6 +56,25 @@ def test_L30_pins_are_released_however_the_process_ends(scene: Scene, end: str) 
     scene.run(worker)
     scene.check_settled()
     assert {pin.state for pin in scene.store.pins(process_id)} == {PinState.RELEASED}
+
+
+def test_a_store_that_lost_the_plan_is_given_another_and_tasks_read_what_that_one_pins(scene: Scene) -> None:
+    """A fail-over to a replica that lagged: what was acknowledged is gone, and the worker remembers it."""
+    assert isinstance(scene.store, MemoryStore)
+    process_id, earlier = scene.submit(tasks=1), list[Any]()
+    scene.world.before["plan"] = lambda: earlier.append(deepcopy(scene.store._rows))
+    scene.runner.script[process_id, 0] = [ErrorInfo(code="slow", message="again", retryable=True)] * 2
+    worker = scene.worker()
+    while "task_again" not in scene.events(process_id):
+        worker.tick()
+        scene.clock.advance(0.5)
+    scene.store._rows = earlier[0]
+    assert scene.state(process_id) is ProcessState.PENDING
+    scene.run(worker)
+    scene.check_settled()
+    assert scene.state(process_id) is ProcessState.COMPLETED
+    released, held = (pin.name for pin in scene.store.pins(process_id))
+    assert scene.world.ordered[0] == (released,) and scene.world.ordered[-1] == (held,)
 
 
 @pytest.mark.parametrize("how", [Break.BEFORE, Break.AFTER])

@@ -27,7 +27,7 @@ def database(postgres_url: str) -> Iterator[NetworkProxy]:
 
 @pytest.fixture
 def place(tmp_path: Path, runner: ChildRunner) -> Iterator[OutagePlace]:
-    place = OutagePlace(tmp_path, runner, {}, keep_source=False, CALVE_LIMITS__LEASE_SECONDS="3")
+    place = OutagePlace(tmp_path, runner, {}, CALVE_LIMITS__LEASE_SECONDS="3")
     place.place.execute(*make_table("events", rows=ROWS))
     yield place
     place.close()

@@ -66,10 +66,12 @@ class FakeKind:
             )
             for number in range(int(request.get("tasks", 3)))
         )
-        return Planned(plan=json.dumps({"tasks": len(tasks)}), tasks=tasks)
+        plan = {"tasks": len(tasks), "pins": [pin.name for pin in pins]}
+        return Planned(plan=json.dumps(plan), tasks=tasks)
 
     def order(self, process: Process, plan: str, task: Task, attempt: int) -> TaskOrder:
         self._enter("order", process)
+        self.world.ordered.append(tuple(json.loads(plan)["pins"]))
         return TaskOrder(
             process_id=process.id,
             number=task.number,

@@ -26,6 +26,7 @@ class Snapshot:
 class World:
     pins: set[str] = field(default_factory=set)
     takes: Counter[str] = field(default_factory=Counter)
+    ordered: list[tuple[str, ...]] = field(default_factory=list)  # the pins that each order's plan names
     files: set[str] = field(default_factory=set)
     receipts: dict[tuple[str, int, int], str] = field(default_factory=dict)
     runs: Counter[tuple[str, int]] = field(default_factory=Counter)  # attempts made at each task

@@ -64,11 +64,8 @@ class OutagePlace:
         s3: dict[str, str],
         *,
         defaults: bool = False,
-        keep_source: bool = True,
         **settings: str,
     ) -> None:
-        """`keep_source`: its engine stays open between visits. Opening it takes a second or more, and
-        is not what these tests are about."""
         self.runner = runner
         folder.mkdir(parents=True, exist_ok=True)
         self._closing = ExitStack()
@@ -79,10 +76,9 @@ class OutagePlace:
             config.read_text() + _plain(s3) + '\n[catalog.far]\ntype = "sql"\nuri = "sqlite:///lake/far.db"\n'
             f'warehouse = "s3://{BUCKET}/warehouse"\n{lines}\n'
         )
-        self._kept: KeptSource | None = None
-        if keep_source:
-            self._kept = self._closing.enter_context(KeptSource(folder / "clickhouse"))
-            self.place._source = self._kept
+        # Opening the engine at each visit takes a second or more, and is not what these tests are about.
+        self._kept = self._closing.enter_context(KeptSource(folder / "clickhouse"))
+        self.place._source = self._kept
         self._using = ExitStack()
         self.app: App = self._using.enter_context(self._open())
 
@@ -98,8 +94,7 @@ class OutagePlace:
     @contextmanager
     def _open(self) -> Iterator[App]:
         with self.place.app() as app:
-            if self._kept is not None:
-                app._sources["main"] = self._kept
+            app._sources["main"] = self._kept
             yield app
 
     @contextmanager

@@ -18,7 +18,9 @@ Spawn = Callable[[Callable[[], None]], None]  # run work, now or beside the loop
 
 
 class Plans:
-    """Plans of the processes this worker holds. They are immutable, so a copy cannot go stale."""
+    """Plans of the processes this worker holds. They are immutable, so a copy goes stale only with a
+    store that lost what it had acknowledged (a fail-over to a replica that lagged): the process is
+    then planned anew, and its earlier plan is forgotten."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -44,6 +46,10 @@ class Plans:
                 hint=f"calve retry {process_id}",
             )
         return plan
+
+    def forget(self, process_id: ProcessId) -> None:
+        with self._lock:
+            self._plans.pop(process_id, None)
 
     def keep_only(self, held: frozenset[ProcessId]) -> None:
         with self._lock:

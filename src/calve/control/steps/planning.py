@@ -120,6 +120,7 @@ def _record(
                 result=planned.result,
                 events=(NewEvent(name="nothing_to_do", message=planned.message),),
             )
+    context.plans.forget(process.id)
     # if we die here, nothing was recorded: the pins are released and another attempt is made
     context.store.apply(lease, change)
     _log.info("process %s is %s: %s", process.id, change.state, change.events[0].message)
