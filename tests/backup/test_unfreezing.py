@@ -132,13 +132,11 @@ def test_L32_a_table_dropped_meanwhile_is_no_error_and_its_freeze_goes(
     assert server.frozen == [] and shelf.find(ticked.location, "b").rows == 2
 
 
+@pytest.mark.parametrize("server", ["system-unfreeze", "without-system-unfreeze"], indirect=True)
 def test_where_the_source_unfreezes_nothing_has_to_be_removed_by_us(
     server: Server, ticked: Ticked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A worker that may read the server's files and not remove them."""
-    with server.source.visit() as session:
-        if not session.unfreezes_tables:
-            pytest.skip("this one has no UNFREEZE")
 
     def denied(path: Path, *given: Any, **named: Any) -> None:
         raise PermissionError(13, "Permission denied", str(path))

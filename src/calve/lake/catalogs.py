@@ -146,8 +146,8 @@ class BoundedSqlCatalog(SqlCatalog):
 
     def _detect(self) -> str:
         """The schema's version. Tables are made where there are none; a race to make them is
-        decided by whoever finds them made."""
-        for last_try in (False, True):
+        decided by whoever finds them made. It can be lost once for each of the two."""
+        for last_try in (False, False, True):
             found = inspect(self._engine)
             if found.has_table("iceberg_tables") and found.has_table("iceberg_namespace_properties"):
                 columns = {column["name"] for column in found.get_columns("iceberg_tables")}

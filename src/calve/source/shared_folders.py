@@ -39,6 +39,8 @@ def shared(key: str, fill: Callable[[Path], object]) -> Iterator[Path]:
 
 def sweep(idle_seconds: float = IDLE_SECONDS) -> list[Path]:
     """Remove what nobody uses and nobody has used for so long; says what."""
+    if not _path().exists():
+        return []
     swept = []
     for folder in _root().iterdir():
         try:
@@ -108,9 +110,13 @@ def _is(folder: Path, descriptor: int) -> bool:
         return False
 
 
+def _path() -> Path:
+    return Path(tempfile.gettempdir()) / f"calve-shared-{os.getuid()}"
+
+
 def _root() -> Path:
     """A folder of this user's own: the temporary folder is everybody's."""
-    root = Path(tempfile.gettempdir()) / f"calve-shared-{os.getuid()}"
+    root = _path()
     root.mkdir(mode=0o700, exist_ok=True)
     found = root.lstat()
     if found.st_uid != os.getuid() or found.st_mode & 0o077 or root.is_symlink():

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from calve.model.errors import RefusedError, UsageError
+from calve.model.errors import NotFoundError, RefusedError, UsageError
 
 
 class Gathered:
@@ -20,6 +20,9 @@ class Gathered:
             yield
         except (UsageError, RefusedError) as error:
             self._met.append(error)
+        except NotFoundError:
+            self.raise_all()  # what was refused before is mended first
+            raise
 
     def raise_all(self) -> None:
         """One refusal as it is, several as one: a usage error only if the command can mend them all."""
