@@ -1,6 +1,6 @@
 """Bytes a second of a backup against a plain copy of the same files to the same place.
 
-    python bench/backup.py --mb 512
+    python bench/backup.py --mb 4096
 
 The plain copy is what `cp -r` followed by `sync` does: files that are not on the disk yet are no
 backup. Then the same with hard links (`[backup] hard_links`), and a second backup after 1 % of new
@@ -114,7 +114,7 @@ def plain_copy(folders: Sequence[Path], target: Path) -> Measured:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--mb", type=int, default=256, help="data to back up")
+    parser.add_argument("--mb", type=int, default=1024, help="data to back up")
     parser.add_argument("--runs", type=int, default=3)
     args = parser.parse_args()
     with ExitStack() as stack:
