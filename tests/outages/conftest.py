@@ -3,18 +3,29 @@ from pathlib import Path
 
 import pytest
 
+from calve.runner.spark import SparkRunner
 from calve.testing.child_runner import ChildRunner
 from calve.testing.network_proxy import NetworkProxy
-from calve.testing.outage_place import BUCKET, OutagePlace, behind
+from calve.testing.outage_place import BUCKET, Executors, OutagePlace, behind
 from calve.testing.s3 import S3Server, s3_server
+from calve.testing.watched_runner import WatchedRunner
+
+CLUSTER = "local-cluster[2,1,1024]"
 
 
-@pytest.fixture(scope="package")
-def runner() -> Iterator[ChildRunner]:
-    """Children with engines of their own; starting one takes seconds, so they are kept."""
-    runner = ChildRunner(slots=2)
-    yield runner
-    runner.close()
+@pytest.fixture(scope="module", params=["children", pytest.param(CLUSTER, marks=pytest.mark.spark)])
+def runner(request: pytest.FixtureRequest) -> Iterator[Executors]:
+    """Children with engines of their own; and executors that are programs on other "machines", so that
+    nothing of what frees the slots, and of what goes on afterwards, lives in the driver's memory (D16)."""
+    if request.param == CLUSTER:
+        spark = SparkRunner(master=CLUSTER, conf={})
+        spark.warm()
+        yield WatchedRunner(spark)
+        spark.close()
+        return
+    children = ChildRunner(slots=2)
+    yield children
+    children.close()
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +44,7 @@ def network(s3: S3Server) -> Iterator[NetworkProxy]:
 
 
 @pytest.fixture
-def place(tmp_path: Path, runner: ChildRunner, s3: S3Server, network: NetworkProxy) -> Iterator[OutagePlace]:
+def place(tmp_path: Path, runner: Executors, s3: S3Server, network: NetworkProxy) -> Iterator[OutagePlace]:
     place = OutagePlace(tmp_path, runner, behind(s3, network.port))
     yield place
     place.close()

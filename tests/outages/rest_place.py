@@ -4,16 +4,15 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from calve.testing.catalog_proxy import CatalogProxy
-from calve.testing.child_runner import ChildRunner
 from calve.testing.network_proxy import NetworkProxy
-from calve.testing.outage_place import OutagePlace
+from calve.testing.outage_place import Executors, OutagePlace
 
 ROWS = 50  # of a part
 QUICK_CALLS = {"CALVE_LIMITS__CONNECT_SECONDS": "1", "CALVE_LIMITS__CALL_SECONDS": "1.5"}
 
 
 def rest_place(
-    folder: Path, runner: ChildRunner, uri: str, properties: Mapping[str, str] | None = None, **settings: str
+    folder: Path, runner: Executors, uri: str, properties: Mapping[str, str] | None = None, **settings: str
 ) -> OutagePlace:
     place = OutagePlace(folder, runner, {}, **QUICK_CALLS | settings)  # type: ignore[arg-type]
     file = place.place.folder / "calve.toml"

@@ -5,11 +5,17 @@ import time
 
 from calve.control.why import why
 from calve.model.states import ProcessState, TaskState
-from calve.testing.child_runner import ChildRunner
 from calve.testing.network_proxy import Fault, NetworkProxy
-from calve.testing.outage_place import PARTITIONS, PARTS, ROWS_OF_A_PART, OutagePlace, make_table, until
+from calve.testing.outage_place import (
+    PARTITIONS,
+    PARTS,
+    ROWS_OF_A_PART,
+    Executors,
+    OutagePlace,
+    make_table,
+    until,
+)
 from calve.testing.s3 import S3Server
-from calve.testing.watched_runner import WatchedRunner
 
 EVERY_ROW = list(range(PARTS * ROWS_OF_A_PART))
 LANE = "catalog:far"
@@ -17,7 +23,7 @@ SLOW = 150_000  # bytes a second: an upload takes some two seconds, and its time
 
 
 def ten_parts_go_through_the_death_of_their_storage(
-    place: OutagePlace, s3: S3Server, network: NetworkProxy, runner: ChildRunner | WatchedRunner
+    place: OutagePlace, s3: S3Server, network: NetworkProxy, runner: Executors
 ) -> None:
     place.place.execute(*make_table("events"), *make_table("later"), *make_table("other", rows=100))
     with place.worker():

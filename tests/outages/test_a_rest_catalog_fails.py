@@ -10,10 +10,9 @@ from calve.model.ids import ProcessId
 from calve.model.states import ProcessState, TaskState
 from calve.testing.catalog_faults import Told
 from calve.testing.catalog_proxy import CatalogProxy, catalog_proxy
-from calve.testing.child_runner import ChildRunner
 from calve.testing.iceberg_rest import IcebergRest, apache_rest
 from calve.testing.network_proxy import Fault, Mode, NetworkProxy
-from calve.testing.outage_place import PARTITIONS, PARTS, OutagePlace, make_table, until
+from calve.testing.outage_place import PARTITIONS, PARTS, Executors, OutagePlace, make_table, until
 
 pytestmark = pytest.mark.services
 
@@ -65,7 +64,7 @@ def namespace(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def place(tmp_path: Path, runner: ChildRunner, line: NetworkProxy) -> Iterator[OutagePlace]:
+def place(tmp_path: Path, runner: Executors, line: NetworkProxy) -> Iterator[OutagePlace]:
     place = rest_place(tmp_path, runner, line.url)
     place.place.execute(*make_table("events", rows=ROWS))
     yield place
@@ -75,7 +74,7 @@ def place(tmp_path: Path, runner: ChildRunner, line: NetworkProxy) -> Iterator[O
 @pytest.mark.parametrize("fault", BROKEN)
 def test_L26_a_catalog_that_fails_in_mid_export_gets_every_row_once_when_it_is_back(
     place: OutagePlace,
-    runner: ChildRunner,
+    runner: Executors,
     line: NetworkProxy,
     catalog: CatalogProxy,
     namespace: str,

@@ -10,9 +10,8 @@ from calve.control.retry import retry
 from calve.model.states import ProcessState
 from calve.testing.catalog_proxy import CatalogProxy, catalog_proxy
 from calve.testing.catalog_tokens import CatalogTokens
-from calve.testing.child_runner import ChildRunner
 from calve.testing.iceberg_rest import IcebergRest, apache_rest
-from calve.testing.outage_place import OutagePlace, make_table, until
+from calve.testing.outage_place import Executors, OutagePlace, make_table, until
 
 pytestmark = pytest.mark.services
 
@@ -36,16 +35,14 @@ def catalog(rest: IcebergRest, tokens: CatalogTokens) -> Iterator[CatalogProxy]:
         yield proxy
 
 
-def _place(
-    folder: Path, runner: ChildRunner, catalog: CatalogProxy, properties: dict[str, str]
-) -> OutagePlace:
+def _place(folder: Path, runner: Executors, catalog: CatalogProxy, properties: dict[str, str]) -> OutagePlace:
     place = rest_place(folder, runner, catalog.uri, properties)
     place.place.execute(*make_table("events", rows=ROWS))
     return place
 
 
 def test_a_token_of_a_client_s_secret_is_fetched_anew_and_nobody_notices(
-    tmp_path: Path, runner: ChildRunner, catalog: CatalogProxy, tokens: CatalogTokens
+    tmp_path: Path, runner: Executors, catalog: CatalogProxy, tokens: CatalogTokens
 ) -> None:
     secret = {"credential": tokens.credential, "oauth2-server-uri": f"{catalog.uri}/v1/oauth/tokens"}
     place = _place(tmp_path, runner, catalog, secret)
@@ -66,7 +63,7 @@ def test_a_token_of_a_client_s_secret_is_fetched_anew_and_nobody_notices(
 
 
 def test_P9_a_token_that_was_given_by_hand_fails_at_once_and_a_retry_with_a_new_one_goes_on(
-    tmp_path: Path, runner: ChildRunner, catalog: CatalogProxy, tokens: CatalogTokens
+    tmp_path: Path, runner: Executors, catalog: CatalogProxy, tokens: CatalogTokens
 ) -> None:
     place = _place(tmp_path, runner, catalog, {"token": FIRST})
     try:

@@ -7,9 +7,8 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from calve.model.states import ProcessState
-from calve.testing.child_runner import ChildRunner
 from calve.testing.network_proxy import Fault, Mode, NetworkProxy
-from calve.testing.outage_place import PARTITIONS, PARTS, OutagePlace, make_table, until
+from calve.testing.outage_place import PARTITIONS, PARTS, Executors, OutagePlace, make_table, until
 from calve.testing.postgres import Postgres, postgres
 
 pytestmark = pytest.mark.services
@@ -26,7 +25,7 @@ def database(postgres_url: str) -> Iterator[NetworkProxy]:
 
 
 @pytest.fixture
-def place(tmp_path: Path, runner: ChildRunner) -> Iterator[OutagePlace]:
+def place(tmp_path: Path, runner: Executors) -> Iterator[OutagePlace]:
     place = OutagePlace(tmp_path, runner, {}, CALVE_LIMITS__LEASE_SECONDS="3")
     place.place.execute(*make_table("events", rows=ROWS))
     yield place
@@ -35,7 +34,7 @@ def place(tmp_path: Path, runner: ChildRunner) -> Iterator[OutagePlace]:
 
 @pytest.mark.parametrize("fault", [Fault(mode=Mode.REFUSE), Fault(delay_seconds=0.05)], ids=["down", "slow"])
 def test_L26_a_catalog_that_fails_as_exports_publish_gets_every_row_once(
-    place: OutagePlace, runner: ChildRunner, database: NetworkProxy, postgres_url: str, fault: Fault
+    place: OutagePlace, runner: Executors, database: NetworkProxy, postgres_url: str, fault: Fault
 ) -> None:
     behind = make_url(postgres_url).set(port=database.port, drivername="postgresql+psycopg")
     file = place.place.folder / "calve.toml"
@@ -60,7 +59,7 @@ def test_L26_a_catalog_that_fails_as_exports_publish_gets_every_row_once(
 
 
 def test_a_worker_without_its_store_stops_its_tasks_and_goes_on_when_it_is_back(
-    place: OutagePlace, runner: ChildRunner, database: NetworkProxy, postgres_url: str
+    place: OutagePlace, runner: Executors, database: NetworkProxy, postgres_url: str
 ) -> None:
     """Its lease may be taken by another, and so nothing of it may still run by then."""
     url = make_url(postgres_url)
@@ -91,7 +90,7 @@ def own_postgres() -> Iterator[Postgres]:
 
 
 def test_a_store_that_is_restarted_in_mid_export_costs_nothing(
-    place: OutagePlace, runner: ChildRunner, own_postgres: Postgres
+    place: OutagePlace, runner: Executors, own_postgres: Postgres
 ) -> None:
     """Quicker than a lease: the worker connects anew, and nothing was lost, doubled or even stopped."""
     place.use_store(own_postgres.new_database())
@@ -106,7 +105,7 @@ def test_a_store_that_is_restarted_in_mid_export_costs_nothing(
 
 
 def test_a_store_that_is_down_for_longer_than_a_lease_has_its_worker_stop_first(
-    place: OutagePlace, runner: ChildRunner, own_postgres: Postgres
+    place: OutagePlace, runner: Executors, own_postgres: Postgres
 ) -> None:
     """The tasks are stopped before the lease can be taken by another; after the start it goes on."""
     place.use_store(own_postgres.new_database())
@@ -129,7 +128,7 @@ def test_a_store_that_is_down_for_longer_than_a_lease_has_its_worker_stop_first(
 
 
 def test_a_sql_catalog_that_is_restarted_as_exports_publish_gets_every_row_once(
-    place: OutagePlace, runner: ChildRunner, own_postgres: Postgres
+    place: OutagePlace, runner: Executors, own_postgres: Postgres
 ) -> None:
     url = make_url(own_postgres.new_database()).set(drivername="postgresql+psycopg")
     file = place.place.folder / "calve.toml"

@@ -9,9 +9,8 @@ from storage_scene import EVERY_ROW, LANE, SLOW, ten_parts_go_through_the_death_
 
 from calve.model.errors import UnavailableError
 from calve.model.states import ProcessState
-from calve.testing.child_runner import ChildRunner
 from calve.testing.network_proxy import Fault, Mode, NetworkProxy
-from calve.testing.outage_place import ROWS_OF_A_PART, OutagePlace, make_table, until
+from calve.testing.outage_place import ROWS_OF_A_PART, Executors, OutagePlace, make_table, until
 from calve.testing.s3 import S3Server
 
 pytestmark = pytest.mark.services
@@ -26,13 +25,13 @@ def running(s3: S3Server) -> Iterator[S3Server]:
 
 
 def test_L1_to_L6_ten_parts_go_through_the_death_of_their_storage_exactly_once(
-    place: OutagePlace, running: S3Server, network: NetworkProxy, runner: ChildRunner
+    place: OutagePlace, running: S3Server, network: NetworkProxy, runner: Executors
 ) -> None:
     ten_parts_go_through_the_death_of_their_storage(place, running, network, runner)
 
 
 def test_L1_a_cancel_reaches_inside_a_hanging_upload(
-    place: OutagePlace, network: NetworkProxy, runner: ChildRunner
+    place: OutagePlace, network: NetworkProxy, runner: Executors
 ) -> None:
     place.place.execute(*make_table("hung"))
     with place.worker():
@@ -83,7 +82,7 @@ def test_L2_a_storage_that_never_answers_is_known_within_one_call_s_bound(
 
 
 def test_L5_a_catalog_that_answers_does_not_close_the_breaker_of_a_dead_storage(
-    place: OutagePlace, running: S3Server, network: NetworkProxy, runner: ChildRunner
+    place: OutagePlace, running: S3Server, network: NetworkProxy, runner: Executors
 ) -> None:
     """The lane is the catalog's, and what is dead stands behind it. Were the probe to ask the catalog
     alone, the breaker would close at once and every slot would run into the dead storage again."""

@@ -7,8 +7,7 @@ import pytest
 
 from calve.model.errors import PermanentError
 from calve.model.states import ProcessState
-from calve.testing.child_runner import ChildRunner
-from calve.testing.outage_place import BUCKET, OutagePlace, make_table
+from calve.testing.outage_place import BUCKET, Executors, OutagePlace, make_table
 from calve.testing.s3 import S3Server
 
 pytestmark = pytest.mark.services
@@ -18,7 +17,7 @@ WRONG = {"secret": {"s3.secret-access-key": "wrong"}, "key id": {"s3.access-key-
 
 @pytest.fixture(params=WRONG)
 def place(
-    request: pytest.FixtureRequest, tmp_path: Path, runner: ChildRunner, s3: S3Server
+    request: pytest.FixtureRequest, tmp_path: Path, runner: Executors, s3: S3Server
 ) -> Iterator[OutagePlace]:
     place = OutagePlace(tmp_path, runner, s3.properties() | WRONG[request.param])
     place.place.execute(*make_table("events", rows=10))

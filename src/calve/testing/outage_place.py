@@ -54,13 +54,16 @@ def make_table(name: str, *, rows: int = ROWS_OF_A_PART) -> tuple[str, ...]:
     )
 
 
+Executors = ChildRunner | WatchedRunner  # children of the test, or those of Spark
+
+
 class OutagePlace:
     """What a test does to the place, and what it sees in its store."""
 
     def __init__(
         self,
         folder: Path,
-        runner: ChildRunner | WatchedRunner,
+        runner: Executors,
         s3: dict[str, str],
         *,
         defaults: bool = False,
