@@ -6,11 +6,9 @@ import pytest
 from calve.runner.spark import SparkRunner
 from calve.testing.child_runner import ChildRunner
 from calve.testing.network_proxy import NetworkProxy
-from calve.testing.outage_place import BUCKET, Executors, OutagePlace, behind
+from calve.testing.outage_place import BUCKET, CLUSTER, Executors, OutagePlace, behind
 from calve.testing.s3 import S3Server, s3_server
 from calve.testing.watched_runner import WatchedRunner
-
-CLUSTER = "local-cluster[2,1,1024]"
 
 
 @pytest.fixture(scope="module", params=["children", pytest.param(CLUSTER, marks=pytest.mark.spark)])

@@ -14,8 +14,10 @@ import pytest
 
 from calve.control.retry import retry
 from calve.model.states import ProcessState
+from calve.runner.spark import SparkRunner
 from calve.testing.child_runner import ChildRunner
-from calve.testing.outage_place import OutagePlace, make_table, until
+from calve.testing.outage_place import CLUSTER, Executors, OutagePlace, make_table, until
+from calve.testing.watched_runner import WatchedRunner
 
 pytestmark = pytest.mark.services
 
@@ -38,12 +40,14 @@ class SmallDisk:
             raise PermissionError(mounted.stderr.decode())
         closing.callback(lambda: subprocess.run(["umount", "-l", str(folder)], check=True))
 
-    def fill(self, runner: ChildRunner) -> None:
+    def fill(self, runner: Executors) -> None:
         with (self.folder / "ballast").open("wb", buffering=0) as ballast, pytest.raises(OSError):
             while True:
                 ballast.write(bytes(4096))
+        # Python tries the folder with a small file, and takes another where even that fails.
+        os.truncate(self.folder / "ballast", (self.folder / "ballast").stat().st_size - 16 * 4096)
 
-    def make_room(self, runner: ChildRunner) -> None:
+    def make_room(self, runner: Executors) -> None:
         (self.folder / "ballast").unlink()
 
 
@@ -54,13 +58,14 @@ class LimitedFiles:
         self.folder = folder
         folder.mkdir()
 
-    def fill(self, runner: ChildRunner) -> None:
+    def fill(self, runner: Executors) -> None:
         self._limit(runner, 0)
 
-    def make_room(self, runner: ChildRunner) -> None:
+    def make_room(self, runner: Executors) -> None:
         self._limit(runner, resource.RLIM_INFINITY)
 
-    def _limit(self, runner: ChildRunner, size: int) -> None:
+    def _limit(self, runner: Executors, size: int) -> None:
+        assert isinstance(runner, ChildRunner)
         for pid in runner.pids:
             _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
             resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, hard))
@@ -78,18 +83,27 @@ Disk = SmallDisk | LimitedFiles
 WAYS: dict[str, Callable[[Path, ExitStack], Disk]] = {
     "a small disk": _small_disk,
     "limited files": lambda folder, closing: LimitedFiles(folder),
+    CLUSTER: _small_disk,
 }
 
 
-@pytest.fixture(params=WAYS)
+@pytest.fixture(params=[pytest.param(way, marks=[pytest.mark.spark] * (way == CLUSTER)) for way in WAYS])
 def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Disk]:
     with ExitStack() as closing:
         yield WAYS[request.param](tmp_path / "executors", closing)
 
 
 @pytest.fixture
-def executors(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> Iterator[ChildRunner]:
-    """Children whose own files are on that disk."""
+def executors(
+    request: pytest.FixtureRequest, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Executors]:
+    """Children whose own files are on that disk; or programs of a cluster, if it is a disk indeed."""
+    if CLUSTER in request.node.name and isinstance(disk, SmallDisk):
+        spark = SparkRunner(master=CLUSTER, conf={"spark.executorEnv.TMPDIR": str(disk.folder)})
+        spark.warm()
+        yield WatchedRunner(spark)
+        spark.close()
+        return
     runner = ChildRunner(slots=1)
     monkeypatch.setenv("TMPDIR", str(disk.folder))
     runner.warm()
@@ -99,7 +113,7 @@ def executors(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> Iterator[ChildRunn
 
 
 @pytest.fixture
-def place(tmp_path: Path, executors: ChildRunner) -> Iterator[OutagePlace]:
+def place(tmp_path: Path, executors: Executors) -> Iterator[OutagePlace]:
     place = OutagePlace(tmp_path / "place", executors, {}, CALVE_LIMITS__BACKOFF_FIRST_SECONDS="1")
     place.place.execute(*make_table("events", rows=ROWS))
     yield place
@@ -107,7 +121,7 @@ def place(tmp_path: Path, executors: ChildRunner) -> Iterator[OutagePlace]:
 
 
 def test_a_full_disk_is_said_and_the_export_goes_on_when_there_is_room(
-    place: OutagePlace, executors: ChildRunner, disk: Disk
+    place: OutagePlace, executors: Executors, disk: Disk
 ) -> None:
     with place.worker():
         with executors.holding():
@@ -130,7 +144,7 @@ def test_a_full_disk_is_said_and_the_export_goes_on_when_there_is_room(
 
 
 def test_a_disk_that_stays_full_fails_the_export_with_the_reason_and_a_retry_goes_on(
-    place: OutagePlace, executors: ChildRunner, disk: Disk
+    place: OutagePlace, executors: Executors, disk: Disk
 ) -> None:
     with place.worker(CALVE_LIMITS__TASK_ATTEMPTS="2", CALVE_LIMITS__BACKOFF_FIRST_SECONDS="0.1"):
         with executors.holding():
