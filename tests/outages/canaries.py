@@ -85,7 +85,7 @@ region = "us-east-1"
 access_key_id = "calve-test"
 secret_access_key = "{S3}"
 [spark]
-master = "{os.environ.get("CALVE_TEST_MASTER", "local[2]")}"
+master = "{os.environ.get("CALVE_TEST_MASTER", "local-cluster[2,1,1024]")}"
 [limits]
 tick_seconds = 0.1
 connect_seconds = 2
