@@ -49,7 +49,7 @@ def test_a_token_of_a_client_s_secret_is_fetched_anew_and_nobody_notices(
     try:
         with place.worker():
             with runner.holding():
-                ids = place.submit("events", "rest.renewed.events", "0")
+                ids = place.submit("events", f"rest.renewed_{type(runner).__name__.lower()}.events", "0")
                 until(lambda: place.planned(ids), "the plan")
                 given = tokens.given
                 tokens.expire()
@@ -57,7 +57,7 @@ def test_a_token_of_a_client_s_secret_is_fetched_anew_and_nobody_notices(
         assert process.state is ProcessState.COMPLETED, place.told(process.id)
         assert process.publish_attempts == 1 and process.error is None
         assert tokens.given > given and tokens.refused
-        assert len(place.ids_in("rest.renewed.events")) == 2 * ROWS
+        assert len(place.ids_in(f"rest.renewed_{type(runner).__name__.lower()}.events")) == 2 * ROWS
     finally:
         place.close()
 
@@ -69,7 +69,7 @@ def test_P9_a_token_that_was_given_by_hand_fails_at_once_and_a_retry_with_a_new_
     try:
         with place.worker():
             with runner.holding():
-                ids = place.submit("events", "rest.expired.events", "0")
+                ids = place.submit("events", f"rest.expired_{type(runner).__name__.lower()}.events", "0")
                 until(lambda: place.planned(ids), "the plan")
                 tokens.expire()
             [process] = place.finish(ids)
@@ -87,6 +87,6 @@ def test_P9_a_token_that_was_given_by_hand_fails_at_once_and_a_retry_with_a_new_
         with place.worker():
             [done] = place.finish([retry(place.app.store, process.id).id])
         assert done.state is ProcessState.COMPLETED, place.told(done.id)
-        assert len(place.ids_in("rest.expired.events")) == 2 * ROWS
+        assert len(place.ids_in(f"rest.expired_{type(runner).__name__.lower()}.events")) == 2 * ROWS
     finally:
         place.close()
