@@ -77,13 +77,17 @@ def _rows(place: Place, table: str, *, final: bool) -> list[dict[str, Any]]:
     return place.select(f"SELECT * FROM db.{table} {'FINAL' if final else ''} WHERE id % 2 = 1 ORDER BY ALL")
 
 
+def _read(place: Place, table: str) -> list[dict[str, Any]]:
+    return place.read_by_clickhouse("*", table, "ORDER BY ALL SETTINGS optimize_read_in_order = 0")
+
+
 @pytest.mark.parametrize("name", ENGINES)
 def test_parts_are_exported_as_they_are_and_a_note_says_so(
     place: Place, exported: Exported, name: str
 ) -> None:
     process = exported.processes[name]
     assert process.state is ProcessState.COMPLETED, process.error
-    found = place.read_by_clickhouse("*", f"lake.ns.{name}", "ORDER BY ALL")
+    found = _read(place, f"lake.ns.{name}")
     assert found == _rows(place, name, final=False)
     assert len(found) == 2 + (ENGINES[name][3].count("(") - 1)
     assert any("--final exports the merged view" in note for note in exported.notes[name])
@@ -93,7 +97,7 @@ def test_parts_are_exported_as_they_are_and_a_note_says_so(
 def test_final_exports_the_merged_view_of_the_partition(place: Place, exported: Exported, name: str) -> None:
     process = exported.processes[f"{name}_final"]
     assert process.state is ProcessState.COMPLETED, process.error
-    found = place.read_by_clickhouse("*", f"lake.ns.{name}_final", "ORDER BY ALL")
+    found = _read(place, f"lake.ns.{name}_final")
     assert found == _rows(place, name, final=True)
     assert process.rows == len(found) < len(_rows(place, name, final=False))
     assert not any("--final" in note for note in exported.notes[f"{name}_final"])

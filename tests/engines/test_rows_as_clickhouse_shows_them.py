@@ -183,6 +183,6 @@ def test_times_before_1970_are_filed_as_iceberg_has_them_and_found_as_the_docs_s
     assert [task.file.partition[0] for task in scan.plan_files()] == [-840]
     assert scan.to_arrow()["id"].to_pylist() == [1]
     by_clickhouse = place.read_by_clickhouse(
-        "id", "lake.ns.t", "WHERE d <= '1969-12-31' ORDER BY id SETTINGS use_iceberg_partition_pruning = 0"
+        "id", "lake.ns.t", "WHERE d <= '1969-12-31' SETTINGS use_iceberg_partition_pruning = 0"
     )
-    assert by_clickhouse == [{"id": 1}, {"id": 2}]
+    assert sorted(row["id"] for row in by_clickhouse) == [1, 2]

@@ -45,4 +45,5 @@ def network(s3: S3Server) -> Iterator[NetworkProxy]:
 def place(tmp_path: Path, runner: Executors, s3: S3Server, network: NetworkProxy) -> Iterator[OutagePlace]:
     place = OutagePlace(tmp_path, runner, behind(s3, network.port))
     yield place
+    print(place.everything_told())  # shown where the test failed
     place.close()

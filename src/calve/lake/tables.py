@@ -20,13 +20,13 @@ from pyiceberg.types import (
     StructType,
 )
 
+from calve.lake.entry import RECEIPTS, SORT_ORDER_IDS
 from calve.lake.errors import catalog_call
 from calve.lake.locations import full_uri
 from calve.model.errors import NotFoundError, PermanentError, RefusedError
 from calve.model.plan import DestinationPlan, ExportPlan, SpecField
 
 WRITABLE_FORMATS = (1, 2)
-RECEIPTS = "calve.receipts"  # the one key of a catalog's entry that is ours
 _WRITING_PROPERTIES = ("write.", "schema.name-mapping.default", "commit.")
 
 
@@ -104,6 +104,12 @@ def receipts_location(catalog: Catalog, table: Table) -> str:
     if elsewhere := str(catalog.properties.get(RECEIPTS, "")):
         return f"{full_uri(elsewhere.rstrip('/'))}/{table.metadata.table_uuid}"
     return f"{full_uri(table.metadata.location.rstrip('/'))}/metadata/calve"
+
+
+def tells_sort_orders(catalog: Catalog) -> bool:
+    """Whether sorted files are to say so. ClickHouse's reader takes files that do for one sorted stream,
+    though each is sorted by itself: its ORDER BY then answers in another order."""
+    return str(catalog.properties.get(SORT_ORDER_IDS, "true")).lower() == "true"
 
 
 def describe(catalog: Catalog, table: Table) -> DestinationPlan:

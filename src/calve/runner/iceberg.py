@@ -22,8 +22,9 @@ _NOT_HANDED_ON = (
     "type", "uri", "py-io-impl", "py-catalog-impl", "echo", "pool_pre_ping", "init_catalog_tables",
     "s3.connect-timeout", "s3.request-timeout", "s3.region", "s3.force-virtual-addressing", "s3.proxy-uri",
     "s3.role-arn", "s3.role-session-name", "s3.anonymous", "s3.profile-name", "client.profile-name",
-    "ca_file", "ca-file", "s3.ca-file", "calve.receipts",
+    "ca_file", "ca-file", "s3.ca-file",
 )  # fmt: skip
+_OURS = "calve."
 # Python's client asks for the keys of a table's files by itself; Java's has to be told to.
 _ASKS_FOR_KEYS = "header.X-Iceberg-Access-Delegation"
 
@@ -32,7 +33,11 @@ def spark_catalog(name: str, properties: Mapping[str, Any], location: str = "") 
     """Spark's configuration for a catalog. `location` is a table's: it tells where the files are when
     the catalog's warehouse does not."""
     given = {key: _text(value) for key, value in properties.items() if not isinstance(value, Mapping)}
-    conf = {key: value for key, value in given.items() if key not in _NOT_HANDED_ON}
+    conf = {
+        key: value
+        for key, value in given.items()
+        if key not in _NOT_HANDED_ON and not key.startswith(_OURS)
+    }
     conf |= _connection(name, given)
     conf |= _files(given, location)
     conf["cache-enabled"] = "false"  # others write to these tables while we look

@@ -13,13 +13,14 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from calve.testing.front_access import write_access
 from calve.testing.front_users import FrontUser
 from calve.testing.programs import Program, free_ports
 
 __all__ = ["NO_USERS", "ClickHouseFront", "FrontOptions", "FrontUser", "clickhouse_front"]
 
 
-# The embedded engine has no access control, and refuses to list what there is none of.
+# Unless a user has grants, the engine runs without access control, and refuses to list what there is none of.
 NO_USERS = {"system.row_policies": "(SELECT '' AS name, '' AS database, '' AS table WHERE 0)"}
 
 
@@ -59,7 +60,7 @@ class ClickHouseFront:
         settings = self._options
         options = {
             "folder": str(self.data),
-            "server_settings": dict(settings.server_settings),
+            "server_settings": self._server_settings(),
             "delays": dict(settings.delays),
             "port": self.port,
             "users": {name: asdict(user) for name, user in settings.users.items()},
@@ -79,6 +80,12 @@ class ClickHouseFront:
             {"TZ": settings.timezone},
         )
         self._program.read_line()
+
+    def _server_settings(self) -> dict[str, str]:
+        users = self._options.users
+        granted = {name: user.grants for name, user in users.items() if user.grants is not None}
+        access = {"config-file": str(write_access(self.folder, granted))} if granted else {}
+        return dict(self._options.server_settings) | access
 
     def kill(self) -> None:
         if self._program is not None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from calve.source import tokens
+from calve.testing.front_access import EVERYTHING
 
 _WITHOUT_HEADER = frozenset({"Native", "RowBinary", "Values", "LineAsString", "RawBLOB"})
 _IN_LINES = ("TabSeparated", "TSV", "CSV", "JSONEachRow", "JSONCompactEachRow", "JSONStringsEachRow")
@@ -40,16 +41,18 @@ class Statement:
     data: bytes | None = None  # of an INSERT … FORMAT …
     readonly: int = 0
     session: str = ""
+    role: str = EVERYTHING
 
 
 class FrontEngine:
     """The folder and its connections."""
 
-    def __init__(self, folder: str, stand_ins: Mapping[str, str]) -> None:
+    def __init__(self, folder: str, stand_ins: Mapping[str, str], *, roles: bool = False) -> None:
         from chdb import connect  # not at the top: a fork after this import hangs
 
         self._connect: Callable[[], Any] = lambda: connect(folder)
         self._stand_ins = stand_ins
+        self._roles = roles  # whether the engine was configured with any
         self._lock = threading.Lock()
         self._idle: dict[int, list[Any]] = {}
         self._sessions: dict[str, tuple[threading.Lock, Any]] = {}
@@ -65,7 +68,14 @@ class FrontEngine:
             self._settings(connection, statement),
             self._known(statement) as mark,
         ):
-            yield from self._pieces(connection, statement, mark)
+            try:
+                yield from self._pieces(connection, statement, mark)
+            except EngineError as error:
+                raise _named(error, statement.role) from None
+
+    def _put_on(self, connection: Any, role: str) -> None:
+        if self._roles:
+            connection.query(f"SET ROLE {tokens.name(role)}")
 
     def _pieces(self, connection: Any, statement: Statement, mark: str) -> Iterator[bytes]:
         sql = self._translated(statement.sql)
@@ -171,7 +181,9 @@ class FrontEngine:
     @contextmanager
     def _settings(self, connection: Any, statement: Statement) -> Iterator[None]:
         with _engine_errors():
+            self._put_on(connection, EVERYTHING)  # a server asks no right for the database of a request
             connection.query(f"USE {tokens.name(statement.database)}")
+            self._put_on(connection, statement.role)
             if statement.settings:
                 pairs = ", ".join(
                     f"{key} = {tokens.string(value)}" for key, value in statement.settings.items()
@@ -182,6 +194,11 @@ class FrontEngine:
         finally:
             if statement.settings and not (statement.session and _SESSION_ONLY.match(statement.sql)):
                 connection.query("SET " + ", ".join(f"{key} = DEFAULT" for key in statement.settings))
+
+
+def _named(error: EngineError, role: str) -> EngineError:
+    """With the account's name in it, where the engine knows but one."""
+    return EngineError(str(error).replace("DB::Exception: default: ", f"DB::Exception: {role}: ", 1))
 
 
 def _header_lines(format_name: str) -> int | None:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from calve.source import tokens
+from calve.testing.front_access import EVERYTHING
 from calve.testing.front_compression import choose, compressed, decompressed
 from calve.testing.front_engine import EngineError, FrontEngine, Statement
 from calve.testing.front_users import FrontUser, Refused, authenticate, check_grants, credentials
@@ -65,9 +66,10 @@ class FrontServer(http.server.ThreadingHTTPServer):
         # The engine takes settings of a server's configuration behind its folder.
         configured = urllib.parse.urlencode(options["server_settings"])
         folder = f"{options['folder']}?{configured}" if configured else options["folder"]
-        self.engine = FrontEngine(folder, options["stand_ins"])
-        self.delays: dict[str, float] = options["delays"]
         self.users = {name: FrontUser(**user) for name, user in options["users"].items()}
+        granted = any(user.grants is not None for user in self.users.values())
+        self.engine = FrontEngine(folder, options["stand_ins"], roles=granted)
+        self.delays: dict[str, float] = options["delays"]
         self.timezone: str = options["timezone"]
         self.tagged: bool = options["tagged_exceptions"]
         if options["certificate"]:
@@ -166,6 +168,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             query_id=query_id,
             session=params.get("session_id", ""),
             readonly=user.readonly or (2 if reading_only else 0),
+            role=name if user.grants is not None else EVERYTHING,
             parameters={key[6:]: value for key, value in params.items() if key.startswith("param_")},
             settings={
                 key: value

@@ -4,7 +4,7 @@ import base64
 import binascii
 import hmac
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 _READING = re.compile(r"\s*(?:SELECT|WITH|SHOW|DESC|DESCRIBE|EXISTS|EXPLAIN|CHECK GRANT|\()", re.IGNORECASE)
@@ -19,6 +19,7 @@ class FrontUser:
     password: str = field(default="", repr=False)
     readonly: int = 0
     select_only: bool = False  # by grants: what is no SELECT is refused with ACCESS_DENIED
+    grants: Sequence[str] | None = None  # what the engine is to allow, `GRANT … ON …`; None: everything
 
 
 class Refused(Exception):

@@ -16,7 +16,7 @@ from calve.app.exporting import Asked
 from calve.app.wiring import App
 from calve.kinds.export.kind import ExportKind
 from calve.model.ids import ProcessId
-from calve.model.process import Process
+from calve.model.process import Process, ProcessQuery
 from calve.model.states import PIN_HELD, PROCESS_TERMINAL, ProcessState
 from calve.testing.child_runner import ChildRunner
 from calve.testing.kept_source import KeptSource
@@ -154,6 +154,14 @@ class OutagePlace:
         return "\n".join(
             f"{event.at} {event.name}: {event.message}" for event in self.app.store.events(process_id)
         )
+
+    def everything_told(self) -> str:
+        """Of every process, and who is down: what a test that waited in vain is understood by."""
+        stories = [
+            f"{process.id} {process.state}\n{self.told(process.id)}"
+            for process in self.app.store.processes(ProcessQuery())
+        ]
+        return "\n".join([*stories, f"down: {self.app.store.breakers()}", f"errors: {self.runner.errors}"])
 
     def finish(self, ids: Sequence[ProcessId], seconds: float = 120.0) -> list[Process]:
         until(lambda: self.ended(ids), f"the end of {len(ids)} exports", seconds)

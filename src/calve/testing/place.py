@@ -116,7 +116,7 @@ class Place:
     def read_by_clickhouse(
         self, columns: str, name: str = "lake.ns.events", tail: str = ""
     ) -> list[dict[str, Any]]:
-        """Rows by ClickHouse's own Iceberg reader."""
+        """Rows by ClickHouse's own Iceberg reader, in no order: see "Sort orders" in docs/types.md."""
         location = self.table(name).location().removeprefix("file://")
         return self.select(f"SELECT {columns} FROM icebergLocal('{location}') {tail}")
 

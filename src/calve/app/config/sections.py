@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, create_model, field_validator
 
 from calve.kinds.export.choices import NanosecondsAs, StringAs, UInt64As, UuidAs, WideIntegersAs
+from calve.lake.entry import SORT_ORDER_IDS
 from calve.model.limits import Limits
 
 
@@ -144,6 +145,15 @@ class Root(Section):
     types: TypesSection = TypesSection()
     optimize: OptimizeSection = OptimizeSection()
     limits: LimitsSection = LimitsSection()  # type: ignore[valid-type]
+
+    @field_validator("catalog")
+    @classmethod
+    def _switches(cls, catalogs: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        """The one key of ours there that is a switch; the others are PyIceberg's to check."""
+        for name, entry in catalogs.items():
+            if str(entry.get(SORT_ORDER_IDS, "true")).lower() not in ("true", "false"):
+                raise ValueError(f'"{SORT_ORDER_IDS}" of [catalog.{name}] is true or false')
+        return catalogs
 
 
 NAMED_SECTIONS: dict[str, type[Section] | None] = {

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from calve.app.doctor.finding import Finding
 from calve.app.wiring import App
 from calve.control.ports import TaskOrder, TaskResult
+from calve.lake.entry import RECEIPTS
 from calve.model.errors import PermanentError
 from calve.model.ids import new_process_id
 from calve.model.states import PinState
@@ -70,7 +71,7 @@ def catalog(app: App, *, name: str) -> Iterator[Finding]:
         namespaces = len(opened.list_namespaces())
     given = app.config.catalog(name)
     # A table bucket takes nothing but tables; what is written beside them has a place of its own then.
-    place = str(given.get("calve.receipts") or given.get("warehouse", ""))
+    place = str(given.get(RECEIPTS) or given.get("warehouse", ""))
     words = f"answers; {namespaces} namespaces"
     if place.startswith(("file://", "s3://", "s3a://")):
         _write(app, name, place)

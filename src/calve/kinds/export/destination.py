@@ -146,7 +146,8 @@ def describe(catalog: Catalog, table: Table, match: Match, shape: Shape) -> Dest
     return replace(
         described,
         spec=plan_spec(table.spec(), schema, match.columns),
-        sorted=is_sorted_by(shape.sorting_key, shape.types, names, schema, table.sort_order()),
+        sorted=tables.tells_sort_orders(catalog)
+        and is_sorted_by(shape.sorting_key, shape.types, names, schema, table.sort_order()),
     )
 
 

@@ -11,6 +11,7 @@ from calve.kinds.export.lanes import CATALOG, SOURCE, STORAGE
 from calve.kinds.export.ports import ExportPorts
 from calve.kinds.export.request import ExportRequest
 from calve.lake import tables
+from calve.lake.entry import RECEIPTS
 from calve.lake.errors import catalog_call
 from calve.lake.objects.local import SCHEME as LOCAL
 from calve.lake.parquet import places
@@ -66,7 +67,7 @@ def refuse_without_receipts(storage: Storage, plan: ExportPlan) -> None:
             f"receipts cannot be put at {destination.receipts_location}: {error.message}",
             code="receipts_refused",
             hint="check the keys' right to write there; a table bucket, which takes nothing but tables,"
-            f' needs another place for them: "{tables.RECEIPTS}" = "s3://bucket/prefix"'
+            f' needs another place for them: "{RECEIPTS}" = "s3://bucket/prefix"'
             f" under [catalog.{destination.catalog}]",
         ) from error
 
