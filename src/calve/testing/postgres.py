@@ -50,6 +50,10 @@ class Postgres:
         """Of the postmaster, the parent of all its programs."""
         return int((self.data / "postmaster.pid").read_text().split()[0])
 
+    @property
+    def running(self) -> bool:
+        return (self.data / "postmaster.pid").exists()
+
     def restart(self) -> None:
         """At once, without a checkpoint: every connection is cut, and what was not committed is gone.
         Returns when it answers again."""
@@ -104,7 +108,8 @@ def postgres() -> Iterator[Postgres]:
         try:
             yield server
         finally:
-            server.stop()  # immediately: nothing in it is worth a checkpoint
+            if server.running:  # a test that stops it may fail before it starts it again
+                server.stop()  # immediately: nothing in it is worth a checkpoint
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
