@@ -19,7 +19,7 @@ from calve.testing.child_runner import ChildRunner
 from calve.testing.iceberg_rest import IcebergRest, apache_rest
 from calve.testing.outage_place import BUCKET, OutagePlace, make_table, until
 from calve.testing.s3 import Keys, S3Server
-from calve.testing.vending_proxy import VendingProxy, vending_proxy
+from calve.testing.vending_proxy import VendingProxy
 
 ROWS = [*range(10), *range(50, 60)]  # of partition 0
 _numbers = itertools.count(1)
@@ -34,7 +34,7 @@ def rest(s3: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ice
 
 @pytest.fixture
 def catalog(rest: IcebergRest) -> Iterator[VendingProxy]:
-    with vending_proxy(rest.uri) as proxy:
+    with VendingProxy(rest.uri) as proxy:
         yield proxy
 
 

@@ -2,12 +2,16 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from calve_command import Run, call, in_this_process
 
+from calve.app.config.load import load_config
 from calve.app.config.template import write
+from calve.app.wiring import open_app
+from calve.cli.ps import KINDS
 from calve.model.process import ProcessQuery
 from calve.source.embedded import EmbeddedSource
 from calve.store import open_store
@@ -127,6 +131,37 @@ def test_a_table_name_that_is_none(run: Run, table: str) -> None:
 )
 def test_options_that_make_no_sense(run: Run, options: tuple[str, ...], words: str) -> None:
     run(*export(*options)).is_error(2, words)
+
+
+@pytest.mark.parametrize("option", ["--exclude", "--cast"])
+def test_a_column_that_the_table_does_not_have(run: Run, option: str) -> None:
+    answer = run(*export("--all", option, "nope=long" if option == "--cast" else "nope"))
+    answer.is_error(2, "db.events cannot be exported as it is", "its columns are")
+    assert "  nope: there is no such" in answer.err
+    assert {"id", "at"} <= set(answer.err.split("its columns are ")[1].replace(",", " ").split())
+
+
+@pytest.mark.parametrize("command", ["health", "optimize", "history"])
+def test_a_folder_of_plain_parquet_where_an_iceberg_table_is_wanted(run: Run, command: str) -> None:
+    run(command, "./out/").is_error(2, "./out/", "catalog.namespace.table")
+    answer = run(command, "events")
+    answer.is_error(2, "'events' names no Iceberg table", "catalog.namespace.table")
+    assert "Parquet" not in answer.err
+
+
+@pytest.mark.parametrize("words", [(), ("backup",)], ids=["calve", "backup"])
+def test_a_command_that_is_left_out_is_answered_with_the_help(run: Run, words: tuple[str, ...]) -> None:
+    answer = run(*words)
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err == run(*words, "--help").out
+    asked = run("--json", *words)
+    assert (asked.code, asked.json["error"]["code"]) == (2, "usage")
+
+
+def test_a_kind_that_there_is_not(run: Run, home: Path) -> None:
+    run("ps", "--kind", "exports").is_error(2, "exports", "calve ps --help")
+    with closing(open_app(load_config(home / "calve.toml", environ={}))) as app:
+        assert set(KINDS) == set(app.kinds)
 
 
 def test_a_table_that_must_exist_and_does_not(run: Run) -> None:

@@ -31,6 +31,14 @@ def test_every_example_is_a_command_that_parses(name: str) -> None:
         command.make_context(name, arguments)
 
 
+@pytest.mark.parametrize("closed", [">&-", "2>&-"])
+def test_nobody_to_read_what_is_said_is_no_error(closed: str) -> None:
+    script = f"exec {shlex.quote(sys.executable)} -m calve.cli nonsense --json {closed}"
+    answer = subprocess.run(["sh", "-c", script], capture_output=True, text=True, timeout=60)
+    assert answer.returncode == 2
+    assert "No such command 'nonsense'" in (answer.stderr if closed == ">&-" else answer.stdout)
+
+
 def test_help_lists_the_commands_in_the_order_a_person_meets_them(run: Run) -> None:
     answer = run("--help")
     assert answer.code == 0

@@ -191,6 +191,31 @@ def test_a_cancel_ends_a_process_even_where_no_worker_runs(folder: Folder, run: 
     assert folder.store.process(second.id).owner is None, "a cancel must not begin other work"
 
 
+def without_its_catalog(folder: Folder) -> None:
+    file = folder.path / "calve.toml"
+    file.write_text(file.read_text().replace("[catalog.lake]", "[catalog.renamed]"))
+
+
+def test_a_cancel_ends_what_nobody_ever_held_though_nobody_reaches_it(folder: Folder, run: Run) -> None:
+    first, second = folder.submit(2)
+    without_its_catalog(folder)
+    answer = run("cancel", first.id)
+    assert answer.code == 0, answer.err
+    assert folder.store.process(first.id).state is ProcessState.CANCELLED
+    assert folder.store.process(second.id).owner is None, "a cancel must not begin other work"
+
+
+def test_L1_a_cancel_that_nobody_can_carry_out_is_noted_and_does_not_wait(folder: Folder, run: Run) -> None:
+    """A worker had it, so there may be pins and files, which only a worker that reaches them can clear."""
+    (process,) = folder.submit()
+    folder.store.yield_(folder.lease(process.id))
+    without_its_catalog(folder)
+    answer = run("cancel", process.id)
+    assert answer.code == 1
+    assert "the cancel is noted" in answer.err and "catalog:lake" in answer.err
+    assert folder.store.process(process.id).cancel_requested
+
+
 def test_L18_a_cancel_that_comes_too_late_says_so_and_changes_nothing(folder: Folder, run: Run) -> None:
     (process,) = folder.submit()
     folder.end(process, ProcessState.COMPLETED)
@@ -210,6 +235,14 @@ def test_a_retry_is_a_new_process_and_says_that_no_worker_is_there(folder: Folde
     assert "calve worker" in answer.err
     assert folder.store.process(process.id).state is ProcessState.FAILED
     assert folder.store.process(process.id).leftovers in (Leftovers.NONE, Leftovers.ADOPTED)
+
+
+def test_a_batch_with_nothing_to_retry_says_so(folder: Folder, run: Run) -> None:
+    for process in (made := folder.submit(2)):
+        folder.end(process, ProcessState.COMPLETED)
+    answer = run("retry", str(made[0].batch))
+    assert (answer.code, answer.out.strip()) == (0, "")
+    assert f"nothing to retry: all of {made[0].batch} is COMPLETED" in answer.err
 
 
 def test_what_completed_or_is_under_way_is_not_retried(folder: Folder, run: Run) -> None:

@@ -250,6 +250,19 @@ def test_an_unknown_outcome_keeps_its_lock_until_it_is_resolved(
     assert scene.row(process_id).leftovers is gone
 
 
+def test_a_plan_that_is_gone_is_never_taken_for_nothing_sent(scene: Scene) -> None:
+    process_id = publishing(scene, "late")
+    scene.store._rows.plans.clear()
+    cancel(scene.store, process_id)
+    written = set(scene.world.files)
+    scene.run(scene.worker(), seconds=30.0)
+    row = scene.row(process_id)
+    assert row.error is not None and row.error.outcome is Outcome.UNKNOWN
+    told = [event.message for event in scene.store.events(process_id) if event.name == "fence_failed"]
+    assert told and all(message.startswith("plan_missing") for message in told)
+    assert set(scene.world.files) == written, "files of a commit that may land were deleted"
+
+
 def test_an_unknown_outcome_is_resolved_also_when_nothing_live_waits_for_the_destination(
     scene: Scene,
 ) -> None:

@@ -1,5 +1,7 @@
 """One owner at a time: by the database's clock, with fences, whatever this machine's clock says."""
 
+from datetime import datetime
+
 import pytest
 
 from calve.model.errors import StoreError
@@ -61,6 +63,7 @@ def test_D4_a_zombie_attempt_shares_no_file_name_and_is_not_recorded(scene: Scen
     assert scene.state(process_id) is ProcessState.COMPLETED
     hanging.run()  # the zombie writes its file after everything is published
     old.tick()
+    hanging.run()  # it may look for what the first attempt began to upload: anybody may
     (task,) = scene.store.tasks(process_id)
     assert (task.state, task.attempt) == (TaskState.DONE, 2)
     scene.check_settled()
@@ -150,3 +153,26 @@ def test_several_workers_share_one_store_and_every_process_is_done_once(scene: S
     scene.check_settled()
     assert {scene.state(key) for key in ids} == {ProcessState.COMPLETED}
     assert set(scene.world.runs.values()) == {1}
+
+
+def test_a_lease_that_a_step_gives_up_in_the_middle_of_a_tick_is_no_error(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Slow steps end in threads of their own, also between the claim and the reading of what was claimed."""
+    process_id = scene.submit()
+    worker = scene.worker(spawn=Deferred())
+    now = scene.store.now
+
+    def step_ends_then_now() -> datetime:
+        held = [lease for lease in worker._holding.leases() if lease.process_id == process_id]
+        for lease in held:
+            worker._holding.drop(lease)
+        return now()
+
+    monkeypatch.setattr(scene.store, "now", step_ends_then_now)
+    worker.tick()
+    assert scene.row(process_id).owner == worker.id, "it was claimed, so the lease was there"
+    assert caplog.records == []
+    monkeypatch.undo()
+    scene.run(scene.worker(), ticks=200)
+    assert scene.state(process_id) is ProcessState.COMPLETED

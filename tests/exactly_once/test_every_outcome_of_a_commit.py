@@ -16,7 +16,7 @@ from calve.model.errors import PermanentError, TemporaryError
 from calve.model.ids import new_process_id
 from calve.model.limits import Limits
 from calve.testing.catalog_faults import Fault, FaultySqlCatalog, Landing, Reading, Told
-from calve.testing.catalog_proxy import CatalogProxy, catalog_proxy
+from calve.testing.catalog_proxy import CatalogProxy
 from calve.testing.iceberg_rest import IcebergRest, SeaweedRest, apache_rest, seaweed_rest
 from calve.testing.lake import IDENTIFIER, Work, make_table, make_work, rows_of, sqlite_properties
 from calve.testing.outcomes import (
@@ -163,7 +163,7 @@ class TestRest(Outcomes):
     def scene(self, rest: IcebergRest) -> Iterator[Scene]:
         direct = open_catalog("lake", rest.properties())
         make_table(direct, location=f"file://{rest.folder}/warehouse/{new_process_id()}")
-        with catalog_proxy(rest.uri) as proxy:
+        with CatalogProxy(rest.uri) as proxy:
             through = open_catalog("lake", rest.properties(proxy.uri), IMPATIENT)
             yield Scene(catalog=through, faults=proxy, others=direct)
             through.close()
@@ -186,7 +186,7 @@ class TestSeaweedRest(Outcomes):
     def scene(self, seaweed: SeaweedRest) -> Iterator[Scene]:
         direct = open_catalog("lake", seaweed.catalog_properties())
         make_table(direct)
-        with catalog_proxy(seaweed.uri) as proxy:
+        with CatalogProxy(seaweed.uri) as proxy:
             through = open_catalog("lake", seaweed.catalog_properties(proxy.uri), IMPATIENT)
             storage = Storage(seaweed.properties())
             yield Scene(catalog=through, faults=proxy, others=direct, storage=storage, keep_receipts=False)

@@ -18,7 +18,9 @@ import pyarrow.parquet as pq
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
+from calve.control.ports import TaskOrder
 from calve.kinds.export.choices import Choices
+from calve.kinds.export.kind import TASK_FUNCTION
 from calve.kinds.export.mapping import map_columns, match_schema, raise_refusals
 from calve.kinds.export.partitioning import derive_sort_order, is_sorted_by, parse_partition_by, plan_spec
 from calve.kinds.export.payload import TaskPayload
@@ -30,6 +32,8 @@ from calve.model.errors import ErrorInfo
 from calve.model.ids import new_process_id
 from calve.model.plan import ExportPlan, KeyPlan, PartPlan, Relation
 from calve.model.receipt import Receipt
+from calve.runner.executor import execute
+from calve.testing.lake import sqlite_properties
 
 _MAKE = {
     "allow_suspicious_low_cardinality_types": "1",
@@ -84,9 +88,10 @@ def child_make(create: str, fills: Sequence[str]) -> tuple[list[Column], list[Pa
 
 
 def child_run(payload: str) -> str:
-    from calve.kinds.export.task import run
-
-    return run(payload)
+    order = TaskOrder(
+        process_id=new_process_id(), number=0, attempt=1, function=TASK_FUNCTION, payload=payload
+    )
+    return json.dumps(execute(order))
 
 
 def child_scratch() -> list[str]:
@@ -162,10 +167,7 @@ class Export:
 
 def make_catalog(folder: Path) -> Catalog:
     (folder / "warehouse").mkdir(parents=True, exist_ok=True)
-    return open_catalog(
-        "lake",
-        {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/warehouse"},
-    )
+    return open_catalog("lake", sqlite_properties(folder))
 
 
 def export(

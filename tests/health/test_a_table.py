@@ -11,15 +11,13 @@ from calve.lake.health.names import any_of, partition_filter, partition_name
 from calve.lake.health.report import health
 from calve.model.errors import NotFoundError
 from calve.testing.equality_deletes import delete_equal
-from calve.testing.lake import BY_MONTH, SCHEMA, arrow, make_table
+from calve.testing.lake import BY_MONTH, SCHEMA, arrow, make_table, sqlite_properties
 from calve.testing.position_deletes import delete_rows
 
 
 @pytest.fixture
 def catalog(tmp_path: Path) -> Catalog:
-    return open_catalog(
-        "lake", {"type": "sql", "uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"{tmp_path}/warehouse"}
-    )
+    return open_catalog("lake", sqlite_properties(tmp_path))
 
 
 def test_an_empty_table_is_healthy(catalog: Catalog) -> None:

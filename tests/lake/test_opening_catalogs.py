@@ -14,8 +14,8 @@ from calve.lake import tables
 from calve.lake.catalogs import BoundedRestCatalog, BoundedSqlCatalog, open_catalog
 from calve.model.errors import NotFoundError, PermanentError, TemporaryError, UnavailableError, UsageError
 from calve.model.limits import Limits
-from calve.testing.catalog_proxy import Answer, CatalogProxy
 from calve.testing.lake import IDENTIFIER, SCHEMA, make_table, rows_of, sqlite_properties
+from calve.testing.rest_front import Answer, Request, RestFront
 
 QUICK = Limits(connect_seconds=0.5, call_seconds=0.5)
 
@@ -75,12 +75,34 @@ def test_L7_a_configuration_that_cannot_be_right_is_a_usage_error(
     assert "[catalog.lake]" in raised.value.hint
 
 
+def test_a_driver_that_is_not_installed_is_answered_with_the_uri_that_works() -> None:
+    with pytest.raises(UsageError, match="psycopg2") as raised:
+        open_catalog("lake", {"type": "sql", "uri": "postgresql+psycopg2://calve@host/lake"})
+    assert "[catalog.lake] as postgresql://" in raised.value.hint
+
+
 @pytest.mark.parametrize("scheme", ["http", "postgresql"])
 def test_a_dead_catalog_is_unavailable_and_named(dead_port: int, scheme: str) -> None:
     catalog = open_catalog("lake", {"uri": f"{scheme}://127.0.0.1:{dead_port}"}, QUICK)
     with pytest.raises(UnavailableError, match="catalog lake") as raised:
         tables.load(catalog, IDENTIFIER)
     assert raised.value.service == "catalog:lake"
+    assert "refused" in raised.value.message and "Pool" not in raised.value.message
+
+
+def test_a_dead_storage_behind_a_catalog_that_answers_is_what_the_hint_names(
+    tmp_path: Path, dead_port: int
+) -> None:
+    """The table's entry is there; the file that it names cannot be fetched."""
+    properties = sqlite_properties(tmp_path)
+    make_table(open_catalog("lake", properties))
+    with contextlib.closing(sqlite3.connect(tmp_path / "catalog.db")) as entries, entries:
+        entries.execute("UPDATE iceberg_tables SET metadata_location = 's3://bucket/ns/t/1.metadata.json'")
+    storage = {"s3.endpoint": f"http://127.0.0.1:{dead_port}", "s3.access-key-id": "a", "s3.region": "r"}
+    catalog = open_catalog("lake", properties | storage | {"s3.secret-access-key": "b"}, QUICK)
+    with pytest.raises(UnavailableError) as raised:
+        tables.load(catalog, IDENTIFIER)
+    assert '"s3.endpoint" under [catalog.lake]' in raised.value.hint
 
 
 @pytest.mark.timeout(30)
@@ -147,23 +169,17 @@ def test_a_server_of_tokens_that_never_answers_is_given_up(
     assert "secret" not in raised.value.message
 
 
-def test_P9_wrong_credentials_are_permanent(monkeypatch: pytest.MonkeyPatch) -> None:
-    proxy = CatalogProxy("http://127.0.0.1:1")
-    monkeypatch.setattr(proxy, "forward", _refuse_all)
-    proxy.start()
-    try:
-        catalog = open_catalog("lake", {"uri": proxy.uri}, QUICK)
+class RefusesAll(RestFront):
+    def serve(self, request: Request) -> Answer:
+        return Answer(status=401, body=b'{"error": {"message": "no", "type": "NotAuthorized", "code": 401}}')
+
+
+def test_P9_wrong_credentials_are_permanent() -> None:
+    with RefusesAll("http://127.0.0.1:1") as front:
+        catalog = open_catalog("lake", {"uri": front.uri}, QUICK)
         with pytest.raises(PermanentError) as raised:
             tables.load(catalog, IDENTIFIER)
-    finally:
-        proxy.stop()
     assert raised.value.code == "catalog_credentials"
-
-
-def _refuse_all(_: object) -> Answer:
-    from calve.testing.catalog_proxy import Answer
-
-    return Answer(status=401, body=b'{"error": {"message": "no", "type": "NotAuthorized", "code": 401}}')
 
 
 def test_a_missing_table_and_a_missing_namespace_are_not_found(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from pyiceberg.catalog import Catalog
 
 from calve.cli.main import run
 from calve.lake.catalogs import open_catalog
-from calve.testing.lake import IDENTIFIER, arrow, make_table, rows_of
+from calve.testing.lake import IDENTIFIER, arrow, make_table, rows_of, sqlite_properties
 
 CONFIG = """
 [catalog.lake]
@@ -30,14 +30,7 @@ def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Catalog:
     """A table of thirteen small files, and the working folder of a person who looks at it."""
     (tmp_path / "calve.toml").write_text(CONFIG)
     monkeypatch.chdir(tmp_path)
-    opened = open_catalog(
-        "lake",
-        {
-            "type": "sql",
-            "uri": f"sqlite:///{tmp_path}/catalog.db",
-            "warehouse": f"file://{tmp_path}/warehouse",
-        },
-    )
+    opened = open_catalog("lake", sqlite_properties(tmp_path))
     table = make_table(opened)
     for number in range(13):
         table.append(arrow(range(number * 10, number * 10 + 10), 1))

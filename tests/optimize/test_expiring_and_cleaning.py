@@ -21,7 +21,7 @@ from calve.model.ids import WorkerId, new_process_id
 from calve.model.limits import Limits
 from calve.model.process import Lease, NewProcess
 from calve.model.states import ProcessState
-from calve.testing.lake import IDENTIFIER, arrow, make_table, rows_of
+from calve.testing.lake import IDENTIFIER, arrow, make_table, rows_of, sqlite_properties
 from calve.testing.memory_store import MemoryStore
 from calve.testing.optimizing import MovedClock
 
@@ -30,9 +30,7 @@ REACH = frozenset({"catalog:lake"})
 
 @pytest.fixture
 def catalog(tmp_path: Path) -> Catalog:
-    return open_catalog(
-        "lake", {"type": "sql", "uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"{tmp_path}/warehouse"}
-    )
+    return open_catalog("lake", sqlite_properties(tmp_path))
 
 
 @pytest.fixture

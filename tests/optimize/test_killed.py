@@ -14,7 +14,7 @@ from calve.model.ids import ProcessId
 from calve.model.process import ProcessQuery
 from calve.model.states import PROCESS_TERMINAL, ProcessState, TaskState
 from calve.store import open_store
-from calve.testing.lake import IDENTIFIER, arrow, make_table, rows_of
+from calve.testing.lake import IDENTIFIER, arrow, make_table, rows_of, sqlite_properties
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -40,14 +40,7 @@ def command(folder: Path, *arguments: str) -> subprocess.Popen[str]:
 
 def test_a_worker_killed_in_mid_rewrite_is_taken_over_and_the_rewrite_is_there_once(tmp_path: Path) -> None:
     (tmp_path / "calve.toml").write_text(CONFIG)
-    catalog = open_catalog(
-        "lake",
-        {
-            "type": "sql",
-            "uri": f"sqlite:///{tmp_path}/catalog.db",
-            "warehouse": f"file://{tmp_path}/warehouse",
-        },
-    )
+    catalog = open_catalog("lake", sqlite_properties(tmp_path))
     table = make_table(catalog)
     for number in range(FILES):
         table.append(arrow(range(number * 10, number * 10 + 10), 1))

@@ -14,7 +14,7 @@ from calve.testing.iceberg_rest import apache_rest
 from calve.testing.optimizing import OptimizeScene
 from calve.testing.s3 import s3_server
 from calve.testing.tls import Authority, TlsFront
-from calve.testing.vending_proxy import vending_proxy
+from calve.testing.vending_proxy import VendingProxy
 
 PREFIX = "spark.sql.catalog.lake"
 
@@ -129,7 +129,7 @@ def test_a_table_of_a_rest_catalog_is_optimized_with_the_keys_that_it_lends(
     with (
         s3_server(tmp_path / "s3") as s3,
         apache_rest(tmp_path / "rest", "s3://lake/rest", s3.properties()) as server,
-        vending_proxy(server.uri) as catalog,
+        VendingProxy(server.uri) as catalog,
         TlsFront(catalog.port, authority) as front,
     ):
         s3.create_bucket("lake")

@@ -14,15 +14,12 @@ from calve.lake.health.evaluate import Level, evaluate
 from calve.lake.health.names import TRUE
 from calve.lake.health.settings import MIB, Settings
 from calve.model.errors import UsageError
-from calve.testing.lake import make_table
+from calve.testing.lake import make_table, sqlite_properties
 
 
 @pytest.fixture
 def table(tmp_path: Path) -> Table:
-    catalog = open_catalog(
-        "lake", {"type": "sql", "uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"{tmp_path}/warehouse"}
-    )
-    return make_table(catalog)
+    return make_table(open_catalog("lake", sqlite_properties(tmp_path)))
 
 
 def stats(*parts: PartitionStats) -> TableStats:

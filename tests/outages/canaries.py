@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from calve.testing.catalog_proxy import CatalogProxy, catalog_proxy
+from calve.testing.catalog_proxy import CatalogProxy
 from calve.testing.catalog_tokens import TOKENS_PATH, CatalogTokens
 from calve.testing.clickhouse_front import ClickHouseFront, FrontOptions, FrontUser, clickhouse_front
 from calve.testing.iceberg_rest import apache_rest
@@ -140,7 +140,7 @@ def guarded_services(folder: Path, postgres: Postgres) -> Iterator[Guarded]:
         clickhouse_front(folder / "front", FrontOptions(users=users)) as front,
         s3_server(folder / "s3", Keys(secret_access_key=S3)) as s3,
         apache_rest(folder / "rest") as rest,
-        catalog_proxy(rest.uri, tokens) as proxy,
+        CatalogProxy(rest.uri, tokens) as proxy,
     ):
         s3.create_bucket(BUCKET)
         guarded = Guarded(folder / "place", front, s3, proxy, postgres)

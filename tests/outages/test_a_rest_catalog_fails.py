@@ -9,7 +9,7 @@ from rest_place import ROWS, heal, rest_place
 from calve.model.ids import ProcessId
 from calve.model.states import ProcessState, TaskState
 from calve.testing.catalog_faults import Told
-from calve.testing.catalog_proxy import CatalogProxy, catalog_proxy
+from calve.testing.catalog_proxy import CatalogProxy
 from calve.testing.iceberg_rest import IcebergRest, apache_rest
 from calve.testing.network_proxy import Fault, Mode, NetworkProxy
 from calve.testing.outage_place import PARTITIONS, PARTS, Executors, OutagePlace, make_table, until
@@ -46,7 +46,7 @@ def rest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IcebergRest]:
 
 @pytest.fixture
 def catalog(rest: IcebergRest) -> Iterator[CatalogProxy]:
-    with catalog_proxy(rest.uri) as proxy:
+    with CatalogProxy(rest.uri) as proxy:
         yield proxy
 
 

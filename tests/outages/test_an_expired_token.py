@@ -8,7 +8,7 @@ from rest_place import ROWS, rest_place
 
 from calve.control.retry import retry
 from calve.model.states import ProcessState
-from calve.testing.catalog_proxy import CatalogProxy, catalog_proxy
+from calve.testing.catalog_proxy import CatalogProxy
 from calve.testing.catalog_tokens import CatalogTokens
 from calve.testing.iceberg_rest import IcebergRest, apache_rest
 from calve.testing.outage_place import Executors, OutagePlace, make_table, until
@@ -31,7 +31,7 @@ def tokens() -> CatalogTokens:
 
 @pytest.fixture
 def catalog(rest: IcebergRest, tokens: CatalogTokens) -> Iterator[CatalogProxy]:
-    with catalog_proxy(rest.uri, tokens) as proxy:
+    with CatalogProxy(rest.uri, tokens) as proxy:
         yield proxy
 
 

@@ -11,6 +11,7 @@ from calve.model.errors import NotFoundError, PermanentError, RefusedError
 from calve.source import pins, shadow
 from calve.source.ddl import scratch_table
 from calve.source.embedded import EmbeddedSession, EmbeddedSource
+from calve.source.held import Seen, held_partitions
 from calve.source.partitions import find, partitions
 from calve.source.tables import describe
 
@@ -48,7 +49,9 @@ def test_a_pin_holds_every_part_of_its_partitions_as_system_parts_describes_it(
         ]
         assert found == shown
         content = {partition.id: partition.content for partition in partitions(session, pinned.table)}
-        assert pins.contents(pinned.parts) == content
+        seen = [Seen(part.partition_id, part.extent, part.mark) for part in pinned.parts]
+        held = held_partitions(seen, marked=True, named=False)
+        assert {one.id: one.content for one in held} == content
 
 
 def test_P11_deleted_rows_are_counted_as_physical_but_not_as_seen(session: EmbeddedSession) -> None:

@@ -1,6 +1,5 @@
 """A server that dies, moves or refuses; and a password that must be found nowhere."""
 
-import io
 import logging
 import os
 import sqlite3
@@ -57,26 +56,14 @@ def test_P9_wrong_credentials_fail_at_once(served: Served, tmp_path: Path, runne
     assert "password" in process.error.hint
 
 
-@pytest.fixture
-def log() -> Iterator[io.StringIO]:
-    sink = io.StringIO()
-    handler = logging.StreamHandler(sink)
-    root = logging.getLogger()
-    before = root.level
-    root.addHandler(handler)
-    root.setLevel(logging.DEBUG)
-    yield sink
-    root.removeHandler(handler)
-    root.setLevel(before)
-
-
 def test_P22_the_password_is_nowhere_in_what_an_export_leaves_or_shows(
     served: Served,
     tmp_path: Path,
     runner: LocalRunner,
-    log: io.StringIO,
+    caplog: pytest.LogCaptureFixture,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
+    caplog.set_level(logging.DEBUG)
     commands: list[bytes] = []
     meddling = MeddlingRunner(runner, after=lambda: commands.extend(_command_lines()))
     place = served.place(tmp_path, meddling)
@@ -90,7 +77,7 @@ def test_P22_the_password_is_nowhere_in_what_an_export_leaves_or_shows(
     written += [path for path in _engines() if path.is_file()]
     assert [path for path in written if PASSWORD.encode() in _bytes(path)] == []
     assert PASSWORD not in "\n".join(sqlite3.connect(tmp_path / "calve.db").iterdump())
-    assert PASSWORD not in log.getvalue() + "".join(capfd.readouterr())
+    assert PASSWORD not in caplog.text + "".join(capfd.readouterr())
 
 
 def _command_lines() -> Iterator[bytes]:

@@ -1,8 +1,6 @@
 """What point 2 of a server as the source promises of disks, of users, and of replicas that lag."""
 
-import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,6 +11,7 @@ from calve.source.held import Held
 from calve.source.server import replicas
 from calve.source.server.source import ServerOptions, ServerSource
 from calve.source.server.tables import describe
+from calve.testing.another_user import another_user
 from calve.testing.clickhouse_front import ClickHouseFront, FrontOptions, FrontUser
 
 pytestmark = pytest.mark.services
@@ -65,18 +64,6 @@ def test_a_disk_that_is_defined_in_the_table_must_be_mapped_and_it_is_said(front
         hold(source, "db.two")
     assert refused.value.code == "disk_inline"
     assert "map that disk" in refused.value.hint
-
-
-@contextmanager
-def another_user() -> Iterator[None]:
-    """Root may read everything, so the test becomes another user for a moment."""
-    me = os.geteuid()
-    if me == 0:
-        os.seteuid(65534)
-    try:
-        yield
-    finally:
-        os.seteuid(me)
 
 
 def test_a_worker_that_may_not_touch_the_server_s_files_reads_live(front: Front) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from calve.model.errors import TemporaryError
 from calve.source.engine_clause import EngineClause
-from calve.source.server.clones import columns_with_ttl
+from calve.source.server.declared import columns_with_ttl
 from calve.source.server.matching import matched
 from calve.source.server.parts import ListedPart
 from calve.source.tables import TableInfo
@@ -43,6 +43,7 @@ def part(name: str, **changes: Any) -> ListedPart:
         "min_block": int(low),
         "max_block": int(high),
         "level": int(level),
+        "mutation": 0,
         "data_version": int(low),
         "disk": "default",
         "hash": f"hash-{name}",

@@ -1,10 +1,9 @@
 """P22: the password is in headers and nowhere else: searched for in all that a run leaves."""
 
-import io
 import json
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,19 +21,6 @@ from calve.testing.programs import free_ports
 pytestmark = pytest.mark.services
 
 
-@pytest.fixture
-def log() -> Iterator[io.StringIO]:
-    sink = io.StringIO()
-    handler = logging.StreamHandler(sink)
-    root = logging.getLogger()
-    before = root.level
-    root.addHandler(handler)
-    root.setLevel(logging.DEBUG)
-    yield sink
-    root.removeHandler(handler)
-    root.setLevel(before)
-
-
 def failure(action: Callable[[], object]) -> str:
     with pytest.raises(CalveError) as raised:
         action()
@@ -42,13 +28,14 @@ def failure(action: Callable[[], object]) -> str:
 
 
 def test_P22_no_secret_in_a_pin_a_plan_or_a_log(
-    place: Place, executor: ExecutorChild, log: io.StringIO, capfd: pytest.CaptureFixture[str]
+    place: Place, executor: ExecutorChild, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    caplog.set_level(logging.DEBUG)
     held = place.hold(place.numbers())
     answer = executor.read(place.source(), held, "1")
     assert answer["rows"]
     assert PASSWORD not in held.to_json() + repr(held) + json.dumps(answer)
-    assert PASSWORD not in log.getvalue()
+    assert PASSWORD not in caplog.text
     assert PASSWORD not in "".join(capfd.readouterr())
 
 

@@ -2,8 +2,6 @@
 
 import os
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -11,6 +9,7 @@ import pytest
 from calve.lake.objects.local import TEMPORARY_SUFFIX, local_path
 from calve.lake.storage import Storage
 from calve.model.errors import NotFoundError, PermanentError, TemporaryError
+from calve.testing.another_user import another_user
 
 
 @pytest.fixture
@@ -98,22 +97,10 @@ def test_a_file_where_a_folder_must_be_is_an_error_that_names_it(root: str) -> N
     assert f"{root}/x/y" in error.value.message
 
 
-@contextmanager
-def somebody_else() -> Iterator[None]:
-    """Root may write everywhere, so the test becomes another user for a moment."""
-    me = os.geteuid()
-    if me == 0:
-        os.seteuid(65534)
-    try:
-        yield
-    finally:
-        os.seteuid(me)
-
-
 def test_a_folder_without_write_access_is_permanent(root: str) -> None:
     folder = local_path(root)
     folder.mkdir(parents=True)
     folder.chmod(0o500)
-    with somebody_else(), pytest.raises(PermanentError) as error:
+    with another_user(), pytest.raises(PermanentError) as error:
         Storage().put_if_absent(f"{root}/x", b"")
     assert error.value.code == "storage_denied"

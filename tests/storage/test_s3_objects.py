@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from obstore.exceptions import GenericError
 from s3_server import BUCKET, S3, running
 
-from calve.lake.objects.s3 import CHUNK_BYTES
+from calve.lake.objects.s3 import CHUNK_BYTES, _calve_error
 from calve.lake.storage import Storage
 from calve.model.errors import NotFoundError, PermanentError, UnavailableError
 
@@ -103,6 +104,15 @@ def test_P9_wrong_credentials_are_permanent_and_not_tried_again(s3: S3, status: 
     assert error.value.code == "storage_denied" and len(s3.requests) == 1
     assert "hush-secret" not in str(error.value) + error.value.hint
     assert pickle.loads(pickle.dumps(error.value)).info == error.value.info
+
+
+def test_a_bucket_without_keys_is_told_so_and_not_to_check_its_endpoint() -> None:
+    """Said as the client says it where the machine has no role to give."""
+    met = GenericError("Error performing PUT http://169.254.169.254/latest/api/token in 5s: timed out")
+    error = _calve_error("s3://bucket/x", "s3://bucket", met)
+    assert "no keys are configured" in error.hint and '[storage."s3://bucket"]' in error.hint
+    met = GenericError("Error performing GET https://s3.example.org/bucket/x in 5s: timed out")
+    assert "check the endpoint" in _calve_error("s3://bucket/x", "s3://bucket", met).hint
 
 
 def test_a_bucket_that_is_not_there_is_permanent(s3: S3) -> None:

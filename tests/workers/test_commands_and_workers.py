@@ -1,8 +1,10 @@
 """Commands beside workers: handing over, waiting, interrupting, cancelling, and what people see."""
 
 import json
+import os
 import signal
 
+import pytest
 from gate import Gate
 from programs import DESTINATION, ROWS, TABLE, Folder
 
@@ -43,13 +45,17 @@ def test_no_wait_says_when_no_worker_is_there(folder: Folder) -> None:
     assert folder.row(ProcessId(out.strip())).state is ProcessState.PENDING
 
 
-def test_ctrl_c_of_export_exits_130_says_how_to_go_on_and_a_worker_finishes(
-    folder: Folder, gate: Gate
+@pytest.mark.parametrize("told", [signal.SIGINT, signal.SIGTERM], ids=["ctrl_c", "sigterm"])
+def test_export_that_is_told_to_end_exits_130_says_how_to_go_on_and_a_worker_finishes(
+    folder: Folder, gate: Gate, told: signal.Signals
 ) -> None:
     export = folder.calve(*EXPORT, gate=gate, at="before")
     export.wait_ready(lambda: gate.arrived >= 2)
     process_id = folder.only_row().id
-    export.interrupt()
+    if told is signal.SIGINT:
+        export.interrupt()
+    else:
+        os.kill(export.pid, told)
     assert export.wait() == 130
     assert "nothing is lost, and nothing is published twice" in export.said
     assert f"calve cancel {process_id}" in export.said and "calve worker" in export.said
@@ -163,7 +169,10 @@ def test_a_worker_s_heartbeat_and_last_error_are_visible(folder: Folder) -> None
     assert {"catalog:lake", "source:main"} <= set(shown["reach"])
     assert "export" in shown["kinds"]
     worker.kill()
-    folder.wait_until(folder.worker(), lambda app: len(app.live_workers()) == 1)
+    # Both known, one of them live: before the new one is heard of, the one live is still the killed.
+    folder.wait_until(
+        folder.worker(), lambda app: (len(app.store.workers()), len(app.live_workers())) == (2, 1)
+    )
     _, out, _ = folder.call("ps", "--workers")
     assert sorted(line.split()[2] for line in out.splitlines()[1:]) == ["silent", "working"]
 

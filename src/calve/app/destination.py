@@ -34,16 +34,35 @@ def parse_destination(text: str, config: Config) -> Destination:
     """UsageError for what is no destination, or whose catalog is not configured."""
     if "/" in text:
         return _folder(text, config)
-    catalog, *identifier = text.split(".")
-    if len(identifier) < 2 or not all((catalog, *identifier)):
+    if not _is_table(text):
         raise UsageError(
             f"{text!r} names no destination",
             code="destination_name",
             hint="give it as catalog.namespace.table, for instance lake.ns.events,"
             " or, for plain Parquet, a folder with a /",
         )
+    catalog, *identifier = text.split(".")
     config.catalog(catalog)
     return Destination(catalog=catalog, identifier=tuple(identifier))
+
+
+def parse_table(text: str, config: Config) -> Destination:
+    """A destination that is an Iceberg table. UsageError for a folder of plain Parquet as well."""
+    wrong = "is a folder of plain Parquet, and no Iceberg table" if "/" in text else ""
+    if not wrong and not _is_table(text):
+        wrong = "names no Iceberg table"
+    if wrong:
+        raise UsageError(
+            f"{text!r} {wrong}",
+            code="destination_name",
+            hint="give it as catalog.namespace.table, for instance lake.ns.events",
+        )
+    return parse_destination(text, config)
+
+
+def _is_table(text: str) -> bool:
+    names = text.split(".")
+    return len(names) >= 3 and all(names)
 
 
 def _folder(text: str, config: Config) -> Destination:

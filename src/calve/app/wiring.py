@@ -91,6 +91,7 @@ class App:
             name,
             config.folder,
             configured_id=config.id or None,
+            engine_config=config.engine_config,
             busy_seconds=limits.source_busy_seconds,
             query_seconds=limits.query_seconds,
         )
@@ -229,8 +230,8 @@ class App:
             "restore": restore_kind(self),
         }
 
-    def worker(self, store: Store | None = None) -> "WorkerLoop":
-        """A loop over everything this configuration reaches. Starts nothing by itself."""
+    def worker(self, store: Store | None = None, also: frozenset[str] = frozenset()) -> "WorkerLoop":
+        """A loop over everything this configuration reaches, and `also`. Starts nothing by itself."""
         from calve.control.worker import WorkerLoop
 
         return WorkerLoop(
@@ -238,7 +239,7 @@ class App:
             kinds=self.kinds,
             runner=self.runner,
             limits=replace(self.config.limits, slots=self._slots()),
-            reach=self.config.reach,
+            reach=self.config.reach | also,
         )
 
 

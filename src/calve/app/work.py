@@ -8,16 +8,17 @@ from typing import Any, Self
 
 from calve.app.wiring import App
 from calve.control.follow import follow as watched
+from calve.control.lanes import holding_back
 from calve.control.ports import Store
 from calve.model.errors import CalveError
 from calve.model.ids import ProcessId
 from calve.model.process import Pin, Process
 from calve.model.reaching import reaches, with_kinds
-from calve.model.states import PIN_HELD, PROCESS_TERMINAL
+from calve.model.states import PIN_HELD, PROCESS_TERMINAL, ProcessState
 
 POLL_SECONDS = 0.2
 LOOK_FOR_WORKERS_SECONDS = 1.0
-RELEASE_SECONDS = 30.0  # a pin that takes longer is left to the next worker's drain, and to `doctor`
+CLEANUP_SECONDS = 30.0  # what takes longer is left to the next worker, and to `doctor`
 
 
 def has_workers(app: App, processes: Sequence[Process]) -> bool:
@@ -75,25 +76,37 @@ class Company:
 @contextmanager
 def own_worker(app: App, ids: Sequence[ProcessId]) -> Iterator[None]:
     """A worker in this program for as long as the block lasts, and then until the pins of these
-    processes are released. Left by an exception (Ctrl-C) it stops quickly, and still safely:
-    whatever was under way is found by the next worker."""
+    processes are released and what they began to upload is aborted. Left by an exception (Ctrl-C) it
+    stops quickly, and still safely: whatever was under way is found by the next worker."""
     # Spark takes seconds to start; planning can begin meanwhile.
     threading.Thread(target=_warm, args=(app,), name="calve-spark", daemon=True).start()
     with _running(app, app.store):
         yield
-        _await_releases(app, ids)
+        _await_cleanup(app, ids)
 
 
 @contextmanager
-def own_canceller(app: App) -> Iterator[None]:
-    """A worker in this program that carries out cancels and takes nothing else."""
-    with _running(app, _CancelsOnly(app.store)):
+def own_canceller(app: App, processes: Sequence[Process]) -> Iterator[None]:
+    """A worker in this program that carries out cancels and takes nothing else. What nobody ever held
+    it ends wherever that leads: there is no pin, no file and no commit to look for."""
+    also = frozenset(need for process in processes if _untouched(process) for need in process.needs)
+    with _running(app, _CancelsOnly(app.store), also):
         yield
 
 
+def can_be_stopped(app: App, process: Process) -> bool:
+    """Whether somebody would carry out its cancel: a worker that runs, or one of ours."""
+    own = with_kinds(app.config.reach, app.kinds)
+    return _untouched(process) or reaches(own, process) or has_workers(app, [process])
+
+
+def _untouched(process: Process) -> bool:
+    return process.state is ProcessState.PENDING and process.fence == 0
+
+
 @contextmanager
-def _running(app: App, store: Store) -> Iterator[None]:
-    loop = app.worker(store)
+def _running(app: App, store: Store, also: frozenset[str] = frozenset()) -> Iterator[None]:
+    loop = app.worker(store, also)
     thread = threading.Thread(target=loop.run, name="calve-worker", daemon=True)
     thread.start()
     try:
@@ -129,12 +142,26 @@ def _warm(app: App) -> None:
         return  # the first wave meets the same error, and there it is counted and shown
 
 
-def _await_releases(app: App, ids: Sequence[ProcessId]) -> None:
-    give_up = time.monotonic() + RELEASE_SECONDS
+def _await_cleanup(app: App, ids: Sequence[ProcessId]) -> None:
+    give_up = time.monotonic() + CLEANUP_SECONDS
     while time.monotonic() < give_up:
-        if not any(app.store.pins(process_id, PIN_HELD) for process_id in ids):
+        if not any(_releases(app, process_id) or _looks(app, process_id) for process_id in ids):
             return
         time.sleep(POLL_SECONDS)
+
+
+def _releases(app: App, process_id: ProcessId) -> bool:
+    """Whether a pin of it will soon be released. Not one that was refused for good (a right is missing):
+    workers still try it now and then, and nobody need wait for that."""
+    pins = app.store.pins(process_id, PIN_HELD)
+    return any(pin.error is None or pin.error.retryable for pin in pins)
+
+
+def _looks(app: App, process_id: ProcessId) -> bool:
+    """Whether uploads that it gave up are to be looked for now. Not while their storage is down."""
+    process = app.store.process(process_id)
+    due = process.uploads_at is not None and process.uploads_at <= app.store.now()
+    return due and holding_back(process, app.store.breakers()) is None
 
 
 def is_idle(app: App) -> bool:

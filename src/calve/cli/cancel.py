@@ -6,7 +6,7 @@ import click
 
 from calve.cli import output
 from calve.cli.command import Session, command
-from calve.cli.exits import DONE, REFUSED
+from calve.cli.exits import DONE, FAILED, REFUSED
 from calve.model.process import Process
 from calve.model.states import PROCESS_TERMINAL, ProcessState
 
@@ -34,18 +34,30 @@ def cancel(session: Session, ids: tuple[str, ...], wait: bool) -> int:
     late = [process for process in processes if process.state in PROCESS_TERMINAL - {ProcessState.CANCELLED}]
     for process in late:
         output.warning(f"process {process.id}: too late: it is {process.state}, and stays so")
-    return REFUSED if late else DONE
+    waiting = [process for process in processes if wait and process.state not in PROCESS_TERMINAL]
+    for process in waiting:
+        _say_unreached(process)
+    return REFUSED if late else FAILED if waiting else DONE
 
 
 def _stopped(session: Session, processes: Sequence[Process]) -> list[Process]:
-    """Until they have ended; by a worker of our own where none would carry it out."""
-    from calve.app.work import Company, own_canceller
+    """Until they have ended; by a worker of our own where none would carry it out. Not waited for are
+    those that nobody can end who is here."""
+    from calve.app.work import Company, can_be_stopped, own_canceller
 
+    app = session.app
     live = [process for process in processes if process.state not in PROCESS_TERMINAL]
+    live = [process for process in live if can_be_stopped(app, process)]
     if not live:
         return list(processes)
-    app = session.app
-    with Company(app, live, lambda: own_canceller(app)) as company:
+    with Company(app, live, lambda: own_canceller(app, live)) as company:
         for _ in company.follow():
             pass
     return [app.store.process(process.id) for process in processes]
+
+
+def _say_unreached(process: Process) -> None:
+    output.warning(
+        f"process {process.id}: the cancel is noted, and carried out by a worker whose configuration reaches"
+        f" {', '.join(sorted(process.needs))}; none runs, and this one does not"
+    )

@@ -19,10 +19,10 @@ def health(session: Session, table: str, orphans: bool) -> None:
 
     Reads metadata only. Looking for orphans lists every file of the table, which may take a while.
     """
-    from calve.app.destination import parse_destination
+    from calve.app.destination import parse_table
     from calve.app.health import table_health
 
-    named = parse_destination(table, session.config)
+    named = parse_table(table, session.config)
     found = table_health(session.app, named.catalog, named.identifier, orphans=orphans)
     session.answer(found.to_json(), page(found))
 

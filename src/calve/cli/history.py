@@ -37,12 +37,12 @@ def history(session: Session, table: str | None, limit: int) -> None:
     Newest first. Score, files, delete files and snapshots are before -> after; REMOVED are files of
     expired snapshots, and orphans.
     """
-    from calve.app.destination import parse_destination
+    from calve.app.destination import parse_table
     from calve.app.optimize_history import optimize_history
 
     name = ""
     if table is not None:
-        named = parse_destination(table, session.config)
+        named = parse_table(table, session.config)
         name = ".".join((named.catalog, *named.identifier))
     store = session.app.store
     found = optimize_history(store, name, limit=limit)

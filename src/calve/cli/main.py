@@ -4,11 +4,14 @@ No traceback without `--debug`: an error is one line, then a `hint:` with what t
 """
 
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
+from click.exceptions import NoArgsIsHelpError
 
 from calve import __version__
 from calve.cli import output
@@ -61,8 +64,18 @@ for made in COMMANDS:
 
 
 def main() -> None:
-    """The console script."""
+    """The console script. Being told to end is as Ctrl-C: what is under way is handed back, not left to
+    be missed for the length of a lease. (A worker drains, by a handler of its own.)"""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    _open_streams()
     sys.exit(run(sys.argv[1:]))
+
+
+def _open_streams() -> None:
+    """Started with stdout or stderr closed (`calve ps >&-`), there is nobody to read it, and no error."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - for good
 
 
 def run(argv: Sequence[str]) -> int:
@@ -75,6 +88,11 @@ def run(argv: Sequence[str]) -> int:
         return code if isinstance(code, int) else 0
     except CalveError as error:
         return _leave(error.info, error.exit_code, as_json=as_json, debug=debug)
+    except NoArgsIsHelpError as error:
+        if as_json:
+            return _leave(_no_command(error), WRONG, as_json=True, debug=debug)
+        output.say(error.ctx.get_help())
+        return WRONG
     except click.ClickException as error:
         return _leave(_usage(error), WRONG, as_json=as_json, debug=debug)
     except KeyboardInterrupt as interrupt:
@@ -108,6 +126,11 @@ def _usage(error: click.ClickException) -> ErrorInfo:
     ctx = getattr(error, "ctx", None)
     path = ctx.command_path if ctx else "calve"
     return ErrorInfo(code="usage", message=error.format_message(), hint=f"{path} --help")
+
+
+def _no_command(error: NoArgsIsHelpError) -> ErrorInfo:
+    path = error.ctx.command_path
+    return ErrorInfo(code="usage", message=f"{path} needs a command", hint=f"{path} --help")
 
 
 def _internal(error: Exception) -> ErrorInfo:

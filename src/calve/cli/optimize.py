@@ -44,12 +44,12 @@ def optimize(
 
     Rows stay as they are, whoever writes meanwhile. Ctrl-C stops safely and says how to go on.
     """
-    from calve.app.destination import parse_destination
+    from calve.app.destination import parse_table
     from calve.app.health import preview, submit_optimize
     from calve.cli.running import hand_over
     from calve.kinds.optimize.request import OptimizeRequest, Sort, parse_sort
 
-    named = parse_destination(table, session.config)
+    named = parse_table(table, session.config)
     request = OptimizeRequest(
         catalog=named.catalog,
         identifier=named.identifier,

@@ -10,6 +10,7 @@ from calve.cli.command import Session, command
 from calve.model.process import Process, ProcessQuery
 from calve.model.states import PROCESS_LIVE, PROCESS_TERMINAL, ProcessState
 
+KINDS = ("export", "backup", "restore", "optimize")  # named here: the kinds themselves are slow to import
 _HEAD = ("ID", "KIND", "STATE", "SOURCE", "DESTINATION", "PARTITIONS", "TASKS", "ROWS", "AGE")
 
 
@@ -24,7 +25,7 @@ _HEAD = ("ID", "KIND", "STATE", "SOURCE", "DESTINATION", "PARTITIONS", "TASKS", 
     ],
 )
 @click.option("--all", "every", is_flag=True, help="Also those that have ended.")
-@click.option("--kind", default="", metavar="K", help="Only one kind: export, backup, …")
+@click.option("--kind", type=click.Choice(KINDS), help="Only one kind.")
 @click.option(
     "--state",
     "states",
@@ -36,7 +37,9 @@ _HEAD = ("ID", "KIND", "STATE", "SOURCE", "DESTINATION", "PARTITIONS", "TASKS", 
 @click.option(
     "--workers", is_flag=True, help="List the workers instead: when each was heard of, its last error."
 )
-def ps(session: Session, every: bool, kind: str, states: tuple[str, ...], limit: int, workers: bool) -> None:
+def ps(
+    session: Session, every: bool, kind: str | None, states: tuple[str, ...], limit: int, workers: bool
+) -> None:
     """List processes, newest first. Without options: those that have not ended."""
     from calve.app.view import process_json
     from calve.cli.workers import list_workers
@@ -48,7 +51,7 @@ def ps(session: Session, every: bool, kind: str, states: tuple[str, ...], limit:
     if not wanted and not every:
         wanted = PROCESS_LIVE
     store = session.app.store
-    found = store.processes(ProcessQuery(states=wanted, kind=kind, limit=limit))
+    found = store.processes(ProcessQuery(states=wanted, kind=kind or "", limit=limit))
     now = store.now()
     text = words.table(
         _HEAD,

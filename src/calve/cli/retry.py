@@ -2,6 +2,7 @@
 
 import click
 
+from calve.cli import output
 from calve.cli.command import Session, command
 
 
@@ -22,6 +23,8 @@ def retry(session: Session, ids: tuple[str, ...], no_wait: bool) -> int:
     found = session.app.find(ids)
     if any(text.startswith(BATCH_PREFIX) for text in ids):
         found = [each for each in found if store.process(each).state is not ProcessState.COMPLETED]
+        if not found:
+            output.say(f"nothing to retry: all of {', '.join(ids)} is COMPLETED")
     batch = new_batch_id() if len(found) > 1 else None
     # If we die here, some are accepted and some not: each is whole, and asking again refuses those.
     accepted = [again(store, process_id, batch=batch) for process_id in found]

@@ -75,7 +75,8 @@ def report(session: Session, processes: Sequence[Process], *, as_list: bool) -> 
 
 def sentence(process: Process) -> str:
     """How a process ended, in one line."""
-    where = f"{process.source} {words.listed(process.partitions)} -> {process.destination}"
+    taken = " ".join(filter(None, (process.source, words.listed(process.partitions))))
+    where = f"{taken} -> {process.destination}"
     if process.source == process.destination:  # an optimize stays where it is
         where = process.destination
     what = f"{process.id}  {process.state.value}  {where}"

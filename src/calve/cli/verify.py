@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from calve.cli import output
+from calve.cli import output, words
 from calve.cli.command import Session, command
 from calve.cli.exits import DONE, FAILED
 
@@ -92,8 +92,9 @@ def _line(process_id: str, proof: "Proven") -> str:
         "" if proof.source is None else f", and {proof.source.found_rows:,} rows read again at the source"
     )
     return (
-        f"{process_id}  {'proven' if proof.ok else 'DIFFERS'}  {table.found_rows:,} rows,"
-        f" {len(table.columns)} columns, {table.files} files at snapshot {table.snapshot_id}{source}"
+        f"{process_id}  {'proven' if proof.ok else 'DIFFERS'}  {words.counted(table.found_rows, 'row')},"
+        f" {words.counted(len(table.columns), 'column')}, {words.counted(table.files, 'file')}"
+        f" at snapshot {table.snapshot_id}{source}"
     )
 
 

@@ -20,6 +20,7 @@ from calve.control.ports import (
     TakesTogether,
     TaskOrder,
     TaskResult,
+    UploadsInParts,
 )
 from calve.model.change import NewPin, PinChange
 from calve.model.errors import CalveError, TemporaryError
@@ -87,11 +88,19 @@ class GuardedKind:
     ) -> Published:
         return ours(f"publishing {process.id}", lambda: self._kind.publish(process, plan, receipts, note))
 
-    def fence(self, process: Process, plan: str | None) -> Fenced | Published:
+    def fence(self, process: Process, plan: str) -> Fenced | Published:
         return ours(f"fencing {process.id}", lambda: self._kind.fence(process, plan))
 
-    def undo(self, process: Process, plan: str | None, receipts: Sequence[str]) -> str:
+    def undo(self, process: Process, plan: str, receipts: Sequence[str]) -> str:
         return ours(f"undoing {process.id}", lambda: self._kind.undo(process, plan, receipts))
+
+    def abort_uploads(self, process: Process, plan: str) -> int:
+        kind: object = self._kind
+        if isinstance(kind, UploadsInParts):
+            uploading = kind
+            doing = f"aborting uploads of {process.id}"
+            return ours(doing, lambda: uploading.abort_uploads(process, plan))
+        return 0
 
     def release(self, pin: Pin) -> None:
         ours(f"releasing pin {pin.name}", lambda: self._kind.release(pin))

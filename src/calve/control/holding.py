@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterable
 
 from calve.control.step import Fence
+from calve.model.errors import ConflictError
 from calve.model.ids import ProcessId, WorkerId
 from calve.model.process import Lease, Process
 
@@ -34,8 +35,12 @@ class Holding:
                 del self._leases[lease.process_id]
 
     def lease(self, process_id: ProcessId) -> Lease:
+        """ConflictError where a step that ended meanwhile, in a thread of its own, has given it up."""
         with self._lock:
-            return self._leases[process_id]
+            found = self._leases.get(process_id)
+        if found is None:
+            raise ConflictError(f"process {process_id}: its lease was given up meanwhile", code="lease_lost")
+        return found
 
     def leases(self) -> list[Lease]:
         with self._lock:

@@ -97,7 +97,7 @@ class StoreWriter(Protocol):
         what this worker holds already (a lost acknowledgement, L22), without raising it. Needs
         must lie within `reach`, and the kind among those that `reach` names (`model.reaching`). Lanes in `closed_lanes` are passed over, except processes with a
         cancel request or past their deadline; so are processes that back off. Terminal processes
-        whose `cleanup_at` is due count as needing a step. Fair: takes lanes in turn. `limit` bounds
+        whose `cleanup_at` or `uploads_at` is due count as needing a step. Fair: takes lanes in turn. `limit` bounds
         what is newly taken; what is held already comes on top."""
 
     def renew(self, worker: WorkerId, *, lease_seconds: float) -> frozenset[ProcessId]:
@@ -237,11 +237,11 @@ class Kind(Protocol):
         again. `note` is a fenced write that must succeed right before the send; if it raises, stop.
         `note("")` takes it back where the send was refused for certain and no other is owed."""
 
-    def fence(self, process: Process, plan: str | None) -> Fenced | Published:
+    def fence(self, process: Process, plan: str) -> Fenced | Published:
         """Make sure that nothing of this process can be published from now on, or find that it
         was. UnknownOutcomeError or UnavailableError where neither can be had now."""
 
-    def undo(self, process: Process, plan: str | None, receipts: Sequence[str]) -> str:
+    def undo(self, process: Process, plan: str, receipts: Sequence[str]) -> str:
         """Delete what the process wrote and nothing refers to, proven by a fresh look; says what
         was left and why ("" when nothing). Idempotent; never called before `fence` answered Fenced
         or the process completed."""
@@ -268,6 +268,16 @@ class ReleasesEarly(Protocol):
 
     def pin_tasks(self, process: Process, plan: str, number: int) -> tuple[str, range] | None:
         """The pin that a task reads, and the numbers of all tasks that read it. Pure."""
+
+
+@runtime_checkable
+class UploadsInParts(Protocol):
+    """A kind whose killed attempts leave parts of an upload that nobody sees and somebody pays for."""
+
+    def abort_uploads(self, process: Process, plan: str) -> int:
+        """End what attempts of an ended process began to upload and did not finish; how many there were.
+        What is whole stays, whoever may adopt it. Idempotent. An attempt that nobody could stop may
+        still be writing: its upload fails then, and nothing of an ended process counts any more."""
 
 
 @runtime_checkable

@@ -88,6 +88,11 @@ class Resolve:
 
 
 @dataclass(frozen=True, kw_only=True)
+class AbortUploads:
+    """End what attempts of an ended process began to upload and did not finish."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Undo:
     """Delete what an ended process left."""
 
@@ -104,9 +109,10 @@ Step = (
     | End
     | Fence
     | Resolve
+    | AbortUploads
     | Undo
 )
 
 # Steps that ask the outside world and may take long: they run beside the loop, one at a time
 # for a process, so that renewals and cancels never wait for them.
-SlowStep = Plan | RecoverTasks | Publish | Fence | Resolve | Undo
+SlowStep = Plan | RecoverTasks | Publish | Fence | Resolve | AbortUploads | Undo

@@ -33,7 +33,7 @@ from calve.control.ports import Kind, Runner, Store
 from calve.control.probing import probe_due
 from calve.control.share import Want, share
 from calve.control.spawn import Pool
-from calve.control.step import Resolve, SlowStep, Step, Undo, Wait
+from calve.control.step import AbortUploads, Resolve, SlowStep, Step, Undo, Wait
 from calve.control.steps.context import Context, Plans, Spawn
 from calve.control.steps.ending import stop_waves
 from calve.control.steps.tasks import record_results
@@ -50,7 +50,8 @@ SILENT = ErrorInfo(
     message="the worker could not renew its lease, and stopped before another could take it",
     retryable=True,
 )
-_OF_THE_ENDED = frozenset({Resolve.__name__, Undo.__name__})  # one step, and the lease is needed no more
+# One step, and the lease is needed no more.
+_OF_THE_ENDED = frozenset({Resolve.__name__, AbortUploads.__name__, Undo.__name__})
 _ERROR_SHOWN_SECONDS = 600.0
 LEASE_GONE = ErrorInfo(code="lease_lost", message="another worker owns the process now", retryable=True)
 

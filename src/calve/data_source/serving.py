@@ -12,7 +12,6 @@ from calve.data_source.found import Found
 from calve.data_source.options import Options
 from calve.data_source.spark_types import MAPPED_AS
 from calve.kinds.export.mapping import map_columns
-from calve.model.plan import PartPlan
 from calve.source import pins
 from calve.source.partitions import find
 from calve.source.server import live
@@ -37,7 +36,8 @@ def look(options: Options, names: Sequence[str]) -> Found:
         return Found(
             columns=table.columns,
             relation=live.relation(session, read, read, masked=_masked(table, parts), final=False),
-            parts=tuple(_plan(part) for part in parts),
+            # An executor asks for a part by its name.
+            parts=tuple(part.plan_with(path=part.name, disk=part.disk, content=part.hash) for part in parts),
             settings={"session_timezone": table.timezone},
             access=source.access(),
             splits=session.features.part_offset,
@@ -72,14 +72,3 @@ def _needed(columns: Sequence[Column], names: Sequence[str]) -> tuple[Column, ..
         return tuple(columns)
     behind = {one.source for one in map_columns(columns, MAPPED_AS).columns if one.name in names}
     return tuple(one for one in columns if one.name in behind or one.name.partition(".")[0] in behind)
-
-
-def _plan(part: ListedPart) -> PartPlan:
-    return PartPlan(
-        name=part.name,
-        partition_id=part.partition_id,
-        rows=part.rows,
-        bytes=part.bytes,
-        path=part.name,  # what an executor asks for
-        disk=part.disk,
-    )

@@ -1,24 +1,10 @@
 """What kinds whose tasks run on executors do alike: the order for a task, and what an attempt left."""
 
 from collections.abc import Callable
-from typing import Protocol, TypeVar
 
 from calve.control.ports import TaskOrder, TaskResult
-from calve.model.errors import NotFoundError
+from calve.kinds.receipts import R
 from calve.model.process import Process, Task
-
-
-class Counted(Protocol):
-    """A receipt, as far as progress is measured by it."""
-
-    @property
-    def rows(self) -> int: ...
-
-    @property
-    def bytes(self) -> int: ...
-
-
-R = TypeVar("R", bound=Counted)
 
 
 def order_for(process: Process, task: Task, attempt: int, *, function: str, payload: str) -> TaskOrder:
@@ -28,13 +14,10 @@ def order_for(process: Process, task: Task, attempt: int, *, function: str, payl
 
 
 def left_by(
-    task: Task, read: Callable[[], bytes], parse: Callable[[str], R], files: Callable[[R], int]
+    task: Task, text: str | None, parse: Callable[[str], R], files: Callable[[R], int]
 ) -> TaskResult | None:
-    """What the task's last attempt left, if it came as far as its receipt; `read` raises NotFoundError
-    where there is none."""
-    try:
-        text = read().decode()
-    except NotFoundError:
+    """What the task's last attempt left: the text of its receipt, if it came as far as that."""
+    if text is None:
         return None
     receipt = parse(text)
     return TaskResult(

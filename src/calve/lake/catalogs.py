@@ -29,6 +29,7 @@ from sqlalchemy.exc import ArgumentError, OperationalError, ProgrammingError
 
 from calve.lake import bounded_http, file_io
 from calve.lake.access.resolve import CA_FILE, check_ca_file
+from calve.lake.catalog_tokens import bound_token
 from calve.lake.errors import describe
 from calve.lake.locations import full_uri
 from calve.model.errors import UsageError
@@ -60,8 +61,14 @@ def open_catalog(name: str, properties: Mapping[str, Any], limits: Limits | None
         raise UsageError(
             f"catalog {name}: {describe(cause)}",
             code="catalog_config",
-            hint=f"see [catalog.{name}] in calve.toml: type, uri, warehouse",
+            hint=_hint(name, cause),
         ) from cause
+
+
+def _hint(name: str, cause: Exception) -> str:
+    if isinstance(cause, ModuleNotFoundError) and (cause.name or "").startswith("psycopg"):
+        return f"write uri of [catalog.{name}] as postgresql://…, without a driver: Calve brings its own"
+    return f"see [catalog.{name}] in calve.toml: type, uri, warehouse"
 
 
 def _text(value: Any) -> str:
@@ -92,7 +99,7 @@ def _with_certificates(properties: dict[str, Any]) -> dict[str, Any]:
         check_ca_file(ca_file)
         found["ssl"] = {"cabundle": ca_file} | found.get("ssl", {})
         found.setdefault(CA_FILE, ca_file)
-    return file_io.trusting(found)
+    return file_io.bounded(found)
 
 
 class BoundedSqlCatalog(SqlCatalog):
@@ -190,14 +197,23 @@ class BoundedRestCatalog(RestCatalog):
 
     def _create_session(self) -> Session:
         session = super()._create_session()
-        bounded_http.bound(session, self._limits, self._ca_file)  # what request signing mounted
-        bounded_http.bound_token(self._auth_manager, self._limits, self._ca_file)
+        self._bound(session)  # what request signing mounted
+        bound_token(self._auth_manager, self._limits, self._ca_file)
         return session
 
     def _config_headers(self, session: Session) -> None:
         # The first thing that is done with a new session; right after it a token is fetched with it.
-        bounded_http.bound(session, self._limits, self._ca_file)
+        self._bound(session)
         super()._config_headers(session)
+
+    def _bound(self, session: Session) -> None:
+        limits = self._limits
+        bounded_http.bound(
+            session,
+            connect_seconds=limits.connect_seconds,
+            call_seconds=limits.call_seconds,
+            ca_file=self._ca_file,
+        )
 
     def close(self) -> None:
         if "_session" in self.__dict__:

@@ -4,6 +4,7 @@ Says only what the call met. Whether a commit's error leaves its outcome unknown
 `publish.commit`, where it is known that one was sent.
 """
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -37,6 +38,8 @@ _CERTIFICATE_WORDS = (
     "certificate verify failed",
     "CERTIFICATE_VERIFY_FAILED",
 )
+_STORAGE_WORDS = ("AWS Error", "Generic S3 error")  # how Arrow and obstore begin what they say of S3
+_OS_WORDS = re.compile(r"\[Errno -?\d+\] ([^\"')]+)")
 _NETWORK_WORDS = ("NETWORK_CONNECTION", "curlCode", "timed out", "Connection refused", "Connection reset")
 
 
@@ -76,7 +79,7 @@ def translate(catalog: str, doing: str, cause: Exception) -> CalveError:
         return UnavailableError(
             message,
             code="catalog_unreachable",
-            hint=f"check that catalog {catalog} is up and its uri right: `calve doctor`",
+            hint=_check_that(catalog, cause),
             service=f"catalog:{catalog}",
         )
     if isinstance(cause, iceberg.NotInstalledError | ModuleNotFoundError):
@@ -94,6 +97,13 @@ def translate(catalog: str, doing: str, cause: Exception) -> CalveError:
     return TemporaryError(message, code="catalog_error", hint=f"`calve doctor` probes catalog {catalog}")
 
 
+def _check_that(catalog: str, cause: Exception) -> str:
+    """What does not answer: the catalog, or, with it in good health, the storage of its metadata files."""
+    if any(word in str(cause) for word in _STORAGE_WORDS):
+        return f'check that the storage is up, and "s3.endpoint" under {_entry(catalog)}: `calve doctor`'
+    return f"check that catalog {catalog} is up and its uri right: `calve doctor`"
+
+
 def _entry(catalog: str) -> str:
     """What to mend in the configuration; a place for plain Parquet is no catalog."""
     return f'[storage."{catalog}"], or of the bucket it is in' if "/" in catalog else f"[catalog.{catalog}]"
@@ -104,6 +114,10 @@ def describe(cause: BaseException) -> str:
     if isinstance(cause, sql.DBAPIError) and cause.orig is not None:
         cause = cause.orig
     text = " ".join(str(cause).split()) or type(cause).__name__
+    if isinstance(cause, requests.ConnectionError) and (root := _OS_WORDS.search(text)):
+        asked = cause.request.url if cause.request is not None else None
+        # Without the furniture of two libraries.
+        text = f"{asked}: {root[1]}" if isinstance(asked, str) else root[1]
     return text if len(text) <= 300 else f"{text[:297]}..."
 
 

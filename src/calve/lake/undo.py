@@ -78,9 +78,9 @@ def undo(
     left = tuple(uri for uri in candidates if uri in referenced)
     gone += [uri for uri in candidates if uri not in referenced]
     receipts_left = () if left else _receipt_files(storage, process_id, plan)
-    abort_uploads(storage, process_id, plan)
     # If we die here, some are deleted; the next call lists, proves and deletes the others.
     storage.delete(gone)
+    abort_uploads(storage, process_id, plan)
     # Receipts last: as long as a file is there, something names it.
     storage.delete(receipts_left)
     reason = "snapshots of the table refer to them" if left else ""

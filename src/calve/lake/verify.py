@@ -68,11 +68,20 @@ def verify(catalog: Catalog, plan: ExportPlan, receipts: Sequence[Receipt], snap
     """Read a process's files at its snapshot and compare. RefusedError where they cannot be read there."""
     table = tables.load(catalog, plan.destination.identifier)
     _check_snapshot(plan, table, snapshot_id)
-    schema = columns_of(plan)
-    expected = expected_checksums(plan, receipts)
     with catalog_call(catalog.name, f"reading snapshot {snapshot_id} of {'.'.join(table.name())}"):
-        work = _scan_tasks(table, receipts, snapshot_id)
-        rows, found = read_back(table, schema, work)
+        return prove(table, plan, receipts, _scan_tasks(table, receipts, snapshot_id), snapshot_id)
+
+
+def prove(
+    table: Table,
+    plan: ExportPlan,
+    receipts: Sequence[Receipt],
+    work: Sequence[FileScanTask],
+    snapshot_id: str,
+) -> Proof:
+    """Read the files of `work` and compare."""
+    expected = expected_checksums(plan, receipts)
+    rows, found = read_back(table, _columns(plan), work)
     return Proof(
         snapshot_id=snapshot_id,
         files=len(work),
@@ -101,7 +110,7 @@ def _check_snapshot(plan: ExportPlan, table: Table, snapshot_id: str) -> None:
         )
 
 
-def columns_of(plan: ExportPlan) -> Schema:
+def _columns(plan: ExportPlan) -> Schema:
     """The plan's columns as they were written: a later rename or promotion changes no value."""
     written = {column.field_id for column in plan.columns}
     schema = Schema.model_validate_json(plan.destination.schema)

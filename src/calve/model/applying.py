@@ -301,8 +301,9 @@ def _process_after(process: Process, change: Change, now: datetime) -> Process:
     if change.leftovers is not None:
         updates["leftovers"] = change.leftovers
     if change.cleanup_in_seconds is not None:
-        due = change.cleanup_in_seconds >= 0
-        updates["cleanup_at"] = now + timedelta(seconds=change.cleanup_in_seconds) if due else None
+        updates["cleanup_at"] = _in(change.cleanup_in_seconds, now)
+    if change.uploads_in_seconds is not None:
+        updates["uploads_at"] = _in(change.uploads_in_seconds, now)
     if change.state is not None:
         updates["state"] = change.state
     if change.state in PROCESS_TERMINAL:
@@ -310,6 +311,10 @@ def _process_after(process: Process, change: Change, now: datetime) -> Process:
         updates |= {"finished_at": now, "error": change.error, "owner": None, "lease_until": None}
         updates["not_before"] = None
     return replace(process, **updates)
+
+
+def _in(seconds: float, now: datetime) -> datetime | None:
+    return now + timedelta(seconds=seconds) if seconds >= 0 else None
 
 
 def _budget(used: int, counted: bool, refunded: bool) -> int:

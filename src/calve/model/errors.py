@@ -23,6 +23,8 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, ClassVar, Self
 
+from calve.model.stored import known_fields
+
 
 class Outcome(StrEnum):
     """Whether the effect that failed took place."""
@@ -50,7 +52,7 @@ class ErrorInfo:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         """Read what an older or newer version stored: unknown keys are ignored."""
-        known = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
+        known = known_fields(cls, data)
         known["outcome"] = Outcome(known.get("outcome", Outcome.NOT_APPLIED))
         return cls(**known)
 

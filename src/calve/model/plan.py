@@ -8,8 +8,10 @@ whoever runs it has their configuration.
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any, Self
+
+from calve.model.stored import known_fields
 
 PLAN_VERSION = 1
 
@@ -145,30 +147,26 @@ class ExportPlan:
         data: dict[str, Any] = json.loads(text)
         destination: dict[str, Any] = data["destination"]
         return cls(
-            **_known(cls, data)
+            **known_fields(cls, data)
             | {
-                "relation": Relation(**_known(Relation, data["relation"])),
-                "parts": tuple(PartPlan(**_known(PartPlan, part)) for part in data["parts"]),
+                "relation": Relation(**known_fields(Relation, data["relation"])),
+                "parts": tuple(PartPlan(**known_fields(PartPlan, part)) for part in data["parts"]),
                 "tasks": tuple(
-                    tuple(Slice(**_known(Slice, piece)) for piece in task) for task in data["tasks"]
+                    tuple(Slice(**known_fields(Slice, piece)) for piece in task) for task in data["tasks"]
                 ),
-                "columns": tuple(ColumnPlan(**_known(ColumnPlan, column)) for column in data["columns"]),
-                "keys": tuple(KeyPlan(**_known(KeyPlan, key)) for key in data["keys"]),
+                "columns": tuple(
+                    ColumnPlan(**known_fields(ColumnPlan, column)) for column in data["columns"]
+                ),
+                "keys": tuple(KeyPlan(**known_fields(KeyPlan, key)) for key in data["keys"]),
                 "destination": DestinationPlan(
-                    **_known(DestinationPlan, destination)
+                    **known_fields(DestinationPlan, destination)
                     | {
                         "identifier": tuple(destination["identifier"]),
                         "spec": tuple(
-                            SpecField(**_known(SpecField, item)) for item in destination.get("spec", ())
+                            SpecField(**known_fields(SpecField, item)) for item in destination.get("spec", ())
                         ),
                     }
                 ),
                 "notes": tuple(data.get("notes", ())),
             }
         )
-
-
-def _known(kind: type, data: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields this version knows; what a newer version added is left alone."""
-    names = {item.name for item in fields(kind)}
-    return {name: value for name, value in data.items() if name in names}

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
+from calve.model.stored import known_fields
+
 RECEIPT_VERSION = 1
 
 
@@ -55,7 +57,7 @@ class Receipt:
         """Read a receipt of this or an older version; fields that did not exist then get defaults."""
         data: dict[str, Any] = json.loads(text)
         data["files"] = tuple(_file(item) for item in data.get("files", ()))
-        return cls(**{name: data[name] for name in cls.__dataclass_fields__ if name in data})
+        return cls(**known_fields(cls, data))
 
 
 _BY_FIELD_ID = frozenset(
@@ -64,7 +66,7 @@ _BY_FIELD_ID = frozenset(
 
 
 def _file(data: Mapping[str, Any]) -> FileReceipt:
-    known = {name: data[name] for name in FileReceipt.__dataclass_fields__ if name in data}
+    known = known_fields(FileReceipt, data)
     for name in _BY_FIELD_ID & known.keys():
         known[name] = {int(field_id): value for field_id, value in known[name].items()}
     for name in ("partition", "split_offsets"):

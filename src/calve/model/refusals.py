@@ -40,7 +40,7 @@ def ambiguous(text: str, fitting: Sequence[ProcessId]) -> UsageError:
 def locked(lock: str, holder: ProcessId) -> RefusedError:
     """`holder` is live, or ended with an outcome nobody knows yet."""
     return RefusedError(
-        f"process {holder} holds {lock!r}: the same work is under way, or its outcome is not known yet;"
+        f"process {holder} has the same work to do ({lock}): it is under way, or its outcome is not known yet;"
         " nothing was submitted",
         code="locked",
         hint=f"calve why {holder}",

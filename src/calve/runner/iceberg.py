@@ -34,9 +34,7 @@ def spark_catalog(name: str, properties: Mapping[str, Any], location: str = "") 
     the catalog's warehouse does not."""
     given = {key: _text(value) for key, value in properties.items() if not isinstance(value, Mapping)}
     conf = {
-        key: value
-        for key, value in given.items()
-        if key not in _NOT_HANDED_ON and not key.startswith(_OURS)
+        key: value for key, value in given.items() if key not in _NOT_HANDED_ON and not key.startswith(_OURS)
     }
     conf |= _connection(name, given)
     conf |= _files(given, location)

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlencode
 
 from calve.source import tokens
 from calve.source.rows import FORMAT
@@ -18,12 +19,15 @@ class EngineError(Exception):
 class ChdbSession:
     """A session over one folder, made if it is missing. One statement at a time, from any thread."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, config: str = "") -> None:
+        """`config` is a configuration file of ClickHouse's own."""
         from chdb.session import Session  # not at the top: a fork after this import hangs
 
         self._lock = threading.RLock()
         try:
-            self._session = Session(str(folder))
+            self._session = Session(
+                f"{folder}?{urlencode({'config-file': config})}" if config else str(folder)
+            )
         except RuntimeError as error:
             raise EngineError(str(error)) from None
 

@@ -30,6 +30,7 @@ _POLL_SECONDS = 0.1
 _PID = re.compile(r"PID: (\d+)")
 # Another server instance in same directory: the engine says so only where it prints.
 _LOCKED = "Cannot lock file"
+_NOT_CONFIGURED = re.compile(r"UNKNOWN_POLICY|UNKNOWN_DISK")
 
 
 def folder_of(url: str) -> Path:
@@ -53,6 +54,7 @@ class EmbeddedSource(OwnEngineSource):
         folder: Path,
         *,
         configured_id: str | None = None,
+        engine_config: str = "",
         busy_seconds: float = 20.0,
         query_seconds: float = 300.0,
         create: bool = False,
@@ -60,6 +62,7 @@ class EmbeddedSource(OwnEngineSource):
         self.name = name
         self.folder = folder
         self._configured_id = configured_id
+        self._engine_config = engine_config  # ClickHouse's own file: disks, storage policies
         self._busy_seconds = busy_seconds
         self._query_seconds = query_seconds
         self._create = create  # make the folder if it is missing: for a demo, never for a source
@@ -91,7 +94,7 @@ class EmbeddedSource(OwnEngineSource):
         deadline = time.monotonic() + self._busy_seconds
         while True:
             if not _is_locked(self.folder):
-                host = HostProcess(self.folder)
+                host = HostProcess(self.folder, self._engine_config)
                 if self._opened(host):
                     return host
             if time.monotonic() >= deadline:
@@ -124,8 +127,18 @@ class EmbeddedSource(OwnEngineSource):
         host.kill()
         if _LOCKED in complaint:
             return False
-        message = answer.data.decode("utf-8", "replace")
-        raise errors.wrap(complaint or message, f"opening source {self.name} ({self.folder})")
+        message = complaint or answer.data.decode("utf-8", "replace")
+        if _NOT_CONFIGURED.search(message):
+            raise self._not_configured(message)
+        raise errors.wrap(message, f"opening source {self.name} ({self.folder})")
+
+    def _not_configured(self, message: str) -> CalveError:
+        told = errors.wrap(message, f"opening source {self.name} ({self.folder})").message
+        return UsageError(
+            told,
+            code="source_disks",
+            hint=f"name the configuration file that defines its disks: engine_config under [source.{self.name}]",
+        )
 
     def _busy(self) -> CalveError:
         holder = _holder(self.folder)
@@ -157,6 +170,12 @@ class EmbeddedSource(OwnEngineSource):
                 "source_not_clickhouse",
                 "is no ClickHouse data folder",
                 "it has no metadata, store or data folder in it; check the source's url in calve.toml",
+            )
+        if self._engine_config and not Path(self._engine_config).is_file():
+            raise UsageError(
+                f"the engine_config of source {self.name}, {self._engine_config}, is no file",
+                code="source_engine_config",
+                hint=f"check engine_config under [source.{self.name}]",
             )
         if "?" in str(folder):
             raise self._wrong(

@@ -6,14 +6,15 @@ are called through `Source`: a server has its own.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
-from calve.model.errors import RefusedError, TemporaryError
+from calve.model.content import PartMark
+from calve.model.errors import RefusedError
 from calve.model.plan import PartPlan, Relation
 from calve.source import pins
-from calve.source.content import file_hash, parts_content
+from calve.source.content import Extent, content_id, parts_content
 from calve.source.ddl import scratch_table
 from calve.source.ports import Session
 from calve.source.tables import Column, TableInfo
@@ -93,8 +94,7 @@ def hold(session: Session, wanted: Wanted, name: str) -> Held:
         wait=wanted.wait_mutations,
         ignore=wanted.ignore_mutations,
     )
-    _refuse_if_altered(session, table)
-    frozen = _chosen(table, pins.frozen_parts(session, table, wanted.partitions, name), wanted.parts)
+    frozen = chosen_parts(session, table, wanted, name)
     scratch = scratch_table(table, final=wanted.final)
     scratch.refuse_parts_without((part.name, part.columns) for part in frozen)
     return Held(
@@ -105,13 +105,24 @@ def hold(session: Session, wanted: Wanted, name: str) -> Held:
         sorting_key=table.sorting_key,
         relation=Relation(mode="frozen", create=scratch.create, final=wanted.final),
         parts=tuple(part.plan() for part in frozen),
-        partitions=_partitions(frozen, named=bool(wanted.parts)),
+        partitions=held_partitions(
+            (Seen(part.partition_id, part.extent, part.mark) for part in frozen),
+            marked=True,
+            named=bool(wanted.parts),
+        ),
         roots=pins.pin_roots(session),
         notes=_default_notes(scratch.stripped) + ignored,
         settings={"session_timezone": table.timezone},
         database=table.database,
         name=table.name,
     )
+
+
+def chosen_parts(session: Session, table: TableInfo, wanted: Wanted, name: str) -> list[pins.FrozenPart]:
+    """Those that the pin holds and that were asked for."""
+    frozen = pins.frozen_parts(session, table, wanted.partitions, name)
+    refuse_gone(table, wanted, (part.name for part in frozen))
+    return [part for part in frozen if not wanted.parts or part.name in wanted.parts]
 
 
 def let_go(session: Session, name: str, detail: str) -> None:
@@ -145,37 +156,36 @@ def _default_notes(columns: Sequence[str]) -> tuple[str, ...]:
     return tuple(f"column {column}: its default is set aside, and no part needs it" for column in columns)
 
 
-def _refuse_if_altered(session: Session, before: TableInfo) -> None:
-    after = session.describe(before.database, before.name)
-    if (after.uuid, after.create_query) != (before.uuid, before.create_query):
-        raise TemporaryError(f"table {before} was altered while it was pinned", code="altered_meanwhile")
-
-
-def _chosen(
-    table: TableInfo, frozen: Sequence[pins.FrozenPart], names: Sequence[str]
-) -> list[pins.FrozenPart]:
-    if not names:
-        return list(frozen)
-    gone = sorted(set(names) - {part.name for part in frozen})
+def refuse_gone(table: TableInfo, wanted: Wanted, there: Iterable[str]) -> None:
+    """RefusedError names the parts that were asked for and are not among those held."""
+    gone = sorted(set(wanted.parts).difference(there))
     if gone:
         raise RefusedError(
             f"table {table} no longer has part {', '.join(gone)}: merged, dropped or mutated meanwhile",
             code="part_gone",
             hint=f"calve partitions '{table}' --parts shows those it has now",
         )
-    return [part for part in frozen if part.name in names]
 
 
-def _partitions(frozen: Sequence[pins.FrozenPart], *, named: bool) -> tuple[HeldPartition, ...]:
-    by_id: dict[str, list[pins.FrozenPart]] = {}
-    for part in frozen:
-        by_id.setdefault(part.partition_id, []).append(part)
+class Seen(NamedTuple):
+    """A part as a content id sees it."""
+
+    partition_id: str
+    extent: Extent
+    mark: PartMark
+
+
+def held_partitions(parts: Iterable[Seen], *, marked: bool, named: bool) -> tuple[HeldPartition, ...]:
+    """Not `marked`: of a table whose block numbers never begin again. `named`: the parts were."""
+    by_id: dict[str, list[Seen]] = {}
+    for one in parts:
+        by_id.setdefault(one.partition_id, []).append(one)
     return tuple(
         HeldPartition(
             id=partition_id,
-            content=pins.content_of(parts),
-            rows=sum(part.rows_seen for part in parts),
-            named=parts_content(file_hash(part.content) for part in parts) if named else "",
+            content=content_id((one.extent for one in found), (one.mark for one in found) if marked else ()),
+            rows=sum(one.extent.rows for one in found),
+            named=parts_content(one.mark.hash for one in found) if named else "",
         )
-        for partition_id, parts in by_id.items()
+        for partition_id, found in by_id.items()
     )

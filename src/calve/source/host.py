@@ -1,4 +1,4 @@
-"""The child process that opens an embedded source: `python -m calve.source.host FOLDER`.
+"""The child process that opens an embedded source: `python -m calve.source.host FOLDER [CONFIG]`.
 
 It answers statements over its standard input and output until the input ends, then closes
 the folder and goes. When the input ends in the middle of a statement its parent is gone or
@@ -20,7 +20,7 @@ from calve.source.frames import Answer, Request, read_frame, write_frame
 def main() -> None:
     requests, answers = _take_pipes()
     try:
-        session = ChdbSession(Path(sys.argv[1]))
+        session = ChdbSession(Path(sys.argv[1]), *sys.argv[2:])
     except EngineError as error:
         write_frame(answers, Answer(ok=False, data=str(error).encode()).pack())
         return

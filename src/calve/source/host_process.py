@@ -28,13 +28,14 @@ class HostTimeout(Exception):
 class HostProcess:
     """One child over one folder. Not for two threads at once."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, engine_config: str = "") -> None:
         # Unlinked from the start: it goes with the last process that holds it.
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the child)
+        arguments = [str(folder.absolute()), *([engine_config] if engine_config else [])]
         # if we die from here on, the child's input ends and it ends itself
         self._child = subprocess.Popen(
             # -P: a file in the working folder must not stand in for a library
-            [sys.executable, "-P", "-m", "calve.source.host", str(folder.absolute())],
+            [sys.executable, "-P", "-m", "calve.source.host", *arguments],
             cwd="/",  # the engine's table functions read files below the working folder only
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

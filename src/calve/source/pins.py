@@ -7,16 +7,15 @@ long gone (L32).
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from calve.model.content import PartMark
 from calve.model.errors import NotFoundError, PermanentError, RefusedError, TemporaryError
 from calve.model.plan import PartPlan
 from calve.source import part_files, pending, shadow, unfreezing
-from calve.source.content import Extent, content_id, file_hash
+from calve.source.part_facts import FiledPart, PartFacts
 from calve.source.part_files import PartName
 from calve.source.partitions import rows_seen
 from calve.source.ports import Disk, Session
@@ -29,55 +28,15 @@ _ONLY_DISK = "default"  # of a server that is too old to have several
 
 
 @dataclass(frozen=True, kw_only=True)
-class FrozenPart:
+class FrozenPart(FiledPart):
     """A part as the pin holds it."""
 
-    name: str
-    partition_id: str
     path: str
     disk: str
-    rows: int  # physical: what offsets count
-    rows_seen: int  # without lightweight-deleted ones
-    bytes: int
-    min_block: int
-    max_block: int
-    level: int
-    mutation: int
-    data_version: int
-    content: str  # a hash of its files
     columns: frozenset[str]  # those it has values for
 
-    @property
-    def extent(self) -> Extent:
-        return Extent(
-            min_block=self.min_block, max_block=self.max_block, mutation=self.mutation, rows=self.rows_seen
-        )
-
-    @property
-    def mark(self) -> PartMark:
-        return PartMark(
-            min_block=self.min_block,
-            max_block=self.max_block,
-            level=self.level,
-            mutation=self.mutation,
-            rows=self.rows,
-            hash=file_hash(self.content),
-        )
-
     def plan(self) -> PartPlan:
-        return PartPlan(
-            name=self.name,
-            partition_id=self.partition_id,
-            rows=self.rows,
-            bytes=self.bytes,
-            path=self.path,
-            disk=self.disk,
-            min_block=self.min_block,
-            max_block=self.max_block,
-            level=self.level,
-            data_version=self.data_version,
-            content=self.content,
-        )
+        return self.plan_with(path=self.path, disk=self.disk, content=self.content)
 
 
 def refuse_unfinished(
@@ -123,7 +82,16 @@ def freeze(
             what=f"pinning partition {partition_id} of {table}",
             query_id=name,  # by which a release ends a FREEZE that is still under way
         )
-    return refuse_unfinished(session, table, ignore=ignore)
+    ignored = refuse_unfinished(session, table, ignore=ignore)
+    refuse_altered(session, table)
+    return ignored
+
+
+def refuse_altered(session: Session, before: TableInfo) -> None:
+    """What was read of the table before the pin must hold for what the pin holds."""
+    after = session.describe(before.database, before.name)
+    if (after.uuid, after.create_query) != (before.uuid, before.create_query):
+        raise TemporaryError(f"table {before} was altered while it was pinned", code="altered_meanwhile")
 
 
 def frozen_parts(
@@ -148,34 +116,25 @@ def frozen_parts(
         _frozen(disk, path, parts, seen.get(path.name, 0) if path.name in masked else None)
         for disk, path, parts in found
     ]
-    absent = wanted - {part.partition_id for part in frozen}
+    refuse_absent(table, wanted, frozen)
+    return sorted(frozen, key=lambda part: (part.partition_id, part.min_block, part.name))
+
+
+def refuse_absent(table: TableInfo, wanted: Collection[str], parts: Iterable[PartFacts]) -> None:
+    """NotFoundError names the partitions that have no part."""
+    absent = set(wanted) - {part.partition_id for part in parts}
     if absent:
         raise NotFoundError(
             f"table {table} has no partition {', '.join(sorted(absent))}",
             code="no_partition",
             hint=f"see: calve partitions '{table}'",
         )
-    return sorted(frozen, key=lambda part: (part.partition_id, part.min_block, part.name))
 
 
 def frozen_partitions(session: Session, table: TableInfo, name: str) -> list[str]:
     """The ids of the partitions that a freeze holds, whoever took it."""
     found = [part for disk in session.disks() for _, part in _parts_below(disk, table, name)]
     return sorted({part.partition_id for part in found})
-
-
-def contents(parts: Sequence[FrozenPart]) -> dict[str, str]:
-    """The content id of each partition that the pin holds."""
-    partition_ids = sorted({part.partition_id for part in parts})
-    return {
-        partition_id: content_of([part for part in parts if part.partition_id == partition_id])
-        for partition_id in partition_ids
-    }
-
-
-def content_of(parts: Sequence[FrozenPart]) -> str:
-    """The content id of a partition of an embedded source with these parts."""
-    return content_id((part.extent for part in parts), (part.mark for part in parts))
 
 
 def release(

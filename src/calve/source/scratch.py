@@ -19,22 +19,10 @@ from calve.model.errors import CalveError, PermanentError, TemporaryError
 from calve.model.full_disk import full_disk, is_full
 from calve.source import tokens
 from calve.source.engine import Engine
+from calve.source.lenient import LENIENT
 from calve.source.part_files import read_rows
 
 _DATABASE = "calve_scratch"
-# A DDL that was legal at the source is legal here, whatever the engine would advise today.
-_CREATE_SETTINGS = {
-    "allow_deprecated_syntax_for_merge_tree": "1",
-    "allow_suspicious_low_cardinality_types": "1",
-    "allow_suspicious_fixed_string_types": "1",
-    "allow_suspicious_variant_types": "1",
-    "allow_suspicious_types_in_order_by": "1",
-    "allow_suspicious_primary_key": "1",
-    "allow_experimental_qbit_type": "1",
-    "enable_time_time64_type": "1",
-    "allow_nondeterministic_mutations": "1",
-    "flatten_nested": "0",
-}
 _NO_HARD_LINK = frozenset({errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS})
 _NO_SYMBOLIC_LINK = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EOPNOTSUPP})
 
@@ -80,7 +68,7 @@ def attached(engine: Engine, create: str, part_paths: Sequence[str]) -> Iterator
     table = f"{tokens.name(_DATABASE)}.{tokens.name(name)}"
     # if we die here or below, the whole scratch folder is swept by the next engine
     engine.execute(f"CREATE DATABASE IF NOT EXISTS {tokens.name(_DATABASE)} ENGINE = Atomic")
-    engine.execute(create.replace("{table}", table, 1), _CREATE_SETTINGS, "making the scratch table")
+    engine.execute(create.replace("{table}", table, 1), LENIENT, "making the scratch table")
     drop = f"DROP TABLE IF EXISTS {table} SYNC"
     try:
         engine.execute(f"SYSTEM STOP MERGES {table}")

@@ -17,7 +17,7 @@ from calve.source.tokens import string
 
 PATCH_PREFIX = "patch-"  # of the partition ids of patch parts: patch-<hash of columns>-<partition id>
 _PATCH_HASH_LENGTH = 32
-_ZERO_UUID = "00000000-0000-0000-0000-000000000000"
+ZERO_UUID = "00000000-0000-0000-0000-000000000000"  # of what has none
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _HINTS = {
     "View": "a view holds no rows: export the table it reads",
@@ -99,9 +99,13 @@ class TableInfo:
         return str(self.full_name)
 
 
-def no_parts_hint(engine: str) -> str:
-    """What to do about a table of an engine that has no parts."""
-    return _HINTS.get(engine, _HINT)
+def refuse_without_parts(name: TableName, engine: str) -> None:
+    if not engine.endswith("MergeTree"):
+        raise RefusedError(
+            f"table {name} has the engine {engine}, which has no parts to export",
+            code="table_engine",
+            hint=_HINTS.get(engine, _HINT),
+        )
 
 
 def describe(session: Statements, database: str, table: str) -> TableInfo:
@@ -117,12 +121,7 @@ def describe(session: Statements, database: str, table: str) -> TableInfo:
     if not found:
         raise missing(session, name)
     row = found[0]
-    if not row["engine"].endswith("MergeTree"):
-        raise RefusedError(
-            f"table {name} has the engine {row['engine']}, which has no parts to export",
-            code="table_engine",
-            hint=no_parts_hint(row["engine"]),
-        )
+    refuse_without_parts(name, row["engine"])
     uuid = _uuid(row)
     return TableInfo(
         source=session.source,
@@ -142,7 +141,8 @@ def describe(session: Statements, database: str, table: str) -> TableInfo:
         data_paths=tuple(row["data_paths"]),
         timezone=row["timezone"],
         version=row["version"],
-        row_policies=_row_policies(session, name),
+        # An engine of ours has no users, so no policies either, and says so by refusing the look.
+        row_policies=row_policies(session, name) or (),
         mutations=unfinished_mutations(session, name),
         patch_parts=patch_parts(session, name),
         user_functions=_user_functions(session),
@@ -196,7 +196,7 @@ def _columns(session: Statements, table: TableName) -> tuple[Column, ...]:
 
 def _uuid(row: Mapping[str, Any]) -> str:
     """The table's uuid. The embedded engine's `default` database hides it, its path does not."""
-    if row["uuid"] != _ZERO_UUID:
+    if row["uuid"] != ZERO_UUID:
         return str(row["uuid"])
     for path in row["data_paths"]:
         last = PurePosixPath(path).name
@@ -223,7 +223,7 @@ def _identity(session: Statements, table: TableName, row: Mapping[str, Any], uui
             return f"keeper:{path}"
     if uuid and session.embedded:
         return f"embedded:{uuid}"
-    if uuid and row["server_uuid"] != _ZERO_UUID:
+    if uuid and row["server_uuid"] != ZERO_UUID:
         return f"server:{row['server_uuid']}/{uuid}"
     raise RefusedError(
         f"table {table} has no identity of its own: its database gives tables no uuid",
@@ -241,7 +241,8 @@ def _keeper_path(session: Statements, table: TableName) -> str:
     return str(found[0]["path"]) if found else ""
 
 
-def _row_policies(session: Statements, table: TableName) -> tuple[str, ...]:
+def row_policies(session: Statements, table: TableName) -> tuple[str, ...] | None:
+    """None where the user may not see them."""
     try:
         found = session.rows(
             "SELECT name FROM system.row_policies "
@@ -249,10 +250,9 @@ def _row_policies(session: Statements, table: TableName) -> tuple[str, ...]:
             what=f"table {table}",
         )
     except PermanentError as error:
-        # The embedded engine has no users, so no policies either, and says so by refusing the look.
-        if session.embedded and error.code == f"clickhouse_{ACCESS_DENIED}":
-            return ()
-        raise
+        if error.code != f"clickhouse_{ACCESS_DENIED}":
+            raise
+        return None
     return tuple(row["name"] for row in found)
 
 

@@ -39,7 +39,10 @@ class History(SqlReader):
         ended: list[str] = []
         for some in chunks(sorted({row.process_id for row in old})):
             is_history = and_(
-                processes.c.id.in_(some), processes.c.finished_at < before, processes.c.cleanup_at.is_(None)
+                processes.c.id.in_(some),
+                processes.c.finished_at < before,
+                processes.c.cleanup_at.is_(None),
+                processes.c.uploads_at.is_(None),
             )
             ended += connection.execute(select(processes.c.id).where(is_history)).scalars()
         return [row.number for row in old], ended

@@ -102,6 +102,7 @@ processes = Table(
     Column("leftovers", Text, nullable=False, default=Leftovers.NONE.value),
     Column("cleanup_at", BigInteger),
     _count("cleanup_attempts"),
+    Column("uploads_at", BigInteger),
     CheckConstraint(_one_of("state", ProcessState), name="state"),
     CheckConstraint(_one_of("leftovers", Leftovers), name="leftovers"),
     CheckConstraint(f"({_one_of('state', PROCESS_TERMINAL)}) = (finished_at IS NOT NULL)", name="ended"),
@@ -124,6 +125,7 @@ processes = Table(
     _partial("ix_processes_live", text("priority DESC"), "seq", where="finished_at IS NULL"),
     _partial("ix_processes_owner", "owner", where="owner IS NOT NULL"),
     _partial("ix_processes_cleanup", "cleanup_at", where="cleanup_at IS NOT NULL"),
+    _partial("ix_processes_uploads", "uploads_at", where="uploads_at IS NOT NULL"),
 )
 
 plans = Table(  # apart, so that rows of processes stay light

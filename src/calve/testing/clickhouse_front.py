@@ -3,7 +3,8 @@
 It speaks ClickHouse's HTTP protocol well enough for `clickhouse-connect` and for
 `calve.source.server`. What the embedded engine cannot have (Keeper, a server's uuid, row
 policies) is stood in for by text: `stand_ins` replaces `system.replicas` by a table of the
-test's own, `serverUUID()` by a literal, and so on.
+test's own, `serverUUID()` by a literal, and so on. Accounts with `grants` are held to them by the
+engine itself, see `front_access`.
 """
 
 import json

@@ -7,27 +7,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.catalog import Catalog
 from pyiceberg.io.pyarrow import schema_to_pyarrow
-from pyiceberg.manifest import (
-    DataFile,
-    DataFileContent,
-    FileFormat,
-    ManifestEntry,
-    ManifestEntryStatus,
-    ManifestFile,
-)
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.schema import Schema
-from pyiceberg.table import Table
-from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate
 from pyiceberg.typedef import Record, TableVersion
 from pyiceberg.types import IntegerType, ListType, NestedField, StructType
 
 from calve.lake.storage import Storage
-from calve.testing.position_deletes import _DeleteManifestWriter, _snapshot
+from calve.testing.delete_files import DeleteManifestWriter, commit_delete_file
 
 _DATA_FILE, _EQUALITY_IDS = 2, 135
 
 
-class _EqualityManifestWriter(_DeleteManifestWriter):
+class _EqualityManifestWriter(DeleteManifestWriter):
     """PyIceberg declares equality ids as longs, which Java refuses; the bytes are the same."""
 
     def _with_partition(self, format_version: TableVersion) -> Schema:
@@ -45,22 +36,6 @@ def _with_inner(data_file: NestedField) -> NestedField:
         for field in data_file.field_type.fields
     ]
     return data_file.model_copy(update={"field_type": StructType(*inner)})
-
-
-def _manifest(table: Table, snapshot_id: int, file: DataFile) -> ManifestFile:
-    path = f"{table.location()}/metadata/equality-{snapshot_id}-m0.avro"
-    spec = table.metadata.specs()[file.spec_id]
-    output = table.io.new_output(path)
-    with _EqualityManifestWriter(spec, table.schema(), output, snapshot_id, "deflate") as writer:
-        writer.add(
-            ManifestEntry.from_args(
-                status=ManifestEntryStatus.ADDED,
-                snapshot_id=snapshot_id,
-                sequence_number=None,
-                data_file=file,
-            )
-        )
-    return writer.to_manifest_file()
 
 
 def delete_equal(
@@ -92,8 +67,4 @@ def delete_equal(
         equality_ids=[field.field_id],
     )
     file.spec_id = table.metadata.default_spec_id if spec_id is None else spec_id
-    snapshot = _snapshot(table, snapshot_id, _manifest(table, snapshot_id, file), len(values))
-    main = {"ref-name": "main", "type": "branch", "snapshot-id": snapshot_id}
-    catalog.commit_table(
-        table, (), (AddSnapshotUpdate(snapshot=snapshot), SetSnapshotRefUpdate.model_validate(main))
-    )
+    commit_delete_file(catalog, table, snapshot_id, file, _EqualityManifestWriter)

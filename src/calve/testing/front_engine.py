@@ -194,6 +194,7 @@ class FrontEngine:
         finally:
             if statement.settings and not (statement.session and _SESSION_ONLY.match(statement.sql)):
                 connection.query("SET " + ", ".join(f"{key} = DEFAULT" for key in statement.settings))
+            self._put_on(connection, EVERYTHING)
 
 
 def _named(error: EngineError, role: str) -> EngineError:

@@ -73,7 +73,9 @@ class OutagePlace:
         self.runner = runner
         folder.mkdir(parents=True, exist_ok=True)
         self._closing = ExitStack()
-        self.place = Place(folder, runner, **({} if defaults else QUICK) | settings)
+        # The worker's default is Spark's, whoever runs the tasks.
+        given = {"CALVE_LIMITS__SLOTS": str(runner.slots)} | ({} if defaults else QUICK) | settings
+        self.place = Place(folder, runner, **given)
         config = folder / "calve.toml"
         lines = "\n".join(f'"{name}" = "{value}"' for name, value in s3.items())
         config.write_text(
@@ -190,7 +192,10 @@ def _plain(s3: Mapping[str, str]) -> str:
     if not s3:
         return ""
     keys = {"endpoint": "s3.endpoint", "region": "s3.region"}
-    keys |= {name: f"s3.{name.replace('_', '-')}" for name in ("access_key_id", "secret_access_key")}
+    keys |= {
+        name: f"s3.{name.replace('_', '-')}"
+        for name in ("access_key_id", "secret_access_key", "session_token")
+    }
     lines = [f'{ours} = "{s3[theirs]}"' for ours, theirs in keys.items() if theirs in s3]
     return "\n".join(("", f'[storage."s3://{BUCKET}"]', *lines, ""))
 

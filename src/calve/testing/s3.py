@@ -5,6 +5,7 @@ its folder. `kill` is SIGKILL; `start` again uses the same ports, folder and key
 outage can be played.
 """
 
+import base64
 import json
 import os
 import shutil
@@ -14,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from xml.etree import ElementTree
 
 from calve.testing.programs import Program, free_ports, listening, missing
 
@@ -26,13 +28,15 @@ class Keys:
 
     access_key_id: str = "calve-test"
     secret_access_key: str = field(default="calve-test-secret", repr=False)
+    session_token: str = field(default="", repr=False)  # of temporary ones
 
 
 class S3Server:
     """Where the server listens and how it lives."""
 
-    def __init__(self, folder: Path, keys: Keys, region: str) -> None:
+    def __init__(self, folder: Path, keys: Keys, region: str, *, has_roles: bool = False) -> None:
         self.folder = folder
+        self.has_roles = has_roles
         self.keys = keys
         self.region = region
         self._ports = dict(zip(_PORTS, free_ports(len(_PORTS)), strict=True))
@@ -87,6 +91,22 @@ class S3Server:
             f"s3.configure -user {keys.access_key_id} -access_key {keys.access_key_id}"
             f" -secret_key {keys.secret_access_key} -actions Read,Write,List,Tagging"
             f" -buckets {bucket} -apply"
+        )
+
+    def assume_role(self) -> Keys:
+        """Temporary keys of a role that may do everything (AssumeRole): refused without their token."""
+        asked = {"Action": "AssumeRole", "Version": "2011-06-15", "RoleSessionName": "calve"}
+        status, body = self.request("POST", "/", query=asked | {"RoleArn": _ROLE})
+        if status != 200:
+            raise RuntimeError(f"no temporary keys: {status} {body!r}")
+        found = {
+            name: ElementTree.fromstring(body).findtext(f".//{{*}}{name}", "")
+            for name in ("AccessKeyId", "SecretAccessKey", "SessionToken")
+        }
+        return Keys(
+            access_key_id=found["AccessKeyId"],
+            secret_access_key=found["SecretAccessKey"],
+            session_token=found["SessionToken"],
         )
 
     def revoke(self, keys: Keys) -> None:
@@ -150,6 +170,7 @@ class S3Server:
             "-s3.port.iceberg=0",
             "-s3.port.lance=0",
             "-s3.autoCreateBucket=false",
+            *([f"-s3.iam.config={self.folder / 'iam.json'}"] if self.has_roles else []),
             *ports,
         ]
 
@@ -160,6 +181,7 @@ class S3Server:
             "actions": ["Admin", "Read", "Write", "List", "Tagging"],
         }
         (self.folder / "s3.json").write_text(json.dumps({"identities": [identity]}), encoding="utf-8")
+        (self.folder / "iam.json").write_text(json.dumps(_ROLES), encoding="utf-8")
         (self.folder / "filer.toml").write_text(
             f'[leveldb2]\nenabled = true\ndir = "{self.folder / "filer"}"\n', encoding="utf-8"
         )
@@ -176,6 +198,36 @@ _PORTS = (
     "s3.port",
     "s3.port.grpc",
 )
+_ROLE = "arn:aws:iam::role/calve"
+_ROLES = {
+    "sts": {
+        "tokenDuration": "1h",
+        "maxSessionLength": "12h",
+        "issuer": "calve-test",
+        "signingKey": base64.b64encode(b"thirty-two bytes for a test only").decode(),
+    },
+    "policy": {"defaultEffect": "Deny", "storeType": "memory"},
+    "roles": [
+        {
+            "roleName": "calve",
+            "roleArn": _ROLE,
+            "trustPolicy": {
+                "Version": "2012-10-17",
+                "Statement": [{"Effect": "Allow", "Principal": {"AWS": "*"}, "Action": ["sts:AssumeRole"]}],
+            },
+            "attachedPolicies": ["everything"],
+        }
+    ],
+    "policies": [
+        {
+            "name": "everything",
+            "document": {
+                "Version": "2012-10-17",
+                "Statement": [{"Effect": "Allow", "Action": ["s3:*"], "Resource": ["*"]}],
+            },
+        }
+    ],
+}
 # The administrator's keys of this machine's environment must not become accounts of the server.
 _ENVIRONMENT = {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}
 
@@ -189,9 +241,11 @@ def _binary() -> str:
 
 
 @contextmanager
-def s3_server(folder: Path, keys: Keys | None = None, region: str = "us-east-1") -> Iterator[S3Server]:
+def s3_server(
+    folder: Path, keys: Keys | None = None, region: str = "us-east-1", *, has_roles: bool = False
+) -> Iterator[S3Server]:
     """A started server in `folder`, killed at the end of the block."""
-    server = S3Server(folder, keys or Keys(), region)
+    server = S3Server(folder, keys or Keys(), region, has_roles=has_roles)
     server.start()
     try:
         yield server

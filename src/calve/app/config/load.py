@@ -26,6 +26,9 @@ from calve.kinds.export.choices import Choices
 from calve.model.errors import UsageError
 from calve.model.limits import Limits
 
+# Sections of which there may be many, each with a name like this one.
+_NAMED = {"source": "main", "catalog": "lake", "storage": '"s3://bucket"'}
+
 
 def load_config(
     path: str | Path | None = None,
@@ -133,6 +136,8 @@ def _place(key: Key, value: Any, folder: Path) -> Any:
             return places.source_url(value, folder)
         case ("source" | "storage" | "catalog", _, "ca_file" | "ca-file" | "s3.ca-file") if value:
             return str(places.absolute(value, folder))
+        case ("source", _, "engine_config") if value:
+            return str(places.absolute(value, folder))
         case ("source", _, "disks", _):
             return str(places.absolute(value, folder))
         case ("store", "url") | ("catalog", _, "uri"):
@@ -146,13 +151,21 @@ def _place(key: Key, value: Any, folder: Path) -> Any:
 
 def _check(leaves: Leaves) -> Root:
     try:
-        return Root.model_validate(document_of(leaves))
+        root = Root.model_validate(document_of(leaves))
     except ValidationError as error:
         # A misspelt key is told before the one that is missing for it.
         found = error.errors(include_url=False)
         first = next((item for item in found if item["type"] == "extra_forbidden"), found[0])
         key = tuple(str(name) for name in first["loc"])
         raise _bad(key, first["type"], first["msg"], leaves) from error
+    for name in root.storage:
+        if "://" not in name:  # no place lies in it, so nobody would ever use its keys
+            raise UsageError(
+                f"{dotted(('storage', name))} names no place",
+                code="config_bad_value",
+                hint=f'name it by its URL: [storage."s3://{name}"]',
+            )
+    return root
 
 
 def _bad(key: Key, kind: str, message: str, given: Leaves) -> UsageError:
@@ -165,6 +178,12 @@ def _bad(key: Key, kind: str, message: str, given: Leaves) -> UsageError:
             f"unknown key {dotted(key)}{where}",
             code="config_unknown_key",
             hint=f"{meant}`calve config` lists every key",
+        )
+    if len(key) == 2 and key[0] in _NAMED and kind in ("model_type", "dict_type"):
+        return UsageError(
+            f"{dotted(key)}{where} stands in no section: each {key[0]} has a name",
+            code="config_bad_value",
+            hint=f"put it below [{key[0]}.{_NAMED[key[0]]}]",
         )
     if kind == "missing":
         return UsageError(

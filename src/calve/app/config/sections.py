@@ -36,6 +36,11 @@ class SourceSection(Section):
     disks: dict[str, str] = Field(
         default={}, description="where executors see the server's disks: {default = '/var/lib/clickhouse'}"
     )
+    engine_config: str = Field(
+        default="",
+        description="ClickHouse's own configuration file for an embedded source whose tables need one: disks,"
+        " storage policies",
+    )
 
 
 class StorageSection(Section):

@@ -25,6 +25,7 @@ class SourceConfig:
     ca_file: str = ""
     id: str = ""
     disks: Mapping[str, str] = field(default_factory=dict)
+    engine_config: str = ""
 
     @property
     def embedded(self) -> bool:

@@ -31,9 +31,13 @@ def _lacks(section: str, where: str) -> Finding:
     )
 
 
+def _counted(number: int, one: str, many: str = "") -> str:
+    return f"{number} {one if number == 1 else many or one + 's'}"
+
+
 def store(app: App) -> Iterator[Finding]:
     live = len(app.store.live())
-    yield Finding(part="store", ok=True, words=f"answers; {live} processes under way")
+    yield Finding(part="store", ok=True, words=f"answers; {_counted(live, 'process', 'processes')} under way")
 
 
 def source(app: App, *, name: str) -> Iterator[Finding]:
@@ -41,7 +45,7 @@ def source(app: App, *, name: str) -> Iterator[Finding]:
         version = session.rows("SELECT version() AS version", what=f"source {name}")[0]["version"]
         query = "SELECT count() AS tables FROM system.tables WHERE engine LIKE '%MergeTree' AND database != 'system'"
         tables = session.rows(query, what=f"source {name}")[0]["tables"]
-        words = (f"ClickHouse {version}, {tables} MergeTree tables", *session.remarks())
+        words = (f"ClickHouse {version}, {_counted(tables, 'MergeTree table')}", *session.remarks())
         held = session.held_names()
     yield Finding(part=f"source:{name}", ok=True, words="; ".join(words))
     yield from _strangers(app, name, held)
@@ -72,7 +76,7 @@ def catalog(app: App, *, name: str) -> Iterator[Finding]:
     given = app.config.catalog(name)
     # A table bucket takes nothing but tables; what is written beside them has a place of its own then.
     place = str(given.get(RECEIPTS) or given.get("warehouse", ""))
-    words = f"answers; {namespaces} namespaces"
+    words = f"answers; {_counted(namespaces, 'namespace')}"
     if place.startswith(("file://", "s3://", "s3a://")):
         _write(app, name, place)
         words += f"; {place} can be written"

@@ -8,7 +8,7 @@ from calve.app.wiring import App
 from calve.control.steps.ending import LEFT_IN_PLACE
 from calve.model.errors import Outcome
 from calve.model.ids import ProcessId
-from calve.model.process import ProcessQuery
+from calve.model.process import Pin, ProcessQuery
 from calve.model.states import PIN_HELD, PROCESS_TERMINAL, Leftovers, PinState, ProcessState
 
 
@@ -48,13 +48,13 @@ def pins(app: App) -> Iterator[Finding]:
     stuck = 0
     for pin in held:
         ended = app.store.process(pin.process_id).state in PROCESS_TERMINAL
-        if pin.state is PinState.RELEASING and pin.release_attempts >= app.config.limits.release_attempts:
+        if pin.state is PinState.RELEASING and _keeps_failing(pin, app.config.limits.release_attempts):
             stuck += 1
             reason = pin.error.message if pin.error else "no reason was given"
             yield Finding(
                 part=f"pin:{pin.name}",
                 ok=False,
-                words=f"of {pin.source} could not be released {pin.release_attempts} times: {reason}",
+                words=f"of {pin.source} could not be released in {pin.release_attempts} tries: {reason}",
                 remedy=(pin.error.hint if pin.error else "") or "it is still tried; `calve worker` goes on",
             )
         elif ended and not app.live_workers():
@@ -65,6 +65,11 @@ def pins(app: App) -> Iterator[Finding]:
                 remedy="calve worker",
             )
     yield Finding(part="pins", ok=not stuck, words=f"{len(held)} held")
+
+
+def _keeps_failing(pin: Pin, attempts: int) -> bool:
+    """Or will: an error that does not go away by itself needs a person after the first try."""
+    return pin.release_attempts >= attempts or (pin.error is not None and not pin.error.retryable)
 
 
 def processes(app: App) -> Iterator[Finding]:

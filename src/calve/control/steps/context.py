@@ -27,24 +27,20 @@ class Plans:
         self._lock = threading.Lock()
         self._plans: dict[ProcessId, str] = {}
 
-    def get(self, process_id: ProcessId) -> str | None:
+    def require(self, process_id: ProcessId) -> str:
         with self._lock:
             known = self._plans.get(process_id)
-        if known is None:
-            known = self._store.plan(process_id)
-            if known is not None:
-                with self._lock:
-                    self._plans[process_id] = known
-        return known
-
-    def require(self, process_id: ProcessId) -> str:
-        plan = self.get(process_id)
+        if known is not None:
+            return known
+        plan = self._store.plan(process_id)
         if plan is None:
             raise PermanentError(
                 f"process {process_id} is planned, but its plan is not in the store",
                 code="plan_missing",
                 hint=f"calve retry {process_id}",
             )
+        with self._lock:
+            self._plans[process_id] = plan
         return plan
 
     def forget(self, process_id: ProcessId) -> None:

@@ -12,7 +12,7 @@ from calve.model.states import Leftovers, ProcessState, TaskState
 
 _log = logging.getLogger("calve.control")
 
-_UNDO_MOST_SECONDS = 3600.0
+_CLEANUP_MOST_SECONDS = 3600.0
 LEFT_IN_PLACE = "left in place: "  # how the event of an undo that could not delete all begins
 ENDED = ErrorInfo(code="process_ended", message="its process ended", retryable=True)
 
@@ -49,6 +49,7 @@ def _end_change(context: Context, process: Process, step: End) -> Change:
         error=step.error,
         leftovers=Leftovers.KEPT if keeps_files else None,
         cleanup_in_seconds=cleanup,
+        uploads_in_seconds=0.0 if process.planned and step.state is not ProcessState.COMPLETED else None,
         events=(NewEvent(name=step.state.value.lower(), message=message),),
     )
 
@@ -66,16 +67,13 @@ def undo(context: Context, lease: Lease, process: Process) -> None:
     try:
         done = context.store.tasks(process.id, frozenset({TaskState.DONE}))
         receipts = [task.receipt for task in done]
+        plan = context.plans.require(process.id)
         # if we die here, some files are gone; undoing again deletes the rest
-        left = context.kind(process).undo(process, context.plans.get(process.id), receipts)
+        left = context.kind(process).undo(process, plan, receipts)
     except StoreError:
         raise
     except CalveError as error:
-        again = min(_UNDO_MOST_SECONDS, 60.0 * 2.0 ** min(process.cleanup_attempts, 10))
-        event = NewEvent(name="undo_failed", message=f"{error.code}: {error.message}")
-        context.store.apply(
-            lease, Change(count_cleanup_attempt=True, cleanup_in_seconds=again, events=(event,))
-        )
+        clean_up_again(context, lease, process, "undo_failed", error)
         return
     message = f"{LEFT_IN_PLACE}{left}" if left else "nothing of it is left to delete"
     context.store.apply(
@@ -84,6 +82,14 @@ def undo(context: Context, lease: Lease, process: Process) -> None:
             leftovers=Leftovers.GONE,
             expect_version=process.version,
             cleanup_in_seconds=-1.0,
+            uploads_in_seconds=-1.0,
             events=(NewEvent(name="undone", message=message),),
         ),
     )
+
+
+def clean_up_again(context: Context, lease: Lease, process: Process, event: str, error: CalveError) -> None:
+    """Later, each time after twice the time."""
+    again = min(_CLEANUP_MOST_SECONDS, 60.0 * 2.0 ** min(process.cleanup_attempts, 10))
+    told = NewEvent(name=event, message=f"{error.code}: {error.message}")
+    context.store.apply(lease, Change(count_cleanup_attempt=True, cleanup_in_seconds=again, events=(told,)))

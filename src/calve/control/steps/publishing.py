@@ -5,22 +5,20 @@ sent; unknown is never failed; a process that may have sent ends only once it is
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from calve.control.budget import is_unavailable
 from calve.control.ports import Fenced, Published
 from calve.control.step import Fence
 from calve.control.steps.context import Context
-from calve.control.steps.ending import apply_end
+from calve.control.steps.ending import apply_end, clean_up_again
 from calve.model.change import Change, NewEvent
 from calve.model.errors import CalveError, ConflictError, Outcome, StoreError, TemporaryError
-from calve.model.process import Lease, Process
+from calve.model.process import Lease, Process, Task
 from calve.model.states import Leftovers, ProcessState, TaskState
 
 _log = logging.getLogger("calve.control")
-
-_RESOLVE_MOST_SECONDS = 3600.0
 
 
 def publish(context: Context, lease: Lease, process: Process) -> None:
@@ -29,7 +27,8 @@ def publish(context: Context, lease: Lease, process: Process) -> None:
         lease, Change(count_publish_attempt=True, expect_version=process.version, wait_seconds=0.0)
     )
     try:
-        receipts = _receipts(context, row)
+        done = context.store.tasks(row.id, frozenset({TaskState.DONE}))
+        receipts = _receipts(row, done)
         # if we die here, the commit may have landed: the note says what to look for, and the next
         # attempt searches before it does anything else
         published = context.kind(row).publish(
@@ -41,11 +40,10 @@ def publish(context: Context, lease: Lease, process: Process) -> None:
         change = Change(refund_publish_attempt=is_unavailable(error.info))
         context.met(lease, row, error.info, tries=row.publish_attempts, change=change)
         return
-    complete(context, lease, published)
+    complete(context, lease, published, given_up=any(task.attempt > 1 for task in done))
 
 
-def _receipts(context: Context, process: Process) -> list[str]:
-    done = context.store.tasks(process.id, frozenset({TaskState.DONE}))
+def _receipts(process: Process, done: Sequence[Task]) -> list[str]:
     receipts = [task.receipt for task in done if task.receipt]
     if len(receipts) != process.tasks.total:
         raise TemporaryError(
@@ -64,8 +62,9 @@ def _note(context: Context, lease: Lease) -> Callable[[str], None]:
     return note
 
 
-def complete(context: Context, lease: Lease, published: Published) -> None:
-    """It is visible, so it is COMPLETED, whatever was asked for meanwhile."""
+def complete(context: Context, lease: Lease, published: Published, *, given_up: bool) -> None:
+    """It is visible, so it is COMPLETED, whatever was asked for meanwhile. `given_up`: whether attempts
+    were, which may have left uploads."""
     for _ in range(3):  # the row may move under us: a cancel that came too late
         process = context.store.process(lease.process_id)
         if process.state is not ProcessState.PUBLISHING:
@@ -79,6 +78,7 @@ def complete(context: Context, lease: Lease, published: Published) -> None:
             result=published.result,
             leftovers=Leftovers.KEPT if published.unused else None,
             cleanup_in_seconds=0.0 if published.unused else None,
+            uploads_in_seconds=0.0 if given_up else None,
             events=tuple(events),
         )
         try:
@@ -100,7 +100,7 @@ def fence(context: Context, lease: Lease, process: Process, step: Fence) -> None
     )
     try:
         # if we die here, the fence stands or does not; fencing again finds out
-        answer = context.kind(row).fence(row, context.plans.get(row.id))
+        answer = context.kind(row).fence(row, context.plans.require(row.id))
     except StoreError:
         raise
     except CalveError as error:
@@ -108,7 +108,7 @@ def fence(context: Context, lease: Lease, process: Process, step: Fence) -> None
         return
     match answer:
         case Published():
-            complete(context, lease, answer)
+            complete(context, lease, answer, given_up=True)  # perhaps: a look will tell
         case Fenced():
             current = context.store.process(row.id)
             if current.state is ProcessState.PUBLISHING:
@@ -128,15 +128,11 @@ def resolve(context: Context, lease: Lease, process: Process) -> None:
     assert process.error is not None
     try:
         # if we die here, the lock is still held and the next try finds out
-        answer = context.kind(process).fence(process, context.plans.get(process.id))
+        answer = context.kind(process).fence(process, context.plans.require(process.id))
     except StoreError:
         raise
     except CalveError as error:
-        again = min(_RESOLVE_MOST_SECONDS, 60.0 * 2.0 ** min(process.cleanup_attempts, 10))
-        event = NewEvent(name="still_unknown", message=f"{error.code}: {error.message}")
-        context.store.apply(
-            lease, Change(count_cleanup_attempt=True, cleanup_in_seconds=again, events=(event,))
-        )
+        clean_up_again(context, lease, process, "still_unknown", error)
         return
     context.store.apply(lease, _resolved(context, process, answer))
 

@@ -89,7 +89,6 @@ def _freeze(session: Session, request: BackupRequest, database: str, name: str, 
     ids = [one.id for one in chosen]
     # if we die here, the journal names the pin and its release takes what there is of it
     pins.freeze(session, table, ids, pin, wait=request.mutations == "wait")
-    _refuse_if_altered(session, table)
     frozen = pins.frozen_parts(session, table, ids, pin)
     return Frozen(
         database=database,
@@ -98,12 +97,6 @@ def _freeze(session: Session, request: BackupRequest, database: str, name: str, 
         table=_entry(session, table, chosen, frozen),
         paths=tuple(part.path for part in frozen),
     )
-
-
-def _refuse_if_altered(session: Session, before: TableInfo) -> None:
-    after = session.describe(before.database, before.name)
-    if (after.uuid, after.create_query) != (before.uuid, before.create_query):
-        raise TemporaryError(f"table {before} was altered while it was frozen", code="altered_meanwhile")
 
 
 def _refuse_other_disks(session: Session, table: TableInfo) -> None:

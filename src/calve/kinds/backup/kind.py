@@ -25,6 +25,7 @@ from calve.kinds.backup.receipt import BackupReceipt
 from calve.kinds.backup.request import BackupRequest
 from calve.kinds.backup.schema import read_schema
 from calve.kinds.orders import left_by, order_for
+from calve.kinds.receipts import stored
 from calve.model.change import NewPin, PinChange
 from calve.model.errors import NotFoundError, RefusedError
 from calve.model.process import NewTask, Pin, Process, Task
@@ -161,12 +162,8 @@ class BackupKind:
     def find_receipt(self, process: Process, plan: str, task: Task) -> TaskResult | None:
         location = self._location(_read(plan))
         uri = location.receipt(process.id, task.number, task.attempt)
-        return left_by(
-            task,
-            lambda: location.storage.read(uri),
-            BackupReceipt.from_json,
-            lambda receipt: len(receipt.parts),
-        )
+        text = stored(location.storage, uri)
+        return left_by(task, text, BackupReceipt.from_json, lambda receipt: len(receipt.parts))
 
     # -- publishing ---------------------------------------------------------------------------------
 
@@ -177,15 +174,14 @@ class BackupKind:
         found = [BackupReceipt.from_json(text) for text in receipts]
         return publishing.publish(self._location(read), read, found, note)
 
-    def fence(self, process: Process, plan: str | None) -> Fenced | Published:
-        if plan is None:
-            return Fenced()
+    def fence(self, process: Process, plan: str) -> Fenced | Published:
         read = _read(plan)
         return publishing.fence(self._location(read), read)
 
-    def undo(self, process: Process, plan: str | None, receipts: Sequence[str]) -> str:
-        if plan is None:
-            return ""
+    def abort_uploads(self, process: Process, plan: str) -> int:
+        return publishing.abort_uploads(self._location(_read(plan)), process.id)
+
+    def undo(self, process: Process, plan: str, receipts: Sequence[str]) -> str:
         read = _read(plan)
         return publishing.undo(self._location(read), read)
 

@@ -9,11 +9,13 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 from calve.model.errors import PermanentError
+from calve.model.stored import known_fields
 from calve.source import engine_clause
+from calve.source.part_facts import FiledPart
 from calve.source.tables import Column, TableInfo
 
 MANIFEST_VERSION = 1
@@ -21,24 +23,17 @@ _PLACE = re.compile(r'"place": ?"([a-z0-9]{1,64}/\d{1,10}-\d{1,10}/[0-9a-f]{40})
 
 
 @dataclass(frozen=True, kw_only=True)
-class PartEntry:
+class PartEntry(FiledPart):
     """One part of a table, and where it is stored."""
 
-    name: str
-    partition_id: str
-    rows: int  # physical: lightweight-deleted ones count
-    rows_seen: int
-    bytes: int
     address: str  # of its content
-    min_block: int
-    max_block: int
-    level: int
-    mutation: int
-    data_version: int
-    content: str  # a hash of its checksums.txt: what a table's own parts are compared by
     lacks: tuple[str, ...] = ()  # columns without values here whose default only a server can compute
     place: str = ""  # below `parts/`; known once it is stored
     index_sha256: str = ""
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> Self:
+        return cls(**known_fields(cls, data) | {"lacks": tuple(data.get("lacks", ()))})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,14 +107,14 @@ class TableEntry:
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> Self:
         return cls(
-            **_known(cls, data)
+            **known_fields(cls, data)
             | {
-                "columns": tuple(Column(**_known(Column, item)) for item in data["columns"]),
+                "columns": tuple(Column(**known_fields(Column, item)) for item in data["columns"]),
                 "stripped": tuple(data.get("stripped", ())),
                 "partitions": tuple(
-                    PartitionEntry(**_known(PartitionEntry, item)) for item in data["partitions"]
+                    PartitionEntry(**known_fields(PartitionEntry, item)) for item in data["partitions"]
                 ),
-                "parts": tuple(_part(item) for item in data["parts"]),
+                "parts": tuple(PartEntry.read(item) for item in data["parts"]),
             }
         )
 
@@ -194,11 +189,11 @@ class Manifest:
     @classmethod
     def _read(cls, data: Mapping[str, Any]) -> Self:
         return cls(
-            **_known(cls, data)
+            **known_fields(cls, data)
             | {
                 "order": tuple((database, name) for database, name in data["order"]),
                 "tables": tuple(TableEntry.read(item) for item in data["tables"]),
-                "schemas": tuple(SchemaEntry(**_known(SchemaEntry, item)) for item in data["schemas"]),
+                "schemas": tuple(SchemaEntry(**known_fields(SchemaEntry, item)) for item in data["schemas"]),
                 "skipped": tuple((name, why) for name, why in data["skipped"]),
             }
         )
@@ -216,12 +211,3 @@ def salvaged_places(text: str) -> list[str]:
 
 def _sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _part(data: Mapping[str, Any]) -> PartEntry:
-    return PartEntry(**_known(PartEntry, data) | {"lacks": tuple(data.get("lacks", ()))})
-
-
-def _known(kind: type, data: Mapping[str, Any]) -> dict[str, Any]:
-    names = {item.name for item in fields(kind)}
-    return {name: value for name, value in data.items() if name in names}

@@ -8,10 +8,9 @@ from datetime import UTC, datetime
 from calve.kinds.backup import shelf
 from calve.kinds.backup.location import Location
 from calve.kinds.backup.manifest import Manifest, PartEntry, TableEntry
-from calve.model.content import PartMark
 from calve.model.errors import NotFoundError, RefusedError
 from calve.model.plan import PartPlan, Relation
-from calve.source.content import Extent, content_id, file_hash, parts_content
+from calve.source.content import content_id, file_hash, parts_content
 from calve.source.ddl import ScratchTable
 from calve.source.engine_clause import EngineClause
 from calve.source.held import Held, HeldPartition
@@ -134,18 +133,7 @@ def stored_part(part: PartPlan) -> PartEntry:
 
 
 def _plan(part: PartEntry) -> PartPlan:
-    return PartPlan(
-        name=part.name,
-        partition_id=part.partition_id,
-        rows=part.rows,
-        bytes=part.bytes,
-        path=f"{part.place}{_SEPARATOR}{part.index_sha256}",
-        min_block=part.min_block,
-        max_block=part.max_block,
-        level=part.level,
-        data_version=part.data_version,
-        content=part.content,
-    )
+    return part.plan_with(path=f"{part.place}{_SEPARATOR}{part.index_sha256}", content=part.content)
 
 
 def _partitions(manifest: Manifest, entry: TableEntry) -> list[PartitionInfo]:
@@ -164,30 +152,16 @@ def _partitions(manifest: Manifest, entry: TableEntry) -> list[PartitionInfo]:
             min_block=min(part.min_block for part in parts),
             max_block=max(part.max_block for part in parts),
             mutation=max(part.mutation for part in parts),
-            content=content_id(map(_extent, parts), () if _replicated(entry) else map(_mark, parts)),
+            content=content_id(
+                (part.extent for part in parts),
+                () if _replicated(entry) else (part.mark for part in parts),
+            ),
             disks=(),
             min_time=_time(shown[partition_id].min_time),
             max_time=_time(shown[partition_id].max_time),
         )
         for partition_id, parts in sorted(by_id.items())
     ]
-
-
-def _extent(part: PartEntry) -> Extent:
-    return Extent(
-        min_block=part.min_block, max_block=part.max_block, mutation=part.mutation, rows=part.rows_seen
-    )
-
-
-def _mark(part: PartEntry) -> PartMark:
-    return PartMark(
-        min_block=part.min_block,
-        max_block=part.max_block,
-        level=part.level,
-        mutation=part.mutation,
-        rows=part.rows,
-        hash=file_hash(part.content),
-    )
 
 
 def _replicated(entry: TableEntry) -> bool:

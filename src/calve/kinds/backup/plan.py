@@ -11,6 +11,7 @@ from typing import Any, Self
 from calve.kinds.backup.freezing import Frozen
 from calve.kinds.backup.location import Key
 from calve.kinds.backup.manifest import Manifest, PartEntry
+from calve.model.stored import known_fields
 
 PARTS_A_TASK = 500
 
@@ -75,7 +76,7 @@ class BackupPlan:
     @classmethod
     def from_json(cls, text: str) -> Self:
         data: dict[str, Any] = json.loads(text)
-        known = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
+        known = known_fields(cls, data)
         return cls(
             **known
             | {

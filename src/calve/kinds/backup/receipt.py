@@ -5,6 +5,8 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
+from calve.model.stored import known_fields
+
 
 @dataclass(frozen=True, kw_only=True)
 class PartReceipt:
@@ -34,4 +36,4 @@ class BackupReceipt:
     def from_json(cls, text: str) -> Self:
         data: dict[str, Any] = json.loads(text)
         data["parts"] = tuple(PartReceipt(**item) for item in data["parts"])
-        return cls(**{name: data[name] for name in cls.__dataclass_fields__ if name in data})
+        return cls(**known_fields(cls, data))

@@ -1,8 +1,10 @@
 """What a person asked to be backed up, as it is stored with the process and read by every worker."""
 
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any, Self
+
+from calve.model.stored import known_fields
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +32,7 @@ class BackupRequest:
     @classmethod
     def from_json(cls, text: str) -> Self:
         data: dict[str, Any] = json.loads(text)
-        known = {item.name: data[item.name] for item in fields(cls) if item.name in data}
+        known = known_fields(cls, data)
         for name in ("patterns", "partitions"):
             known[name] = tuple(known.get(name, ()))
         for name in ("tables", "schemas"):

@@ -55,7 +55,7 @@ def find(location: Location, name: str) -> Manifest:
     raise NotFoundError(
         f"there is no backup {name!r} in {location.url}",
         code="no_backup",
-        hint=f"there are {shown}; see: calve backup list",
+        hint=f"those that there are: {shown}; see: calve backup list",
     )
 
 

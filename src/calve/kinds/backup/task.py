@@ -4,38 +4,32 @@ What is stored already is looked at, not believed: its index is read and its obj
 their sizes, or the part is stored again (P15).
 """
 
-import json
 import time
 from concurrent.futures import Executor
 from pathlib import Path
 
+from calve.kinds import receipts
 from calve.kinds.backup import intents
 from calve.kinds.backup.location import Key, Location
 from calve.kinds.backup.payload import BackupPayload
 from calve.kinds.backup.plan import Reuse, Upload
 from calve.kinds.backup.receipt import BackupReceipt, PartReceipt
 from calve.kinds.backup.stored import check_sizes, lanes, read_index, store
-from calve.model.errors import NotFoundError, PermanentError
+from calve.model.errors import PermanentError
 
 
 def run(payload: str) -> str:
     """JSON in, JSON out; the runner turns errors into data."""
     read = BackupPayload.from_json(payload)
     receipt = attempt_at(read.open(), read)
-    return json.dumps(
-        {
-            "receipt": receipt.to_json(),
-            "rows": receipt.rows,
-            "files": len(receipt.parts),
-            "bytes": receipt.bytes,
-        }
-    )
+    return receipts.answer(receipt, files=len(receipt.parts))
 
 
 def attempt_at(location: Location, payload: BackupPayload) -> BackupReceipt:
     """Store the task's parts and leave a receipt; an attempt that has one already is not repeated."""
     started = time.monotonic()
-    if (earlier := _left(location, payload)) is not None:
+    receipt_uri = location.receipt(payload.process_id, payload.task, payload.attempt)
+    if (earlier := receipts.left(location.storage, receipt_uri, BackupReceipt.from_json)) is not None:
         return earlier
     location.refuse_another(payload.location_id)
     usable = _usable(location, payload)
@@ -45,7 +39,8 @@ def attempt_at(location: Location, payload: BackupPayload) -> BackupReceipt:
             payload.uploads,
         )
         parts = tuple(stored)
-    return _leave(location, payload, parts, time.monotonic() - started)
+    receipt = _receipt(payload, parts, time.monotonic() - started)
+    return receipts.leave(location.storage, receipt_uri, receipt, BackupReceipt.from_json)
 
 
 def _usable(location: Location, payload: BackupPayload) -> dict[str, Reuse]:
@@ -103,10 +98,8 @@ def _part(
     )
 
 
-def _leave(
-    location: Location, payload: BackupPayload, parts: tuple[PartReceipt, ...], seconds: float
-) -> BackupReceipt:
-    receipt = BackupReceipt(
+def _receipt(payload: BackupPayload, parts: tuple[PartReceipt, ...], seconds: float) -> BackupReceipt:
+    return BackupReceipt(
         process_id=payload.process_id,
         task=payload.task,
         attempt=payload.attempt,
@@ -116,17 +109,3 @@ def _leave(
         moved_bytes=sum(part.bytes for part in parts if part.moved),
         seconds=round(seconds, 3),
     )
-    uri = location.receipt(payload.process_id, payload.task, payload.attempt)
-    # If we die here, the receipt is there or not; whoever looks for it finds out.
-    if location.storage.put_if_absent(uri, receipt.to_json().encode()):
-        return receipt
-    # Taken: by this very put, whose acknowledgement was lost, or by another run of this attempt.
-    return _left(location, payload) or receipt
-
-
-def _left(location: Location, payload: BackupPayload) -> BackupReceipt | None:
-    try:
-        data = location.storage.read(location.receipt(payload.process_id, payload.task, payload.attempt))
-    except NotFoundError:
-        return None
-    return BackupReceipt.from_json(data.decode())

@@ -1,7 +1,6 @@
 """The export kind: what the control plane calls, step by step. Keeps no state between calls."""
 
 import json
-import logging
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
@@ -16,6 +15,7 @@ from calve.control.ports import (
     TaskOrder,
     TaskResult,
 )
+from calve.kinds import receipts
 from calve.kinds.backup import offering
 from calve.kinds.export import adoption, probing
 from calve.kinds.export.earlier import Earlier
@@ -35,7 +35,7 @@ from calve.lake.publish.publish import publish
 from calve.lake.storage import Storage
 from calve.lake.undo import abort_uploads, undo
 from calve.model.change import NewPin, PinChange, Result
-from calve.model.errors import CalveError, RefusedError
+from calve.model.errors import RefusedError
 from calve.model.plan import ExportPlan
 from calve.model.process import NewTask, Pin, Process, Task
 from calve.model.receipt import Receipt
@@ -43,7 +43,6 @@ from calve.model.states import PinState
 from calve.source.held import Held, Wanted
 from calve.source.server import live
 
-_log = logging.getLogger("calve.export")
 NAME = "export"
 TASK_FUNCTION = "calve.kinds.export.task:run"  # named, not imported: executors alone need the engine
 
@@ -141,12 +140,8 @@ class ExportKind:
     def find_receipt(self, process: Process, plan: str, task: Task) -> TaskResult | None:
         read = _read(plan)
         uri = receipt_uri(read.destination.receipts_location, process.id, task.number, task.attempt)
-        return left_by(
-            task,
-            lambda: self._storage(read).read(uri),
-            Receipt.from_json,
-            lambda receipt: len(receipt.files),
-        )
+        text = receipts.stored(self._storage(read), uri)
+        return left_by(task, text, Receipt.from_json, lambda receipt: len(receipt.files))
 
     # -- publishing ---------------------------------------------------------------------------------
 
@@ -159,23 +154,11 @@ class ExportKind:
             outcome = plain.publish(folder, process.id, read, left, noted, note)
         else:
             outcome = publish(catalog, process.id, read, left, noted, note, limits=self._ports.limits)
-        if any(receipt.attempt > 1 for receipt in left):
-            self._abort_uploads(process, read)
         if isinstance(outcome, PublishedSnapshot):
             return _published(outcome)
         return _already(process, outcome)
 
-    def _abort_uploads(self, process: Process, plan: ExportPlan) -> None:
-        """What attempts that were given up had begun. Never fails a publish: nobody sees such parts, and
-        the bucket's lifecycle rule ends them at last."""
-        try:
-            abort_uploads(self._storage(plan), process.id, plan)
-        except CalveError as error:
-            _log.warning("uploads that process %s gave up were not aborted: %s", process.id, error.message)
-
-    def fence(self, process: Process, plan: str | None) -> Fenced | Published:
-        if plan is None:
-            return Fenced()
+    def fence(self, process: Process, plan: str) -> Fenced | Published:
         catalog, read, noted = self._catalog(process), _read(plan), process.publish_note
         if (folder := folder_of(catalog)) is not None:
             answer = plain_fence.fence(folder, process.id, read, noted)
@@ -183,9 +166,11 @@ class ExportKind:
             answer = fence(catalog, process.id, read, noted, limits=self._ports.limits)
         return _published(answer) if isinstance(answer, PublishedSnapshot) else Fenced()
 
-    def undo(self, process: Process, plan: str | None, receipts: Sequence[str]) -> str:
-        if plan is None:
-            return ""
+    def abort_uploads(self, process: Process, plan: str) -> int:
+        read = _read(plan)
+        return abort_uploads(self._storage(read), process.id, read)
+
+    def undo(self, process: Process, plan: str, receipts: Sequence[str]) -> str:
         catalog, read = self._catalog(process), _read(plan)
         if (folder := folder_of(catalog)) is not None:
             return plain_undo.undo(folder, process.id, read, process.publish_note).message

@@ -46,6 +46,9 @@ class SourceColumn(Protocol):
     def default_kind(self) -> str: ...  # "", DEFAULT, MATERIALIZED, ALIAS or EPHEMERAL
 
 
+_SHOWN_NAMES = 20  # of a table's columns, in a hint
+
+
 @dataclass(frozen=True, kw_only=True)
 class Refusal:
     """One column that cannot be exported as asked, and what to do about it."""
@@ -236,15 +239,24 @@ def _unknown_names(
 ) -> list[Refusal]:
     known = {column.name for column in columns} | {column.name.partition(".")[0] for column in columns}
     refused = [
-        Refusal(column=name, reason="there is no such column to exclude")
+        Refusal(column=name, reason="there is no such column to exclude", hint=_columns_are(sorted(known)))
         for name in sorted(choices.exclude - known)
     ]
     exported = {one.name for one in given}
     refused += [
-        Refusal(column=name, reason="there is no such exported column to cast")
+        Refusal(
+            column=name,
+            reason="there is no such exported column to cast",
+            hint=_columns_are([one.name for one in given]),
+        )
         for name in sorted(set(choices.casts) - exported)
     ]
     return refused
+
+
+def _columns_are(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN_NAMES} more" if len(names) > _SHOWN_NAMES else ""
+    return f"its columns are {', '.join(names[:_SHOWN_NAMES])}{more}"
 
 
 def _shared_names(mapped: Sequence[MappedColumn]) -> list[Refusal]:

@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
+from calve.model.stored import known_fields
 from calve.source.part_files import parse_name
 
 
@@ -68,7 +69,7 @@ class ExportRequest:
     @classmethod
     def from_json(cls, text: str) -> Self:
         data: dict[str, Any] = json.loads(text)
-        known = {item.name: data[item.name] for item in fields(cls) if item.name in data}
+        known = known_fields(cls, data)
         for name in ("identifier", "partitions", "parts", "exclude"):
             known[name] = tuple(known.get(name, ()))
         return cls(**known)

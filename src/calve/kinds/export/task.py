@@ -1,10 +1,9 @@
 """One attempt at one task, on an executor: parts in, data files and a receipt out.
 
-JSON in, JSON out; errors come back as data. The receipt is put last and if-none-match: it
-exists only if every file it names is whole and in its place.
+The receipt is put last and if-none-match: it exists only if every file it names is whole and in its
+place.
 """
 
-import json
 import shutil
 import tempfile
 import time
@@ -12,37 +11,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from calve.kinds import receipts
 from calve.kinds.export.payload import TaskPayload
 from calve.kinds.export.reading import Rows, opened
 from calve.kinds.export.writing import TaskWriter, Written, write_settings
 from calve.lake import checksums
 from calve.lake.access.lending import remote_lender
 from calve.lake.storage import Storage
-from calve.model.errors import CalveError, ErrorInfo, NotFoundError, PermanentError
-from calve.model.full_disk import as_full_disk, is_full
+from calve.model.errors import PermanentError
 from calve.model.limits import Limits
 from calve.model.receipt import Receipt
 from calve.source.engine import Engine, worker_engine
 
-FUNCTION = "calve.kinds.export.task:run"  # what a TaskOrder names
-
 
 def run(payload: str) -> str:
-    """`{"receipt", "rows", "files", "bytes"}`, or `{"error": …}`. Never raises."""
-    try:
-        receipt = attempt(TaskPayload.from_json(payload))
-    except CalveError as error:
-        return json.dumps({"error": error.info.to_json()})
-    except Exception as error:  # noqa: BLE001 - the border of the task: anything becomes data
-        return json.dumps({"error": _unexpected(error).to_json()})
-    return json.dumps(
-        {
-            "receipt": receipt.to_json(),
-            "rows": receipt.rows,
-            "files": len(receipt.files),
-            "bytes": receipt.bytes,
-        }
-    )
+    """JSON in, JSON out; the runner turns errors into data."""
+    receipt = attempt(TaskPayload.from_json(payload))
+    return receipts.answer(receipt, files=len(receipt.files))
 
 
 def attempt(payload: TaskPayload) -> Receipt:
@@ -50,7 +35,7 @@ def attempt(payload: TaskPayload) -> Receipt:
     started = time.monotonic()
     storage = _storage(payload)
     # Asked first: a dead storage is known before anything is read.
-    if (earlier := _left(storage, payload)) is not None:
+    if (earlier := receipts.left(storage, payload.receipt_uri, Receipt.from_json)) is not None:
         return earlier
     engine = worker_engine()
     with opened(engine, payload) as rows, _folder(engine) as folder:
@@ -86,21 +71,7 @@ def _leave(storage: Storage, payload: TaskPayload, written: Written, seconds: fl
         checksums={name: checksums.text(value) for name, value in written.checksums.items()},
         seconds=round(seconds, 3),
     )
-    # If we die here, the receipt is there or not; whoever looks for it finds out.
-    if storage.put_if_absent(payload.receipt_uri, receipt.to_json().encode()):
-        return receipt
-    # Taken: by this very put, whose acknowledgement was lost, or by another run of this attempt.
-    earlier = _left(storage, payload)
-    return receipt if earlier is None else earlier
-
-
-def _left(storage: Storage, payload: TaskPayload) -> Receipt | None:
-    """The receipt that this attempt has left already, if it has."""
-    try:
-        data = storage.read(payload.receipt_uri)
-    except NotFoundError:
-        return None
-    return Receipt.from_json(data.decode())
+    return receipts.leave(storage, payload.receipt_uri, receipt, Receipt.from_json)
 
 
 def _count(rows: Rows, payload: TaskPayload) -> int:
@@ -121,14 +92,3 @@ def _folder(engine: Engine) -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _unexpected(error: Exception) -> ErrorInfo:
-    if isinstance(error, OSError) and is_full(error):
-        return as_full_disk(error, Path(tempfile.gettempdir())).info
-    return ErrorInfo(
-        code="task_crashed",
-        message=f"the task raised {type(error).__name__}: {error}",
-        hint="calve show gives the attempt; the executor's log has the rest",
-        retryable=True,
-    )

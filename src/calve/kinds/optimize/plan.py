@@ -16,6 +16,7 @@ from calve.lake.health.collect import TableStats
 from calve.lake.health.evaluate import Due, Level
 from calve.lake.health.names import TRUE, Filter, any_of, partition_filter, partition_name
 from calve.lake.health.settings import MIB, Settings
+from calve.model.stored import known_fields
 
 PLAN_VERSION = 1
 TASK_BYTES = 1024 * MIB
@@ -43,7 +44,7 @@ class TaskSpec:
     def from_json(cls, text: str) -> Self:
         data: dict[str, Any] = json.loads(text)
         data["partitions"] = tuple(data.get("partitions", ()))
-        return cls(**{name: data[name] for name in cls.__dataclass_fields__ if name in data})
+        return cls(**known_fields(cls, data))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +71,7 @@ class OptimizePlan:
     def from_json(cls, text: str) -> Self:
         data: dict[str, Any] = json.loads(text)
         data["identifier"] = tuple(data["identifier"])
-        return cls(**{name: data[name] for name in cls.__dataclass_fields__ if name in data})
+        return cls(**known_fields(cls, data))
 
 
 def tasks_of(

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 from calve.model.errors import UsageError
+from calve.model.stored import known_fields
 
 NAME = "optimize"  # of the kind
 
@@ -47,7 +48,7 @@ class OptimizeRequest:
     def from_json(cls, text: str) -> Self:
         """Read a request of this or an older version; unknown keys are ignored."""
         data: dict[str, Any] = json.loads(text)
-        known = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
+        known = known_fields(cls, data)
         sort = known.get("sort") or {}
         known["sort"] = Sort(
             columns=tuple(SortColumn(**column) for column in sort.get("columns", ())),

@@ -1,5 +1,7 @@
 """From what a person or a worker asked for to a queued process."""
 
+from collections.abc import Sequence
+
 from calve.control.ports import StoreWriter
 from calve.kinds.optimize.kind import CATALOG
 from calve.kinds.optimize.ports import OptimizePorts
@@ -9,6 +11,7 @@ from calve.model.errors import UsageError
 from calve.model.ids import new_process_id
 from calve.model.process import Lock, NewProcess, Process
 
+_SHOWN_NAMES = 20  # of a table's columns, in a hint
 BY_WORKER_PRIORITY = -10  # what people and schedules ask for goes first
 
 
@@ -16,10 +19,10 @@ def check(ports: OptimizePorts, request: OptimizeRequest) -> None:
     """Refuse here what cannot work, before anything is queued."""
     table = tables.load(ports.catalog(request.catalog), request.identifier)
     names = [column.name for column in request.sort.columns] + list(request.sort.zorder)
-    known = set(table.schema().column_names)
+    known = table.schema().column_names
     for name in names:
         if name not in known:
-            raise _no_column(request, name)
+            raise _no_column(request, name, known)
     if request.sort.table and table.sort_order().is_unsorted:
         raise UsageError(
             f"table {request.name} has no sort order of its own",
@@ -28,11 +31,12 @@ def check(ports: OptimizePorts, request: OptimizeRequest) -> None:
         )
 
 
-def _no_column(request: OptimizeRequest, name: str) -> UsageError:
+def _no_column(request: OptimizeRequest, name: str, known: Sequence[str]) -> UsageError:
+    more = ", …" if len(known) > _SHOWN_NAMES else ""
     return UsageError(
         f"table {request.name} has no column {name!r} to sort by",
         code="no_such_column",
-        hint=f"calve health {request.name} --json",
+        hint=f"its columns are {', '.join(known[:_SHOWN_NAMES])}{more}",
     )
 
 

@@ -9,29 +9,15 @@ from calve.kinds.backup.manifest import Manifest, SchemaEntry, TableEntry
 from calve.kinds.restore.request import REFUSE, Item, RestoreRequest
 from calve.kinds.restore.statements import Name, retargeted, without_replication
 from calve.model.errors import CalveError, NotFoundError, PermanentError, RefusedError
+from calve.source.lenient import LENIENT
 from calve.source.ports import Session
 from calve.source.system_columns import system_columns
+from calve.source.tables import ZERO_UUID
 from calve.source.tokens import name as quoted
 from calve.source.tokens import string
 
 _NAMESPACE = uuid.UUID("5f2d6f0a-1c0e-4a52-9a0e-8f0b6a1f7c11")
-_ZERO_UUID = "00000000-0000-0000-0000-000000000000"
 _INNER = ".inner_id."
-# A DDL that was legal at the source is legal here, whatever the engine would advise today.
-_LENIENT = {
-    "allow_deprecated_syntax_for_merge_tree": "1",
-    "allow_suspicious_low_cardinality_types": "1",
-    "allow_suspicious_fixed_string_types": "1",
-    "allow_suspicious_variant_types": "1",
-    "allow_suspicious_types_in_order_by": "1",
-    "allow_suspicious_primary_key": "1",
-    "allow_suspicious_codecs": "1",
-    "allow_suspicious_indices": "1",
-    "allow_suspicious_ttl_expressions": "1",
-    "allow_experimental_qbit_type": "1",
-    "enable_time_time64_type": "1",
-    "flatten_nested": "0",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +44,7 @@ def made_uuid(seed: str, target: Name) -> str:
 
 def lenient(session: Session) -> Mapping[str, str]:
     """A server of another version may not know them all, and has settings of its own."""
-    return _LENIENT if session.embedded else {}
+    return LENIENT if session.embedded else {}
 
 
 def make_schema(session: Session, manifest: Manifest, request: RestoreRequest) -> dict[Name, There]:
@@ -131,7 +117,7 @@ def there(session: Session, names: Sequence[Name]) -> dict[Name, There]:
 
 def _uuid(text: str, data_paths: Sequence[str]) -> str:
     """The embedded engine's `default` database hides uuids; the folder's name does not."""
-    if text != _ZERO_UUID or not data_paths:
+    if text != ZERO_UUID or not data_paths:
         return text
     return data_paths[0].rstrip("/").rsplit("/", 1)[-1]
 

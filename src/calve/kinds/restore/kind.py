@@ -18,6 +18,7 @@ from calve.kinds.backup import probing, shelf
 from calve.kinds.backup.location import Key
 from calve.kinds.backup.ports import BackupPorts
 from calve.kinds.orders import left_by, order_for
+from calve.kinds.receipts import stored
 from calve.kinds.restore import attaching, creating, receiving
 from calve.kinds.restore.payload import RestorePayload, receipt_uri
 from calve.kinds.restore.plan import RestorePlan, divide
@@ -111,9 +112,8 @@ class RestoreKind:
         start, _ = read.tasks[task.number]
         state = read.targets[read.parts[start].target].state
         uri = receipt_uri(state, process.id, task.number, task.attempt)
-        return left_by(
-            task, lambda: Storage().read(uri), RestoreReceipt.from_json, lambda receipt: len(receipt.folders)
-        )
+        text = stored(Storage(), uri)
+        return left_by(task, text, RestoreReceipt.from_json, lambda receipt: len(receipt.folders))
 
     # -- publishing ---------------------------------------------------------------------------------
 
@@ -129,9 +129,7 @@ class RestoreKind:
                 attaching.attach(session, read, staged)
         return _published(read)
 
-    def fence(self, process: Process, plan: str | None) -> Fenced | Published:
-        if plan is None:
-            return Fenced()
+    def fence(self, process: Process, plan: str) -> Fenced | Published:
         read = _read(plan)
         if read.targets and attaching.is_finished(read):
             return _published(read)
@@ -139,10 +137,8 @@ class RestoreKind:
         attaching.stop(read)
         return Fenced()
 
-    def undo(self, process: Process, plan: str | None, receipts: Sequence[str]) -> str:
+    def undo(self, process: Process, plan: str, receipts: Sequence[str]) -> str:
         """Staged files and the tables that gathered parts. What was restored stays: somebody may use it."""
-        if plan is None:
-            return ""
         read = _read(plan)
         completed = process.state is ProcessState.COMPLETED
         if not completed:

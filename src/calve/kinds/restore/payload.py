@@ -65,8 +65,7 @@ class RestorePayload:
     @classmethod
     def from_json(cls, text: str) -> Self:
         data: dict[str, Any] = json.loads(text)
-        parts = tuple(PartEntry(**item | {"lacks": tuple(item["lacks"])}) for item in data["parts"])
-        return cls(**data | {"parts": parts})
+        return cls(**data | {"parts": tuple(PartEntry.read(item) for item in data["parts"])})
 
 
 def receipt_uri(state: str, process_id: str, task: int, attempt: int) -> str:

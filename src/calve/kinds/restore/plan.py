@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from calve.kinds.backup.manifest import PartEntry, TableEntry
 from calve.kinds.restore.target import Target
+from calve.model.stored import known_fields
 
 PARTS_A_TASK = 500
 _DATES = re.compile(r"(\d{8}_\d{8})_\d+_\d+_\d+(?:_\d+)?")
@@ -42,7 +43,7 @@ class RestorePlan:
     @classmethod
     def from_json(cls, text: str) -> Self:
         data: dict[str, Any] = json.loads(text)
-        known = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
+        known = known_fields(cls, data)
         return cls(
             **known
             | {
@@ -59,12 +60,7 @@ def _target(data: dict[str, Any]) -> Target:
 
 
 def _part(data: dict[str, Any]) -> RestorePart:
-    entry = data["entry"]
-    return RestorePart(
-        target=data["target"],
-        name=data["name"],
-        entry=PartEntry(**entry | {"lacks": tuple(entry["lacks"])}),
-    )
+    return RestorePart(target=data["target"], name=data["name"], entry=PartEntry.read(data["entry"]))
 
 
 def divide(

@@ -1,8 +1,10 @@
 """What a person asked to be restored, as it is stored with the process and read by every worker."""
 
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any, Self
+
+from calve.model.stored import known_fields
 
 REFUSE, APPEND, REPLACE = "refuse", "append", "replace"
 
@@ -48,7 +50,7 @@ class RestoreRequest:
     @classmethod
     def from_json(cls, text: str) -> Self:
         data: dict[str, Any] = json.loads(text)
-        known = {item.name: data[item.name] for item in fields(cls) if item.name in data}
+        known = known_fields(cls, data)
         known["items"] = tuple(Item(**item) for item in data["items"])
         known["partitions"] = tuple(data.get("partitions", ()))
         return cls(**known)

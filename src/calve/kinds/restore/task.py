@@ -7,10 +7,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from calve.kinds import receipts
 from calve.kinds.backup.stored import fetch
 from calve.kinds.restore.payload import RestorePayload
 from calve.lake.storage import Storage
-from calve.model.errors import NotFoundError, TemporaryError
+from calve.model.errors import TemporaryError
+from calve.model.stored import known_fields
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,26 +33,19 @@ class RestoreReceipt:
     def from_json(cls, text: str) -> Self:
         data: dict[str, Any] = json.loads(text)
         data["folders"] = tuple(data["folders"])
-        return cls(**{name: data[name] for name in cls.__dataclass_fields__ if name in data})
+        return cls(**known_fields(cls, data))
 
 
 def run(payload: str) -> str:
     """JSON in, JSON out; the runner turns errors into data."""
     receipt = attempt(RestorePayload.from_json(payload))
-    return json.dumps(
-        {
-            "receipt": receipt.to_json(),
-            "rows": receipt.rows,
-            "files": len(receipt.folders),
-            "bytes": receipt.bytes,
-        }
-    )
+    return receipts.answer(receipt, files=len(receipt.folders))
 
 
 def attempt(payload: RestorePayload) -> RestoreReceipt:
     started = time.monotonic()
     local = Storage()
-    if (earlier := _left(local, payload)) is not None:
+    if (earlier := receipts.left(local, payload.receipt_uri, RestoreReceipt.from_json)) is not None:
         return earlier
     location = payload.open()
     # The attempt is in the folder's name: no two attempts ever write one file (D4).
@@ -78,14 +73,4 @@ def attempt(payload: RestorePayload) -> RestoreReceipt:
         bytes=sum(part.bytes for part in payload.parts),
         seconds=round(time.monotonic() - started, 3),
     )
-    # If we die here, the receipt is there or not; whoever looks for it finds out.
-    if local.put_if_absent(payload.receipt_uri, receipt.to_json().encode()):
-        return receipt
-    return _left(local, payload) or receipt
-
-
-def _left(local: Storage, payload: RestorePayload) -> RestoreReceipt | None:
-    try:
-        return RestoreReceipt.from_json(local.read(payload.receipt_uri).decode())
-    except NotFoundError:
-        return None
+    return receipts.leave(local, payload.receipt_uri, receipt, RestoreReceipt.from_json)

@@ -47,6 +47,8 @@ _COPIED = {
     "s3.sse-kms-key-id": "sse_kms_key_id",
 }
 _NO_BUCKET = re.compile(r"NoSuchBucket|bucket does not exist", re.IGNORECASE)
+# Where clouds give a machine, or a container, the keys of its role.
+_ROLE_PLACES = ("//169.254.169.254/", "//169.254.170.2/")
 _CERTIFICATE = re.compile(r"InvalidCertificate|invalid peer certificate|certificate verify failed")
 _REFUSED = re.compile(
     r"InvalidAccessKeyId|SignatureDoesNotMatch|AccessDenied|InvalidToken|ExpiredToken|"
@@ -120,16 +122,24 @@ class S3ObjectStore:
 
     def read(self, uri: str) -> bytes:
         with self._wrapped(uri):
-            return bytes(obstore.get(self._store, self._key(uri)).bytes())
+            found = obstore.get(self._store, self._key(uri))
+            size = int(found.meta["size"])
+            if size <= CHUNK_BYTES:
+                return bytes(found.bytes())
+            return b"".join(self._pieces(uri, size))
 
     def download(self, uri: str, local: Path) -> None:
-        # In ranges: a request's timeout counts its body too, and one for all would presume a bandwidth
-        # that grows with the object.
-        size, key = self.size(uri), self._key(uri)
+        size = self.size(uri)
         with self._wrapped(uri), local.open("wb") as out:
-            for start in range(0, size, CHUNK_BYTES):
-                end = min(size, start + CHUNK_BYTES)
-                out.write(obstore.get_range(self._store, key, start=start, end=end))
+            for piece in self._pieces(uri, size):
+                out.write(piece)
+
+    def _pieces(self, uri: str, size: int) -> Iterator[bytes]:
+        """In ranges: a request's timeout counts its body too, and one for all would presume a bandwidth
+        that grows with the object."""
+        for start in range(0, size, CHUNK_BYTES):
+            end = min(size, start + CHUNK_BYTES)
+            yield bytes(obstore.get_range(self._store, self._key(uri), start=start, end=end))
 
     def exists(self, uri: str) -> bool:
         try:
@@ -172,7 +182,8 @@ class S3ObjectStore:
         return self._uploads.below(f"{self._key(prefix_uri.rstrip('/'), may_be_root=True)}/".lstrip("/"))
 
     def abort(self, uploads: Sequence[Upload]) -> None:
-        self._uploads.abort(uploads)
+        # Some servers still list an upload that was finished, and would take its object's data along.
+        self._uploads.abort([upload for upload in uploads if not self.exists(upload.uri)])
 
     def _key(self, uri: str, *, may_be_root: bool = False) -> str:
         key = uri.removeprefix(self._bucket_uri).removeprefix("/")
@@ -240,6 +251,16 @@ def _flag(properties: Mapping[str, str], name: str) -> bool:
     return str(properties.get(name, "false")).lower() == "true"
 
 
+def _keys_hint(bucket_uri: str, error: Exception) -> str:
+    """For a bucket without keys, where the machine was asked for its role, and has none to give."""
+    if not any(place in str(error) for place in _ROLE_PLACES):
+        return ""
+    return (
+        "no keys are configured, so the machine was asked for its role: give access_key_id and"
+        f' secret_access_key_file in [storage."{bucket_uri}"], or those of its catalog, or AWS_ACCESS_KEY_ID'
+    )
+
+
 def _calve_error(uri: str, bucket_uri: str, error: Exception) -> CalveError:
     text = _first_line(error)
     if _NO_BUCKET.search(str(error)):
@@ -257,7 +278,8 @@ def _calve_error(uri: str, bucket_uri: str, error: Exception) -> CalveError:
         return PermanentError(
             f"{bucket_uri} refused the request for {uri}: {text}",
             code="storage_denied",
-            hint="check the keys, the region and the bucket's policy in the configuration",
+            hint=_keys_hint(bucket_uri, error)
+            or "check the keys, the region and the bucket's policy in the configuration",
         )
     if isinstance(error, (exceptions.NotFoundError, FileNotFoundError)):
         return NotFoundError(f"no such object: {uri}", code="object_missing")
@@ -267,7 +289,8 @@ def _calve_error(uri: str, bucket_uri: str, error: Exception) -> CalveError:
         return UnavailableError(
             f"{bucket_uri} cannot be reached: {text}",
             code="storage_unavailable",
-            hint="check the endpoint; waiting exports go on by themselves once it answers",
+            hint=_keys_hint(bucket_uri, error)
+            or "check the endpoint; waiting exports go on by themselves once it answers",
             service=f"storage:{bucket_uri}",
         )
     return TemporaryError(f"{uri}: {text}", code="storage_failed")

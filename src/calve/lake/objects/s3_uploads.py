@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 import requests
 
 from calve.lake.access.resolve import CA_FILE
+from calve.lake.bounded_http import bound
 from calve.lake.objects.base import Upload
 from calve.lake.objects.signing import Signer
 from calve.model.errors import CalveError, PermanentError, TemporaryError, UnavailableError
@@ -32,7 +33,7 @@ class S3Uploads:
         self._base, self._root = _address(bucket_uri.split("://", 1)[1], properties)
         self._ca_file = properties.get(CA_FILE, "")
         self._proxy = properties.get("s3.proxy-uri", "")
-        self._seconds = (connect_seconds, call_seconds)
+        self._seconds = {"connect_seconds": connect_seconds, "call_seconds": call_seconds}
 
     def below(self, prefix: str) -> list[Upload]:
         """Those of objects whose key begins so."""
@@ -74,15 +75,11 @@ class S3Uploads:
         at = self._root if path == "/" else f"{self._root.rstrip('/')}{path}"
         url = self._signer.url(self._base, at, query)
         headers = self._signer.headers(method, url, query, dt.datetime.now(dt.UTC))
+        proxies = {"http": self._proxy, "https": self._proxy} if self._proxy else None
         try:
-            answer = requests.request(
-                method,
-                url,
-                headers=headers,
-                timeout=self._seconds,
-                verify=self._ca_file or True,
-                proxies={"http": self._proxy, "https": self._proxy} if self._proxy else None,
-            )
+            with requests.Session() as session:
+                bound(session, **self._seconds, ca_file=self._ca_file)
+                answer = session.request(method, url, headers=headers, proxies=proxies)
         except requests.RequestException as cause:
             raise self._error(type(cause).__name__) from cause
         if answer.ok or answer.status_code in (*fine, *_NOT_OFFERED):

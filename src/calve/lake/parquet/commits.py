@@ -7,7 +7,7 @@ publishes nothing: whoever could still have put its own at that name no longer c
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from calve.lake.parquet import places
@@ -15,6 +15,7 @@ from calve.lake.storage import Storage
 from calve.model.errors import NotFoundError, RefusedError
 from calve.model.plan import ExportPlan, KeyPlan
 from calve.model.receipt import Receipt
+from calve.model.stored import known_fields
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,13 +75,9 @@ class Commit:
         """RefusedError for what somebody else put there. Fields of a newer version are left alone."""
         try:
             read: dict[str, Any] = json.loads(text)
-            known = {item.name: read[item.name] for item in fields(cls) if item.name in read}
-            names = {item.name for item in fields(ListedFile)}
+            known = known_fields(cls, read)
             known["files"] = tuple(
-                ListedFile(
-                    **{name: value for name, value in item.items() if name in names}
-                    | {"partition": tuple(item.get("partition", ()))}
-                )
+                ListedFile(**known_fields(ListedFile, item) | {"partition": tuple(item.get("partition", ()))})
                 for item in read.get("files", ())
             )
             known["input"] = tuple(read.get("input", ("", "", "")))

@@ -98,7 +98,7 @@ class ParquetFolder(NoopCatalog):
             IDENTIFIER,
             seen,
             places.schema(self.location),
-            load_file_io(file_io.trusting(self.storage.properties), self.location),
+            load_file_io(file_io.bounded(self.storage.properties), self.location),
             self,
         )
 

@@ -25,9 +25,9 @@ def undo(folder: ParquetFolder, process_id: str, plan: ExportPlan, noted: str) -
     left: Sequence[str] = tuple(uri for uri in mine if uri in listed)
     gone = [uri for uri in mine if uri not in listed]
     receipts = storage.list(f"{places.receipts(location)}/{process_id}")
-    abort_uploads(storage, process_id, plan)
     # If we die here, some are deleted; the next call lists, proves and deletes the others.
     storage.delete(gone)
+    abort_uploads(storage, process_id, plan)
     # Receipts last: as long as a file is there, something names it.
     storage.delete(receipts)
     return Undone(deleted=(*gone, *receipts), left=tuple(left), reason="commits list them" if left else "")

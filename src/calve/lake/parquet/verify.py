@@ -6,13 +6,12 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table import FileScanTask, Table
 from pyiceberg.typedef import Record
 
-from calve.lake import checksums
 from calve.lake.errors import catalog_call
 from calve.lake.parquet import commits
 from calve.lake.parquet.commits import Commit, only_key, shown
 from calve.lake.parquet.folder import IDENTIFIER, ParquetFolder
 from calve.lake.tables import load
-from calve.lake.verify import ColumnProof, Proof, columns_of, expected_checksums, read_back
+from calve.lake.verify import Proof, prove
 from calve.model.errors import PermanentError, RefusedError
 from calve.model.plan import ExportPlan
 from calve.model.receipt import Receipt
@@ -23,21 +22,9 @@ def verify(folder: ParquetFolder, process_id: str, plan: ExportPlan, receipts: S
     commit = _commit(folder, process_id, plan)
     _check_listed(folder, commit, receipts)
     table = load(folder, IDENTIFIER)
-    expected = expected_checksums(plan, receipts)
+    work = [_task(table, commit, n) for n in range(len(commit.files))]
     with catalog_call(folder.location, f"reading the files of process {process_id}"):
-        rows, found = read_back(
-            table, columns_of(plan), [_task(table, commit, n) for n in range(len(commit.files))]
-        )
-    return Proof(
-        snapshot_id=f"{commit.key}.{commit.generation}",
-        files=len(commit.files),
-        expected_rows=sum(receipt.rows for receipt in receipts),
-        found_rows=rows,
-        columns=tuple(
-            ColumnProof(name=name, expected=expected[name], found=checksums.text(found[name]))
-            for name in expected
-        ),
-    )
+        return prove(table, plan, receipts, work, f"{commit.key}.{commit.generation}")
 
 
 def _commit(folder: ParquetFolder, process_id: str, plan: ExportPlan) -> Commit:

@@ -16,6 +16,7 @@ from typing import Any
 from calve.lake.publish.outcome import EarlierExport
 from calve.model.plan import ExportPlan, KeyPlan
 from calve.model.receipt import Receipt
+from calve.model.stored import known_fields
 
 PROCESS_ID = "calve.process-id"
 EXPORT_KEY = "calve.export-key"
@@ -45,11 +46,7 @@ def read_note(text: str) -> tuple[Sent, ...]:
     """What earlier attempts noted, oldest first. Unknown keys are ignored."""
     if not text:
         return ()
-    names = Sent.__dataclass_fields__.keys()
-    return tuple(
-        Sent(**{name: item[name] for name in names if name in item})
-        for item in json.loads(text).get("sent", ())
-    )
+    return tuple(Sent(**known_fields(Sent, item)) for item in json.loads(text).get("sent", ()))
 
 
 def write_note(sent: Sequence[Sent]) -> str:

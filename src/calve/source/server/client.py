@@ -1,8 +1,8 @@
 """Our HTTP client for ClickHouse: one statement a request, bounded in time, whole or an error.
 
 The standard library's `http.client`: nothing is retried behind our back, nothing follows a
-redirect with our credentials. Every wait has an end: connecting, each read, and, by a clock,
-the statement as a whole.
+redirect with our credentials. Connecting has an end, and so has, by a clock, the statement as a
+whole, however slowly its answer comes.
 """
 
 import http.client
@@ -12,11 +12,13 @@ import time
 import urllib.parse
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from calve.model.errors import CalveError, UsageError
 from calve.source.server import failures
 from calve.source.server.address import Address
 from calve.source.server.answers import TAG_HEADER, exception_in
+from calve.wire.timed_answer import TimedAnswer
 
 _READ_BYTES = 1 << 20
 _ERROR_BYTES = 1 << 16
@@ -112,34 +114,27 @@ class Client:
         self, connection: http.client.HTTPConnection, request: Request, what: str, until: float
     ) -> bytes:
         parameters = {"database": self._database, "query_id": request.query_id, **request.settings}
-        self._patience(connection, until)
+        _wait_until(connection, until)
+        connection.response_class = partial(TimedAnswer, until=until)  # type: ignore[assignment]
         connection.request(
             "POST",
             "/?" + urllib.parse.urlencode(parameters),
             request.sql.encode("utf-8", "surrogateescape"),
             self._credentials.headers(),
         )
-        self._patience(connection, until)
         answer = connection.getresponse()
         if answer.status != 200:
             raise self._refused(answer, what)
-        body = self._body(connection, answer, what, until)
+        body = self._body(answer, what)
         failure = exception_in(body, answer.getheader(TAG_HEADER))
         if failure is not None:
             raise failures.of_server(failure, what, self._source, self._credentials.secrets)
         return body
 
-    def _body(
-        self,
-        connection: http.client.HTTPConnection,
-        answer: http.client.HTTPResponse,
-        what: str,
-        until: float,
-    ) -> bytes:
+    def _body(self, answer: http.client.HTTPResponse, what: str) -> bytes:
         pieces = bytearray()
         tag = answer.getheader(TAG_HEADER)
         while True:
-            self._patience(connection, until)
             try:
                 piece = answer.read1(_READ_BYTES)
             except http.client.IncompleteRead as error:
@@ -175,12 +170,13 @@ class Client:
             return failures.unreachable(what, _cause(error), self._source)
         return failures.cut_off(what, type(error).__name__)
 
-    def _patience(self, connection: http.client.HTTPConnection, until: float) -> None:
-        left = until - time.monotonic()
-        if left <= 0:
-            raise TimeoutError
-        if connection.sock is not None:  # None once the body is read to its end
-            connection.sock.settimeout(left)
+
+def _wait_until(connection: http.client.HTTPConnection, until: float) -> None:
+    """What is sent has the time that is left; what is read is timed by itself."""
+    left = until - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    connection.sock.settimeout(left)
 
 
 def _cause(error: Exception) -> str:

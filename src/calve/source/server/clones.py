@@ -6,21 +6,19 @@ a restart does not undo. Its parts are links: taking it copies nothing, and merg
 drops and truncates of the source change nothing in it, nor wait for it (L4).
 """
 
-import re
 from collections.abc import Sequence
 
 from calve.model.errors import CalveError, NotFoundError, PermanentError, RefusedError
 from calve.source import tokens
 from calve.source.names import TableName
+from calve.source.server.declared import columns_with_ttl
 from calve.source.server.session import ServerSession
 from calve.source.shadow import checked
 from calve.source.tables import TableInfo
-from calve.source.tokens import Sort
 
 DATABASE = "calve_pins"
 _EXISTS = 57
 _TOO_LARGE_TO_DROP = 359
-_NO_COLUMN = re.compile(r"(?:INDEX|CONSTRAINT|PROJECTION|STATISTICS|PRIMARY)\b")
 # Parts as they are, for as long as the pin is held. Those that a server does not know are left out.
 _STILL = {
     "max_bytes_to_merge_at_max_space_in_pool": "1",
@@ -178,36 +176,6 @@ def _strip_column_ttls(session: ServerSession, pin: TableName, name: str) -> Non
             what=f"pin {name}",
             query_id=name,
         )
-
-
-def columns_with_ttl(create: str) -> list[str]:
-    """The columns of a CREATE TABLE that have a TTL of their own."""
-    start = create.find("(")
-    if start < 0:
-        return []
-    depth, end = 0, len(create)
-    for token in tokens.tokens(create[start:]):
-        if token.sort is Sort.SIGN and token.text in "()":
-            depth += 1 if token.text == "(" else -1
-            if depth == 0:
-                end = start + token.start
-                break
-    found = []
-    for item in tokens.split_arguments(create[start + 1 : end]):
-        words = list(tokens.tokens(item))
-        if words and not _NO_COLUMN.match(item) and _has_ttl(words):
-            found.append(words[0].value)
-    return found
-
-
-def _has_ttl(words: Sequence[tokens.Token]) -> bool:
-    depth = 0
-    for word in words[1:]:
-        if word.sort is Sort.SIGN and word.text in "()":
-            depth += 1 if word.text == "(" else -1
-        elif depth == 0 and word.sort is Sort.NAME and word.text == "TTL":
-            return True
-    return False
 
 
 def _stop_merges(session: ServerSession, pin: TableName, name: str) -> None:

@@ -6,22 +6,22 @@ vanishes fails its task.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
-from calve.model.content import PartMark
-from calve.model.errors import NotFoundError, PermanentError, RefusedError, TemporaryError
+from calve.model.errors import PermanentError
 from calve.model.plan import PartPlan, Relation
 from calve.source import pending, pins
-from calve.source.content import Extent, content_id, parts_content
 from calve.source.ddl import scratch_table
 from calve.source.held import (
     Held,
-    HeldPartition,
+    Seen,
     Wanted,
+    chosen_parts,
+    held_partitions,
     journaled_roots,
     journaled_table,
+    refuse_gone,
     refuse_row_policies,
 )
 from calve.source.partitions import rows_seen
@@ -44,7 +44,7 @@ def hold(session: ServerVisit, wanted: Wanted, name: str) -> Held:
         session, table, wait=wanted.wait_mutations, ignore=wanted.ignore_mutations
     )
     parts = listed_parts(session, table.database, table.name, wanted.partitions)
-    _refuse_absent(table, wanted, parts)
+    pins.refuse_absent(table, wanted.partitions, parts)
     held = _held_somehow(session, table, wanted, name, ways.obstacle(session, table, parts))
     return replace(held, notes=held.notes + ignored)
 
@@ -84,13 +84,7 @@ def _frozen(session: ServerVisit, table: TableInfo, wanted: Wanted, name: str) -
     _refuse_hidden_policies(table, wanted)
     # if we die here, the journal names the pin, and its release takes what there is of it
     pins.freeze(session, table, wanted.partitions, name, ignore=wanted.ignore_mutations)
-    _refuse_if_altered(session, table)
-    frozen = [
-        part
-        for part in pins.frozen_parts(session, table, wanted.partitions, name)
-        if not wanted.parts or part.name in wanted.parts
-    ]
-    _refuse_gone(table, wanted, {part.name for part in frozen})
+    frozen = chosen_parts(session, table, wanted, name)
     scratch = scratch_table(table, final=wanted.final)
     scratch.refuse_parts_without((part.name, part.columns) for part in frozen)
     # By the server's own hashes, as its partitions are listed; a part merged since is inactive, not gone.
@@ -107,7 +101,7 @@ def _frozen(session: ServerVisit, table: TableInfo, wanted: Wanted, name: str) -
         ),
         parts=[part.plan() for part in frozen],
         seen=[
-            _Seen(part.partition_id, part.extent, replace(part.mark, hash=hashes.get(part.name, "")))
+            Seen(part.partition_id, part.extent, replace(part.mark, hash=hashes.get(part.name, "")))
             for part in frozen
         ],
         roots=pins.pin_roots(session),
@@ -121,12 +115,12 @@ def _cloned(session: ServerVisit, table: TableInfo, wanted: Wanted, name: str, w
     _refuse_hidden_policies(table, wanted)  # not before: who may make no clone reads through them
     after = listed_parts(session, table.database, table.name, wanted.partitions, inactive=True)
     pins.refuse_unfinished(session, table, ignore=wanted.ignore_mutations)
-    _refuse_if_altered(session, table)
+    pins.refuse_altered(session, table)
     pin = clones.pin_table(name)
     cloned = listed_parts(session, pin.database, pin.table, wanted.partitions)
     pairs = matched(table, before, after, cloned)
     pairs = [(part, origin) for part, origin in pairs if not wanted.parts or origin.name in wanted.parts]
-    _refuse_gone(table, wanted, {origin.name for _, origin in pairs})
+    refuse_gone(table, wanted, (origin.name for _, origin in pairs))
     there = replace(table, database=pin.database, name=pin.table)
     return _live(session, table, there, wanted, pairs, (f"read over HTTP: {why}",))
 
@@ -136,7 +130,7 @@ def _by_name(session: ServerVisit, table: TableInfo, wanted: Wanted, why: str) -
     pending.refuse(table, (), patch_parts(session, table.full_name))
     parts = listed_parts(session, table.database, table.name, wanted.partitions)
     chosen = [(part, part) for part in parts if not wanted.parts or part.name in wanted.parts]
-    _refuse_gone(table, wanted, {part.name for part, _ in chosen})
+    refuse_gone(table, wanted, (part.name for part, _ in chosen))
     note = f"nothing holds the parts of source {session.source} still, since {why}: a merge fails the export"
     return _live(session, table, table, wanted, chosen, (note,))
 
@@ -150,29 +144,27 @@ def _live(
     notes: tuple[str, ...],
 ) -> Held:
     """`pairs` are parts as they are read and as the source names them."""
-    _refuse_absent(table, wanted, [part for part, _ in pairs])
+    pins.refuse_absent(table, wanted.partitions, (part for part, _ in pairs))
     masked = [part.name for part, _ in pairs if part.masked]
     counted = rows_seen(session, there, masked, "_part")
     return _held(
         table,
         wanted,
         relation=live.relation(session, table, there, masked=masked, final=wanted.final),
-        parts=[_plan(part, origin) for part, origin in pairs],
+        # An executor asks for a part by the name that it has there.
+        parts=[origin.plan_with(path=part.name, disk=part.disk, content=part.hash) for part, origin in pairs],
         seen=[
-            _Seen(part.partition_id, _extent(part, origin, counted), origin.mark) for part, origin in pairs
+            Seen(
+                part.partition_id,
+                origin.extent_with(counted.get(part.name, 0) if part.masked else part.rows),
+                origin.mark,
+            )
+            for part, origin in pairs
         ],
         roots=(),
         notes=notes + session.features.lacking(),
         sorted_reads=not session.read_only,
     )
-
-
-class _Seen(NamedTuple):
-    """A part as a content id sees it."""
-
-    partition_id: str
-    extent: Extent
-    mark: PartMark
 
 
 def _held(
@@ -181,7 +173,7 @@ def _held(
     *,
     relation: Relation,
     parts: Sequence[PartPlan],
-    seen: Sequence[_Seen],
+    seen: Sequence[Seen],
     roots: tuple[str, ...],
     notes: tuple[str, ...] = (),
     sorted_reads: bool = True,
@@ -195,48 +187,10 @@ def _held(
         sorting_key=table.sorting_key if sorted_reads else "",
         relation=relation,
         parts=tuple(parts),
-        partitions=_partitions(seen, marked=not table.clause.replicated, named=bool(wanted.parts)),
+        partitions=held_partitions(seen, marked=not table.clause.replicated, named=bool(wanted.parts)),
         roots=roots,
         notes=notes,
         settings={"session_timezone": table.timezone},
-    )
-
-
-def _plan(part: ListedPart, origin: ListedPart) -> PartPlan:
-    return PartPlan(
-        name=origin.name,
-        partition_id=part.partition_id,
-        rows=part.rows,
-        bytes=part.bytes,
-        path=part.name,  # what the executor asks for
-        disk=part.disk,
-        min_block=origin.min_block,
-        max_block=origin.max_block,
-        level=origin.level,
-        data_version=origin.data_version,
-        content=part.hash,
-    )
-
-
-def _extent(part: ListedPart, origin: ListedPart, seen: Mapping[str, int]) -> Extent:
-    counted = seen.get(part.name, 0) if part.masked else part.rows
-    return Extent(
-        min_block=origin.min_block, max_block=origin.max_block, mutation=origin.mutation, rows=counted
-    )
-
-
-def _partitions(seen: Sequence[_Seen], *, marked: bool, named: bool) -> tuple[HeldPartition, ...]:
-    by_id: dict[str, list[_Seen]] = {}
-    for one in seen:
-        by_id.setdefault(one.partition_id, []).append(one)
-    return tuple(
-        HeldPartition(
-            id=partition_id,
-            content=content_id((one.extent for one in found), (one.mark for one in found) if marked else ()),
-            rows=sum(one.extent.rows for one in found),
-            named=parts_content(one.mark.hash for one in found) if named else "",
-        )
-        for partition_id, found in by_id.items()
     )
 
 
@@ -244,29 +198,3 @@ def _refuse_hidden_policies(table: TableInfo, wanted: Wanted) -> None:
     """Where a pin would bypass them, not knowing is as good as having some (D14)."""
     hidden = replace(table, row_policies=(UNKNOWN_POLICIES,) if table.policies_hidden else ())
     refuse_row_policies(hidden, ignore=wanted.ignore_row_policies)
-
-
-def _refuse_if_altered(session: ServerVisit, before: TableInfo) -> None:
-    after = session.describe(before.database, before.name)
-    if (after.uuid, after.create_query) != (before.uuid, before.create_query):
-        raise TemporaryError(f"table {before} was altered while it was pinned", code="altered_meanwhile")
-
-
-def _refuse_absent(table: TableInfo, wanted: Wanted, parts: Sequence[ListedPart]) -> None:
-    absent = set(wanted.partitions) - {part.partition_id for part in parts}
-    if absent:
-        raise NotFoundError(
-            f"table {table} has no partition {', '.join(sorted(absent))}",
-            code="no_partition",
-            hint=f"see: calve partitions '{table}'",
-        )
-
-
-def _refuse_gone(table: TableInfo, wanted: Wanted, there: set[str]) -> None:
-    gone = sorted(set(wanted.parts) - there)
-    if gone:
-        raise RefusedError(
-            f"table {table} no longer has part {', '.join(gone)}: merged, dropped or mutated meanwhile",
-            code="part_gone",
-            hint=f"calve partitions '{table}' --parts shows those it has now",
-        )

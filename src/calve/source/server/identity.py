@@ -9,9 +9,9 @@ the configuration can say it: `id`.
 from calve.model.errors import RefusedError
 from calve.source.names import TableName
 from calve.source.server.session import ServerSession
+from calve.source.tables import ZERO_UUID
 from calve.source.tokens import string
 
-_ZERO_UUID = "00000000-0000-0000-0000-000000000000"
 _DEFAULT_KEEPER = "default"  # what servers with one Keeper, or with no name for it, call it
 
 
@@ -47,4 +47,4 @@ def _server_uuid(session: ServerSession) -> str:
         return ""
     found = session.rows("SELECT toString(serverUUID()) AS uuid")
     uuid = str(found[0]["uuid"])
-    return "" if uuid == _ZERO_UUID else uuid
+    return "" if uuid == ZERO_UUID else uuid

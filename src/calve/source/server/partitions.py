@@ -45,18 +45,7 @@ def live_parts(
     """`Session.parts` of a server."""
     found = listed_parts(session, table.database, table.name, partition_ids or None)
     return tuple(
-        PartPlan(
-            name=part.name,
-            partition_id=part.partition_id,
-            rows=part.rows,
-            bytes=part.bytes,
-            disk=part.disk,
-            min_block=part.min_block,
-            max_block=part.max_block,
-            level=part.level,
-            data_version=part.data_version,
-            content=part.fingerprint,
-        )
+        part.plan_with(disk=part.disk, content=part.fingerprint)
         for part in found
         if not names or part.name in names
     )

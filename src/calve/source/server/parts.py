@@ -5,32 +5,21 @@ from dataclasses import dataclass
 
 from calve.model.content import PartMark
 from calve.source.content import server_hash
+from calve.source.part_facts import PartFacts
 from calve.source.server.session import ServerSession
 from calve.source.tables import PATCH_PREFIX
 from calve.source.tokens import string
 
 
 @dataclass(frozen=True, kw_only=True)
-class ListedPart:
+class ListedPart(PartFacts):
     """One part of a table or of a clone."""
 
-    name: str
-    partition_id: str
-    rows: int
-    bytes: int
-    min_block: int
-    max_block: int
-    level: int
-    data_version: int
     disk: str
     hash: str  # of all files; "" where the server has none
     modified: int = 0  # when it was written, in seconds
     masked: bool  # lightweight deletes left their mask
     active: bool
-
-    @property
-    def mutation(self) -> int:
-        return 0 if self.data_version == self.min_block else self.data_version
 
     @property
     def fingerprint(self) -> str:
@@ -39,14 +28,7 @@ class ListedPart:
 
     @property
     def mark(self) -> PartMark:
-        return PartMark(
-            min_block=self.min_block,
-            max_block=self.max_block,
-            level=self.level,
-            mutation=self.mutation,
-            rows=self.rows,
-            hash=self.fingerprint,
-        )
+        return self.mark_with(self.fingerprint)
 
 
 def table_condition(database: str, table: str) -> str:
@@ -80,6 +62,7 @@ def listed_parts(
     found = session.rows(
         "SELECT name, partition_id, rows, bytes_on_disk AS bytes, min_block_number AS min_block, "
         "max_block_number AS max_block, toInt64(level) AS level, data_version, "
+        "if(data_version = min_block_number, 0, data_version) AS mutation, "
         f"{disk} AS disk, {content} AS hash, toUnixTimestamp(modification_time) AS modified, "
         f"toUInt8({masked}) AS masked, toUInt8(active) AS active "
         f"FROM system.parts WHERE {' AND '.join(conditions)} ORDER BY partition_id, min_block_number, name",

@@ -13,11 +13,14 @@ from calve.source.ports import Disk
 from calve.source.server import failures, version
 from calve.source.server.client import Client, Request
 from calve.source.server.version import Features
+from calve.source.tokens import name as quoted
 from calve.source.tokens import string
 
 T = TypeVar("T")
 NO_SETTINGS: Mapping[str, str] = {}
 _KILL_SECONDS = 5.0
+# What is asked wherever the version has it. All that have grants have these.
+_SYSTEM = frozenset({"columns", "disks", "functions", "mutations", "parts", "row_policies", "tables"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +47,7 @@ class ServerSession:
     def __init__(self, source: str, options: ServerOptions, client: Client) -> None:
         self.source = source
         self.configured_id = options.id or None
+        self.user = options.user
         self.patience_seconds = options.query_seconds
         self.address = client.address
         self._options = options
@@ -126,7 +130,21 @@ class ServerSession:
 
     def _system_columns(self) -> frozenset[tuple[str, str]]:
         found = self.rows("SELECT table, name FROM system.columns WHERE database = 'system'")
-        return frozenset((row["table"], row["name"]) for row in found)
+        known = frozenset((row["table"], row["name"]) for row in found)
+        self._refuse_hidden(frozenset(table for table, _ in known))
+        return known
+
+    def _refuse_hidden(self, seen: frozenset[str]) -> None:
+        """A system table that the user may not read is not shown to it, and would be taken for one that the
+        version does not have: for no mutations, no row policies."""
+        if not self.features.grants or not (hidden := _SYSTEM - seen):
+            return
+        raise PermanentError(
+            f"source {self.source} ({self.address}): user {self.user} may not read"
+            f" {', '.join(f'system.{name}' for name in sorted(hidden))}",
+            code="system_hidden",
+            hint=f"GRANT SELECT ON system.* TO {quoted(self.user)}",
+        )
 
     def _json(
         self, sql: str, what: str, seconds: float | None, settings: Mapping[str, str] | None

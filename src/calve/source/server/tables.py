@@ -6,14 +6,13 @@ from typing import Any
 
 from calve.model.errors import PermanentError, RefusedError
 from calve.source import engine_clause, tables
-from calve.source.errors import ACCESS_DENIED
 from calve.source.names import TableName
+from calve.source.server.declared import declared_columns
 from calve.source.server.identity import identity
 from calve.source.server.session import ServerSession
 from calve.source.tables import Column, Mutation, TableInfo
+from calve.source.tokens import name as quoted
 from calve.source.tokens import string
-
-_ZERO_UUID = "00000000-0000-0000-0000-000000000000"
 
 
 def describe(session: ServerSession, database: str, table: str) -> TableInfo:
@@ -24,15 +23,10 @@ def describe(session: ServerSession, database: str, table: str) -> TableInfo:
         raise tables.missing(session, name)
     if row["engine"] == "Distributed":
         raise _distributed(session, name, row["engine_full"])
-    if not row["engine"].endswith("MergeTree"):
-        raise RefusedError(
-            f"table {name} has the engine {row['engine']}, which has no parts to export",
-            code="table_engine",
-            hint=tables.no_parts_hint(row["engine"]),
-        )
+    tables.refuse_without_parts(name, row["engine"])
     clause = engine_clause.parse(row["engine_full"])
-    uuid = "" if row["uuid"] == _ZERO_UUID else row["uuid"]
-    policies = _row_policies(session, name)
+    uuid = "" if row["uuid"] == tables.ZERO_UUID else row["uuid"]
+    policies = tables.row_policies(session, name) if session.has("row_policies") else ()
     return TableInfo(
         source=session.source,
         database=database,
@@ -41,7 +35,7 @@ def describe(session: ServerSession, database: str, table: str) -> TableInfo:
         identity=identity(session, name, replicated=clause.replicated, uuid=uuid),
         engine=row["engine"],
         clause=clause,
-        columns=_columns(session, name),
+        columns=_columns(session, name, row["create_table_query"]),
         partition_key=row["partition_key"],
         sorting_key=row["sorting_key"],
         primary_key=row["primary_key"],
@@ -96,13 +90,23 @@ def _row(session: ServerSession, name: TableName) -> dict[str, Any] | None:
     return found[0] if found else None
 
 
-def _columns(session: ServerSession, table: TableName) -> tuple[Column, ...]:
+def _columns(session: ServerSession, table: TableName, create: str) -> tuple[Column, ...]:
+    """All of them. A user is shown those that it may read; to export these alone would lose the others
+    without a word."""
     order = " ORDER BY position" if session.has("columns", "position") else ""
     found = session.rows(
         "SELECT name, type, default_kind, default_expression FROM system.columns "
         f"WHERE database = {string(table.database)} AND table = {string(table.table)}{order}",
         what=f"table {table}",
     )
+    seen = {row["name"] for row in found}
+    declared = declared_columns(create) if session.features.grants else []
+    if hidden := [column for column in declared if column not in seen]:
+        raise PermanentError(
+            f"table {table}: user {session.user} may not read column {', '.join(hidden)}",
+            code="columns_hidden",
+            hint=f"GRANT SELECT ON {table.sql} TO {quoted(session.user)}",
+        )
     return tuple(Column(**row) for row in found)
 
 
@@ -138,23 +142,6 @@ def server_disks(session: ServerSession) -> dict[str, str]:
     folder = PurePosixPath(found[0]["data_path"]) if found else None
     # <root>/data/<database>/<table>/
     return {"default": str(folder.parents[2])} if folder is not None and len(folder.parts) > 3 else {}
-
-
-def _row_policies(session: ServerSession, table: TableName) -> tuple[str, ...] | None:
-    """None where the user may not see them."""
-    if not session.has("row_policies"):
-        return ()
-    try:
-        found = session.rows(
-            "SELECT name FROM system.row_policies "
-            f"WHERE database = {string(table.database)} AND table IN ({string(table.table)}, '') ORDER BY name",
-            what=f"table {table}",
-        )
-    except PermanentError as error:
-        if error.code != f"clickhouse_{ACCESS_DENIED}":
-            raise
-        return None
-    return tuple(row["name"] for row in found)
 
 
 def _user_functions(session: ServerSession) -> frozenset[str]:

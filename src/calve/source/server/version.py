@@ -38,6 +38,11 @@ class Features:
         return self.version >= Version(20, 12)
 
     @property
+    def grants(self) -> bool:
+        """Users by SQL, and system tables that show each of them only what it may see."""
+        return self.version >= Version(20, 5)
+
+    @property
     def part_offset(self) -> bool:
         """`_part_offset`: a huge part can be split over tasks."""
         return self.version >= Version(22, 6)

@@ -49,5 +49,6 @@ class ServerVisit(ServerSession):
         return tuple(sorted(cloned.union(shadow.names([disk.path for disk in self.disks()]))))
 
     def remarks(self) -> tuple[str, ...]:
+        self.has("tables")  # an error where the user is not shown what every command asks for
         alone = ("its user may only read, so nothing holds parts still during an export",)
         return self.features.lacking() + (alone if self.read_only else ())
