@@ -120,14 +120,8 @@ class _Http(HTTPConnection):
         return super().getresponse()
 
 
-class _Https(HTTPSConnection):
-    def connect(self) -> None:
-        self.response_class = _answer_of_this_call()
-        super().connect()
-
-    def getresponse(self) -> Any:
-        self.response_class = _answer_of_this_call()
-        return super().getresponse()
+class _Https(_Http, HTTPSConnection):
+    """The same over TLS."""
 
 
 def _answer_of_this_call() -> Any:
