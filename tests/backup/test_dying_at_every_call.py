@@ -72,7 +72,7 @@ def test_a_create_that_breaks_anywhere_ends_whole_and_leaves_no_freeze(
         assert verify(ticked.location, shelf.find(ticked.location, "b"), read_share=1.0).whole, where
         assert len(shelf.listed(ticked.location)) == 1, where
         assert source.frozen == ["foreign"], where
-        assert not ticked.location.storage.list(ticked.location.all_work), where
+        assert not ticked.location.storage.list(ticked.location.all_under_way), where
     assert at > 15, "the life is too short to say anything"
 
 

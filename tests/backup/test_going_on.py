@@ -78,7 +78,7 @@ def test_what_a_failed_backup_stored_is_removed_after_its_time(ticked: Ticked) -
         worker.tick()
     assert ticked.row(process_id).leftovers is Leftovers.GONE
     assert ticked.location.storage.list(f"{ticked.location.url}/parts") == []
-    assert ticked.location.storage.list(ticked.location.all_work) == []
+    assert ticked.location.storage.list(ticked.location.all_under_way) == []
 
 
 def test_the_same_command_follows_what_is_under_way_and_another_is_refused(ticked: Ticked) -> None:

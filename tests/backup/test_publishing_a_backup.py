@@ -22,7 +22,7 @@ def test_before_the_manifest_there_is_no_backup(scene: ShelfScene) -> None:
     assert shelf.listed(scene.location) == []
     scene.publish(plan, receipts)
     assert [one.key.name for one in shelf.listed(scene.location)] == ["b"]
-    assert not any(uri.startswith("work/") for uri in scene.objects)
+    assert not any(uri.startswith("under-way/") for uri in scene.objects)
 
 
 def test_publishing_again_finds_it(scene: ShelfScene) -> None:

@@ -64,7 +64,7 @@ def test_P16_the_last_backup_takes_its_parts_along(scene: ShelfScene) -> None:
         scene.backup(name, part)
     for name in ("a", "b"):
         deleting.delete(scene.location, name)
-    assert not any(uri.startswith(("parts/", "work/")) for uri in scene.objects)
+    assert not any(uri.startswith(("parts/", "under-way/")) for uri in scene.objects)
 
 
 def test_a_name_that_was_deleted_can_be_used_again(scene: ShelfScene) -> None:

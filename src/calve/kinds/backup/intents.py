@@ -25,7 +25,7 @@ def relied_on(location: Location) -> frozenset[str]:
     that is decided in between is found there."""
     addresses: set[str] = set()
     undecided: dict[str, bool] = {}
-    for uri in location.storage.list(location.all_work):
+    for uri in location.storage.list(location.all_under_way):
         if not uri.rsplit("/", 1)[-1].startswith("intent-"):
             continue
         try:

@@ -5,7 +5,7 @@
     backups/<name>@<n>.deleted.json        the mark of a delete
     parts/<process>/<task>-<attempt>/<address>.json     a stored part's index, put after its files
     parts/<process>/<task>-<attempt>/<address>/<k>      its files, by number
-    work/<process>/…                       intents and receipts of a backup under way
+    under-way/<process>/…                  intents and receipts of a backup under way
 
 Nothing is ever overwritten: a process and an attempt are in the name of whatever they write, and
 `n` counts what a name was used for, so that a late put of a backup that was given up or deleted
@@ -90,17 +90,17 @@ class Location:
         return f"{self.url}/parts/{process_id}"
 
     @property
-    def all_work(self) -> str:
-        return f"{self.url}/work"
+    def all_under_way(self) -> str:
+        return f"{self.url}/under-way"
 
-    def work(self, process_id: str) -> str:
-        return f"{self.url}/work/{process_id}"
+    def under_way(self, process_id: str) -> str:
+        return f"{self.url}/under-way/{process_id}"
 
     def intent(self, process_id: str, task: int, attempt: int) -> str:
-        return f"{self.work(process_id)}/intent-{task}-{attempt}.json"
+        return f"{self.under_way(process_id)}/intent-{task}-{attempt}.json"
 
     def receipt(self, process_id: str, task: int, attempt: int) -> str:
-        return f"{self.work(process_id)}/receipt-{task}-{attempt}.json"
+        return f"{self.under_way(process_id)}/receipt-{task}-{attempt}.json"
 
     def keys(self) -> Keys:
         """One listing. Whatever is not named as ours is left alone."""

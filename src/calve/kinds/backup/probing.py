@@ -14,7 +14,7 @@ def probe(ports: BackupPorts, lane: str) -> None:
             session.rows("SELECT 1 AS one", what="probing")
         return
     location = ports.location()
-    uri = f"{location.work('probe')}/{secrets.token_hex(8)}"
+    uri = f"{location.under_way('probe')}/{secrets.token_hex(8)}"
     # if we die here, an object of a few bytes is left, whose name says what it was
     location.storage.put_if_absent(uri, b"calve")
     location.storage.delete([uri])

@@ -141,7 +141,7 @@ def _done(location: Location, manifest: Manifest) -> Published:
 
 def _clear_work(location: Location, process_id: str) -> None:
     # If we die here, intents and receipts are left; the decided backup makes them mean nothing.
-    location.storage.delete(location.storage.list(location.work(process_id)))
+    location.storage.delete(location.storage.list(location.under_way(process_id)))
 
 
 def result_of(manifest: Manifest) -> Result:
