@@ -20,18 +20,18 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from calve.kinds.backup import shelf, submit
-from calve.kinds.backup.kind import BackupKind
-from calve.kinds.backup.location import Location
-from calve.kinds.backup.receipt import BackupReceipt
-from calve.kinds.backup.task import run
-from calve.lake.storage import Storage
+from calve.backup import shelf, submit
+from calve.backup.kind import BackupKind
+from calve.backup.location import Location
+from calve.backup.receipt import BackupReceipt
+from calve.backup.task import run
+from calve.clickhouse.ports import Source
 from calve.model.change import NewPin
 from calve.model.ids import ProcessId
 from calve.model.limits import Limits
 from calve.model.process import Pin, Task
 from calve.model.states import PinState, TaskState
-from calve.source.ports import Source
+from calve.objects.storage import Storage
 from calve.testing.clock import FakeClock
 from calve.testing.kept_source import KeptSource
 from calve.testing.memory_store import MemoryStore

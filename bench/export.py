@@ -45,9 +45,9 @@ SAME = "output_format_parquet_compression_method = 'zstd', output_format_compres
 
 
 def profiled(payload: str) -> str:
-    from calve.kinds.export import task, writing
-    from calve.kinds.export.filing import Filing
-    from calve.lake.storage import Storage
+    from calve.export import task, writing
+    from calve.export.filing import Filing
+    from calve.objects.storage import Storage
 
     spent: Counter[str] = Counter()
 
@@ -106,7 +106,7 @@ class Profiled:
 
 def plain(folder: str, out: str) -> None:
     """In a child: the folder can be open in one process, and this program must not import the engine."""
-    from calve.source.chdb_session import ChdbSession
+    from calve.clickhouse.engine.chdb_session import ChdbSession
 
     session = ChdbSession(Path(folder))
     session.run("SYSTEM STOP MERGES")
@@ -190,7 +190,7 @@ def _print_profile(profile: Path, seconds: float) -> None:
 
 
 def _on_spark(place: Any, rows: int, alone: float) -> None:
-    from calve.runner.spark import SparkRunner
+    from calve.spark.spark import SparkRunner
 
     began = time.perf_counter()
     runner = SparkRunner(master="local[*]", conf={})

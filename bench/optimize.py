@@ -20,13 +20,13 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.typedef import Record
 
-from calve.lake.catalogs import open_catalog
-from calve.lake.health.report import health
-from calve.lake.publish.build import build_empty
-from calve.lake.publish.manifests import ManifestFiles
+from calve.iceberg.catalogs.catalog import open_catalog
+from calve.iceberg.health.report import health
+from calve.iceberg.publish.build import build_empty
+from calve.iceberg.publish.manifests import ManifestFiles
 from calve.model.states import ProcessState
-from calve.runner import jars
-from calve.runner.spark import SparkRunner
+from calve.spark import jars
+from calve.spark.spark import SparkRunner
 from calve.testing.lake import BY_MONTH, IDENTIFIER, SCHEMA, arrow, make_table
 from calve.testing.many_files import repeat_file
 from calve.testing.optimizing import OptimizeScene

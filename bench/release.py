@@ -21,21 +21,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from calve.backup import submit
+from calve.backup.freezing import Frozen
+from calve.backup.kind import BackupKind
+from calve.backup.location import Location
+from calve.backup.payload import BackupPayload
+from calve.backup.task import run
+from calve.clickhouse.ports import Source
+from calve.clickhouse.server.source import ServerOptions, ServerSource
 from calve.control.ports import TaskOrder, TaskResult
 from calve.control.worker import WorkerLoop
-from calve.kinds.backup import submit
-from calve.kinds.backup.freezing import Frozen
-from calve.kinds.backup.kind import BackupKind
-from calve.kinds.backup.location import Location
-from calve.kinds.backup.payload import BackupPayload
-from calve.kinds.backup.task import run
-from calve.lake.storage import Storage
 from calve.model.change import PinChange
 from calve.model.limits import Limits
 from calve.model.process import Pin, Process
 from calve.model.states import PIN_HELD, PROCESS_TERMINAL
-from calve.source.ports import Source
-from calve.source.server.source import ServerOptions, ServerSource
+from calve.objects.storage import Storage
 from calve.store import open_store
 from calve.testing.clickhouse_front import NO_USERS, ClickHouseFront, FrontOptions, clickhouse_front
 

@@ -5,8 +5,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
+from calve.clickhouse import errors as source_errors
 from calve.model import errors
-from calve.source import errors as source_errors
 
 HEAD = """\
 # Errors

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from calve.app.wiring import App
-from calve.lake import tables
-from calve.lake.catalogs import open_catalog
-from calve.lake.errors import catalog_call
+from calve.iceberg import tables
+from calve.iceberg.catalogs.catalog import open_catalog
+from calve.iceberg.errors import catalog_call
 from calve.model.errors import PermanentError, UsageError
 from calve.testing.iceberg_rest import SeaweedRest, seaweed_rest
 from calve.testing.place import Place

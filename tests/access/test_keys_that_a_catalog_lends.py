@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from calve.kinds.export.kind import ExportKind
-from calve.lake.access.lending import Lender
+from calve.export.kind import ExportKind
+from calve.iceberg.catalogs.lending import Lender
 from calve.model.ids import ProcessId
 from calve.model.process import Process
 from calve.model.states import ProcessState

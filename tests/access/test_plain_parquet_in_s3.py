@@ -12,11 +12,11 @@ from calve.app.doctor.examine import examine
 from calve.app.partitions import Exported, list_partitions
 from calve.app.proving import prove
 from calve.app.view import detail_json
-from calve.lake.storage import Storage
+from calve.clickhouse.sql.names import parse
 from calve.model.errors import PermanentError, RefusedError
 from calve.model.process import Process
 from calve.model.states import ProcessState
-from calve.source.names import parse
+from calve.objects.storage import Storage
 from calve.testing.child_runner import ChildRunner
 from calve.testing.outage_place import BUCKET
 from calve.testing.place import Place

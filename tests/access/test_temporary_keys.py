@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from calve.lake.storage import Storage
 from calve.model.errors import PermanentError
 from calve.model.states import ProcessState
+from calve.objects.storage import Storage
 from calve.testing.child_runner import ChildRunner
 from calve.testing.outage_place import BUCKET, OutagePlace, make_table
 from calve.testing.s3 import Keys, S3Server, s3_server

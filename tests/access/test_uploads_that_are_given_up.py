@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from calve.control.retry import retry
-from calve.lake.objects.base import Upload
-from calve.lake.objects.s3 import CHUNK_BYTES
-from calve.lake.storage import Storage
 from calve.model.errors import UnavailableError
 from calve.model.process import Process
 from calve.model.states import Leftovers, ProcessState
+from calve.objects.base import Upload
+from calve.objects.s3 import CHUNK_BYTES
+from calve.objects.storage import Storage
 from calve.testing.child_runner import ChildRunner
 from calve.testing.network_proxy import Fault, NetworkProxy
 from calve.testing.outage_place import BUCKET, OutagePlace, behind, until

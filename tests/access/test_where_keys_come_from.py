@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from calve.lake.access.resolve import resolved
 from calve.model.errors import UsageError
+from calve.objects.access.resolve import resolved
 from calve.testing.place import Place
 
 KEYS = {"s3.access-key-id": "ours", "s3.secret-access-key": "our-secret"}

@@ -16,18 +16,18 @@ from typing import Any
 from calve.app.backups import BackupReach
 from calve.app.wiring import App
 from calve.app.work import follow, own_worker
+from calve.backup import shelf, submit
+from calve.backup.location import Location
+from calve.backup.manifest import Manifest
+from calve.backup.verifying import Verified, verify
+from calve.clickhouse.ports import Session
 from calve.control.ports import TaskOrder, TaskResult
-from calve.kinds.backup import shelf, submit
-from calve.kinds.backup.location import Location
-from calve.kinds.backup.manifest import Manifest
-from calve.kinds.backup.verifying import Verified, verify
-from calve.kinds.restore import submit as restore_submit
 from calve.model.errors import CalveError
 from calve.model.ids import ProcessId
 from calve.model.process import Process
 from calve.model.states import Leftovers, ProcessState
-from calve.runner import executor
-from calve.source.ports import Session
+from calve.restore import submit as restore_submit
+from calve.spark import executor
 from calve.testing.kept_source import KeptSource
 from calve.testing.place import Place
 

@@ -6,18 +6,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from calve.backup import publishing, shelf, task
+from calve.backup.freezing import Frozen
+from calve.backup.kind import reusable
+from calve.backup.location import Location
+from calve.backup.manifest import Manifest, PartEntry, PartitionEntry, TableEntry
+from calve.backup.part_address import address_of
+from calve.backup.payload import BackupPayload
+from calve.backup.plan import BackupPlan, divide
+from calve.backup.receipt import BackupReceipt
+from calve.clickhouse.tables import Column
 from calve.control.ports import Published
-from calve.kinds.backup import publishing, shelf, task
-from calve.kinds.backup.freezing import Frozen
-from calve.kinds.backup.kind import reusable
-from calve.kinds.backup.location import Location
-from calve.kinds.backup.manifest import Manifest, PartEntry, PartitionEntry, TableEntry
-from calve.kinds.backup.part_address import address_of
-from calve.kinds.backup.payload import BackupPayload
-from calve.kinds.backup.plan import BackupPlan, divide
-from calve.kinds.backup.receipt import BackupReceipt
-from calve.lake.storage import Storage
-from calve.source.tables import Column
+from calve.objects.storage import Storage
 
 
 class Interposed:

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from shelf_scene import ShelfScene
 
-from calve.kinds.backup import shelf
-from calve.kinds.backup.manifest import Manifest
-from calve.kinds.backup.stored import fetch
-from calve.kinds.backup.verifying import verify
-from calve.kinds.restore import task
-from calve.kinds.restore.payload import RestorePayload
+from calve.backup import shelf
+from calve.backup.manifest import Manifest
+from calve.backup.stored import fetch
+from calve.backup.verifying import verify
 from calve.model.errors import PermanentError
+from calve.restore import task
+from calve.restore.payload import RestorePayload
 
 Damage = Callable[[Path, list[str]], Path]
 
@@ -173,6 +173,6 @@ def test_an_index_never_leads_out_of_the_folder(
 
 
 def _key(manifest: Manifest):  # type: ignore[no-untyped-def]
-    from calve.kinds.backup.location import Key
+    from calve.backup.location import Key
 
     return Key(name=manifest.name, number=manifest.number)

@@ -7,9 +7,9 @@ import pytest
 from calve_command import Run
 from shelf_scene import ShelfScene
 
-from calve.kinds.backup import deleting, publishing, shelf
-from calve.kinds.backup.location import Key
-from calve.kinds.backup.manifest import Manifest
+from calve.backup import deleting, publishing, shelf
+from calve.backup.location import Key
+from calve.backup.manifest import Manifest
 from calve.model.errors import NotFoundError, PermanentError
 
 Damage = Callable[[Path], None]

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from ticked import Ticked
 
-from calve.kinds.backup import shelf
-from calve.kinds.backup.verifying import verify
+from calve.backup import shelf
+from calve.backup.verifying import verify
 from calve.model.ids import ProcessId
 from calve.model.states import ProcessState
 from calve.testing.crashing import Break, Crash, Faults

@@ -8,8 +8,8 @@ import pytest
 from backup_place import DirectRunner
 
 from calve.app.backups import BackupReach
+from calve.backup import submit
 from calve.control.ports import Runner
-from calve.kinds.backup import submit
 from calve.model.errors import NotFoundError
 from calve.model.states import ProcessState
 from calve.testing.local_runner import LocalRunner

@@ -9,8 +9,8 @@ import pytest
 from backup_place import DirectRunner
 
 from calve.app.backups import BackupReach
-from calve.kinds.backup import stored, submit
-from calve.kinds.export import reading
+from calve.backup import stored, submit
+from calve.export import reading
 from calve.model.errors import PermanentError
 from calve.model.plan import PartPlan
 from calve.model.states import ProcessState
@@ -89,7 +89,7 @@ def test_a_damaged_part_is_never_shared(
 
 @pytest.fixture
 def location() -> Callable[[str], Any]:
-    from calve.kinds.backup.location import Location
-    from calve.lake.storage import Storage
+    from calve.backup.location import Location
+    from calve.objects.storage import Storage
 
     return lambda url: Location(url, Storage())

@@ -13,13 +13,13 @@ from backup_place import DirectRunner
 from ticked import Ticked
 
 from calve.app.wiring import App
+from calve.backup import shelf
+from calve.backup.verifying import verify
 from calve.cli.main import run
+from calve.clickhouse.embedded.embedded import EmbeddedSource
 from calve.control.ports import TaskOrder
-from calve.kinds.backup import shelf
-from calve.kinds.backup.verifying import verify
 from calve.model.errors import CalveError, RefusedError
 from calve.model.states import Leftovers, ProcessState
-from calve.source.embedded import EmbeddedSource
 from calve.testing.kept_source import KeptSource
 
 

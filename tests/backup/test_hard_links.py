@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from ticked import Ticked
 
-from calve.kinds.backup import deleting, shelf
-from calve.kinds.backup.verifying import verify
-from calve.lake.storage import Storage
+from calve.backup import deleting, shelf
+from calve.backup.verifying import verify
 from calve.model.errors import RefusedError, UsageError
 from calve.model.states import ProcessState
+from calve.objects.storage import Storage
 from calve.testing.kept_source import KeptSource
 
 ROWS = "SELECT count() AS n, sum(cityHash64(*)) AS hash FROM {}"

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from shelf_scene import ShelfScene
 
+from calve.backup import publishing, shelf
 from calve.control.ports import Fenced, Published
-from calve.kinds.backup import publishing, shelf
 from calve.model.errors import PermanentError, RefusedError, TemporaryError
 
 
@@ -71,7 +71,7 @@ def test_P15_a_worker_that_wakes_up_after_its_backup_was_given_up_publishes_noth
 
 
 def test_P15_a_retry_of_a_publish_after_the_backup_was_deleted_brings_nothing_back(scene: ShelfScene) -> None:
-    from calve.kinds.backup import deleting
+    from calve.backup import deleting
 
     plan = scene.plan("b", [scene.part("one")])
     receipts = scene.run(plan)
@@ -93,8 +93,8 @@ def test_undoing_leaves_what_a_retry_has_published(scene: ShelfScene) -> None:
     part, other = scene.part("one"), scene.part("two", "all_2_2_0")
     failed = scene.plan("b", [part, other], process_id="failed")
     [receipt] = scene.run(failed)
+    from calve.backup.kind import reusable
     from calve.control.ports import AdoptedWork
-    from calve.kinds.backup.kind import reusable
 
     retry = scene.plan("b", [part], process_id="retry")
     adopted = AdoptedWork(plan=failed.to_json(), receipts=(receipt.to_json(),))
@@ -123,8 +123,8 @@ def test_P15_what_was_stored_elsewhere_is_not_relied_on(scene: ShelfScene, tmp_p
         scene.publish(plan, [receipt])
     with pytest.raises(PermanentError, match="no longer the location"):
         scene.run(plan, attempt=2)
+    from calve.backup.kind import reusable
     from calve.control.ports import AdoptedWork
-    from calve.kinds.backup.kind import reusable
 
     fresh = scene.plan("b", [part], process_id="fresh")
     adopted = AdoptedWork(plan=plan.to_json(), receipts=(receipt.to_json(),))

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from ticked import Ticked
 
+from calve.backup import freezing, shelf
+from calve.clickhouse.pins import pins, shadow
 from calve.control.ports import TaskOrder
-from calve.kinds.backup import freezing, shelf
 from calve.model.errors import NotFoundError, TemporaryError
 from calve.model.ids import ProcessId
 from calve.model.states import PIN_HELD, PinState, ProcessState
-from calve.source import pins, shadow
 from calve.testing.kept_source import KeptSource
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from ticked import Ticked
 
-from calve.kinds.restore import attaching
-from calve.kinds.restore.submit import Asked
 from calve.model.errors import ErrorInfo, NotFoundError, UsageError
 from calve.model.states import ProcessState
+from calve.restore import attaching
+from calve.restore.submit import Asked
 from calve.testing.crashing import Crash
 from calve.testing.kept_source import KeptSource
 
@@ -84,7 +84,7 @@ def test_everything_is_made_in_another_database_and_refers_to_it(ticked: Ticked,
 
 
 def test_rows_of_engines_without_parts_are_said_to_be_left_out(ticked: Ticked) -> None:
-    from calve.kinds.backup import shelf
+    from calve.backup import shelf
 
     manifest = shelf.find(ticked.location, "b")
     assert [name for name, why in manifest.skipped if "structure alone" in why] == ["db.log"]
@@ -228,7 +228,7 @@ def test_a_cancel_ends_it_and_leaves_no_staged_file(ticked: Ticked, source: Kept
 
 
 def test_a_backup_that_is_deleted_meanwhile_is_said(source: KeptSource, tmp_path: Path) -> None:
-    from calve.kinds.backup import deleting
+    from calve.backup import deleting
 
     ticked = Ticked(tmp_path, source)
     ticked.settle(ticked.create("b", "db.t"))

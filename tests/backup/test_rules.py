@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calve.kinds.backup.location import Key, Keys, checked_name
-from calve.kinds.backup.plan import Upload, _ranges
-from calve.kinds.backup.retention import Keep, kept
-from calve.kinds.backup.schema import in_order
-from calve.kinds.restore.statements import retargeted, without_replication
+from calve.backup.location import Key, Keys, checked_name
+from calve.backup.plan import Upload, _ranges
+from calve.backup.retention import Keep, kept
+from calve.backup.schema import in_order
 from calve.model.errors import UsageError
+from calve.restore.statements import retargeted, without_replication
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 

@@ -7,12 +7,12 @@ import pytest
 from shelf_scene import ShelfScene
 from ticked import Ticked
 
-from calve.kinds.backup import deleting, shelf
-from calve.kinds.backup.location import Location
-from calve.kinds.backup.verifying import verify
-from calve.lake.storage import Storage
+from calve.backup import deleting, shelf
+from calve.backup.location import Location
+from calve.backup.verifying import verify
+from calve.clickhouse.server.source import ServerOptions, ServerSource
 from calve.model.states import ProcessState
-from calve.source.server.source import ServerOptions, ServerSource
+from calve.objects.storage import Storage
 from calve.testing.clickhouse_front import NO_USERS, ClickHouseFront, FrontOptions, clickhouse_front
 from calve.testing.kept_source import KeptSource
 from calve.testing.s3 import S3Server, s3_server

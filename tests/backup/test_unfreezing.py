@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from ticked import Ticked
 
+from calve.backup import shelf
+from calve.clickhouse.pins import pins, shadow
+from calve.clickhouse.server.source import ServerOptions, ServerSource
+from calve.clickhouse.server.version import Features, parse
 from calve.control.ports import TaskOrder
-from calve.kinds.backup import shelf
 from calve.model.errors import PermanentError
 from calve.model.states import PIN_HELD, ProcessState
-from calve.source import pins, shadow
-from calve.source.server.source import ServerOptions, ServerSource
-from calve.source.server.version import Features, parse
 from calve.testing.clickhouse_front import NO_USERS, FrontOptions, clickhouse_front
 from calve.testing.clickhouse_server import clickhouse_server
 from calve.testing.kept_source import KeptSource

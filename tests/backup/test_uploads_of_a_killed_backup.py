@@ -9,13 +9,13 @@ import pytest
 from backup_place import DirectRunner
 from ticked import Ticked
 
+from calve.backup import shelf
+from calve.backup.verifying import verify
 from calve.control.ports import TaskOrder, TaskResult
-from calve.kinds.backup import shelf
-from calve.kinds.backup.verifying import verify
-from calve.lake.objects.s3 import CHUNK_BYTES
-from calve.lake.storage import Storage
 from calve.model.states import Leftovers, ProcessState
-from calve.runner import executor
+from calve.objects.s3 import CHUNK_BYTES
+from calve.objects.storage import Storage
+from calve.spark import executor
 from calve.testing.kept_source import KeptSource
 from calve.testing.network_proxy import Fault, NetworkProxy
 from calve.testing.outage_place import behind, until

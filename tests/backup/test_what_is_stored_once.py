@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from shelf_scene import Interposed, ShelfScene, make_part
 
-from calve.kinds.backup import deleting, shelf
-from calve.kinds.backup.part_address import address_of
+from calve.backup import deleting, shelf
+from calve.backup.part_address import address_of
 from calve.model.errors import NotFoundError
 
 
@@ -122,7 +122,7 @@ class TestD9:
         assert set(shelf.find(scene.location, "new").places) <= scene.stored
 
     def test_D9_an_intent_of_a_backup_that_was_given_up_holds_nothing(self, scene: ShelfScene) -> None:
-        from calve.kinds.backup import publishing
+        from calve.backup import publishing
 
         part = scene.part("shared")
         scene.backup("old", part)

@@ -9,19 +9,19 @@ from random import Random
 
 from backup_place import DirectRunner
 
+from calve.backup import submit
+from calve.backup.kind import BackupKind
+from calve.backup.location import Location
+from calve.clickhouse.ports import Source
 from calve.control.spawn import inline
 from calve.control.worker import WorkerLoop
-from calve.kinds.backup import submit
-from calve.kinds.backup.kind import BackupKind
-from calve.kinds.backup.location import Location
-from calve.kinds.restore import submit as restore_submit
-from calve.kinds.restore.kind import RestoreKind
-from calve.lake.storage import Storage
 from calve.model.ids import ProcessId, WorkerId
 from calve.model.limits import Limits
 from calve.model.process import Process
 from calve.model.states import PIN_HELD, PROCESS_TERMINAL, Leftovers
-from calve.source.ports import Source
+from calve.objects.storage import Storage
+from calve.restore import submit as restore_submit
+from calve.restore.kind import RestoreKind
 from calve.testing.clock import FakeClock
 from calve.testing.crashing import Faults, crashing_kind, crashing_runner, crashing_store
 from calve.testing.memory_store import MemoryStore

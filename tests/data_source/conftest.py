@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from calve.data_source.mergetree import MergeTreeDataSource
-from calve.runner.java import java_home
+from calve.spark.java import java_home
 from calve.testing.place import Place
 
 

@@ -11,11 +11,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import datasource as ds
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
+from calve.clickhouse.server.source import ServerOptions, ServerSource
 from calve.data_source import mergetree
 from calve.data_source.mergetree import FilteringReader
 from calve.data_source.options import Options
 from calve.model.errors import UsageError
-from calve.source.server.source import ServerOptions, ServerSource
 from calve.testing.clickhouse_front import FrontOptions, FrontUser, clickhouse_front
 from calve.testing.clickhouse_server import ServerOptions as OldOptions
 from calve.testing.clickhouse_server import User, clickhouse_server

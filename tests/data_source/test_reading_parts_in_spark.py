@@ -13,14 +13,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import datasource as ds
 
 from calve.app.backups import BackupReach
+from calve.backup import submit
+from calve.clickhouse.tables import Column
 from calve.data_source.filters import condition
 from calve.data_source.options import Options
-from calve.kinds.backup import submit
-from calve.kinds.export.choices import Choices
-from calve.kinds.export.mapping import map_columns
+from calve.export.choices import Choices
+from calve.export.mapping import map_columns
 from calve.model.errors import UsageError
 from calve.model.states import ProcessState
-from calve.source.tables import Column
 from calve.testing.local_runner import LocalRunner
 from calve.testing.place import Place
 

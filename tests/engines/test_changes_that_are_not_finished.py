@@ -3,13 +3,13 @@
 import pytest
 
 from calve.app.exporting import Asked
+from calve.clickhouse.parts.pending import keeps_the_shape
+from calve.clickhouse.pins import pins
+from calve.clickhouse.tables import Mutation, describe
 from calve.model.errors import RefusedError
 from calve.model.plan import ExportPlan
 from calve.model.process import ProcessQuery
 from calve.model.states import ProcessState
-from calve.source import pins
-from calve.source.pending import keeps_the_shape
-from calve.source.tables import Mutation, describe
 from calve.testing.place import Place
 
 # A mutation that can never succeed is pending for certain, however quick the engine is.

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from calve.app.exporting import Asked
+from calve.clickhouse.engine.ddl import scratch_table
+from calve.clickhouse.sql import engine_clause
+from calve.clickhouse.tables import describe
 from calve.model.errors import RefusedError, UsageError
 from calve.model.plan import ExportPlan
 from calve.model.process import Process
 from calve.model.states import ProcessState
-from calve.source import engine_clause
-from calve.source.ddl import scratch_table
-from calve.source.tables import describe
 from calve.testing.place import Place
 
 # engine, columns, two inserts that a merge combines

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from calve.app.exporting import Asked
+from calve.clickhouse.pins.held import refuse_row_policies
+from calve.clickhouse.tables import describe
 from calve.control.ports import TaskOrder, TaskResult
 from calve.model.errors import RefusedError
 from calve.model.plan import ExportPlan
 from calve.model.states import ProcessState
-from calve.source.held import refuse_row_policies
-from calve.source.tables import describe
 from calve.testing.local_runner import LocalRunner
 from calve.testing.place import Place
 

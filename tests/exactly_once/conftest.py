@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from calve.lake.catalogs import open_catalog
+from calve.iceberg.catalogs.catalog import open_catalog
 from calve.model.limits import Limits
 from calve.testing.catalog_faults import FaultySqlCatalog
 from calve.testing.lake import make_table, sqlite_properties

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from pyiceberg.catalog import Catalog
 
-from calve.lake.catalogs import open_catalog
-from calve.lake.publish import Fenced, PublishedSnapshot, fence
-from calve.lake.storage import Storage
-from calve.lake.undo import undo
+from calve.iceberg.catalogs.catalog import open_catalog
+from calve.iceberg.publish import Fenced, PublishedSnapshot, fence
+from calve.iceberg.undo import undo
 from calve.model.errors import PermanentError, TemporaryError
 from calve.model.ids import new_process_id
 from calve.model.limits import Limits
+from calve.objects.storage import Storage
 from calve.testing.catalog_faults import Fault, FaultySqlCatalog, Landing, Reading, Told
 from calve.testing.catalog_proxy import CatalogProxy
 from calve.testing.iceberg_rest import IcebergRest, SeaweedRest, apache_rest, seaweed_rest

@@ -9,7 +9,7 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update import RemoveSnapshotRefUpdate, RemoveSnapshotsUpdate
 
-from calve.lake.publish import AlreadyExported, PublishedSnapshot
+from calve.iceberg.publish import AlreadyExported, PublishedSnapshot
 from calve.model.errors import RefusedError, UnknownOutcomeError
 from calve.testing.catalog_faults import Fault, FaultySqlCatalog, Landing, Reading, Told
 from calve.testing.lake import IDENTIFIER, Work, make_table, make_work, rows_of

@@ -6,8 +6,7 @@ from pyiceberg.table.update import RemovePropertiesUpdate, RemoveSnapshotRefUpda
 from pyiceberg.transforms import MonthTransform
 from pyiceberg.types import IntegerType, LongType, StringType, TimestampType
 
-from calve.lake.publish import AlreadyExported, PublishedSnapshot, fence, find_export, publish
-from calve.lake.storage import Storage
+from calve.iceberg.publish import AlreadyExported, PublishedSnapshot, fence, find_export, publish
 from calve.model.errors import (
     NotFoundError,
     PermanentError,
@@ -15,6 +14,7 @@ from calve.model.errors import (
     TemporaryError,
     UnknownOutcomeError,
 )
+from calve.objects.storage import Storage
 from calve.testing.catalog_faults import FaultySqlCatalog
 from calve.testing.lake import IDENTIFIER, make_table, make_work, rows_of
 from calve.testing.outcomes import Publisher, append_as_somebody_else, assert_published_once

@@ -12,10 +12,10 @@ from threading import Barrier
 
 import pytest
 
-from calve.lake.catalogs import open_catalog
-from calve.lake.publish import AlreadyExported, Fenced, PublishedSnapshot, fence
-from calve.lake.storage import Storage
-from calve.lake.undo import undo
+from calve.iceberg.catalogs.catalog import open_catalog
+from calve.iceberg.publish import AlreadyExported, Fenced, PublishedSnapshot, fence
+from calve.iceberg.undo import undo
+from calve.objects.storage import Storage
 from calve.testing.lake import Work, make_table, make_work, rows_of, sqlite_properties
 from calve.testing.outcomes import (
     Publisher,
@@ -97,8 +97,8 @@ def test_L28_threads_that_publish_different_partitions_publish_every_row_once(tm
 
 CHILD = """
 import json, os, signal, sys
-from calve.lake.catalogs import open_catalog
-from calve.lake.publish import AlreadyExported, publish
+from calve.iceberg.catalogs.catalog import open_catalog
+from calve.iceberg.publish import AlreadyExported, publish
 from calve.model.errors import CalveError, TemporaryError
 from calve.model.plan import ExportPlan
 from calve.model.receipt import Receipt

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from calve.lake.storage import Storage
 from calve.model.errors import PermanentError
+from calve.objects.storage import Storage
 from calve.testing.catalog_faults import FaultySqlCatalog
 from calve.testing.lake import Work, make_work, rows_of, write_task
 from calve.testing.outcomes import Publisher

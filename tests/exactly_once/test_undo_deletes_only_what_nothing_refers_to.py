@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 from pyiceberg.table.update import RemoveSnapshotsUpdate
 
-from calve.lake.publish import fence
-from calve.lake.storage import Storage
-from calve.lake.undo import undo
+from calve.iceberg.publish import fence
+from calve.iceberg.undo import undo
 from calve.model.errors import TemporaryError, UnavailableError, UnknownOutcomeError
+from calve.objects.storage import Storage
 from calve.testing.catalog_faults import Fault, FaultySqlCatalog, Landing, Reading, Told
 from calve.testing.lake import IDENTIFIER, Work, make_table, make_work, rows_of, write_task
 from calve.testing.outcomes import Publisher, append_as_somebody_else

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 from pyiceberg.table.update import RemoveSnapshotRefUpdate, RemoveSnapshotsUpdate
 
-from calve.lake.publish import PublishedSnapshot
-from calve.lake.storage import Storage
-from calve.lake.verify import verify
+from calve.iceberg.publish import PublishedSnapshot
+from calve.iceberg.verify import verify
 from calve.model.errors import CalveError, PermanentError, RefusedError
+from calve.objects.storage import Storage
 from calve.testing.catalog_faults import FaultySqlCatalog
 from calve.testing.lake import IDENTIFIER, Work, make_table, make_work, rows_of
 from calve.testing.outcomes import Publisher, append_as_somebody_else

@@ -19,20 +19,20 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from calve.control.ports import TaskOrder
-from calve.kinds.export.choices import Choices
-from calve.kinds.export.kind import TASK_FUNCTION
-from calve.kinds.export.mapping import map_columns, match_schema, raise_refusals
-from calve.kinds.export.partitioning import derive_sort_order, is_sorted_by, parse_partition_by, plan_spec
-from calve.kinds.export.payload import TaskPayload
-from calve.kinds.export.slicing import slice_parts
-from calve.lake import tables
-from calve.lake.catalogs import open_catalog
-from calve.lake.publish.publish import publish
+from calve.export.choices import Choices
+from calve.export.kind import TASK_FUNCTION
+from calve.export.mapping import map_columns, match_schema, raise_refusals
+from calve.export.partitioning import derive_sort_order, is_sorted_by, parse_partition_by, plan_spec
+from calve.export.payload import TaskPayload
+from calve.export.slicing import slice_parts
+from calve.iceberg import tables
+from calve.iceberg.catalogs.catalog import open_catalog
+from calve.iceberg.publish.publish import publish
 from calve.model.errors import ErrorInfo
 from calve.model.ids import new_process_id
 from calve.model.plan import ExportPlan, KeyPlan, PartPlan, Relation
 from calve.model.receipt import Receipt
-from calve.runner.executor import execute
+from calve.spark.executor import execute
 from calve.testing.lake import sqlite_properties
 
 _MAKE = {
@@ -55,14 +55,14 @@ class Column:
 
 
 def child_rows(sql: str) -> list[dict[str, Any]]:
-    from calve.source.engine import worker_engine
+    from calve.clickhouse.engine.engine import worker_engine
 
     return worker_engine().rows(sql)
 
 
 def child_make(create: str, fills: Sequence[str]) -> tuple[list[Column], list[PartPlan]]:
     """A table `source` with one part for each fill (and partition)."""
-    from calve.source.engine import worker_engine
+    from calve.clickhouse.engine.engine import worker_engine
 
     engine = worker_engine()
     engine.execute("CREATE DATABASE IF NOT EXISTS made ENGINE = Atomic")
@@ -96,7 +96,7 @@ def child_run(payload: str) -> str:
 
 def child_scratch() -> list[str]:
     """What is left in the engine's folder for output files, and tables of its own."""
-    from calve.source.engine import worker_engine
+    from calve.clickhouse.engine.engine import worker_engine
 
     engine = worker_engine()
     tables = engine.rows("SELECT name FROM system.tables WHERE database = 'calve_scratch'")

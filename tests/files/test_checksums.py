@@ -34,7 +34,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from calve.lake import checksums
+from calve.iceberg import checksums
 from calve.model.errors import PermanentError
 
 STRUCT = StructType(

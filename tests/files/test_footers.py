@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.types import LongType, NestedField, StringType, StructType
 
-from calve.lake.files import thrift
-from calve.lake.files.footer import annotate, read_footer
+from calve.iceberg.files import thrift
+from calve.iceberg.files.footer import annotate, read_footer
 from calve.model.errors import PermanentError
 
 NESTED = (

@@ -19,9 +19,9 @@ from pyiceberg.types import (
     StructType,
 )
 
-from calve.lake.files import bounds
-from calve.lake.files.footer import annotate
-from calve.lake.files.statistics import Counted, file_statistics
+from calve.iceberg.files import bounds
+from calve.iceberg.files.footer import annotate
+from calve.iceberg.files.statistics import Counted, file_statistics
 
 
 def bound(done: Export, which: str, name: str, file: int = 0) -> Any:

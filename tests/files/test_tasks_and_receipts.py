@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from exporting import Child, child_run, child_scratch, export
 
-from calve.kinds.export.payload import TaskPayload, data_file_name, receipt_uri
-from calve.lake.storage import Storage
+from calve.export.payload import TaskPayload, data_file_name, receipt_uri
 from calve.model.errors import ErrorInfo
 from calve.model.receipt import FileReceipt, Receipt
+from calve.objects.storage import Storage
 
 ROWS = "SELECT number FROM numbers(100)"
 

@@ -29,7 +29,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from calve.kinds.export.transforms import transform_sql
+from calve.export.transforms import transform_sql
 
 DAYS = [-25567, -366, -365, -32, -31, -1, 0, 1, 30, 31, 364, 365, 19723, 47482]
 INSTANTS = [day * 86_400_000_000 + extra for day in DAYS for extra in (0, 1, 3_599_999_999, 86_399_999_999)]

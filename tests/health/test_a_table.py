@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from pyiceberg.catalog import Catalog
 
-from calve.lake.catalogs import open_catalog
-from calve.lake.health.collect import Place
-from calve.lake.health.names import any_of, partition_filter, partition_name
-from calve.lake.health.report import health
+from calve.iceberg.catalogs.catalog import open_catalog
+from calve.iceberg.health.collect import Place
+from calve.iceberg.health.names import any_of, partition_filter, partition_name
+from calve.iceberg.health.report import health
 from calve.model.errors import NotFoundError
 from calve.testing.equality_deletes import delete_equal
 from calve.testing.lake import BY_MONTH, SCHEMA, arrow, make_table, sqlite_properties

@@ -5,8 +5,8 @@ from uuid import UUID
 
 from pyiceberg.table.metadata import TableMetadataV2
 
-from calve.lake.health.retention import expiry
-from calve.lake.health.settings import DAY_MS, Settings
+from calve.iceberg.health.retention import expiry
+from calve.iceberg.health.settings import DAY_MS, Settings
 from calve.testing.lake import SCHEMA
 
 NOW = 1_000 * DAY_MS

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 from pyiceberg.manifest import DataFileContent
 
-from calve.kinds.optimize.finish import with_wishes
-from calve.lake.health.collect import Deletes, PartitionStats, Place, TableStats, count
-from calve.lake.health.entries import Entry
-from calve.lake.health.evaluate import Level, evaluate
-from calve.lake.health.settings import DAY_MS, HOUR_MS, MIB, Settings, settings_of
+from calve.iceberg.health.collect import Deletes, PartitionStats, Place, TableStats, count
+from calve.iceberg.health.entries import Entry
+from calve.iceberg.health.evaluate import Level, evaluate
+from calve.iceberg.health.settings import DAY_MS, HOUR_MS, MIB, Settings, settings_of
 from calve.model.errors import RefusedError
+from calve.optimize.finish import with_wishes
 
 PLACE = Place(spec_id=0, values=(1,))
 NOW = 10 * DAY_MS

@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 from pyiceberg.io import load_file_io
 
-from calve.lake import file_io, tables
-from calve.lake.catalogs import open_catalog
-from calve.lake.storage import Storage
+from calve.clickhouse.server.address import Address
+from calve.clickhouse.server.client import Client, Credentials, Request
+from calve.iceberg import tables
+from calve.iceberg.catalogs import file_io
+from calve.iceberg.catalogs.catalog import open_catalog
 from calve.model.errors import CalveError, UnavailableError
 from calve.model.limits import Limits
-from calve.source.server.address import Address
-from calve.source.server.client import Client, Credentials, Request
+from calve.objects.storage import Storage
 from calve.testing.dripping import Drip, dripping
 
 pytestmark = pytest.mark.timeout(30)

@@ -10,8 +10,8 @@ from threading import Barrier, Event, Thread
 
 import pytest
 
-from calve.lake import tables
-from calve.lake.catalogs import BoundedRestCatalog, BoundedSqlCatalog, open_catalog
+from calve.iceberg import tables
+from calve.iceberg.catalogs.catalog import BoundedRestCatalog, BoundedSqlCatalog, open_catalog
 from calve.model.errors import NotFoundError, PermanentError, TemporaryError, UnavailableError, UsageError
 from calve.model.limits import Limits
 from calve.testing.lake import IDENTIFIER, SCHEMA, make_table, rows_of, sqlite_properties

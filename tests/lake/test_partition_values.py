@@ -23,7 +23,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from calve.lake import partitions
+from calve.iceberg import partitions
 from calve.model.errors import PermanentError
 
 VALUES: list[tuple[IcebergType, some.SearchStrategy[Any]]] = [

@@ -9,10 +9,10 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, ListType, MapType, NestedField, StringType, StructType
 
-from calve.lake import tables
-from calve.lake.catalogs import open_catalog
-from calve.lake.locations import full_uri
+from calve.iceberg import tables
+from calve.iceberg.catalogs.catalog import open_catalog
 from calve.model.errors import CalveError, PermanentError, RefusedError
+from calve.objects.locations import full_uri
 from calve.testing.lake import IDENTIFIER, SCHEMA, make_table, make_work, sqlite_properties
 
 

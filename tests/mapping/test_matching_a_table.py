@@ -14,8 +14,8 @@ from pyiceberg.types import (
     StructType,
 )
 
-from calve.kinds.export.choices import Choices
-from calve.kinds.export.mapping import Match, map_columns, match_schema
+from calve.export.choices import Choices
+from calve.export.mapping import Match, map_columns, match_schema
 
 
 @dataclass(frozen=True)

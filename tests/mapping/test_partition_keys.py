@@ -13,8 +13,8 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from calve.kinds.export.expressions import Call, Name, Number, members, parse
-from calve.kinds.export.partitioning import (
+from calve.export.expressions import Call, Name, Number, members, parse
+from calve.export.partitioning import (
     derive_sort_order,
     derive_spec,
     is_sorted_by,

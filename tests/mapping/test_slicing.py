@@ -3,9 +3,9 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calve.kinds.export.reading import Piece
-from calve.kinds.export.slicing import PARTS_A_TASK, slice_parts
-from calve.kinds.export.writing import take
+from calve.export.reading import Piece
+from calve.export.slicing import PARTS_A_TASK, slice_parts
+from calve.export.writing import take
 from calve.model.plan import PartPlan, Slice
 
 

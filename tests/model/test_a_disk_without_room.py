@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from calve.kinds.export.writing import _refuse_unfinished
+from calve.clickhouse.errors import wrap
+from calve.export.writing import _refuse_unfinished
 from calve.model.errors import TemporaryError
 from calve.model.full_disk import as_full_disk, is_full
-from calve.source.errors import wrap
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])

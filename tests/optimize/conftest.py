@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from calve.kinds.optimize import plan
-from calve.runner.spark import SparkRunner
+from calve.optimize import plan
+from calve.spark.spark import SparkRunner
 from calve.testing.optimizing import OptimizeScene
 
 

@@ -17,14 +17,14 @@ from calve.control.ports import Store, TaskOrder, TaskResult
 from calve.control.spawn import inline
 from calve.control.steps.context import Spawn
 from calve.control.worker import WorkerLoop
-from calve.kinds.optimize.kind import OptimizeKind
-from calve.kinds.optimize.request import OptimizeRequest
-from calve.kinds.optimize.submit import submit
-from calve.lake.catalogs import open_catalog
+from calve.iceberg.catalogs.catalog import open_catalog
 from calve.model.ids import ProcessId, WorkerId
 from calve.model.limits import Limits
 from calve.model.process import Process
 from calve.model.states import PROCESS_TERMINAL
+from calve.optimize.kind import OptimizeKind
+from calve.optimize.request import OptimizeRequest
+from calve.optimize.submit import submit
 from calve.testing.clock import FakeClock
 from calve.testing.crashing import Faults, crashing_kind, crashing_runner, crashing_store
 from calve.testing.lake import BY_MONTH, SCHEMA, arrow, rows_of

@@ -11,7 +11,7 @@ import pytest
 from pyiceberg.catalog import Catalog
 
 from calve.cli.main import run
-from calve.lake.catalogs import open_catalog
+from calve.iceberg.catalogs.catalog import open_catalog
 from calve.testing.lake import IDENTIFIER, arrow, make_table, rows_of, sqlite_properties
 
 CONFIG = """

@@ -12,12 +12,12 @@ from calve.app.config.values import OptimizeConfig
 from calve.app.optimize_history import optimize_history
 from calve.app.optimizing import Optimizer, optimizing
 from calve.app.wiring import App
-from calve.kinds.optimize.request import OptimizeRequest
 from calve.model.change import Change, Result
 from calve.model.errors import ErrorInfo
 from calve.model.ids import WorkerId
 from calve.model.process import Lease, Process
 from calve.model.states import ProcessState
+from calve.optimize.request import OptimizeRequest
 from calve.testing.fake_runner import FakeRunner
 from calve.testing.fake_world import World
 from calve.testing.lake import SCHEMA, arrow

@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
-from calve.lake.health.report import health
+from calve.iceberg.health.report import health
 from calve.model.states import ProcessState
-from calve.runner.actions import ActionTable
+from calve.spark.actions import ActionTable
 from calve.testing.equality_deletes import delete_equal
 from calve.testing.optimizing import OptimizeScene
 

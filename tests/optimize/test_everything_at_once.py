@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from calve.lake.publish.publish import publish
-from calve.lake.verify import verify
+from calve.iceberg.publish.publish import publish
+from calve.iceberg.verify import verify
 from calve.model.states import ProcessState
-from calve.runner.actions import ActionTable
+from calve.spark.actions import ActionTable
 from calve.testing.equality_deletes import delete_equal
 from calve.testing.lake import IDENTIFIER, make_table, make_work, rows_of
 from calve.testing.optimizing import OptimizeScene

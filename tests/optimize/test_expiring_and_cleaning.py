@@ -9,18 +9,18 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from calve.kinds.optimize import expire as expiring
-from calve.kinds.optimize.clean import clean
-from calve.kinds.optimize.expire import expire
-from calve.lake.catalogs import open_catalog
-from calve.lake.health.report import health
-from calve.lake.health.settings import Settings
+from calve.iceberg.catalogs.catalog import open_catalog
+from calve.iceberg.health.report import health
+from calve.iceberg.health.settings import Settings
 from calve.model.change import Change
 from calve.model.errors import TemporaryError
 from calve.model.ids import WorkerId, new_process_id
 from calve.model.limits import Limits
 from calve.model.process import Lease, NewProcess
 from calve.model.states import ProcessState
+from calve.optimize import expire as expiring
+from calve.optimize.clean import clean
+from calve.optimize.expire import expire
 from calve.testing.lake import IDENTIFIER, arrow, make_table, rows_of, sqlite_properties
 from calve.testing.memory_store import MemoryStore
 from calve.testing.optimizing import MovedClock
@@ -270,7 +270,7 @@ def test_D15_files_that_wait_for_a_retry_stay(catalog: Catalog, store: MemorySto
 def test_a_file_that_came_back_into_use_while_orphans_were_listed_stays(
     catalog: Catalog, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from calve.kinds.optimize import clean as cleaning
+    from calve.optimize import clean as cleaning
 
     table = make_table(catalog)
     table.append(arrow(range(10), 1))

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from calve.lake.health.report import FULL_AT, health
+from calve.iceberg.health.report import FULL_AT, health
 from calve.model.states import ProcessState
 from calve.testing.optimizing import OptimizeScene
 

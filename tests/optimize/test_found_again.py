@@ -10,7 +10,7 @@ from calve.model.change import Change
 from calve.model.errors import StoreError
 from calve.model.process import Lease, Process
 from calve.model.states import ProcessState, TaskState
-from calve.runner import actions
+from calve.spark import actions
 from calve.testing.optimizing import OptimizeScene
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from calve.lake.catalogs import open_catalog
+from calve.iceberg.catalogs.catalog import open_catalog
 from calve.model.ids import ProcessId
 from calve.model.process import ProcessQuery
 from calve.model.states import PROCESS_TERMINAL, ProcessState, TaskState

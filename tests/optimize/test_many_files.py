@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from calve.lake.health.report import health
+from calve.iceberg.health.report import health
 from calve.model.states import ProcessState
 from calve.testing.lake import IDENTIFIER, arrow, make_table
 from calve.testing.many_files import repeat_file

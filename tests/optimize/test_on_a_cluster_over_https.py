@@ -9,8 +9,8 @@ import pytest
 
 from calve.model.errors import PermanentError
 from calve.model.states import ProcessState
-from calve.runner.java import java_home
-from calve.runner.spark import SparkRunner
+from calve.spark.java import java_home
+from calve.spark.spark import SparkRunner
 from calve.testing.optimizing import OptimizeScene
 from calve.testing.s3 import S3Server, s3_server
 from calve.testing.tls import Authority, TlsFront

@@ -13,8 +13,8 @@ from pyiceberg.catalog import Catalog
 
 from calve.app.wiring import App
 from calve.cli.main import run
-from calve.lake.catalogs import open_catalog
-from calve.lake.verify_rewrite import verify_rewrites
+from calve.iceberg.catalogs.catalog import open_catalog
+from calve.iceberg.verify_rewrite import verify_rewrites
 from calve.model.errors import ErrorInfo, RefusedError
 from calve.testing.equality_deletes import delete_equal
 from calve.testing.lake import IDENTIFIER, arrow, make_table, rows_of

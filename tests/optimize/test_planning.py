@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 from pyiceberg.table import Table
 
-from calve.kinds.optimize.plan import TASK_PARTITIONS, OptimizePlan, TaskSpec, options_of, tasks_of
-from calve.kinds.optimize.request import OptimizeRequest, Sort, SortColumn, parse_sort
-from calve.lake.catalogs import open_catalog
-from calve.lake.health.collect import Deletes, PartitionStats, Place, TableStats
-from calve.lake.health.evaluate import Level, evaluate
-from calve.lake.health.names import TRUE
-from calve.lake.health.settings import MIB, Settings
+from calve.iceberg.catalogs.catalog import open_catalog
+from calve.iceberg.health.collect import Deletes, PartitionStats, Place, TableStats
+from calve.iceberg.health.evaluate import Level, evaluate
+from calve.iceberg.health.names import TRUE
+from calve.iceberg.health.settings import MIB, Settings
 from calve.model.errors import UsageError
+from calve.optimize.plan import TASK_PARTITIONS, OptimizePlan, TaskSpec, options_of, tasks_of
+from calve.optimize.request import OptimizeRequest, Sort, SortColumn, parse_sort
 from calve.testing.lake import make_table, sqlite_properties
 
 

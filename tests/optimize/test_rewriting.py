@@ -5,8 +5,8 @@ import json
 import pyarrow.parquet as pq
 import pytest
 
-from calve.kinds.optimize.request import parse_sort
 from calve.model.states import ProcessState
+from calve.optimize.request import parse_sort
 from calve.testing.optimizing import OptimizeScene
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]

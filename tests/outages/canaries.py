@@ -149,7 +149,7 @@ def guarded_services(folder: Path, postgres: Postgres) -> Iterator[Guarded]:
 
 
 def _fill(front: ClickHouseFront) -> None:
-    from calve.source.server.source import ServerOptions, ServerSource
+    from calve.clickhouse.server.source import ServerOptions, ServerSource
 
     options = ServerOptions(url=front.url, password=SOURCE, query_seconds=60.0)
     with ServerSource("main", options).visit() as session:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from calve.lake.objects.s3 import CHUNK_BYTES
-from calve.lake.storage import Storage
 from calve.model.errors import NotFoundError, UnavailableError
+from calve.objects.s3 import CHUNK_BYTES
+from calve.objects.storage import Storage
 from calve.testing.network_proxy import Fault, Mode, NetworkProxy
 from calve.testing.outage_place import BUCKET, behind, until
 from calve.testing.s3 import S3Server

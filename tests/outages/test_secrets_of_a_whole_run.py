@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from canaries import CANARIES, PLANTED, STORE, WRONG, Guarded, guarded_services
 
-from calve.lake.storage import Storage
+from calve.objects.storage import Storage
 from calve.testing.catalog_faults import Told
 from calve.testing.outage_place import BUCKET
 from calve.testing.postgres import Postgres, postgres

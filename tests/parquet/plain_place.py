@@ -8,13 +8,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from calve.lake.parquet.folder import ParquetFolder
-from calve.lake.storage import Storage
 from calve.model.errors import UnavailableError
 from calve.model.ids import ProcessId
 from calve.model.plan import ExportPlan
 from calve.model.process import Process
 from calve.model.receipt import Receipt
+from calve.objects.storage import Storage
+from calve.parquet.folder import ParquetFolder
 from calve.testing.place import Place
 
 EVENTS = (

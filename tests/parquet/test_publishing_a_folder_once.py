@@ -15,12 +15,12 @@ from plain_place import (
     rows_of,
 )
 
-from calve.lake.parquet.fence import fence
-from calve.lake.parquet.publish import publish
-from calve.lake.parquet.undo import undo
-from calve.lake.publish.outcome import AlreadyExported, Fenced, PublishedSnapshot
+from calve.iceberg.publish.outcome import AlreadyExported, Fenced, PublishedSnapshot
 from calve.model.errors import CalveError, PermanentError, UnknownOutcomeError
 from calve.model.states import ProcessState
+from calve.parquet.fence import fence
+from calve.parquet.publish import publish
+from calve.parquet.undo import undo
 
 
 class Notes:

@@ -60,8 +60,8 @@ class Executor:
 
 
 def _read(create: str, paths: list[str], sql: str, slices: list[list[Any]] | None) -> list[dict[str, Any]]:
-    from calve.source.engine import worker_engine
-    from calve.source.scratch import attached
+    from calve.clickhouse.engine.engine import worker_engine
+    from calve.clickhouse.engine.scratch import attached
 
     engine = worker_engine()
     with attached(engine, create, paths) as relation:
@@ -70,13 +70,13 @@ def _read(create: str, paths: list[str], sql: str, slices: list[list[Any]] | Non
 
 
 def _rows(sql: str, settings: dict[str, str]) -> list[dict[str, Any]]:
-    from calve.source.engine import worker_engine
+    from calve.clickhouse.engine.engine import worker_engine
 
     return worker_engine().rows(sql, settings)
 
 
 def _scratch() -> str:
-    from calve.source.engine import worker_engine
+    from calve.clickhouse.engine.engine import worker_engine
 
     return str(worker_engine().scratch)
 

@@ -5,11 +5,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from calve.source import ddl, pins
-from calve.source.embedded import EmbeddedSession
-from calve.source.partitions import partitions
-from calve.source.tables import TableInfo, describe
-from calve.source.tokens import name as quoted
+from calve.clickhouse.embedded.embedded import EmbeddedSession
+from calve.clickhouse.engine import ddl
+from calve.clickhouse.parts.partitions import partitions
+from calve.clickhouse.pins import pins
+from calve.clickhouse.sql.tokens import name as quoted
+from calve.clickhouse.tables import TableInfo, describe
 
 
 @dataclass

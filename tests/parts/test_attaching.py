@@ -9,8 +9,8 @@ import pytest
 from executor import Executor
 from pinned_tables import make, pin, released
 
+from calve.clickhouse.embedded.embedded import EmbeddedSession
 from calve.model.errors import CalveError, PermanentError, TemporaryError
-from calve.source.embedded import EmbeddedSession
 
 _CREATE = "CREATE TABLE {t} (id UInt64, s String) ENGINE = MergeTree ORDER BY id"
 _SCRATCH = "CREATE TABLE {table} (id UInt64, s String) ENGINE = MergeTree ORDER BY id"

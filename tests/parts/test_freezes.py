@@ -7,13 +7,13 @@ import pytest
 from executor import Executor
 from pinned_tables import by_value, make, pin, released
 
+from calve.clickhouse.embedded.embedded import EmbeddedSession, EmbeddedSource
+from calve.clickhouse.engine.ddl import scratch_table
+from calve.clickhouse.parts.partitions import find, partitions
+from calve.clickhouse.pins import pins, shadow
+from calve.clickhouse.pins.held import Seen, held_partitions
+from calve.clickhouse.tables import describe
 from calve.model.errors import NotFoundError, PermanentError, RefusedError
-from calve.source import pins, shadow
-from calve.source.ddl import scratch_table
-from calve.source.embedded import EmbeddedSession, EmbeddedSource
-from calve.source.held import Seen, held_partitions
-from calve.source.partitions import find, partitions
-from calve.source.tables import describe
 
 _CREATE = "CREATE TABLE {t} (id UInt64, s String) ENGINE = MergeTree PARTITION BY id % 2 ORDER BY id"
 _INSERT = "INSERT INTO {t} SELECT number, 'x' FROM numbers(100)"

@@ -5,8 +5,8 @@ from executor import Executor
 from part_shapes import SHAPES, Shape
 from pinned_tables import by_value, make, pin, released
 
-from calve.source.ddl import scratch_table
-from calve.source.embedded import EmbeddedSession
+from calve.clickhouse.embedded.embedded import EmbeddedSession
+from calve.clickhouse.engine.ddl import scratch_table
 
 
 def _prints(folder: Path) -> dict[str, tuple[int, int, int, bytes]]:

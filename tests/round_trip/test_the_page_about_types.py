@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from pyiceberg.schema import Schema
 
-from calve.kinds.export.choices import Choices
-from calve.kinds.export.iceberg_types import CASTABLE
-from calve.kinds.export.mapping import map_columns
-from calve.kinds.export.partitioning import derive_spec, parse_partition_by
-from calve.source.embedded import EmbeddedSource
+from calve.clickhouse.embedded.embedded import EmbeddedSource
+from calve.export.choices import Choices
+from calve.export.iceberg_types import CASTABLE
+from calve.export.mapping import map_columns
+from calve.export.partitioning import derive_spec, parse_partition_by
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "types.md").read_text()
 _CODE = re.compile(r"`([^`]+)`")

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from calve.app.exporting import Asked
-from calve.kinds.export.submit import Checked, submit_export
+from calve.export.submit import Checked, submit_export
 from calve.model.errors import CalveError, NotFoundError, RefusedError, UsageError
 from calve.model.process import ProcessQuery
 from calve.testing.place import Place

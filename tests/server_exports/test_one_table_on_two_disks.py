@@ -7,11 +7,11 @@ import pytest
 from served import PASSWORD, WITH_UUID
 
 from calve.app.exporting import Asked
+from calve.clickhouse.embedded.embedded import EmbeddedSource
 from calve.model.errors import UsageError
 from calve.model.plan import ExportPlan
 from calve.model.process import Process
 from calve.model.states import ProcessState
-from calve.source.embedded import EmbeddedSource
 from calve.testing.clickhouse_front import ClickHouseFront, FrontOptions, FrontUser, clickhouse_front
 from calve.testing.local_runner import LocalRunner
 from calve.testing.place import Place

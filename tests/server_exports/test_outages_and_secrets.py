@@ -11,9 +11,9 @@ from killing import export_through_the_death_of_its_server
 from served import PASSWORD, ROWS, Served, events
 
 from calve.app.exporting import Asked
+from calve.clickhouse.engine import folders
 from calve.model.errors import PermanentError
 from calve.model.states import ProcessState
-from calve.source import folders
 from calve.testing.local_runner import LocalRunner
 from calve.testing.programs import free_ports
 from calve.testing.server_place import MeddlingRunner

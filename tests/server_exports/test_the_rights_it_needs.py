@@ -11,13 +11,13 @@ from served import COLUMNS, PASSWORD, WITH_UUID, Served, in_the_lake, insert
 from calve.app.backups import BackupReach
 from calve.app.doctor.examine import examine
 from calve.app.doctor.work import pins
-from calve.kinds.backup import submit as backing_up
-from calve.kinds.restore import submit as restoring
+from calve.backup import submit as backing_up
+from calve.clickhouse.sql.tokens import string
 from calve.model.errors import PermanentError
 from calve.model.plan import ExportPlan
 from calve.model.process import Pin, PinState, Process
 from calve.model.states import ProcessState
-from calve.source.tokens import string
+from calve.restore import submit as restoring
 from calve.testing.clickhouse_front import FrontOptions, FrontUser, clickhouse_front
 from calve.testing.local_runner import LocalRunner
 from calve.testing.server_place import ServerPlace

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from calve.clickhouse.pins.held import Held
+from calve.clickhouse.server.source import ServerSource
 from calve.model.errors import CalveError
 from calve.model.plan import PartPlan, Relation, Slice
-from calve.source.held import Held
-from calve.source.server.source import ServerSource
 
 
 class ExecutorChild:
@@ -60,8 +60,8 @@ class ExecutorChild:
 
 
 def _answer(order: dict[str, Any]) -> dict[str, Any]:
-    from calve.source.engine import worker_engine
-    from calve.source.server.staging import Access, staged
+    from calve.clickhouse.engine.engine import worker_engine
+    from calve.clickhouse.server.staging import Access, staged
 
     parts = [PartPlan(**part) for part in order["parts"]]
     slices = [tuple(piece) for piece in order["slices"]]

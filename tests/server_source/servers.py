@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from calve.source.held import Held, Wanted
-from calve.source.server.source import ServerOptions, ServerSession, ServerSource
+from calve.clickhouse.pins.held import Held, Wanted
+from calve.clickhouse.server.source import ServerOptions, ServerSession, ServerSource
 from calve.testing.clickhouse_front import NO_USERS, FrontOptions, FrontUser, clickhouse_front
 from calve.testing.clickhouse_server import ServerOptions as OldOptions
 from calve.testing.clickhouse_server import User, clickhouse_server

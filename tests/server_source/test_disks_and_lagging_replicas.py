@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from servers import WITH_UUID, Place, pin_name
 
+from calve.clickhouse.pins.held import Held
+from calve.clickhouse.server import replicas
+from calve.clickhouse.server.source import ServerOptions, ServerSource
+from calve.clickhouse.server.tables import describe
 from calve.model.errors import RefusedError, TemporaryError
-from calve.source.held import Held
-from calve.source.server import replicas
-from calve.source.server.source import ServerOptions, ServerSource
-from calve.source.server.tables import describe
 from calve.testing.another_user import another_user
 from calve.testing.clickhouse_front import ClickHouseFront, FrontOptions, FrontUser
 

@@ -8,8 +8,8 @@ import pytest
 from executor_child import ExecutorChild
 from servers import WITH_UUID, Place
 
+from calve.clickhouse.server.source import ServerOptions, ServerSource
 from calve.model.errors import UsageError
-from calve.source.server.source import ServerOptions, ServerSource
 from calve.testing.clickhouse_front import ClickHouseFront, FrontOptions, clickhouse_front
 
 pytestmark = pytest.mark.services

@@ -7,12 +7,12 @@ import pytest
 from executor_child import ExecutorChild
 from servers import PASSWORD, TIMEZONE, UUID, WITH_UUID, Place, pin_name
 
+from calve.clickhouse.server import clones, replicas
+from calve.clickhouse.server.held import UNKNOWN_POLICIES
+from calve.clickhouse.server.partitions import partitions
+from calve.clickhouse.server.source import ServerOptions, ServerSource
+from calve.clickhouse.server.tables import describe
 from calve.model.errors import NotFoundError, PermanentError, RefusedError, TemporaryError
-from calve.source.server import clones, replicas
-from calve.source.server.held import UNKNOWN_POLICIES
-from calve.source.server.partitions import partitions
-from calve.source.server.source import ServerOptions, ServerSource
-from calve.source.server.tables import describe
 from calve.testing.clickhouse_front import NO_USERS, ClickHouseFront, FrontOptions, FrontUser
 
 pytestmark = pytest.mark.services

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
+from calve.clickhouse.server.declared import columns_with_ttl
+from calve.clickhouse.server.matching import matched
+from calve.clickhouse.server.parts import ListedPart
+from calve.clickhouse.sql.engine_clause import EngineClause
+from calve.clickhouse.sql.zones import explicit
+from calve.clickhouse.tables import TableInfo
 from calve.model.errors import TemporaryError
-from calve.source.engine_clause import EngineClause
-from calve.source.server.declared import columns_with_ttl
-from calve.source.server.matching import matched
-from calve.source.server.parts import ListedPart
-from calve.source.tables import TableInfo
-from calve.source.zones import explicit
 
 TABLE = TableInfo(
     source="main",

@@ -7,6 +7,11 @@ import pytest
 from executor_child import ExecutorChild
 from servers import WITH_UUID, Place, pin_name
 
+from calve.clickhouse.pins.held import Held
+from calve.clickhouse.server import clones
+from calve.clickhouse.server.partitions import partitions
+from calve.clickhouse.server.source import ServerOptions, ServerSource
+from calve.clickhouse.server.tables import describe
 from calve.model.errors import (
     NotFoundError,
     PermanentError,
@@ -15,11 +20,6 @@ from calve.model.errors import (
     UnavailableError,
 )
 from calve.model.plan import Slice
-from calve.source.held import Held
-from calve.source.server import clones
-from calve.source.server.partitions import partitions
-from calve.source.server.source import ServerOptions, ServerSource
-from calve.source.server.tables import describe
 from calve.testing.clickhouse_front import ClickHouseFront, FrontOptions
 from calve.testing.network_proxy import Fault, NetworkProxy
 from calve.testing.programs import free_ports

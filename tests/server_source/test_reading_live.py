@@ -8,8 +8,8 @@ import pytest
 from executor_child import ExecutorChild
 from servers import PASSWORD, TIMEZONE, WITH_UUID, Place
 
-from calve.source.held import Held
-from calve.source.server.source import ServerOptions, ServerSource
+from calve.clickhouse.pins.held import Held
+from calve.clickhouse.server.source import ServerOptions, ServerSource
 from calve.testing.clickhouse_front import ClickHouseFront, FrontOptions
 from calve.testing.network_proxy import Fault, Mode, NetworkProxy
 from calve.testing.programs import free_ports

@@ -11,10 +11,10 @@ import pytest
 from executor_child import ExecutorChild
 from servers import PASSWORD, Place, pin_name
 
+from calve.clickhouse.server.client import Credentials
+from calve.clickhouse.server.source import ServerOptions, ServerSource
+from calve.clickhouse.server.staging import Access
 from calve.model.errors import CalveError, UsageError
-from calve.source.server.client import Credentials
-from calve.source.server.source import ServerOptions, ServerSource
-from calve.source.server.staging import Access
 from calve.testing.network_proxy import Fault, NetworkProxy
 from calve.testing.programs import free_ports
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 from servers import PASSWORD, Place
 
+from calve.clickhouse.server import failures
+from calve.clickhouse.server.source import ServerOptions, ServerSource
 from calve.model.errors import CalveError, PermanentError, TemporaryError, UnavailableError, UsageError
-from calve.source.server import failures
-from calve.source.server.source import ServerOptions, ServerSource
 from calve.testing.clickhouse_front import ClickHouseFront, FrontOptions
 from calve.testing.network_proxy import Fault, Mode, NetworkProxy
 from calve.testing.programs import free_ports

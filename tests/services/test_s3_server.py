@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from calve.lake.storage import Storage
 from calve.model.errors import NotFoundError, PermanentError, UnavailableError
+from calve.objects.storage import Storage
 from calve.testing.s3 import Keys, S3Server, s3_server
 
 pytestmark = pytest.mark.services

@@ -4,10 +4,10 @@ import itertools
 
 import pytest
 
+from calve.clickhouse.embedded.embedded import EmbeddedSession, EmbeddedSource
+from calve.clickhouse.parts.partitions import partitions
+from calve.clickhouse.tables import describe
 from calve.model.content import unchanged
-from calve.source.embedded import EmbeddedSession, EmbeddedSource
-from calve.source.partitions import partitions
-from calve.source.tables import describe
 
 _names = (f"t{number}" for number in itertools.count())
 

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from calve.clickhouse.sql.names import TableName, parse
 from calve.model.errors import UsageError
-from calve.source.names import TableName, parse
 
 
 @pytest.mark.parametrize(

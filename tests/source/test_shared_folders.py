@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from calve.clickhouse.engine.shared_folders import IDLE_SECONDS, shared, sweep
 from calve.model.errors import PermanentError
-from calve.source.shared_folders import IDLE_SECONDS, shared, sweep
 
 
 @pytest.fixture(autouse=True)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from calve.clickhouse.embedded.embedded import EmbeddedSession, EmbeddedSource
+from calve.clickhouse.parts.partitions import partitions
+from calve.clickhouse.tables import Column, describe
 from calve.model.errors import NotFoundError, RefusedError
-from calve.source.embedded import EmbeddedSession, EmbeddedSource
-from calve.source.partitions import partitions
-from calve.source.tables import Column, describe
 
 
 def test_a_table_is_described_wholly(session: EmbeddedSession) -> None:
@@ -90,7 +90,7 @@ def test_what_has_no_parts_is_refused_by_its_engines_name(
     "name", ["with.dot", "with `backquote`", "mit Ümlaut", "quo'te", "back\\slash", "日本"]
 )
 def test_tables_of_any_name_are_described(session: EmbeddedSession, name: str) -> None:
-    from calve.source.tokens import name as quoted
+    from calve.clickhouse.sql.tokens import name as quoted
 
     session.execute(f"CREATE TABLE db.{quoted(name)} (id UInt8) ENGINE = MergeTree ORDER BY id")
     assert describe(session, "db", name).name == name

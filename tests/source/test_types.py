@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calve.source import types
-from calve.source.embedded import EmbeddedSession
-from calve.source.types import Element, Other, parse
+from calve.clickhouse.embedded.embedded import EmbeddedSession
+from calve.clickhouse.sql import types
+from calve.clickhouse.sql.types import Element, Other, parse
 
 _KNOWN = {
     "UInt256": types.Simple("UInt256"),

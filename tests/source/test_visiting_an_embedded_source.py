@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from calve.clickhouse.embedded.embedded import EmbeddedSource, folder_of
+from calve.clickhouse.errors import SourceBusyError
 from calve.model.errors import CalveError, NotFoundError, PermanentError, TemporaryError, UsageError
-from calve.source.embedded import EmbeddedSource, folder_of
-from calve.source.errors import SourceBusyError
 
 _HOLDER = """
 import sys
 from pathlib import Path
-from calve.source.embedded import EmbeddedSource
+from calve.clickhouse.embedded.embedded import EmbeddedSource
 with EmbeddedSource("main", Path(sys.argv[1]), create=True).visit() as session:
     session.execute("CREATE DATABASE IF NOT EXISTS db")
     receive = session.host._receive
@@ -65,8 +65,8 @@ def test_W10_no_module_of_the_source_imports_the_engine_and_a_visit_does_not_eit
         [
             sys.executable,
             "-c",
-            "import pkgutil, sys, calve.source as s\n"
-            "for m in pkgutil.walk_packages(s.__path__, 'calve.source.'): __import__(m.name)\n"
+            "import pkgutil, sys, calve.clickhouse as s\n"
+            "for m in pkgutil.walk_packages(s.__path__, 'calve.clickhouse.'): __import__(m.name)\n"
             "print(sorted(m for m in sys.modules if m.split('.')[0] in ('chdb', 'pyarrow', 'pandas')))",
         ],
         capture_output=True,

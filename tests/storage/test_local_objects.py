@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from calve.lake.objects.local import TEMPORARY_SUFFIX, local_path
-from calve.lake.storage import Storage
 from calve.model.errors import NotFoundError, PermanentError, TemporaryError
+from calve.objects.local import TEMPORARY_SUFFIX, local_path
+from calve.objects.storage import Storage
 from calve.testing.another_user import another_user
 
 

@@ -10,9 +10,9 @@ import pytest
 from obstore.exceptions import GenericError
 from s3_server import BUCKET, S3, running
 
-from calve.lake.objects.s3 import CHUNK_BYTES, _calve_error
-from calve.lake.storage import Storage
 from calve.model.errors import NotFoundError, PermanentError, UnavailableError
+from calve.objects.s3 import CHUNK_BYTES, _calve_error
+from calve.objects.storage import Storage
 
 ROOT = f"s3://{BUCKET}"
 

@@ -8,12 +8,12 @@ import pytest
 from test_stores_that_forget import another_store
 from whole_life import Life
 
-from calve.kinds.export.request import ExportRequest
-from calve.kinds.export.submit import check_export, submit_export
+from calve.clickhouse.parts.selection import Selection
+from calve.export.request import ExportRequest
+from calve.export.submit import check_export, submit_export
 from calve.model.errors import RefusedError
 from calve.model.ids import ProcessId
 from calve.model.states import ProcessState
-from calve.source.selection import Selection
 from calve.testing.kept_source import KeptSource
 from calve.testing.local_runner import LocalRunner
 

@@ -11,7 +11,7 @@ from sqlalchemy import text
 from whole_life import IDS, DyingRunner, Life
 
 from calve.control.retry import retry
-from calve.kinds.export.payload import data_file_name
+from calve.export.payload import data_file_name
 from calve.model.plan import ColumnPlan, DestinationPlan, ExportPlan, KeyPlan, PartPlan, Relation
 from calve.model.process import Process
 from calve.model.states import ProcessState

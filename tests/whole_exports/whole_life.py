@@ -17,24 +17,24 @@ from pyiceberg.manifest import ManifestEntryStatus
 from pyiceberg.table import Table
 from sqlalchemy.exc import OperationalError
 
+from calve.clickhouse.engine.own_engine import OwnEngineSource
+from calve.clickhouse.parts.selection import Selection
+from calve.clickhouse.ports import Session, Source
 from calve.control.ports import Runner, TaskOrder
 from calve.control.spawn import inline
 from calve.control.worker import WorkerLoop
-from calve.kinds.export.choices import Choices
-from calve.kinds.export.kind import ExportKind
-from calve.kinds.export.request import ExportRequest
-from calve.kinds.export.submit import Checked, check_export, submit_export
-from calve.lake.catalogs import open_catalog
-from calve.lake.locations import full_uri
-from calve.lake.storage import Storage
+from calve.export.choices import Choices
+from calve.export.kind import ExportKind
+from calve.export.request import ExportRequest
+from calve.export.submit import Checked, check_export, submit_export
+from calve.iceberg.catalogs.catalog import open_catalog
 from calve.model.errors import CalveError, TemporaryError
 from calve.model.ids import ProcessId, WorkerId
 from calve.model.limits import Limits
 from calve.model.process import Process
 from calve.model.states import PIN_HELD, PROCESS_TERMINAL, ProcessState
-from calve.source.own_engine import OwnEngineSource
-from calve.source.ports import Session, Source
-from calve.source.selection import Selection
+from calve.objects.locations import full_uri
+from calve.objects.storage import Storage
 from calve.store import open_store
 from calve.testing.clock import FakeClock
 from calve.testing.crashing import Faults, crashing_kind, crashing_runner, crashing_store

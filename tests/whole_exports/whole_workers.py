@@ -13,20 +13,26 @@ from typing import Any
 from pyiceberg.table import Table
 from whole_life import LIMITS, Ports
 
+from calve.clickhouse.parts.selection import Selection
+from calve.clickhouse.ports import Source
 from calve.control.worker import WorkerLoop
-from calve.kinds.export.kind import ExportKind
-from calve.kinds.export.request import ExportRequest
-from calve.kinds.export.submit import check_export, submit_export
-from calve.lake.catalogs import open_catalog
+from calve.export.kind import ExportKind
+from calve.export.request import ExportRequest
+from calve.export.submit import check_export, submit_export
+from calve.iceberg.catalogs.catalog import open_catalog
 from calve.model.ids import ProcessId
 from calve.model.process import Process
 from calve.model.states import PIN_HELD, PROCESS_TERMINAL
-from calve.source.ports import Source
-from calve.source.selection import Selection
 from calve.store import open_store
 from calve.testing.shared_service import RemoteRunner, RemoteSource
 
-PRELOAD = ["calve.kinds.export.kind", "calve.store", "calve.control.worker", "calve.lake.catalogs", "psycopg"]
+PRELOAD = [
+    "calve.export.kind",
+    "calve.store",
+    "calve.control.worker",
+    "calve.iceberg.catalogs.catalog",
+    "psycopg",
+]
 FLEET_LIMITS = replace(LIMITS, lease_seconds=4.0, tick_seconds=0.1, backoff_first_seconds=0.2)
 
 

@@ -47,7 +47,7 @@ def _send(*given: Any) -> Any:
     return _real_send(*given)
 
 
-publish = importlib.import_module("calve.lake.publish.publish")  # the package has a function of that name
+publish = importlib.import_module("calve.iceberg.publish.publish")  # the package has a function of that name
 _real_send = publish.send
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)  # the leash that holds us ignores it

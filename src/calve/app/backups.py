@@ -8,17 +8,17 @@ from datetime import datetime
 
 from calve.app.storages import properties_of
 from calve.app.wiring import App
-from calve.kinds.backup import deleting, shelf
-from calve.kinds.backup.deleting import Deleted
-from calve.kinds.backup.kind import BackupKind
-from calve.kinds.backup.location import Location
-from calve.kinds.backup.manifest import Manifest
-from calve.kinds.backup.retention import Keep, kept
-from calve.kinds.restore.kind import RestoreKind
-from calve.lake.storage import Storage
+from calve.backup import deleting, shelf
+from calve.backup.deleting import Deleted
+from calve.backup.kind import BackupKind
+from calve.backup.location import Location
+from calve.backup.manifest import Manifest
+from calve.backup.retention import Keep, kept
+from calve.clickhouse.ports import Source
 from calve.model.errors import RefusedError
 from calve.model.limits import Limits
-from calve.source.ports import Source
+from calve.objects.storage import Storage
+from calve.restore.kind import RestoreKind
 
 
 class BackupReach:

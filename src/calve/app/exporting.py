@@ -5,10 +5,10 @@ from datetime import timedelta
 
 from calve.app.destination import parse_destination
 from calve.app.wiring import App
-from calve.kinds.backup.shelf import find
-from calve.kinds.export.request import ExportRequest
-from calve.source.names import TableName, parse
-from calve.source.selection import Selection
+from calve.backup.shelf import find
+from calve.clickhouse.parts.selection import Selection
+from calve.clickhouse.sql.names import TableName, parse
+from calve.export.request import ExportRequest
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,15 +6,15 @@ from typing import Any
 from calve.app.optimizing import OptimizeReach, optimize_kind
 from calve.app.wiring import App
 from calve.control.ports import NothingToDo
-from calve.kinds.optimize.kind import CATALOG
-from calve.kinds.optimize.owners import owner_in
-from calve.kinds.optimize.plan import OptimizePlan, TaskSpec
-from calve.kinds.optimize.request import NAME, OptimizeRequest
-from calve.kinds.optimize.submit import check, submit
-from calve.lake.health.report import Health, health
+from calve.iceberg.health.report import Health, health
 from calve.model.accepting import accepted
 from calve.model.ids import ProcessId
 from calve.model.process import NewProcess, Process
+from calve.optimize.kind import CATALOG
+from calve.optimize.owners import owner_in
+from calve.optimize.plan import OptimizePlan, TaskSpec
+from calve.optimize.request import NAME, OptimizeRequest
+from calve.optimize.submit import check, submit
 
 
 def table_health(app: App, catalog: str, identifier: tuple[str, ...], *, orphans: bool = False) -> Health:

@@ -6,8 +6,8 @@ from typing import Any
 
 from calve.app.view import time_json
 from calve.control.ports import StoreReader
-from calve.kinds.optimize.request import NAME, OptimizeRequest
 from calve.model.process import Process, ProcessQuery
+from calve.optimize.request import NAME, OptimizeRequest
 
 
 @dataclass(frozen=True, kw_only=True)

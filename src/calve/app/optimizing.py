@@ -21,22 +21,22 @@ from pyiceberg.table import Table
 from calve.app.config.values import OptimizeConfig
 from calve.app.wiring import App
 from calve.control.ports import Store, TaskOrder, TaskResult
-from calve.kinds.optimize.expire import what_expires
-from calve.kinds.optimize.finish import drops_dangling, manifest_specs
-from calve.kinds.optimize.kind import OptimizeKind
-from calve.kinds.optimize.ports import OptimizePorts
-from calve.kinds.optimize.request import NAME, OptimizeRequest
-from calve.kinds.optimize.submit import lock_of, submit
-from calve.lake import tables
-from calve.lake.errors import catalog_call
-from calve.lake.health.collect import collect
-from calve.lake.health.evaluate import evaluate
-from calve.lake.health.report import full_at_ms
-from calve.lake.health.settings import settings_of
+from calve.iceberg import tables
+from calve.iceberg.errors import catalog_call
+from calve.iceberg.health.collect import collect
+from calve.iceberg.health.evaluate import evaluate
+from calve.iceberg.health.report import full_at_ms
+from calve.iceberg.health.settings import settings_of
 from calve.model.errors import CalveError, RefusedError, TemporaryError
 from calve.model.limits import Limits
 from calve.model.process import Process, ProcessQuery
 from calve.model.states import PROCESS_TERMINAL, ProcessState
+from calve.optimize.expire import what_expires
+from calve.optimize.finish import drops_dangling, manifest_specs
+from calve.optimize.kind import OptimizeKind
+from calve.optimize.ports import OptimizePorts
+from calve.optimize.request import NAME, OptimizeRequest
+from calve.optimize.submit import lock_of, submit
 
 _LOG = logging.getLogger(__name__)
 SNAPSHOTS_WORTH_A_PROCESS = 10

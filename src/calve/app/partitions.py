@@ -6,16 +6,16 @@ from enum import StrEnum
 
 from calve.app.destination import Destination
 from calve.app.wiring import App
-from calve.kinds.export.keys import key_hash, key_text
-from calve.kinds.export.request import ExportRequest
-from calve.lake import tables as lake_tables
-from calve.lake.publish.outcome import EarlierExport
-from calve.lake.publish.search import find_export
+from calve.clickhouse.parts.partitions import PartitionInfo
+from calve.clickhouse.sql.names import TableName
+from calve.export.keys import key_hash, key_text
+from calve.export.request import ExportRequest
+from calve.iceberg import tables as lake_tables
+from calve.iceberg.publish.outcome import EarlierExport
+from calve.iceberg.publish.search import find_export
 from calve.model.content import unchanged
 from calve.model.errors import NotFoundError
 from calve.model.plan import PartPlan
-from calve.source.names import TableName
-from calve.source.partitions import PartitionInfo
 
 _WHOLE = ExportRequest(
     source="", database="", table="", catalog="", identifier=(), partitions=()

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from calve.kinds.export.submit import Checked
+from calve.export.submit import Checked
 from calve.model.plan import Slice
 
 

@@ -4,19 +4,19 @@ import json
 from dataclasses import dataclass
 
 from calve.app.wiring import App
-from calve.kinds.export.request import ExportRequest
-from calve.kinds.export.reread import read_again
-from calve.kinds.optimize.plan import OptimizePlan
-from calve.lake.parquet import verify as plain
-from calve.lake.parquet.folder import folder_of
-from calve.lake.verify import Proof, expected_checksums, verify
-from calve.lake.verify_rewrite import RewriteProof, verify_rewrites
+from calve.export.request import ExportRequest
+from calve.export.reread import read_again
+from calve.iceberg.verify import Proof, expected_checksums, verify
+from calve.iceberg.verify_rewrite import RewriteProof, verify_rewrites
 from calve.model.errors import RefusedError
 from calve.model.ids import ProcessId
 from calve.model.plan import ExportPlan
 from calve.model.process import Process
 from calve.model.receipt import Receipt
 from calve.model.states import ProcessState, TaskState
+from calve.optimize.plan import OptimizePlan
+from calve.parquet import verify as plain
+from calve.parquet.folder import folder_of
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from calve.app.config import Config, SourceConfig
 from calve.app.storages import catalog_properties, properties_of
 from calve.control.ports import Kind, Store
-from calve.kinds.export.choices import Choices
+from calve.export.choices import Choices
 from calve.model.ids import ProcessId
 from calve.model.limits import Limits
 from calve.model.process import Process, Worker
@@ -25,12 +25,12 @@ from calve.model.reaching import reaches
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
+    from calve.backup.location import Location
+    from calve.clickhouse.ports import Source
     from calve.control.worker import WorkerLoop
-    from calve.kinds.backup.location import Location
-    from calve.lake.access.lending import Lender
-    from calve.lake.storage import Storage
-    from calve.runner.spark import SparkRunner
-    from calve.source.ports import Source
+    from calve.iceberg.catalogs.lending import Lender
+    from calve.objects.storage import Storage
+    from calve.spark.spark import SparkRunner
 
 
 class App:
@@ -82,7 +82,7 @@ class App:
         return self._sources[name]
 
     def _open_source(self, name: str) -> "Source":
-        from calve.source.embedded import EmbeddedSource
+        from calve.clickhouse.embedded.embedded import EmbeddedSource
 
         config, limits = self.config.source(name), self.config.limits
         if not config.embedded:
@@ -97,7 +97,7 @@ class App:
         )
 
     def _open_server(self, config: SourceConfig) -> "Source":
-        from calve.source.server.source import ServerOptions, ServerSource
+        from calve.clickhouse.server.source import ServerOptions, ServerSource
 
         limits = self.config.limits
         options = ServerOptions(
@@ -124,8 +124,8 @@ class App:
         return opened[1]
 
     def _open_catalog(self, name: str, properties: dict[str, Any]) -> "Catalog":
-        from calve.lake.catalogs import open_catalog
-        from calve.lake.parquet.folder import ParquetFolder
+        from calve.iceberg.catalogs.catalog import open_catalog
+        from calve.parquet.folder import ParquetFolder
 
         if "/" in name:
             return ParquetFolder(name, self.storage(name))
@@ -153,7 +153,7 @@ class App:
 
     def lending(self, catalog: str) -> dict[str, Any]:
         """What an executor needs to ask the catalog for new keys; {} where it lends none."""
-        from calve.lake.access.lending import lends
+        from calve.iceberg.catalogs.lending import lends
 
         if not lends(self.catalog(catalog)):
             return {}
@@ -165,7 +165,7 @@ class App:
         return {name: value for name, value in properties.items() if isinstance(value, str)}
 
     def _lender(self, catalog: str, table: tuple[str, ...]) -> "Lender | None":
-        from calve.lake.access.lending import lender, lends
+        from calve.iceberg.catalogs.lending import lender, lends
 
         if not table or "/" in catalog:
             return None
@@ -179,7 +179,7 @@ class App:
 
     def storage(self, catalog: str, table: tuple[str, ...] = ()) -> "Storage":
         """The object storage of a catalog's tables; of one table, with keys that are lent for it."""
-        from calve.lake.storage import Storage
+        from calve.objects.storage import Storage
 
         limits = self.config.limits
         return Storage(
@@ -204,7 +204,7 @@ class App:
 
     @cached_property
     def runner(self) -> "SparkRunner":
-        from calve.runner.spark import SparkRunner
+        from calve.spark.spark import SparkRunner
 
         spark = self.config.spark
         made = SparkRunner(master=spark.master, conf=spark.conf, slots=self._slots())
@@ -221,7 +221,7 @@ class App:
     def kinds(self) -> Mapping[str, Kind]:
         from calve.app.backups import backup_kind, restore_kind
         from calve.app.optimizing import optimize_kind
-        from calve.kinds.export.kind import ExportKind
+        from calve.export.kind import ExportKind
 
         return {
             "export": ExportKind(self),

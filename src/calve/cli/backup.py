@@ -48,8 +48,8 @@ def create(
     on where it stopped. Tables that vanish before they can be frozen are left out, and said.
     """
     from calve.app.backups import BackupReach
+    from calve.backup.submit import request_of, submit
     from calve.cli.backup_running import hand_over
-    from calve.kinds.backup.submit import request_of, submit
 
     reach = BackupReach(session.app)
     request = request_of(
@@ -82,8 +82,8 @@ def list_(session: Session) -> None:
 def show(session: Session, name: str) -> None:
     """Show what a backup holds."""
     from calve.app.backups import BackupReach, lines
+    from calve.backup.shelf import find
     from calve.cli.backup_pages import manifest_of, show_json, show_page
-    from calve.kinds.backup.shelf import find
 
     location = BackupReach(session.app).location()
     line = manifest_of(lines(location), find(location, name))
@@ -102,8 +102,8 @@ def verify(session: Session, name: str, read_data: str) -> int:
     Names each object that is missing, short or changed; the exit code is then 1.
     """
     from calve.app.backups import BackupReach
+    from calve.backup import shelf, verifying
     from calve.cli.backup_pages import verified_json, verified_page
-    from calve.kinds.backup import shelf, verifying
 
     share = _share(read_data)
     location = BackupReach(session.app).location()
@@ -153,7 +153,7 @@ def restore(
     """
     from calve.app.backups import BackupReach
     from calve.cli.backup_running import hand_over
-    from calve.kinds.restore.submit import Asked, request_of, submit
+    from calve.restore.submit import Asked, request_of, submit
 
     reach = BackupReach(session.app)
     target = source or session.config.default_source
@@ -216,8 +216,8 @@ def prune(
     cannot be read no space is freed, because it may need anything, and the exit code is 4.
     """
     from calve.app.backups import prune as pruned
+    from calve.backup.retention import Keep
     from calve.cli.backup_pages import pruned_json, pruned_page, say_what_stays
-    from calve.kinds.backup.retention import Keep
 
     keep = Keep(
         last=keep_last, daily=keep_daily, weekly=keep_weekly, monthly=keep_monthly, yearly=keep_yearly

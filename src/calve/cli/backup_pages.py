@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from calve.app.backups import Line, Pruned, stored_bytes
+from calve.backup.deleting import Deleted
+from calve.backup.manifest import Manifest
+from calve.backup.verifying import Verified
 from calve.cli import output, words
-from calve.kinds.backup.deleting import Deleted
-from calve.kinds.backup.manifest import Manifest
-from calve.kinds.backup.verifying import Verified
 
 _MOST_FLAWS = 50
 

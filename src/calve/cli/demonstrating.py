@@ -17,12 +17,12 @@ from calve.app.wiring import App
 from calve.cli import exits, output, words
 from calve.cli.command import Session
 from calve.cli.exporting import run
-from calve.kinds.export.submit import check_export, submit_export
-from calve.lake import tables
+from calve.clickhouse.sql.names import parse
+from calve.export.submit import check_export, submit_export
+from calve.iceberg import tables
 from calve.model.plan import ExportPlan
 from calve.model.process import Process
 from calve.model.states import ProcessState
-from calve.source.names import parse
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

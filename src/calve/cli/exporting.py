@@ -8,8 +8,8 @@ from calve.app.view import error_json, process_json
 from calve.cli import exits, output, words
 from calve.cli.command import Session
 from calve.cli.running import no_worker_warning, run_to_the_end, sentence
-from calve.kinds.export.earlier import Earlier
-from calve.kinds.export.submit import Checked, check_export, submit_export
+from calve.export.earlier import Earlier
+from calve.export.submit import Checked, check_export, submit_export
 from calve.model.errors import NotFoundError
 from calve.model.ids import ProcessId
 from calve.model.process import Process

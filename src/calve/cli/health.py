@@ -8,7 +8,7 @@ from calve.cli import words
 from calve.cli.command import Session, command
 
 if TYPE_CHECKING:
-    from calve.lake.health.report import Health
+    from calve.iceberg.health.report import Health
 
 
 @command("health", examples=["calve health lake.ns.events", "calve health lake.ns.events --orphans --json"])

@@ -47,7 +47,7 @@ def optimize(
     from calve.app.destination import parse_table
     from calve.app.health import preview, submit_optimize
     from calve.cli.running import hand_over
-    from calve.kinds.optimize.request import OptimizeRequest, Sort, parse_sort
+    from calve.optimize.request import OptimizeRequest, Sort, parse_sort
 
     named = parse_table(table, session.config)
     request = OptimizeRequest(

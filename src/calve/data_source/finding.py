@@ -8,23 +8,23 @@ merged away meanwhile fails its task clearly.
 from collections.abc import Sequence
 from pathlib import Path
 
+from calve.backup import offering
+from calve.backup.location import Location
+from calve.clickhouse.embedded.embedded import EmbeddedSource, folder_of
+from calve.clickhouse.engine.ddl import scratch_table
+from calve.clickhouse.parts.listing import live_parts
+from calve.clickhouse.parts.partitions import find
+from calve.clickhouse.parts.selection import Selection
+from calve.clickhouse.pins import pins
+from calve.clickhouse.ports import Session
+from calve.clickhouse.tables import TableInfo, describe
 from calve.data_source import serving
 from calve.data_source.found import Found
 from calve.data_source.options import Options
-from calve.kinds.backup import offering
-from calve.kinds.backup.location import Location
-from calve.lake.locations import full_uri
-from calve.lake.storage import Storage
 from calve.model.errors import NotFoundError
 from calve.model.plan import PartPlan, Relation
-from calve.source import pins
-from calve.source.ddl import scratch_table
-from calve.source.embedded import EmbeddedSource, folder_of
-from calve.source.listing import live_parts
-from calve.source.partitions import find
-from calve.source.ports import Session
-from calve.source.selection import Selection
-from calve.source.tables import TableInfo, describe
+from calve.objects.locations import full_uri
+from calve.objects.storage import Storage
 
 
 def look(options: Options, names: Sequence[str] = ()) -> Found:

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from calve.clickhouse.tables import Column
 from calve.model.plan import PartPlan, Relation
-from calve.source.tables import Column
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,9 +22,9 @@ from calve.data_source.finding import look
 from calve.data_source.found import Found
 from calve.data_source.options import Options
 from calve.data_source.spark_types import MAPPED_AS, spark_type
-from calve.kinds.export.mapping import MappedColumn, map_columns, raise_refusals
-from calve.kinds.export.payload import TaskPayload
-from calve.kinds.export.slicing import slice_parts
+from calve.export.mapping import MappedColumn, map_columns, raise_refusals
+from calve.export.payload import TaskPayload
+from calve.export.slicing import slice_parts
 from calve.model.errors import NotFoundError, UsageError
 from calve.model.plan import ColumnPlan, DestinationPlan, ExportPlan
 

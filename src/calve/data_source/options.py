@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
+from calve.clickhouse.server.address import SCHEMES
+from calve.clickhouse.sql.names import TableName, parse
 from calve.model.errors import UsageError
-from calve.source.names import TableName, parse
-from calve.source.server.address import SCHEMES
 
 _HINT = "see docs/spark-data-source.md"
 _STORAGE = "storage."

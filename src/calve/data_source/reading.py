@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from calve.kinds.export.payload import TaskPayload
-from calve.kinds.export.reading import Piece, opened
+from calve.clickhouse.engine.engine import worker_engine
+from calve.clickhouse.sql.tokens import name as quoted
+from calve.export.payload import TaskPayload
+from calve.export.reading import Piece, opened
 from calve.model.errors import PermanentError
-from calve.source.engine import worker_engine
-from calve.source.tokens import name as quoted
 
 ROWS_A_QUERY = 131_072  # 16 granules: what one answer, held in memory whole, may have
 _SETTINGS = {

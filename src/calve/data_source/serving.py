@@ -8,18 +8,18 @@ apply, and how many rows are to come is then the server's to say.
 from collections.abc import Sequence
 from dataclasses import replace
 
+from calve.clickhouse.parts.partitions import find
+from calve.clickhouse.pins import pins
+from calve.clickhouse.server import live
+from calve.clickhouse.server.parts import ListedPart, listed_parts
+from calve.clickhouse.server.source import ServerOptions, ServerSource
+from calve.clickhouse.server.version import Version
+from calve.clickhouse.server.visit import ServerVisit
+from calve.clickhouse.tables import Column, TableInfo
 from calve.data_source.found import Found
 from calve.data_source.options import Options
 from calve.data_source.spark_types import MAPPED_AS
-from calve.kinds.export.mapping import map_columns
-from calve.source import pins
-from calve.source.partitions import find
-from calve.source.server import live
-from calve.source.server.parts import ListedPart, listed_parts
-from calve.source.server.source import ServerOptions, ServerSource
-from calve.source.server.version import Version
-from calve.source.server.visit import ServerVisit
-from calve.source.tables import Column, TableInfo
+from calve.export.mapping import map_columns
 
 _NAME = "spark"  # of the source, in errors; also its id: whoever only reads needs no identity
 _SPEAKS_TODAYS_SQL = Version(22, 6)  # it has the functions that pushed filters are made of

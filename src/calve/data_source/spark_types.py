@@ -19,7 +19,7 @@ from pyiceberg.types import (
 )
 from pyspark.sql import types as spark
 
-from calve.kinds.export.choices import Choices, UuidAs
+from calve.export.choices import Choices, UuidAs
 
 # Spark has no type for UUIDs: Iceberg's runtime shows them as text too.
 MAPPED_AS = Choices(uuid=UuidAs.STRING)

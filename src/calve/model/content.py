@@ -1,6 +1,6 @@
 """Content ids compared: whether a partition still is what was exported.
 
-A content id says by block numbers, mutations and rows what a partition holds (`calve.source.content`
+A content id says by block numbers, mutations and rows what a partition holds (`calve.clickhouse.parts.content`
 makes it). Where the block numbers of a table can begin again it carries the marks of the parts too,
 `c1-<hash>+<marks>`: a reload that repeats the numbers then shows by its parts. A plain merge keeps the
 id and changes the marks, in ways that only a merge can; so ids are compared here, and not by `==`.

@@ -15,7 +15,7 @@ from typing import Any
 import pyspark
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
-from calve.runner.java import java_home
+from calve.spark.java import java_home
 
 
 def main(jar: str, port: str, jdbc_uri: str, warehouse: str, files: str) -> None:

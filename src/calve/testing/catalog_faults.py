@@ -24,7 +24,7 @@ from requests import ConnectionError as RequestsConnectionError
 from requests import ReadTimeout
 from sqlalchemy.exc import OperationalError
 
-from calve.lake.catalogs import BoundedSqlCatalog
+from calve.iceberg.catalogs.catalog import BoundedSqlCatalog
 from calve.model.limits import Limits
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from calve.control.ports import TaskOrder, TaskResult
 from calve.model.errors import ErrorInfo
-from calve.runner import executor
+from calve.spark import executor
 
 _LOOK_SECONDS = 0.02
 
@@ -148,8 +148,8 @@ def _child() -> ProcessPoolExecutor:
 
 
 def _import_the_engine() -> None:
-    from calve.kinds.export import task  # noqa: F401
-    from calve.source.engine import worker_engine
+    from calve.clickhouse.engine.engine import worker_engine
+    from calve.export import task  # noqa: F401
 
     worker_engine()
 

@@ -1,7 +1,7 @@
 """A ClickHouse server of today for tests: an HTTP front for chdb, in a process of its own.
 
 It speaks ClickHouse's HTTP protocol well enough for `clickhouse-connect` and for
-`calve.source.server`. What the embedded engine cannot have (Keeper, a server's uuid, row
+`calve.clickhouse.server`. What the embedded engine cannot have (Keeper, a server's uuid, row
 policies) is stood in for by text: `stand_ins` replaces `system.replicas` by a table of the
 test's own, `serverUUID()` by a literal, and so on. Accounts with `grants` are held to them by the
 engine itself, see `front_access`.

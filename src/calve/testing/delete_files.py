@@ -14,7 +14,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate
 
-from calve.lake.publish.manifests import manifests_of
+from calve.iceberg.publish.manifests import manifests_of
 
 
 class DeleteManifestWriter(ManifestWriterV2):

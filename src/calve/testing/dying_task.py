@@ -17,8 +17,8 @@ def wrap(payload: str, *, at: int, how: str) -> str:
 
 
 def run(text: str) -> str:
-    from calve.kinds.export import task
-    from calve.lake.storage import Storage
+    from calve.export import task
+    from calve.objects.storage import Storage
 
     given = json.loads(text)
     calls = 0

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from calve.source import tokens
+from calve.clickhouse.sql import tokens
 from calve.testing.front_access import EVERYTHING
 
 _WITHOUT_HEADER = frozenset({"Native", "RowBinary", "Values", "LineAsString", "RawBLOB"})

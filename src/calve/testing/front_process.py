@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from calve.source import tokens
+from calve.clickhouse.sql import tokens
 from calve.testing.front_access import EVERYTHING
 from calve.testing.front_compression import choose, compressed, decompressed
 from calve.testing.front_engine import EngineError, FrontEngine, Statement

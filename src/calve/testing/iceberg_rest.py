@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
 
-from calve.runner.jars import resolve
+from calve.spark.jars import resolve
 from calve.testing.jars import ICEBERG_REST
 from calve.testing.programs import Program, free_ports, listening
 from calve.testing.s3 import Keys, S3Server

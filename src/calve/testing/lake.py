@@ -20,11 +20,11 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
-from calve.lake import checksums, tables
-from calve.lake.storage import Storage
+from calve.iceberg import checksums, tables
 from calve.model.ids import new_process_id
 from calve.model.plan import ColumnPlan, ExportPlan, KeyPlan, PartPlan, Relation, Slice
 from calve.model.receipt import FileReceipt, Receipt
+from calve.objects.storage import Storage
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True),

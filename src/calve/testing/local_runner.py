@@ -13,7 +13,7 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 from calve.control.ports import TaskOrder, TaskResult
-from calve.runner import executor
+from calve.spark import executor
 
 
 class LocalRunner:

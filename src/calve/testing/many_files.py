@@ -6,8 +6,8 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
 from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate
 
-from calve.lake.publish.build import build_empty
-from calve.lake.publish.manifests import ManifestFiles, manifests_of
+from calve.iceberg.publish.build import build_empty
+from calve.iceberg.publish.manifests import ManifestFiles, manifests_of
 
 
 def repeat_file(catalog: Catalog, identifier: tuple[str, ...], times: int) -> None:

@@ -10,15 +10,15 @@ from pyiceberg.table import Table
 
 from calve.control.ports import Kind, Runner, Store, TaskOrder, TaskResult
 from calve.control.worker import WorkerLoop
-from calve.kinds.optimize.kind import OptimizeKind
-from calve.kinds.optimize.raising import raised
-from calve.kinds.optimize.request import OptimizeRequest
-from calve.kinds.optimize.submit import submit
-from calve.lake.catalogs import open_catalog
+from calve.iceberg.catalogs.catalog import open_catalog
 from calve.model.ids import ProcessId
 from calve.model.limits import Limits
 from calve.model.process import Process
 from calve.model.states import PROCESS_TERMINAL
+from calve.optimize.kind import OptimizeKind
+from calve.optimize.raising import raised
+from calve.optimize.request import OptimizeRequest
+from calve.optimize.submit import submit
 from calve.testing.memory_store import MemoryStore
 
 LIMITS = Limits(backoff_first_seconds=0.01, backoff_most_seconds=0.05, tick_seconds=0.02, slots=2)

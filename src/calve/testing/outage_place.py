@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from calve.app.exporting import Asked
 from calve.app.wiring import App
-from calve.kinds.export.kind import ExportKind
+from calve.export.kind import ExportKind
 from calve.model.ids import ProcessId
 from calve.model.process import Process, ProcessQuery
 from calve.model.states import PIN_HELD, PROCESS_TERMINAL, ProcessState

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import read_manifest_list
 
-from calve.lake.publish import AlreadyExported, PublishedSnapshot, publish
+from calve.iceberg.publish import AlreadyExported, PublishedSnapshot, publish
 from calve.model.errors import CalveError, TemporaryError
 from calve.testing.lake import IDENTIFIER, Work, arrow
 

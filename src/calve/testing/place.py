@@ -24,12 +24,12 @@ from calve.app.config.template import render
 from calve.app.exporting import Asked, request_of
 from calve.app.wiring import App, open_app
 from calve.app.work import follow, own_worker
+from calve.clickhouse.embedded.embedded import EmbeddedSource
+from calve.clickhouse.ports import Session, Source
 from calve.control.ports import Runner
-from calve.kinds.export.submit import Checked, check_export, submit_export
+from calve.export.submit import Checked, check_export, submit_export
 from calve.model.ids import ProcessId
 from calve.model.process import Process
-from calve.source.embedded import EmbeddedSource
-from calve.source.ports import Session, Source
 
 
 class Place:

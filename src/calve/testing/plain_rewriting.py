@@ -17,7 +17,7 @@ from pyiceberg.table import Table
 
 from calve.control.ports import TaskOrder, TaskResult
 from calve.model.errors import ErrorInfo
-from calve.runner.actions import PROCESS_ID, TASK, answer_of
+from calve.spark.actions import PROCESS_ID, TASK, answer_of
 
 
 @dataclass
@@ -36,7 +36,7 @@ class PlainRewriter:
                 error = self.fails.pop(0)
                 on_result(TaskResult(number=order.number, attempt=order.attempt, error=error))
                 continue
-            assert order.function == "calve.runner.actions:rewrite", order.function
+            assert order.function == "calve.spark.actions:rewrite", order.function
             answer = self._rewrite(order, json.loads(order.payload))
             on_result(TaskResult(number=order.number, attempt=order.attempt, **answer))
 

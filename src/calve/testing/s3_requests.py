@@ -6,7 +6,7 @@ import urllib.parse
 from collections.abc import Mapping
 from typing import Protocol
 
-from calve.lake.objects.signing import Signer
+from calve.objects.signing import Signer
 
 
 class _Keys(Protocol):

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from calve.clickhouse.ports import Session
+from calve.clickhouse.server.source import ServerOptions, ServerSource
 from calve.control.ports import Runner, TaskOrder, TaskResult
-from calve.source.ports import Session
-from calve.source.server.source import ServerOptions, ServerSource
 from calve.testing.place import Place
 
 _EMBEDDED = 'url = "chdb://clickhouse"'

@@ -16,9 +16,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from calve.clickhouse.engine.own_engine import OwnEngineSession, OwnEngineSource
+from calve.clickhouse.ports import Disk, Session, Source
 from calve.control.ports import Runner, TaskOrder, TaskResult
-from calve.source.own_engine import OwnEngineSession, OwnEngineSource
-from calve.source.ports import Disk, Session, Source
 
 _CLOSED = (EOFError, ConnectionError, OSError)
 

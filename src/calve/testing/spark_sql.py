@@ -20,8 +20,8 @@ from typing import IO, Any, Self
 import pyarrow as pa
 import pyarrow.ipc
 
-from calve.runner import jars
-from calve.runner.java import java_home
+from calve.spark import jars
+from calve.spark.java import java_home
 
 
 class SparkSqlError(Exception):

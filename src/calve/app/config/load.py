@@ -22,7 +22,7 @@ from calve.app.config.values import (
     SourceConfig,
     SparkConfig,
 )
-from calve.kinds.export.choices import Choices
+from calve.export.choices import Choices
 from calve.model.errors import UsageError
 from calve.model.limits import Limits
 

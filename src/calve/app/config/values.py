@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from calve.kinds.export.choices import Choices
+from calve.export.choices import Choices
 from calve.model.errors import UsageError
 from calve.model.limits import Limits
 

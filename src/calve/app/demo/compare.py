@@ -10,11 +10,11 @@ from typing import Any
 
 from pyiceberg.table import Table
 
-from calve.lake import checksums
-from calve.lake.errors import catalog_call
+from calve.clickhouse.ports import Session
+from calve.clickhouse.sql.tokens import name, string
+from calve.iceberg import checksums
+from calve.iceberg.errors import catalog_call
 from calve.model.plan import ColumnPlan
-from calve.source.ports import Session
-from calve.source.tokens import name, string
 
 
 @dataclass(frozen=True, kw_only=True)

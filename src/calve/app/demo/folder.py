@@ -6,9 +6,9 @@ from pathlib import Path
 
 from calve.app.config.template import render
 from calve.app.config.values import CONFIG_NAME
+from calve.clickhouse.embedded.embedded import EmbeddedSource
+from calve.clickhouse.errors import SourceBusyError
 from calve.model.errors import CalveError, RefusedError, UsageError
-from calve.source.embedded import EmbeddedSource
-from calve.source.errors import SourceBusyError
 
 MARK = ".calve-demo"
 _MADE = ("clickhouse", "lake", "calve.db", "calve.db-wal", "calve.db-shm", CONFIG_NAME)

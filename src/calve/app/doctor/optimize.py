@@ -12,10 +12,10 @@ from calve.model.ids import new_process_id
 def seen_by_spark(app: App, *, name: str) -> Iterator[Finding]:
     """One table of the catalog, looked at by both. Fetches nothing: jars that are not here are said."""
     from calve.app.optimizing import OptimizeReach, all_tables
-    from calve.kinds.optimize.orders import look_payload
-    from calve.lake import tables
-    from calve.runner.iceberg import jars_for, spark_catalog
-    from calve.runner.jars import cached
+    from calve.iceberg import tables
+    from calve.optimize.orders import look_payload
+    from calve.spark.iceberg import jars_for, spark_catalog
+    from calve.spark.jars import cached
 
     part = f"optimize:{name}"
     properties = app.config.catalog(name)
@@ -34,7 +34,7 @@ def seen_by_spark(app: App, *, name: str) -> Iterator[Finding]:
         process_id=new_process_id(),
         number=0,
         attempt=1,
-        function="calve.runner.actions:look",
+        function="calve.spark.actions:look",
         payload=look_payload(table, name, properties),
         on_driver=True,
     )

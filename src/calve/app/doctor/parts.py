@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from calve.app.doctor.finding import Finding
 from calve.app.wiring import App
 from calve.control.ports import TaskOrder, TaskResult
-from calve.lake.entry import RECEIPTS
+from calve.iceberg.catalogs.entry import RECEIPTS
 from calve.model.errors import PermanentError
 from calve.model.ids import new_process_id
 from calve.model.states import PinState
@@ -68,7 +68,7 @@ def _strangers(app: App, name: str, held: tuple[str, ...]) -> Iterator[Finding]:
 
 def catalog(app: App, *, name: str) -> Iterator[Finding]:
     """The catalog answers, and an object can be put into its warehouse and removed again."""
-    from calve.lake.errors import catalog_call
+    from calve.iceberg.errors import catalog_call
 
     opened = app.catalog(name)
     with catalog_call(name, "listing namespaces"):
@@ -98,7 +98,7 @@ def _write(app: App, name: str, place: str) -> None:
 
 
 def java(_app: App) -> Iterator[Finding]:
-    from calve.runner.java import java_home
+    from calve.spark.java import java_home
 
     yield Finding(part="java", ok=True, words=str(java_home()))
 

@@ -4,7 +4,7 @@ import json
 
 
 def run(_payload: str) -> str:
-    from calve.source.engine import worker_engine
+    from calve.clickhouse.engine.engine import worker_engine
 
     version = worker_engine().rows("SELECT version() AS version")[0]["version"]
     return json.dumps({"receipt": version})

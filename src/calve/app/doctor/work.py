@@ -108,7 +108,7 @@ def _left(app: App, process_id: ProcessId) -> str:
 
 
 def _files(app: App, process_id: ProcessId) -> tuple[str, ...]:
-    from calve.lake.undo import files_of
+    from calve.iceberg.undo import files_of
     from calve.model.plan import ExportPlan
 
     text = app.store.plan(process_id)

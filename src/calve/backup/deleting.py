@@ -1,0 +1,131 @@
+"""Deleting backups: mark, read, sweep (D9, P16). Only what no other backup names is removed.
+
+A delete that dies anywhere is taken up by the next one: the mark says what was meant, and the
+manifest, which goes last, says what is still to be removed.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from calve.backup import intents, shelf
+from calve.backup.location import Key, Location, checked_name
+from calve.backup.manifest import Manifest, salvaged_places
+from calve.backup.shelf import Tombstone
+from calve.model.errors import NotFoundError, PermanentError
+
+_OBJECTS_AT_ONCE = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deleted:
+    """What became of a delete."""
+
+    name: str
+    parts: int = 0  # removed
+    bytes: int = 0
+    shared: int = 0  # parts that other backups name
+    awaited: int = 0  # parts that a backup under way relies on: they go with the next delete or prune
+    held: int = 0  # parts that a backup which cannot be read may need: they go once that one is gone
+    held_by: tuple[str, ...] = ()
+    damaged: bool = False  # its own manifest could not be read: parts that it named illegibly stay
+
+
+def delete(location: Location, name: str) -> Deleted:
+    """The backup is gone for every reader once this has begun; its space, once it has ended. Asked
+    again after it died half-way, it goes on. One whose manifest is damaged is deleted like any other."""
+    checked_name(name)
+    keys = location.keys()
+    standing = sorted((key for key in keys.standing if key.name == name), key=lambda key: -key.number)
+    for key in standing:
+        found = _read(location, key)
+        if not isinstance(found, Tombstone):
+            mark(location, key, found.process_id if found else "")
+            return sweep(location, key)
+    begun = [key for key in keys.decided & keys.marked if key.name == name]
+    if not begun:
+        shelf.find(location, name)  # says what there is
+    return sweep(location, begun[0])
+
+
+def mark(location: Location, key: Key, process_id: str) -> None:
+    text = json.dumps({"process_id": process_id})
+    # if we die here, the backup is marked: no reader sees it, and the next delete or prune sweeps it
+    location.storage.put_if_absent(location.mark(key), text.encode())
+
+
+def unfinished(location: Location) -> list[Key]:
+    """Deletes that have begun and not ended."""
+    keys = location.keys()
+    return sorted(keys.decided & keys.marked, key=str)
+
+
+def sweep(location: Location, key: Key) -> Deleted:
+    """Remove what a marked backup alone needed. Intents are read before manifests: a backup that is
+    decided in between is found by its manifest. While a backup that stands cannot be read nothing is
+    removed, because it may need anything."""
+    relied_on = intents.relied_on(location)
+    needed = shelf.needed(location)
+    try:
+        doomed = _read(location, key)
+        places = _places(location, key, doomed)
+    except NotFoundError:
+        return Deleted(name=key.name)
+    shared = [place for place in places if place in needed.places]
+    own = [place for place in places if place not in needed.places]
+    awaited = [place for place in own if _address(place) in relied_on]
+    free = [place for place in own if _address(place) not in relied_on]
+    held, free = (free, []) if needed.unreadable else ([], free)
+    remove_parts(location, free)
+    if not awaited and not held:
+        # if we die here, the manifest is there and marked: sweeping again finds nothing but it
+        location.storage.delete([location.manifest(key)])
+    return Deleted(
+        name=key.name,
+        parts=len(free),
+        bytes=sum(places[place] for place in free),
+        shared=len(shared),
+        awaited=len(awaited),
+        held=len(held),
+        held_by=needed.unreadable if held else (),
+        damaged=doomed is None,
+    )
+
+
+def _read(location: Location, key: Key) -> Manifest | Tombstone | None:
+    """None for one that is damaged."""
+    try:
+        return shelf.read(location, key)
+    except PermanentError as error:
+        if error.code != "backup_damaged":
+            raise
+        return None
+
+
+def _places(location: Location, key: Key, doomed: Manifest | Tombstone | None) -> dict[str, int]:
+    """The stored parts that the doomed one names, with their bytes."""
+    match doomed:
+        case Manifest():
+            return {place: part.bytes for place, part in doomed.places.items()}
+        case Tombstone():
+            return {}
+        case None:
+            text = location.storage.read(location.manifest(key)).decode("utf-8", "replace")
+            there = [
+                place for place in salvaged_places(text) if location.storage.exists(location.index(place))
+            ]
+            return {place: sum(location.storage.sizes(location.files(place)).values()) for place in there}
+
+
+def _address(place: str) -> str:
+    return place.rsplit("/", 1)[-1]
+
+
+def remove_parts(location: Location, places: Sequence[str]) -> None:
+    """The index first: a part without one is no part."""
+    for start in range(0, len(places), _OBJECTS_AT_ONCE):
+        some = places[start : start + _OBJECTS_AT_ONCE]
+        # if we die here, files are left without an index; removing again takes them
+        location.storage.delete([location.index(place) for place in some])
+        for place in some:
+            location.storage.delete(location.storage.list(location.files(place)))

@@ -1,0 +1,199 @@
+"""A table, frozen and described: what a pin of a backup holds.
+
+The description is kept in the pin's journal entry, so that nothing later asks the source. A
+table that vanished before it could be frozen is skipped with a note, and its pin is released like
+any other: a FREEZE may have got as far as its folder.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from calve.backup.manifest import PartEntry, PartitionEntry, TableEntry
+from calve.backup.part_address import address_of
+from calve.backup.request import BackupRequest
+from calve.clickhouse.engine.ddl import scratch_table
+from calve.clickhouse.parts.partitions import PartitionInfo
+from calve.clickhouse.pins import pins
+from calve.clickhouse.pins.held import refuse_row_policies
+from calve.clickhouse.pins.pins import FrozenPart
+from calve.clickhouse.ports import Session
+from calve.clickhouse.sql.system_columns import system_columns
+from calve.clickhouse.sql.tokens import string
+from calve.clickhouse.tables import TableInfo
+from calve.model.errors import CalveError, NotFoundError, RefusedError, TemporaryError
+
+# The table, its database, or the table right now: dropped, detached or renamed while we looked.
+_VANISHED = frozenset({"no_table", "clickhouse_60", "clickhouse_81", "clickhouse_218"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frozen:
+    """What the journal keeps of a pin. `roots` are the disks to look on when it is released."""
+
+    database: str
+    name: str
+    roots: tuple[str, ...] = ()
+    skipped: str = ""  # why nothing was frozen
+    table: TableEntry | None = None
+    paths: tuple[str, ...] = ()  # of the parts' folders, in their order
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        data: dict[str, Any] = json.loads(text)
+        table = data.get("table")
+        return cls(
+            database=data["database"],
+            name=data["name"],
+            roots=tuple(data.get("roots", ())),
+            skipped=data.get("skipped", ""),
+            table=TableEntry.read(table) if table else None,
+            paths=tuple(data.get("paths", ())),
+        )
+
+
+def freeze(session: Session, request: BackupRequest, database: str, name: str, pin: str) -> Frozen:
+    """Take the pin over a whole table, or over the partitions that were asked for."""
+    try:
+        return _freeze(session, request, database, name, pin)
+    except NotFoundError as error:
+        if error.code in _VANISHED and not _is_there(session, database, name):
+            return Frozen(database=database, name=name, roots=pins.pin_roots(session), skipped=error.message)
+        if error.code == "no_partition":
+            raise TemporaryError(
+                f"{error.message}: it was dropped in the moment the table was frozen",
+                code="altered_meanwhile",
+            ) from None
+        raise
+
+
+def _is_there(session: Session, database: str, name: str) -> bool:
+    """The error may be about something else, such as a system table that a version does not have:
+    only a table that is gone is ever left out of a backup."""
+    found = session.rows(
+        f"SELECT count() AS n FROM system.tables WHERE database = {string(database)} AND name = {string(name)}"
+    )
+    return bool(found[0]["n"])
+
+
+def _freeze(session: Session, request: BackupRequest, database: str, name: str, pin: str) -> Frozen:
+    table = session.describe(database, name)
+    refuse_row_policies(table, ignore=request.ignore_row_policies)
+    _refuse_other_disks(session, table)
+    chosen = _chosen(session.partitions(table), request.partitions)
+    ids = [one.id for one in chosen]
+    # if we die here, the journal names the pin and its release takes what there is of it
+    pins.freeze(session, table, ids, pin, wait=request.mutations == "wait")
+    frozen = pins.frozen_parts(session, table, ids, pin)
+    return Frozen(
+        database=database,
+        name=name,
+        roots=pins.pin_roots(session),
+        table=_entry(session, table, chosen, frozen),
+        paths=tuple(part.path for part in frozen),
+    )
+
+
+def _refuse_other_disks(session: Session, table: TableInfo) -> None:
+    """Files on such disks are pointers to objects elsewhere, or ciphertext: a copy of them is no
+    backup of the rows. Never a backup of the schema alone."""
+    if session.embedded:
+        return  # `pins.freeze` refuses whatever is no local disk
+    columns = system_columns(session, ("disks",))
+    if not columns:
+        return  # a server too old for any disk but its own
+    encrypted = "is_encrypted" if ("disks", "is_encrypted") in columns else "0"
+    found = session.rows(
+        "SELECT DISTINCT name FROM system.disks WHERE (lower(type) != 'local' OR "
+        f"{encrypted}) AND name IN (SELECT disk_name FROM system.parts WHERE active "
+        f"AND database = {string(table.database)} AND table = {string(table.name)}) ORDER BY name",
+        what=f"table {table}",
+    )
+    if found:
+        raise RefusedError(
+            f"table {table} has parts on disk {', '.join(row['name'] for row in found)}, which keeps objects "
+            "elsewhere or encrypted: its files alone would be no backup",
+            code="disk_not_seen",
+            hint="leave the table out, or move its parts to a local disk (ALTER TABLE … MOVE PARTITION)",
+        )
+
+
+def _chosen(known: Sequence[PartitionInfo], wanted: Sequence[str]) -> list[PartitionInfo]:
+    if not wanted:
+        return list(known)
+    return [
+        one for one in known if one.id in wanted or one.value in wanted or one.value in map(string, wanted)
+    ]
+
+
+def _entry(
+    session: Session, table: TableInfo, chosen: Sequence[PartitionInfo], frozen: Sequence[FrozenPart]
+) -> TableEntry:
+    scratch = scratch_table(table)
+    engine_full = str(
+        session.rows(
+            f"SELECT engine_full FROM system.tables WHERE database = {string(table.database)} "
+            f"AND name = {string(table.name)}",
+            what=f"table {table}",
+        )[0]["engine_full"]
+    )
+    return TableEntry(
+        database=table.database,
+        name=table.name,
+        uuid=table.uuid,
+        identity=table.identity,
+        engine=table.engine,
+        engine_full=engine_full,
+        create=table.create_query,
+        columns=table.columns,
+        partition_key=table.partition_key,
+        sorting_key=table.sorting_key,
+        primary_key=table.primary_key,
+        sampling_key=table.sampling_key,
+        timezone=table.timezone,
+        version=table.version,
+        scratch=scratch.create,
+        scratch_final=_final(table),
+        stripped=scratch.stripped,
+        partitions=tuple(_partition(one) for one in chosen),
+        parts=tuple(_part(part, scratch.stripped) for part in frozen),
+    )
+
+
+def _final(table: TableInfo) -> str:
+    try:
+        return scratch_table(table, final=True).create
+    except CalveError:
+        return ""  # told to whoever asks for the merged view, and to nobody else
+
+
+def _partition(one: PartitionInfo) -> PartitionEntry:
+    return PartitionEntry(
+        id=one.id,
+        value=one.value,
+        min_time=one.min_time.isoformat() if one.min_time else "",
+        max_time=one.max_time.isoformat() if one.max_time else "",
+    )
+
+
+def _part(part: FrozenPart, stripped: Sequence[str]) -> PartEntry:
+    return PartEntry(
+        name=part.name,
+        partition_id=part.partition_id,
+        rows=part.rows,
+        rows_seen=part.rows_seen,
+        bytes=part.bytes,
+        address=address_of(Path(part.path)),
+        min_block=part.min_block,
+        max_block=part.max_block,
+        level=part.level,
+        mutation=part.mutation,
+        data_version=part.data_version,
+        content=part.content,
+        lacks=tuple(column for column in stripped if column not in part.columns),
+    )

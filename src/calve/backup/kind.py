@@ -1,0 +1,241 @@
+"""The backup kind: what the control plane calls, step by step. Keeps no state between calls."""
+
+import json
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+from calve import __version__
+from calve.backup import probing, publishing, shelf
+from calve.backup.freezing import Frozen, freeze
+from calve.backup.location import Location
+from calve.backup.manifest import Manifest
+from calve.backup.payload import BackupPayload
+from calve.backup.plan import BackupPlan, Reuse, Upload, divide
+from calve.backup.ports import BackupPorts
+from calve.backup.receipt import BackupReceipt
+from calve.backup.request import BackupRequest
+from calve.backup.schema import read_schema
+from calve.control.ports import (
+    AdoptedWork,
+    Fenced,
+    NothingToDo,
+    Planned,
+    Published,
+    TaskOrder,
+    TaskResult,
+)
+from calve.model.change import NewPin, PinChange
+from calve.model.errors import NotFoundError, RefusedError
+from calve.model.process import NewTask, Pin, Process, Task
+from calve.model.states import PinState
+from calve.tasks.orders import left_by, order_for
+from calve.tasks.receipts import stored
+
+NAME = "backup"
+TASK_FUNCTION = "calve.backup.task:run"
+
+
+class BackupKind:
+    """See `control.ports.Kind`, `TakesTogether` and `ReleasesEarly` for what each call promises."""
+
+    name = NAME
+
+    def __init__(self, ports: BackupPorts) -> None:
+        self._ports = ports
+
+    # -- pins ---------------------------------------------------------------------------------------
+
+    def pins(self, process: Process, attempt: int) -> tuple[NewPin, ...]:
+        """One for each table. Attempts count pins, so no number ever comes again."""
+        request = BackupRequest.from_json(process.request)
+        return tuple(
+            NewPin(
+                name=f"calve-{process.id}-{attempt + at}",
+                source=request.source,
+                detail=Frozen(database=database, name=name).to_json(),
+            )
+            for at, (database, name) in enumerate(request.tables)
+        )
+
+    def take(self, process: Process, pin: Pin) -> PinChange:
+        [change] = self.take_all(process, [pin])
+        return change
+
+    def take_all(self, process: Process, pins: Sequence[Pin]) -> list[PinChange]:
+        """In one visit: an embedded source takes longer to open than to freeze a table."""
+        request = BackupRequest.from_json(process.request)
+        changes: list[PinChange] = []
+        if not pins:
+            return changes
+        with self._ports.source(request.source).visit() as session:
+            for pin in pins:
+                wanted = Frozen.from_json(pin.detail)
+                frozen = freeze(session, request, wanted.database, wanted.name, pin.name)
+                changes.append(PinChange(name=pin.name, after=PinState.TAKEN, detail=frozen.to_json()))
+        return changes
+
+    def release(self, pin: Pin) -> None:
+        self._ports.source(pin.source).let_go(pin.name, pin.detail)
+
+    def pin_tasks(self, process: Process, plan: str, number: int) -> tuple[str, range] | None:
+        for span in _read(plan).pins:
+            if span.first <= number < span.end:
+                return span.pin, range(span.first, span.end)
+        return None
+
+    # -- planning -----------------------------------------------------------------------------------
+
+    def plan(
+        self, process: Process, pins: Sequence[Pin], adopted: AdoptedWork | None
+    ) -> Planned | NothingToDo:
+        request = BackupRequest.from_json(process.request)
+        location = self._ports.location()
+        location_id = location.made_identity()
+        keys = location.keys()
+        refuse_taken(location, request)
+        frozen = [(pin.name, Frozen.from_json(pin.detail)) for pin in pins]
+        uploads, tasks, spans = divide(frozen, task_bytes_mb=self._ports.limits.task_bytes_mb)
+        key = keys.next_of(request.name)
+        manifest = self._draft(process, request, location_id, key.number, [one for _, one in frozen])
+        plan = BackupPlan(
+            process_id=process.id,
+            key=str(key),
+            location=location.url,
+            location_id=location_id,
+            manifest=manifest.to_json(),
+            uploads=uploads,
+            tasks=tasks,
+            pins=spans,
+            reuse=reusable(location, location_id, uploads, adopted),
+            bytes=sum(upload.bytes for upload in uploads),
+        )
+        return Planned(
+            plan=plan.to_json(),
+            tasks=tuple(NewTask(number=number, spec="") for number in range(len(tasks))),
+            spent_pins=plan.spent_pins,
+        )
+
+    def _draft(
+        self,
+        process: Process,
+        request: BackupRequest,
+        location_id: str,
+        number: int,
+        frozen: Sequence[Frozen],
+    ) -> Manifest:
+        tables = tuple(one.table for one in frozen if one.table is not None)
+        with self._ports.source(request.source).visit() as session:
+            schema = read_schema(session, [table.full_name for table in tables], request.schemas)
+        missing = [table.full_name for table in tables if table.full_name not in schema.order]
+        skipped = tuple((f"{one.database}.{one.name}", one.skipped) for one in frozen if one.skipped)
+        return Manifest(
+            name=request.name,
+            number=number,
+            process_id=process.id,
+            location_id=location_id,
+            source=request.source,
+            created_at=process.created_at.isoformat(),
+            calve_version=__version__,
+            databases=schema.databases,
+            functions=schema.functions,
+            order=(*missing, *schema.order),  # what was dropped since it was frozen is still restored
+            tables=tables,
+            schemas=schema.schemas,
+            skipped=skipped + schema.notes,
+        )
+
+    # -- tasks --------------------------------------------------------------------------------------
+
+    def order(self, process: Process, plan: str, task: Task, attempt: int) -> TaskOrder:
+        limits = self._ports.limits
+        payload = BackupPayload.of(
+            _read(plan),
+            task=task.number,
+            attempt=attempt,
+            storage=self._ports.location_properties(),
+            hard_links=self._ports.hard_links,
+            connect_seconds=limits.connect_seconds,
+            call_seconds=limits.call_seconds,
+        )
+        return order_for(process, task, attempt, function=TASK_FUNCTION, payload=payload.to_json())
+
+    def find_receipt(self, process: Process, plan: str, task: Task) -> TaskResult | None:
+        location = self._location(_read(plan))
+        uri = location.receipt(process.id, task.number, task.attempt)
+        text = stored(location.storage, uri)
+        return left_by(task, text, BackupReceipt.from_json, lambda receipt: len(receipt.parts))
+
+    # -- publishing ---------------------------------------------------------------------------------
+
+    def publish(
+        self, process: Process, plan: str, receipts: Sequence[str], note: Callable[[str], None]
+    ) -> Published:
+        read = _read(plan)
+        found = [BackupReceipt.from_json(text) for text in receipts]
+        return publishing.publish(self._location(read), read, found, note)
+
+    def fence(self, process: Process, plan: str) -> Fenced | Published:
+        read = _read(plan)
+        return publishing.fence(self._location(read), read)
+
+    def abort_uploads(self, process: Process, plan: str) -> int:
+        return publishing.abort_uploads(self._location(_read(plan)), process.id)
+
+    def undo(self, process: Process, plan: str, receipts: Sequence[str]) -> str:
+        read = _read(plan)
+        return publishing.undo(self._location(read), read)
+
+    def probe(self, lane: str) -> None:
+        probing.probe(self._ports, lane)
+
+    def _location(self, plan: BackupPlan) -> Location:
+        """The plan's own: a worker that was configured anew goes on where the work began."""
+        return Location(plan.location, self._ports.location().storage)
+
+
+@lru_cache(maxsize=16)
+def _read(plan: str) -> BackupPlan:
+    """A plan of thousands of parts is asked for once for each of its tasks."""
+    return BackupPlan.from_json(plan)
+
+
+def refuse_taken(location: Location, request: BackupRequest) -> None:
+    try:
+        found = shelf.find(location, request.name)
+    except NotFoundError:
+        return
+    raise RefusedError(
+        f"there is a backup {request.name} in {location.url} already, made at {found.created_at}",
+        code="backup_exists",
+        hint=f"give another name, or delete that one: calve backup delete {request.name}",
+    )
+
+
+def reusable(
+    location: Location, location_id: str, uploads: Sequence[Upload], adopted: AdoptedWork | None
+) -> dict[str, Reuse]:
+    """Where each content is stored already, as far as it is known. The task looks again."""
+    wanted = {upload.address for upload in uploads}
+    reuse: dict[str, Reuse] = {}
+    for manifest in shelf.readable(location):
+        if len(reuse) == len(wanted):
+            break
+        if manifest.location_id != location_id:
+            continue  # copied here from elsewhere: what it names may not be
+        key = f"{manifest.name}@{manifest.number}"
+        for part in manifest.places.values():
+            if part.address in wanted and part.address not in reuse:
+                reuse[part.address] = Reuse(place=part.place, index_sha256=part.index_sha256, key=key)
+    return _adopted(location_id, wanted, adopted) | reuse
+
+
+def _adopted(location_id: str, wanted: set[str], adopted: AdoptedWork | None) -> dict[str, Reuse]:
+    """What the process that this one retries has stored: only in the very same location (P15)."""
+    if adopted is None or json.loads(adopted.plan).get("location_id") != location_id:
+        return {}
+    return {
+        part.address: Reuse(place=part.place, index_sha256=part.index_sha256, key="")
+        for receipt in map(BackupReceipt.from_json, adopted.receipts)
+        for part in receipt.parts
+        if part.moved and part.address in wanted
+    }

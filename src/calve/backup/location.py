@@ -1,0 +1,153 @@
+"""Where a backup location keeps what: the one place that names its objects.
+
+    calve-location.json                    the location's own identity, made with the first backup
+    backups/<name>@<n>.json                the manifest, put last; or a tombstone in its place
+    backups/<name>@<n>.deleted.json        the mark of a delete
+    parts/<process>/<task>-<attempt>/<address>.json     a stored part's index, put after its files
+    parts/<process>/<task>-<attempt>/<address>/<k>      its files, by number
+    under-way/<process>/…                  intents and receipts of a backup under way
+
+Nothing is ever overwritten: a process and an attempt are in the name of whatever they write, and
+`n` counts what a name was used for, so that a late put of a backup that was given up or deleted
+meets a name that is taken.
+"""
+
+import json
+import re
+import secrets
+from dataclasses import dataclass
+
+from calve.model.errors import NotFoundError, PermanentError, UsageError
+from calve.objects.storage import Storage
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_KEY = re.compile(r"(?P<name>[^@/]+)@(?P<number>\d+)(?P<deleted>\.deleted)?\.json")
+
+
+def checked_name(name: str) -> str:
+    """A backup's name, if it can be one: it becomes part of an object's name."""
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            f"{name!r} cannot name a backup",
+            code="backup_name",
+            hint="use letters, digits, dots, dashes and underscores, at most 100: nightly-2026-01-31",
+        )
+    return name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Key:
+    """The `number`-th use of a backup's name."""
+
+    name: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.name}@{self.number}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Key":
+        name, _, number = text.rpartition("@")
+        return cls(name=name, number=int(number))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Keys:
+    """The keys that the location has: manifests (or tombstones), and marks of deletes."""
+
+    decided: frozenset[Key]
+    marked: frozenset[Key]
+
+    @property
+    def standing(self) -> frozenset[Key]:
+        return self.decided - self.marked
+
+    def next_of(self, name: str) -> Key:
+        used = [key.number for key in self.decided | self.marked if key.name == name]
+        return Key(name=name, number=max(used, default=0) + 1)
+
+
+class Location:
+    """A folder or a prefix of a bucket."""
+
+    def __init__(self, url: str, storage: Storage) -> None:
+        self.url = url.rstrip("/")
+        self.storage = storage
+
+    def manifest(self, key: Key) -> str:
+        return f"{self.url}/backups/{key}.json"
+
+    def mark(self, key: Key) -> str:
+        return f"{self.url}/backups/{key}.deleted.json"
+
+    def index(self, place: str) -> str:
+        return f"{self.url}/parts/{place}.json"
+
+    def files(self, place: str) -> str:
+        return f"{self.url}/parts/{place}"
+
+    def parts_of(self, process_id: str) -> str:
+        return f"{self.url}/parts/{process_id}"
+
+    @property
+    def all_under_way(self) -> str:
+        return f"{self.url}/under-way"
+
+    def under_way(self, process_id: str) -> str:
+        return f"{self.url}/under-way/{process_id}"
+
+    def intent(self, process_id: str, task: int, attempt: int) -> str:
+        return f"{self.under_way(process_id)}/intent-{task}-{attempt}.json"
+
+    def receipt(self, process_id: str, task: int, attempt: int) -> str:
+        return f"{self.under_way(process_id)}/receipt-{task}-{attempt}.json"
+
+    def keys(self) -> Keys:
+        """One listing. Whatever is not named as ours is left alone."""
+        decided: set[Key] = set()
+        marked: set[Key] = set()
+        for uri in self.storage.list(f"{self.url}/backups"):
+            found = _KEY.fullmatch(uri.rsplit("/", 1)[-1])
+            if found is not None:
+                key = Key(name=found["name"], number=int(found["number"]))
+                (marked if found["deleted"] else decided).add(key)
+        return Keys(decided=frozenset(decided), marked=frozenset(marked))
+
+    # -- identity -----------------------------------------------------------------------------------
+
+    def identity(self) -> str:
+        """What makes this location itself: a bucket that was emptied and filled anew is another one,
+        and nothing that was written to the first stands there (P15). NotFoundError before the
+        first backup."""
+        data = self.storage.read(f"{self.url}/calve-location.json")
+        try:
+            return str(json.loads(data)["id"])
+        except (ValueError, KeyError, TypeError):
+            raise PermanentError(
+                f"{self.url}/calve-location.json is damaged",
+                code="location_damaged",
+                hint="restore that object from the storage's own versions, or use another [backup] url",
+            ) from None
+
+    def made_identity(self) -> str:
+        """The identity, made if there is none. Racing callers get the same."""
+        try:
+            return self.identity()
+        except NotFoundError:
+            fresh = json.dumps({"id": secrets.token_hex(16), "made_by": "calve"}).encode()
+            # if we die here, the location has an identity and no backup yet
+            self.storage.put_if_absent(f"{self.url}/calve-location.json", fresh)
+            return self.identity()
+
+    def refuse_another(self, identity: str) -> None:
+        """PermanentError if this is not the location that a plan was made for."""
+        try:
+            found = self.identity()
+        except NotFoundError:
+            found = "none"
+        if found != identity:
+            raise PermanentError(
+                f"{self.url} is no longer the location this work began with: it was emptied or replaced",
+                code="location_changed",
+                hint="begin again: nothing that was written before can be relied on",
+            )

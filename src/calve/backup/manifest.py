@@ -1,0 +1,213 @@
+"""The manifest: what a backup holds. Put once, last, if-none-match; without it there is no backup.
+
+It names every stored part with the hash of its index, the index names every file with its hash,
+and the manifest carries a hash of itself: a flipped bit anywhere is found. Fields added after
+version 1 have defaults (L12).
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self
+
+from calve.clickhouse.parts.part_facts import FiledPart
+from calve.clickhouse.sql import engine_clause
+from calve.clickhouse.tables import Column, TableInfo
+from calve.model.errors import PermanentError
+from calve.model.stored import known_fields
+
+MANIFEST_VERSION = 1
+_PLACE = re.compile(r'"place": ?"([a-z0-9]{1,64}/\d{1,10}-\d{1,10}/[0-9a-f]{40})"')
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartEntry(FiledPart):
+    """One part of a table, and where it is stored."""
+
+    address: str  # of its content
+    lacks: tuple[str, ...] = ()  # columns without values here whose default only a server can compute
+    place: str = ""  # below `parts/`; known once it is stored
+    index_sha256: str = ""
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> Self:
+        return cls(**known_fields(cls, data) | {"lacks": tuple(data.get("lacks", ()))})
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionEntry:
+    """A partition as its table showed it."""
+
+    id: str
+    value: str
+    min_time: str = ""  # ISO, of the partition key's time column
+    max_time: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableEntry:
+    """A MergeTree table as it was when it was frozen."""
+
+    database: str
+    name: str
+    uuid: str
+    identity: str
+    engine: str
+    engine_full: str
+    create: str
+    columns: tuple[Column, ...]
+    partition_key: str
+    sorting_key: str
+    primary_key: str
+    sampling_key: str
+    timezone: str
+    version: str  # of ClickHouse
+    scratch: str  # CREATE of the table that parts are read through, with {table} for its name
+    scratch_final: str = ""  # the same for FINAL; "" where the merged view cannot be had elsewhere
+    stripped: tuple[str, ...] = ()
+    partitions: tuple[PartitionEntry, ...] = ()
+    parts: tuple[PartEntry, ...] = ()
+
+    @property
+    def full_name(self) -> tuple[str, str]:
+        return self.database, self.name
+
+    @property
+    def bytes(self) -> int:
+        return sum(part.bytes for part in self.parts)
+
+    @property
+    def rows(self) -> int:
+        return sum(part.rows_seen for part in self.parts)
+
+    def info(self, source: str) -> TableInfo:
+        """As the source would describe it."""
+        return TableInfo(
+            source=source,
+            database=self.database,
+            name=self.name,
+            uuid=self.uuid,
+            identity=self.identity,
+            engine=self.engine,
+            clause=engine_clause.parse(self.engine_full),
+            columns=self.columns,
+            partition_key=self.partition_key,
+            sorting_key=self.sorting_key,
+            primary_key=self.primary_key,
+            sampling_key=self.sampling_key,
+            create_query=self.create,
+            storage_policy="",
+            data_paths=(),
+            timezone=self.timezone,
+            version=self.version,
+        )
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> Self:
+        return cls(
+            **known_fields(cls, data)
+            | {
+                "columns": tuple(Column(**known_fields(Column, item)) for item in data["columns"]),
+                "stripped": tuple(data.get("stripped", ())),
+                "partitions": tuple(
+                    PartitionEntry(**known_fields(PartitionEntry, item)) for item in data["partitions"]
+                ),
+                "parts": tuple(PartEntry.read(item) for item in data["parts"]),
+            }
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SchemaEntry:
+    """Something that is kept by its CREATE alone: a view, a dictionary, a table of another engine."""
+
+    database: str
+    name: str
+    engine: str
+    uuid: str
+    create: str
+
+    @property
+    def full_name(self) -> tuple[str, str]:
+        return self.database, self.name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    name: str
+    number: int  # which use of the name this is
+    process_id: str
+    location_id: str
+    source: str
+    created_at: str  # by the store's clock
+    calve_version: str
+    databases: Mapping[str, str] = field(default_factory=dict)  # name -> CREATE
+    functions: Mapping[str, str] = field(default_factory=dict)
+    order: tuple[tuple[str, str], ...] = ()  # in which tables and schemas are to be made
+    tables: tuple[TableEntry, ...] = ()
+    schemas: tuple[SchemaEntry, ...] = ()
+    skipped: tuple[tuple[str, str], ...] = ()  # a table, and why
+    moved_bytes: int = 0  # that this backup itself stored
+    version: int = MANIFEST_VERSION
+
+    @property
+    def bytes(self) -> int:
+        return sum(table.bytes for table in self.tables)
+
+    @property
+    def rows(self) -> int:
+        return sum(table.rows for table in self.tables)
+
+    @property
+    def parts(self) -> int:
+        return sum(len(table.parts) for table in self.tables)
+
+    @property
+    def places(self) -> dict[str, PartEntry]:
+        """Every stored part once: tables may share one."""
+        return {part.place: part for table in self.tables for part in table.parts}
+
+    def to_json(self) -> str:
+        body = json.dumps(asdict(self), separators=(",", ":"), sort_keys=True)
+        return json.dumps({"sha256": _sha256(body), "manifest": json.loads(body)}, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str, where: str, hint: str = "") -> Self:
+        """PermanentError naming the object if it is not what was written."""
+        try:
+            document = json.loads(text)
+            data: dict[str, Any] = document["manifest"]
+            whole = document["sha256"] == _sha256(json.dumps(data, separators=(",", ":"), sort_keys=True))
+        except (ValueError, KeyError, TypeError):
+            raise damaged(where, "it is no manifest", hint) from None
+        if not whole:
+            raise damaged(where, "its content does not fit its checksum", hint)
+        return cls._read(data)
+
+    @classmethod
+    def _read(cls, data: Mapping[str, Any]) -> Self:
+        return cls(
+            **known_fields(cls, data)
+            | {
+                "order": tuple((database, name) for database, name in data["order"]),
+                "tables": tuple(TableEntry.read(item) for item in data["tables"]),
+                "schemas": tuple(SchemaEntry(**known_fields(SchemaEntry, item)) for item in data["schemas"]),
+                "skipped": tuple((name, why) for name, why in data["skipped"]),
+            }
+        )
+
+
+def damaged(where: str, what: str, hint: str = "") -> PermanentError:
+    return PermanentError(f"{where} is damaged: {what}", code="backup_damaged", hint=hint)
+
+
+def salvaged_places(text: str) -> list[str]:
+    """The stored parts that a manifest names whose checksum does not hold: as many as can still be made
+    out. Good for finding what to look at, never for saying what is needed."""
+    return list(dict.fromkeys(_PLACE.findall(text)))
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,139 @@
+"""The plan of a backup: every part to be stored, once, in tasks of one table each.
+
+Written after the freezes and before the first copy; never changed. It names no secret.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Self
+
+from calve.backup.freezing import Frozen
+from calve.backup.location import Key
+from calve.backup.manifest import Manifest, PartEntry
+from calve.model.stored import known_fields
+
+PARTS_A_TASK = 500
+
+
+@dataclass(frozen=True, kw_only=True)
+class Upload:
+    """One content to be stored; parts that are equal share it."""
+
+    address: str
+    path: str  # of the frozen part's folder
+    bytes: int
+    rows: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reuse:
+    """A part that is stored already: by a backup that stands, or by the process that this one retries."""
+
+    place: str
+    index_sha256: str
+    key: str  # of that backup; "" for what was adopted
+
+
+@dataclass(frozen=True, kw_only=True)
+class PinSpan:
+    """The tasks that read a pin: from `first`, before `end`."""
+
+    pin: str
+    first: int
+    end: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackupPlan:
+    process_id: str
+    key: str  # of the manifest to be
+    location: str
+    location_id: str
+    manifest: str  # JSON, without places
+    uploads: tuple[Upload, ...]
+    tasks: tuple[tuple[int, int], ...]  # ranges of uploads
+    pins: tuple[PinSpan, ...]
+    reuse: Mapping[str, Reuse] = field(default_factory=dict)  # by address
+    bytes: int = 0  # of all uploads: what progress is measured by
+    version: int = 1
+
+    @property
+    def backup_key(self) -> Key:
+        return Key.parse(self.key)
+
+    @property
+    def draft(self) -> Manifest:
+        return Manifest.from_json(self.manifest, "the plan's manifest")
+
+    @property
+    def spent_pins(self) -> tuple[str, ...]:
+        return tuple(span.pin for span in self.pins if span.first == span.end)
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), separators=(",", ":"), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        data: dict[str, Any] = json.loads(text)
+        known = known_fields(cls, data)
+        return cls(
+            **known
+            | {
+                "uploads": tuple(Upload(**item) for item in data["uploads"]),
+                "tasks": tuple((start, end) for start, end in data["tasks"]),
+                "pins": tuple(PinSpan(**item) for item in data["pins"]),
+                "reuse": {address: Reuse(**item) for address, item in data["reuse"].items()},
+            }
+        )
+
+
+def divide(
+    frozen: Sequence[tuple[str, Frozen]], *, task_bytes_mb: int
+) -> tuple[tuple[Upload, ...], tuple[tuple[int, int], ...], tuple[PinSpan, ...]]:
+    """Uploads, tasks and spans of `(pin, what it holds)`. A task reads one pin, so that a pin is
+    needed no longer once its tasks are done; a content that several tables have is stored from the
+    first of them."""
+    uploads: list[Upload] = []
+    tasks: list[tuple[int, int]] = []
+    spans: list[PinSpan] = []
+    seen: set[str] = set()
+    for pin, one in frozen:
+        first = len(tasks)
+        mine = list(_new(one, seen))
+        tasks += _ranges(mine, len(uploads), max(1, task_bytes_mb) * 1_000_000)
+        uploads += mine
+        spans.append(PinSpan(pin=pin, first=first, end=len(tasks)))
+    return tuple(uploads), tuple(tasks), tuple(spans)
+
+
+def _new(one: Frozen, seen: set[str]) -> Iterable[Upload]:
+    parts = one.table.parts if one.table else ()
+    for part, path in zip(parts, one.paths, strict=True):
+        if part.address not in seen:
+            seen.add(part.address)
+            yield Upload(address=part.address, path=path, bytes=part.bytes, rows=part.rows)
+
+
+def _ranges(uploads: Sequence[Upload], offset: int, budget: int) -> list[tuple[int, int]]:
+    ranges: list[tuple[int, int]] = []
+    start, held = 0, 0
+    for at, upload in enumerate(uploads):
+        if at > start and (held + upload.bytes > budget or at - start >= PARTS_A_TASK):
+            ranges.append((offset + start, offset + at))
+            start, held = at, 0
+        held += upload.bytes
+    if uploads:
+        ranges.append((offset + start, offset + len(uploads)))
+    return ranges
+
+
+def placed(draft: Manifest, places: Mapping[str, tuple[str, str]], *, moved_bytes: int) -> Manifest:
+    """The manifest with every part's place and its index's hash, by address."""
+
+    def put(part: PartEntry) -> PartEntry:
+        place, digest = places[part.address]
+        return replace(part, place=place, index_sha256=digest)
+
+    tables = tuple(replace(table, parts=tuple(map(put, table.parts))) for table in draft.tables)
+    return replace(draft, tables=tables, moved_bytes=moved_bytes)

@@ -1,0 +1,146 @@
+"""Reading a location: which backups stand, and one of them by name."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from calve.backup.location import Key, Location, checked_name
+from calve.backup.manifest import Manifest, damaged
+from calve.model.errors import NotFoundError, PermanentError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tombstone:
+    """What stands where a manifest would: this use of the name was given up."""
+
+    process_id: str
+
+    def to_json(self) -> str:
+        return json.dumps({"fenced": True, "process_id": self.process_id})
+
+
+def read(location: Location, key: Key) -> Manifest | Tombstone:
+    """NotFoundError while nothing is decided."""
+    where, way_out = location.manifest(key), _way_out(key)
+    data = location.storage.read(where).decode("utf-8", "replace")
+    try:
+        document = json.loads(data)
+        if isinstance(document, dict) and document.get("fenced"):
+            return Tombstone(process_id=str(document["process_id"]))
+    except (ValueError, KeyError):
+        raise damaged(where, "it is no manifest", way_out) from None
+    manifest = Manifest.from_json(data, where, way_out)
+    if (manifest.name, manifest.number) != (key.name, key.number):
+        raise damaged(where, f"it is the manifest of {manifest.name}@{manifest.number}", way_out)
+    return manifest
+
+
+def _way_out(key: Key) -> str:
+    return (
+        f"put that object back from a copy or the storage's own versions; or give the backup up: "
+        f"calve backup delete {key.name}"
+    )
+
+
+def find(location: Location, name: str) -> Manifest:
+    """The backup of that name. NotFoundError names those that there are."""
+    checked_name(name)
+    keys = location.keys()
+    for key in sorted((key for key in keys.standing if key.name == name), key=lambda key: -key.number):
+        found = read(location, key)
+        if isinstance(found, Manifest):
+            return found
+    names = sorted({key.name for key in keys.standing})
+    shown = ", ".join(names[-5:]) or "none"
+    raise NotFoundError(
+        f"there is no backup {name!r} in {location.url}",
+        code="no_backup",
+        hint=f"those that there are: {shown}; see: calve backup list",
+    )
+
+
+def same(location: Location, key: Key, process_id: str) -> Manifest:
+    """The backup that a plan was made from, and no other of its name. NotFoundError if it is gone."""
+    gone = NotFoundError(
+        f"backup {key.name} was deleted from {location.url} meanwhile",
+        code="backup_deleted",
+        hint="calve backup list shows those that there are",
+    )
+    if location.storage.exists(location.mark(key)):
+        raise gone
+    try:
+        found = read(location, key)
+    except NotFoundError:
+        raise gone from None
+    if isinstance(found, Tombstone) or found.process_id != process_id:
+        raise gone
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Needed:
+    """What the backups that stand need: all of it only if every one of them can be read."""
+
+    places: frozenset[str]
+    unreadable: tuple[str, ...]  # names of backups that may need anything
+
+    def refuse_unreadable(self, what: str) -> None:
+        """For whoever is about to delete what an unreadable backup may need."""
+        if self.unreadable:
+            names = ", ".join(self.unreadable)
+            raise PermanentError(
+                f"{what}: backup {names} cannot be read, and what it needs is not known",
+                code="backup_damaged",
+                hint=f"calve backup show {self.unreadable[0]} says why; calve backup delete {names} gives it up",
+            )
+
+
+def needed(location: Location) -> Needed:
+    """Asked by whoever decides what may be deleted."""
+    places: set[str] = set()
+    unreadable: set[str] = set()
+    for one in listed(location):
+        if one.manifest is None:
+            unreadable.add(one.key.name)
+        else:
+            places.update(one.manifest.places)
+    return Needed(places=frozenset(places), unreadable=tuple(sorted(unreadable)))
+
+
+def readable(location: Location) -> Iterator[Manifest]:
+    """Backups to take parts from, by falling name: those of last night first, where names are dates.
+    A damaged one is passed over."""
+    for key in sorted(location.keys().standing, key=str, reverse=True):
+        try:
+            found = read(location, key)
+        except (NotFoundError, PermanentError):
+            continue
+        if isinstance(found, Manifest):
+            yield found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listed:
+    """One line of a list: a backup, or the reason why it cannot be read."""
+
+    key: Key
+    manifest: Manifest | None
+    error: PermanentError | None = None
+
+
+def listed(location: Location) -> list[Listed]:
+    """Every backup, oldest first, damaged ones too."""
+    found: list[Listed] = []
+    for key in location.keys().standing:
+        try:
+            one = read(location, key)
+        except NotFoundError:
+            continue
+        except PermanentError as error:
+            if error.code != "backup_damaged":
+                raise  # the location cannot be read; of the backup that says nothing
+            found.append(Listed(key=key, manifest=None, error=error))
+            continue
+        if isinstance(one, Manifest):
+            found.append(Listed(key=key, manifest=one))
+    return sorted(found, key=lambda one: (one.manifest.created_at if one.manifest else "", one.key.name))

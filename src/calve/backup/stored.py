@@ -1,0 +1,235 @@
+"""A stored part: its files as objects, and an index that names each with its size and hash.
+
+The index is put after the last file, so a part whose index is there is whole. Files of a few
+bytes, of which a part has many, are kept inside of the index: one object in place of a dozen.
+"""
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, Self
+
+from calve.backup.location import Location
+from calve.backup.manifest import PartEntry
+from calve.backup.part_address import PartFile, address_of, part_files
+from calve.model.errors import CalveError, NotFoundError, PermanentError
+
+INLINE_BYTES = 4096
+FILES_AT_ONCE = 4
+PARTS_AT_ONCE = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredFile:
+    name: str  # below the part's folder
+    bytes: int
+    sha256: str
+    object: int | None = None  # its number; None when it is inside of the index
+    data: str = ""  # base64
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartIndex:
+    address: str
+    files: tuple[StoredFile, ...]
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.bytes for file in self.files)
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), separators=(",", ":"), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        document: Mapping[str, Any] = json.loads(text)
+        return cls(address=document["address"], files=tuple(StoredFile(**item) for item in document["files"]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stored:
+    """Where a part went."""
+
+    place: str
+    index_sha256: str
+    bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """One object that is not as it should be."""
+
+    object: str
+    what: str  # "missing", "short", …
+
+    def __str__(self) -> str:
+        return f"{self.object}: {self.what}"
+
+
+@contextmanager
+def lanes() -> Iterator[tuple[Executor, Executor]]:
+    """For the parts of a task, and for their files: however many parts there are, so many files are on
+    their way at once, and memory is bounded with them."""
+    with ThreadPoolExecutor(PARTS_AT_ONCE) as parts, ThreadPoolExecutor(FILES_AT_ONCE) as files:
+        yield parts, files
+
+
+def store(
+    location: Location, part: Path, address: str, generation: str, pool: Executor, *, hard_links: bool = False
+) -> Stored:
+    """Copy or link a part's files, then put its index. `generation` is this attempt's own: nobody else
+    writes there, and nothing that is there is ever changed."""
+    place = f"{generation}/{address}"
+    files = part_files(part)
+    large = [file for file in files if file.bytes > INLINE_BYTES]
+    # if we die here, some objects are left without an index: nothing refers to them, and undoing the
+    # process removes them
+    numbers = range(len(large))
+    kept = list(pool.map(lambda at: _upload(location, place, at, large[at], hard_links), numbers))
+    location.storage.flush([_object(location, place, number) for number in numbers])
+    kept += [_inlined(file) for file in files if file.bytes <= INLINE_BYTES]
+    if address_of(part) != address:
+        raise PermanentError(
+            f"part {part} is not the one that was planned: its files have changed",
+            code="part_changed",
+            hint="a freeze never changes by itself; look at the disk, then run the backup again",
+        )
+    index = PartIndex(address=address, files=tuple(sorted(kept, key=lambda file: file.name)))
+    data = index.to_json().encode()
+    # if we die here, the index is there or not; another attempt stores the part elsewhere
+    location.storage.put_if_absent(location.index(place), data)
+    return Stored(place=place, index_sha256=hashlib.sha256(data).hexdigest(), bytes=index.bytes)
+
+
+def _upload(location: Location, place: str, number: int, file: PartFile, hard_links: bool) -> StoredFile:
+    uri = _object(location, place, number)
+    if hard_links and file.never_changes:
+        location.storage.link(file.path, uri)
+    else:
+        location.storage.upload(file.path, uri, flush=False)
+    digest = _sha256_of(file.path)
+    return StoredFile(name=file.name, bytes=file.bytes, sha256=digest, object=number)
+
+
+def _object(location: Location, place: str, number: int) -> str:
+    return f"{location.files(place)}/{number}"
+
+
+def _inlined(file: PartFile) -> StoredFile:
+    data = file.path.read_bytes()
+    return StoredFile(
+        name=file.name,
+        bytes=len(data),
+        sha256=hashlib.sha256(data).hexdigest(),
+        data=base64.b64encode(data).decode(),
+    )
+
+
+def read_index(location: Location, place: str, address: str, index_sha256: str) -> PartIndex:
+    """PermanentError (code `backup_damaged`) names the object that is not as it was written."""
+    where = location.index(place)
+    try:
+        data = location.storage.read(where)
+    except NotFoundError:
+        raise _damaged(Problem(object=where, what="missing")) from None
+    if hashlib.sha256(data).hexdigest() != index_sha256:
+        raise _damaged(Problem(object=where, what="its content does not fit its checksum"))
+    index = PartIndex.from_json(data.decode())
+    if index.address != address:
+        raise _damaged(Problem(object=where, what="it is the index of another part"))
+    return index
+
+
+def check_sizes(location: Location, place: str, index: PartIndex) -> Iterator[Problem]:
+    """Objects of a part that are missing or of another size. One listing."""
+    found = location.storage.sizes(location.files(place))
+    for file in index.files:
+        if file.object is None:
+            continue
+        where = _object(location, place, file.object)
+        size = found.get(where)
+        if size is None:
+            yield Problem(object=where, what=f"missing (file {file.name})")
+        elif size != file.bytes:
+            yield Problem(
+                object=where, what=f"{size} bytes where {file.bytes} were written (file {file.name})"
+            )
+
+
+def refuse_damaged(location: Location, part: PartEntry) -> PartIndex:
+    """The index of a part all of whose objects are there in their sizes."""
+    index = read_index(location, part.place, part.address, part.index_sha256)
+    for problem in check_sizes(location, part.place, index):
+        raise _damaged(problem)
+    return index
+
+
+def fetch(location: Location, part: PartEntry, folder: Path) -> int:
+    """Put a part's files into a new folder, every byte checked; the bytes. What fails leaves a folder
+    that is not whole: give it a name that nobody takes for whole."""
+    index = read_index(location, part.place, part.address, part.index_sha256)
+    # if we die here, the folder is left unfinished; another attempt uses another
+    folder.mkdir(parents=True)
+    with ThreadPoolExecutor(FILES_AT_ONCE) as pool:
+        for problem in pool.map(lambda file: _download(location, part.place, file, folder), index.files):
+            if problem is not None:
+                raise _damaged(problem)
+    return index.bytes
+
+
+def read_object(location: Location, place: str, file: StoredFile, folder: Path) -> Problem | None:
+    """Read one object back and compare its hash; nothing is kept."""
+    target = folder / "object"
+    problem = _download_to(location, place, file, target)
+    target.unlink(missing_ok=True)
+    return problem
+
+
+def _download(location: Location, place: str, file: StoredFile, folder: Path) -> Problem | None:
+    target = _inside(folder, file.name)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    return _download_to(location, place, file, target)
+
+
+def _download_to(location: Location, place: str, file: StoredFile, target: Path) -> Problem | None:
+    if file.object is None:
+        target.write_bytes(base64.b64decode(file.data))
+        where = location.index(place)
+    else:
+        where = _object(location, place, file.object)
+        try:
+            location.storage.download(where, target)
+        except NotFoundError:
+            return Problem(object=where, what=f"missing (file {file.name})")
+    size = target.stat().st_size
+    if size != file.bytes:
+        return Problem(object=where, what=f"{size} bytes where {file.bytes} were written (file {file.name})")
+    if _sha256_of(target) != file.sha256:
+        return Problem(object=where, what=f"its content does not fit its checksum (file {file.name})")
+    return None
+
+
+def _inside(folder: Path, name: str) -> Path:
+    """An index is data from outside: its names never lead out of the folder."""
+    pure = PurePosixPath(name)
+    if pure.is_absolute() or not pure.parts or ".." in pure.parts:
+        raise PermanentError(f"{name!r} is no file of a part", code="backup_damaged")
+    return folder / pure
+
+
+def _sha256_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _damaged(problem: Problem) -> CalveError:
+    return PermanentError(
+        f"the backup is damaged: {problem}",
+        code="backup_damaged",
+        hint="calve backup verify NAME --read-data 100% lists everything that is",
+    )

@@ -1,0 +1,112 @@
+"""From the words of `calve backup create` to a queued process. What can be refused is refused here."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from calve.backup.kind import NAME, refuse_taken
+from calve.backup.location import Location, checked_name
+from calve.backup.ports import LANE, BackupPorts
+from calve.backup.request import BackupRequest
+from calve.backup.schema import match
+from calve.control.ports import Store
+from calve.model.errors import Outcome, RefusedError, UsageError
+from calve.model.ids import ProcessId, new_process_id
+from calve.model.process import Lock, NewProcess, Process, ProcessQuery
+from calve.model.states import Leftovers, ProcessState
+
+
+@dataclass(frozen=True, kw_only=True)
+class Submitted:
+    process: Process
+    resumed: bool  # the same command had begun it before
+
+
+def request_of(
+    ports: BackupPorts,
+    name: str,
+    source: str,
+    patterns: Sequence[str],
+    *,
+    partitions: Sequence[str] = (),
+    mutations: str = "refuse",
+    ignore_row_policies: bool = False,
+) -> BackupRequest:
+    """Look at the source, and say which tables the patterns mean now."""
+    checked_name(name)
+    if not patterns:
+        raise UsageError("no tables are chosen", code="selection", hint="give --tables 'db.*,other.t'")
+    with ports.source(source).visit() as session:
+        found = match(session, patterns)
+    return BackupRequest(
+        name=name,
+        source=source,
+        patterns=tuple(patterns),
+        tables=found.tables,
+        schemas=found.schemas,
+        partitions=tuple(partitions),
+        mutations=mutations,
+        ignore_row_policies=ignore_row_policies,
+    )
+
+
+def submit(ports: BackupPorts, store: Store, request: BackupRequest) -> Submitted:
+    """Queue it; or find the process that the same command began and that did not complete, and go on
+    with it. RefusedError if there is a backup of that name."""
+    location = ports.location()
+    if ports.hard_links and not location.url.startswith("file://"):
+        raise UsageError(
+            f"{location.url} is no folder, and only in a folder are there hard links",
+            code="no_hard_links",
+            hint="set hard_links = false under [backup], or give it a folder as url",
+        )
+    lock = lock_of(location, request.name)
+    under_way = store.holder(lock)
+    if under_way is not None:
+        return _resumed(under_way, request)
+    refuse_taken(location, request)
+    new = NewProcess(
+        id=new_process_id(),
+        kind=NAME,
+        source=f"{request.source}:{','.join(request.patterns)}",
+        destination=destination_of(location, request.name),
+        lane=f"{LANE}{location.url}",
+        needs=(f"source:{request.source}", f"{LANE}{location.url}"),
+        request=request.to_json(),
+        partitions=request.partitions,
+        locks=(Lock(name=lock),),
+        deadline_seconds=ports.limits.process_hours * 3600,
+        retry_of=_left_by_an_earlier_run(store, location, request),
+    )
+    # If we die here, the process is queued or not; asked again, the lock tells.
+    [process] = store.submit([new])
+    return Submitted(process=process, resumed=new.retry_of is not None)
+
+
+def lock_of(location: Location, name: str) -> str:
+    return f"backup {location.url} {name}"
+
+
+def destination_of(location: Location, name: str) -> str:
+    return f"{location.url}/{name}"
+
+
+def _resumed(process: Process, request: BackupRequest) -> Submitted:
+    if BackupRequest.from_json(process.request).asked == request.asked:
+        return Submitted(process=process, resumed=True)
+    raise RefusedError(
+        f"process {process.id} is making a backup {request.name} of something else",
+        code="locked",
+        hint=f"calve why {process.id}; or give another name",
+    )
+
+
+def _left_by_an_earlier_run(store: Store, location: Location, request: BackupRequest) -> ProcessId | None:
+    """The last process of that name, if it failed and what it stored still stands."""
+    destination = destination_of(location, request.name)
+    for old in store.processes(ProcessQuery(kind=NAME, destination=destination, limit=1)):
+        ended_badly = old.state in (ProcessState.FAILED, ProcessState.CANCELLED)
+        known = old.error is None or old.error.outcome is not Outcome.UNKNOWN
+        same = BackupRequest.from_json(old.request).asked == request.asked
+        if ended_badly and known and same and old.leftovers is Leftovers.KEPT:
+            return old.id
+    return None

@@ -1,0 +1,111 @@
+"""One attempt at one task of a backup, on an executor: parts in, stored parts and a receipt out.
+
+What is stored already is looked at, not believed: its index is read and its objects are there in
+their sizes, or the part is stored again (P15).
+"""
+
+import time
+from concurrent.futures import Executor
+from pathlib import Path
+
+from calve.backup import intents
+from calve.backup.location import Key, Location
+from calve.backup.payload import BackupPayload
+from calve.backup.plan import Reuse, Upload
+from calve.backup.receipt import BackupReceipt, PartReceipt
+from calve.backup.stored import check_sizes, lanes, read_index, store
+from calve.model.errors import PermanentError
+from calve.tasks import receipts
+
+
+def run(payload: str) -> str:
+    """JSON in, JSON out; the runner turns errors into data."""
+    read = BackupPayload.from_json(payload)
+    receipt = attempt_at(read.open(), read)
+    return receipts.answer(receipt, files=len(receipt.parts))
+
+
+def attempt_at(location: Location, payload: BackupPayload) -> BackupReceipt:
+    """Store the task's parts and leave a receipt; an attempt that has one already is not repeated."""
+    started = time.monotonic()
+    receipt_uri = location.receipt(payload.process_id, payload.task, payload.attempt)
+    if (earlier := receipts.left(location.storage, receipt_uri, BackupReceipt.from_json)) is not None:
+        return earlier
+    location.refuse_another(payload.location_id)
+    usable = _usable(location, payload)
+    with lanes() as (pool, files):
+        stored = pool.map(
+            lambda upload: _part(location, payload, upload, usable.get(upload.address), files),
+            payload.uploads,
+        )
+        parts = tuple(stored)
+    receipt = _receipt(payload, parts, time.monotonic() - started)
+    return receipts.leave(location.storage, receipt_uri, receipt, BackupReceipt.from_json)
+
+
+def _usable(location: Location, payload: BackupPayload) -> dict[str, Reuse]:
+    """What need not be stored again. The intent comes before the look (D9)."""
+    if not payload.reuse:
+        return {}
+    uri = location.intent(payload.process_id, payload.task, payload.attempt)
+    intents.declare(location, uri, Key.parse(payload.key), list(payload.reuse))
+    stands = {key: _stands(location, key) for key in {one.key for one in payload.reuse.values()}}
+    standing = [(address, one) for address, one in payload.reuse.items() if stands[one.key]]
+    with lanes() as (pool, _):
+        whole = list(pool.map(lambda item: _is_whole(location, *item), standing))
+    return {address: one for (address, one), is_whole in zip(standing, whole, strict=True) if is_whole}
+
+
+def _stands(location: Location, key: str) -> bool:
+    """What was adopted from a process that this one retries is kept for it by the control plane."""
+    if not key:
+        return True
+    exists, parsed = location.storage.exists, Key.parse(key)
+    return exists(location.manifest(parsed)) and not exists(location.mark(parsed))
+
+
+def _is_whole(location: Location, address: str, one: Reuse) -> bool:
+    try:
+        index = read_index(location, one.place, address, one.index_sha256)
+    except PermanentError as error:
+        if error.code != "backup_damaged":
+            raise
+        return False
+    return not list(check_sizes(location, one.place, index))
+
+
+def _part(
+    location: Location, payload: BackupPayload, upload: Upload, reuse: Reuse | None, files: Executor
+) -> PartReceipt:
+    if reuse is not None:
+        return PartReceipt(
+            address=upload.address,
+            place=reuse.place,
+            index_sha256=reuse.index_sha256,
+            bytes=upload.bytes,
+            moved=False,
+        )
+    generation = f"{payload.process_id}/{payload.task}-{payload.attempt}"
+    stored = store(
+        location, Path(upload.path), upload.address, generation, files, hard_links=payload.hard_links
+    )
+    return PartReceipt(
+        address=upload.address,
+        place=stored.place,
+        index_sha256=stored.index_sha256,
+        bytes=upload.bytes,
+        moved=True,
+    )
+
+
+def _receipt(payload: BackupPayload, parts: tuple[PartReceipt, ...], seconds: float) -> BackupReceipt:
+    return BackupReceipt(
+        process_id=payload.process_id,
+        task=payload.task,
+        attempt=payload.attempt,
+        parts=parts,
+        rows=sum(upload.rows for upload in payload.uploads),
+        bytes=sum(part.bytes for part in parts),
+        moved_bytes=sum(part.bytes for part in parts if part.moved),
+        seconds=round(seconds, 3),
+    )

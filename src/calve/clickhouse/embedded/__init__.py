@@ -1,0 +1,1 @@
+"""An embedded source: one ClickHouse data folder, opened briefly by a child process."""

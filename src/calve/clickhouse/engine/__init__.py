@@ -1,0 +1,1 @@
+"""The engine of a Python worker process: its session, scratch tables and scratch folders."""

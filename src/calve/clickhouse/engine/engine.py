@@ -1,0 +1,89 @@
+"""The engine of a Python worker process: one chdb session, opened once, never reopened (W9).
+
+A session that is closed leaves threads, handles and memory behind, so it lives as long as
+its process. Its folder is scratch, held by a file lock for the life of the process; folders
+whose lock nobody holds are swept when the next engine starts, because Spark ends its Python
+workers without running exit handlers.
+"""
+
+import atexit
+import contextlib
+import os
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from calve.clickhouse import errors
+from calve.clickhouse.engine import folders, shared_folders
+from calve.clickhouse.engine.chdb_session import NO_SETTINGS, ChdbSession, EngineError
+from calve.clickhouse.sql import rows
+from calve.clickhouse.sql.rows import FORMAT
+from calve.model.errors import CalveError, PermanentError
+
+
+class Engine:
+    """Statements run one at a time, from any thread. `what` names the object in an error."""
+
+    def __init__(self, folder: Path) -> None:
+        self.scratch = folder / "files"  # for output files; goes with the process
+        self.scratch.mkdir()
+        self._naming = threading.Lock()
+        self._names = 0
+        try:
+            self._session = ChdbSession(folder / "engine")
+        except EngineError as error:
+            raise errors.wrap(str(error), f"opening the engine in {folder}") from None
+
+    def execute(self, sql: str, settings: Mapping[str, str] = NO_SETTINGS, what: str = "the engine") -> None:
+        """Run a statement for its effect."""
+        self._run(sql, settings, what)
+
+    def rows(
+        self, sql: str, settings: Mapping[str, str] = NO_SETTINGS, what: str = "the engine"
+    ) -> list[dict[str, Any]]:
+        """The rows of a query, exact (see `calve.clickhouse.sql.rows`). For small answers."""
+        return rows.decode(self._run(sql, {**rows.SETTINGS, **settings}, what))
+
+    def arrow(self, sql: str, settings: Mapping[str, str] = NO_SETTINGS, what: str = "the engine") -> bytes:
+        """The rows of a query as an Arrow stream, whole in memory: ask for a bounded number of rows."""
+        return self._run(sql, settings, what, form="ArrowStream")
+
+    def new_name(self) -> str:
+        """A name that no other table of this session has had."""
+        with self._naming:
+            self._names += 1
+            return f"scratch_{self._names}"
+
+    def _run(self, sql: str, settings: Mapping[str, str], what: str, form: str = FORMAT) -> bytes:
+        try:
+            return self._session.run(sql, settings, form)
+        except EngineError as error:
+            raise errors.wrap(str(error), what) from None
+
+
+_engine: Engine | None = None
+_engine_pid = 0
+_opening = threading.Lock()
+
+
+def worker_engine() -> Engine:
+    """The engine of this process, opened at the first call."""
+    global _engine, _engine_pid
+    with _opening:
+        if _engine is not None and _engine_pid != os.getpid():
+            raise PermanentError(
+                "the engine was opened in a process that then forked; its session cannot be used here",
+                code="engine_forked",
+                hint="open the engine only in the process that uses it",
+            )
+        if _engine is None:
+            folders.sweep()
+            with contextlib.suppress(CalveError):  # told to whoever needs it
+                shared_folders.sweep()
+            held = folders.hold()
+            # if we die here, the folder's lock is free and the next engine sweeps it
+            atexit.register(held.remove)
+            _engine = Engine(held.path)
+            _engine_pid = os.getpid()
+        return _engine

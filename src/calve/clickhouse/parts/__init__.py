@@ -1,0 +1,1 @@
+"""Parts and partitions of a table as they are: facts, files, content ids, selection."""

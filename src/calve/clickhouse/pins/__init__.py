@@ -1,0 +1,1 @@
+"""FREEZE snapshots: what holds a table's parts still while a process needs them."""

@@ -1,0 +1,260 @@
+"""Pins: FREEZE snapshots that hold a table's parts still while a process needs them.
+
+A pin is taken once under its name (a second FREEZE after a merge would hold both generations,
+D5), its parts are listed from the pin and never from the table (D6), and it is released by
+UNFREEZE where the source has it and by removing exactly its folder, which works when the table is
+long gone (L32).
+"""
+
+import time
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from calve.clickhouse.parts import part_files, pending
+from calve.clickhouse.parts.part_facts import FiledPart, PartFacts
+from calve.clickhouse.parts.part_files import PartName
+from calve.clickhouse.parts.partitions import rows_seen
+from calve.clickhouse.pins import shadow, unfreezing
+from calve.clickhouse.ports import Disk, Session
+from calve.clickhouse.sql.system_columns import system_columns
+from calve.clickhouse.sql.tokens import string
+from calve.clickhouse.tables import TableInfo, patch_parts
+from calve.model.errors import NotFoundError, PermanentError, RefusedError, TemporaryError
+from calve.model.plan import PartPlan
+
+_POLL_SECONDS = 0.2
+_ONLY_DISK = "default"  # of a server that is too old to have several
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrozenPart(FiledPart):
+    """A part as the pin holds it."""
+
+    path: str
+    disk: str
+    columns: frozenset[str]  # those it has values for
+
+    def plan(self) -> PartPlan:
+        return self.plan_with(path=self.path, disk=self.disk, content=self.content)
+
+
+def refuse_unfinished(
+    session: Session, table: TableInfo, *, wait: bool = False, ignore: bool = False
+) -> tuple[str, ...]:
+    """No pin over half-applied changes (W6, W7, P12): RefusedError names them. With `wait` they are
+    applied first, bounded by the source's own time limit for a statement; with `ignore` those that
+    only change rows are let be, and the notes say so."""
+    if wait:
+        _apply_unfinished(session, table)
+    mutations = session.unfinished_mutations(table.full_name)
+    return pending.refuse(table, mutations, patch_parts(session, table.full_name), ignore=ignore)
+
+
+def freeze(
+    session: Session,
+    table: TableInfo,
+    partition_ids: Sequence[str],
+    name: str,
+    *,
+    wait: bool = False,
+    ignore: bool = False,
+) -> tuple[str, ...]:
+    """Take the pin `name` over whole partitions. Once: a name that exists is refused (D5). Notes tell
+    which pending changes were ignored, where that was asked for."""
+    disks = session.disks()
+    roots = [disk.path for disk in disks]
+    _refuse_unseen_disks(session, table, disks)
+    if shadow.exists(roots, name):
+        raise PermanentError(
+            f"the pin {name} exists already: taken again it would hold two generations of parts",
+            code="pin_taken",
+            hint="release it; the next attempt has a name of its own",
+        )
+    refuse_unfinished(session, table, wait=wait, ignore=ignore)
+    for root in roots:
+        shadow.mend_counter(root)
+    for partition_id in partition_ids:
+        # if we die here, the journal names the pin, and its release takes what there is of it
+        session.execute(
+            f"ALTER TABLE {table.sql} FREEZE PARTITION {_partition(table, partition_id)} "
+            f"WITH NAME {string(name)}",
+            what=f"pinning partition {partition_id} of {table}",
+            query_id=name,  # by which a release ends a FREEZE that is still under way
+        )
+    ignored = refuse_unfinished(session, table, ignore=ignore)
+    refuse_altered(session, table)
+    return ignored
+
+
+def refuse_altered(session: Session, before: TableInfo) -> None:
+    """What was read of the table before the pin must hold for what the pin holds."""
+    after = session.describe(before.database, before.name)
+    if (after.uuid, after.create_query) != (before.uuid, before.create_query):
+        raise TemporaryError(f"table {before} was altered while it was pinned", code="altered_meanwhile")
+
+
+def frozen_parts(
+    session: Session, table: TableInfo, partition_ids: Sequence[str], name: str
+) -> list[FrozenPart]:
+    """The parts that the pin holds, by partition and block. Call it in the visit that took the pin:
+    rows of parts with lightweight deletes are counted by the table itself. NotFoundError if a
+    partition has none."""
+    wanted = set(partition_ids)
+    found: list[tuple[Disk, Path, PartName]] = []
+    for disk in session.disks():
+        found += [
+            (disk, path, parts)
+            for path, parts in _parts_below(disk, table, name)
+            if parts.partition_id in wanted
+        ]
+    masked = [path.name for _, path, _ in found if part_files.has_deleted_rows(path)]
+    # Without what the table has pending: the pin holds the parts, and not their patches.
+    unpatched = {"apply_patch_parts": "0"} if table.patch_parts else {}
+    seen = rows_seen(session, table, masked, "_part", unpatched)
+    frozen = [
+        _frozen(disk, path, parts, seen.get(path.name, 0) if path.name in masked else None)
+        for disk, path, parts in found
+    ]
+    refuse_absent(table, wanted, frozen)
+    return sorted(frozen, key=lambda part: (part.partition_id, part.min_block, part.name))
+
+
+def refuse_absent(table: TableInfo, wanted: Collection[str], parts: Iterable[PartFacts]) -> None:
+    """NotFoundError names the partitions that have no part."""
+    absent = set(wanted) - {part.partition_id for part in parts}
+    if absent:
+        raise NotFoundError(
+            f"table {table} has no partition {', '.join(sorted(absent))}",
+            code="no_partition",
+            hint=f"see: calve partitions '{table}'",
+        )
+
+
+def frozen_partitions(session: Session, table: TableInfo, name: str) -> list[str]:
+    """The ids of the partitions that a freeze holds, whoever took it."""
+    found = [part for disk in session.disks() for _, part in _parts_below(disk, table, name)]
+    return sorted({part.partition_id for part in found})
+
+
+def release(
+    session: Session, name: str, roots: Sequence[str] = (), table: tuple[str, str] | None = None
+) -> None:
+    """Let the pin go, whether it was taken or not, whether its table is there or not. Twice is
+    harmless. `roots` are disks that the pin's journal knew and the source may have forgotten; `table`
+    is what was frozen, where the journal says."""
+    known = [disk.path for disk in session.disks()]
+    known += [Path(root) for root in roots if Path(root) not in known]
+    unfreezing.unfreeze(session, name, table, known)
+    shadow.remove(known, name)
+
+
+def pin_roots(session: Session) -> tuple[str, ...]:
+    """The disks to journal with a pin."""
+    return tuple(str(disk.path) for disk in session.disks())
+
+
+def _partition(table: TableInfo, partition_id: str) -> str:
+    """By id, except in tables of the old syntax, where the engine hangs on an id (tried) and the id
+    is the value: a month's number."""
+    if table.clause.old_syntax and partition_id.isdigit():
+        return partition_id
+    return f"ID {string(partition_id)}"
+
+
+def _parts_below(disk: Disk, table: TableInfo, name: str) -> list[tuple[Path, PartName]]:
+    found: list[tuple[Path, PartName]] = []
+    for data_path in table.data_paths:
+        if not Path(data_path).is_relative_to(disk.path):
+            continue
+        folder = shadow.folder_of_any(disk.path, name) / Path(data_path).relative_to(disk.path)
+        if not folder.is_dir():
+            continue
+        for entry in folder.iterdir():
+            parts = part_files.parse_name(entry.name, old_syntax=table.clause.old_syntax)
+            if parts is not None and entry.is_dir():
+                found.append((entry, parts))
+    return found
+
+
+def _frozen(disk: Disk, path: Path, parts: PartName, seen: int | None) -> FrozenPart:
+    rows = part_files.read_rows(path)
+    return FrozenPart(
+        name=path.name,
+        partition_id=parts.partition_id,
+        path=str(path),
+        disk=disk.name,
+        rows=rows,
+        rows_seen=rows if seen is None else seen,
+        bytes=part_files.size(path),
+        min_block=parts.min_block,
+        max_block=parts.max_block,
+        level=parts.level,
+        mutation=parts.mutation,
+        data_version=parts.data_version,
+        content=part_files.content_hash(path),
+        columns=part_files.read_columns(path),
+    )
+
+
+def _refuse_unseen_disks(session: Session, table: TableInfo, disks: Sequence[Disk]) -> None:
+    """Parts on a disk that is no folder here (object storage, encrypted) cannot be read as files."""
+    known = ("parts", "disk_name") in system_columns(session, ("parts",))
+    disk = "disk_name" if known else string(_ONLY_DISK)
+    found = session.rows(
+        f"SELECT DISTINCT {disk} AS disk FROM system.parts WHERE active "
+        f"AND database = {string(table.database)} AND table = {string(table.name)} ORDER BY disk",
+        what=f"table {table}",
+    )
+    unseen = [row["disk"] for row in found if row["disk"] not in {disk.name for disk in disks}]
+    if unseen:
+        raise RefusedError(
+            f"table {table} has parts on disk {', '.join(unseen)}, whose files cannot be read from here",
+            code="disk_not_seen",
+            hint=""
+            if session.embedded
+            else f"say where executors see it: disks = {{{unseen[0]} = '/…'}} under [source.{session.source}]",
+        )
+
+
+def _apply_unfinished(session: Session, table: TableInfo) -> None:
+    """Wait for mutations. Only looked at: one of ours that waits for those before it would change the
+    partition's content id."""
+    with _merging(session, table):
+        if patch_parts(session, table.full_name):
+            # if we die here, the patches are applied all the same: they were asked for
+            session.execute(
+                f"ALTER TABLE {table.sql} APPLY PATCHES SETTINGS mutations_sync = 0", what=f"table {table}"
+            )
+        deadline = time.monotonic() + session.patience_seconds
+        while mutations := session.unfinished_mutations(table.full_name):
+            if mutations[0].fail_reason:
+                raise RefusedError(
+                    f"table {table}: mutation {mutations[0]}",
+                    code="mutation_fails",
+                    hint="mend it or KILL MUTATION at the source",
+                )
+            if time.monotonic() >= deadline:
+                raise TemporaryError(
+                    f"table {table}: mutation {mutations[0]} was not finished in "
+                    f"{session.patience_seconds:g} s",
+                    code="mutation_slow",
+                    hint="wait for it at the source, or raise limits.query_seconds",
+                )
+            time.sleep(_POLL_SECONDS)
+
+
+@contextmanager
+def _merging(session: Session, table: TableInfo) -> Iterator[None]:
+    """While mutations can go on. A visit to an embedded source stops merges, and mutations with them;
+    a server's are never started or stopped by us."""
+    if not session.embedded:
+        yield
+        return
+    # if we die here, the mutations go on whenever the source is next open: they were asked for
+    session.execute(f"SYSTEM START MERGES {table.sql}", what=f"table {table}")
+    try:
+        yield
+    finally:
+        session.execute(f"SYSTEM STOP MERGES {table.sql}", what=f"table {table}")

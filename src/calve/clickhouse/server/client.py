@@ -1,0 +1,200 @@
+"""Our HTTP client for ClickHouse: one statement a request, bounded in time, whole or an error.
+
+The standard library's `http.client`: nothing is retried behind our back, nothing follows a
+redirect with our credentials. Connecting has an end, and so has, by a clock, the statement as a
+whole, however slowly its answer comes.
+"""
+
+import http.client
+import socket
+import ssl
+import time
+import urllib.parse
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+from calve.clickhouse.server import failures
+from calve.clickhouse.server.address import Address
+from calve.clickhouse.server.answers import TAG_HEADER, exception_in
+from calve.model.errors import CalveError, UsageError
+from calve.wire.timed_answer import TimedAnswer
+
+_READ_BYTES = 1 << 20
+_ERROR_BYTES = 1 << 16
+_MOST_BYTES = 1 << 30  # of one answer held in memory: these are lists of parts, never a table's rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class Credentials:
+    """Who asks. The password is in no `repr`."""
+
+    user: str = "default"
+    password: str = field(default="", repr=False)
+
+    def headers(self) -> dict[str, str]:
+        return {"X-ClickHouse-User": self.user, "X-ClickHouse-Key": self.password}
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        quoted = urllib.parse.quote(self.password)
+        return (self.password, quoted) if self.password else ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """One statement."""
+
+    sql: str
+    what: str  # names the object in an error's message
+    seconds: float
+    query_id: str
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+class Client:
+    """One replica of one source. A connection per request: statements are few, and one that
+    outlived a fault is worth less than a new one."""
+
+    def __init__(
+        self,
+        address: Address,
+        *,
+        source: str,
+        credentials: Credentials,
+        database: str,
+        ca_file: str = "",
+        connect_seconds: float = 5.0,
+    ) -> None:
+        self.address = address
+        self._source = source
+        self._credentials = credentials
+        self._database = database
+        self._connect_seconds = connect_seconds
+        self._tls = _tls(ca_file, source) if address.scheme == "https" else None
+
+    def ask(self, request: Request) -> bytes:
+        """The whole body of the answer, or an error that says why there is none."""
+        what = f"source {self._source} ({self.address}), {request.what}"
+        until = time.monotonic() + request.seconds
+        connection = self._connected(what)
+        try:
+            return self._exchange(connection, request, what, until)
+        except TimeoutError:
+            raise failures.hung(what, request.seconds, self._source) from None
+        except (http.client.IncompleteRead, http.client.HTTPException, OSError) as error:
+            raise self._broken(what, error) from None
+        finally:
+            connection.close()
+
+    def _connected(self, what: str) -> http.client.HTTPConnection:
+        host, port = self.address.host, self.address.port
+        connection: http.client.HTTPConnection
+        if self._tls is not None:
+            connection = http.client.HTTPSConnection(
+                host, port, timeout=self._connect_seconds, context=self._tls
+            )
+        else:
+            connection = http.client.HTTPConnection(host, port, timeout=self._connect_seconds)
+        try:
+            connection.connect()
+        except ssl.SSLCertVerificationError as error:
+            connection.close()
+            raise UsageError(
+                f"{what}: the server's certificate is not trusted: {error.verify_message}",
+                code="source_certificate",
+                hint=f"set ca_file under [source.{self._source}] to the authority that signed it",
+            ) from None
+        except OSError as error:
+            connection.close()
+            raise failures.unreachable(what, _cause(error), self._source) from None
+        return connection
+
+    def _exchange(
+        self, connection: http.client.HTTPConnection, request: Request, what: str, until: float
+    ) -> bytes:
+        parameters = {"database": self._database, "query_id": request.query_id, **request.settings}
+        _wait_until(connection, until)
+        connection.response_class = partial(TimedAnswer, until=until)  # type: ignore[assignment]
+        connection.request(
+            "POST",
+            "/?" + urllib.parse.urlencode(parameters),
+            request.sql.encode("utf-8", "surrogateescape"),
+            self._credentials.headers(),
+        )
+        answer = connection.getresponse()
+        if answer.status != 200:
+            raise self._refused(answer, what)
+        body = self._body(answer, what)
+        failure = exception_in(body, answer.getheader(TAG_HEADER))
+        if failure is not None:
+            raise failures.of_server(failure, what, self._source, self._credentials.secrets)
+        return body
+
+    def _body(self, answer: http.client.HTTPResponse, what: str) -> bytes:
+        pieces = bytearray()
+        tag = answer.getheader(TAG_HEADER)
+        while True:
+            try:
+                piece = answer.read1(_READ_BYTES)
+            except http.client.IncompleteRead as error:
+                failure = exception_in(bytes(pieces), tag)
+                if failure is None:
+                    raise failures.cut_off(what, f"{len(pieces)} bytes came") from error
+                raise failures.of_server(failure, what, self._source, self._credentials.secrets) from None
+            if not piece:
+                return self._checked_end(answer, pieces, what)
+            pieces += piece
+            if len(pieces) > _MOST_BYTES:
+                raise failures.cut_off(what, f"it is larger than {_MOST_BYTES} bytes")
+
+    def _checked_end(self, answer: http.client.HTTPResponse, pieces: bytearray, what: str) -> bytes:
+        """`http.client` takes a closed connection for the end of a body in some cases; we do not."""
+        left = answer.length
+        if left:
+            raise failures.cut_off(what, f"{left} bytes are missing")
+        return bytes(pieces)
+
+    def _refused(self, answer: http.client.HTTPResponse, what: str) -> CalveError:
+        text = answer.read(_ERROR_BYTES).decode("utf-8", "replace")
+        if failures.code_of(text):
+            return failures.of_server(text, what, self._source, self._credentials.secrets)
+        if answer.status in (401, 403):
+            return failures.of_server("Code: 516. refused", what, self._source, ())
+        # A proxy or balancer in between, or no ClickHouse at all.
+        shown = failures.masked(" ".join(text.split())[:200], self._credentials.secrets)
+        return failures.unreachable(what, f"HTTP {answer.status} {shown}".strip(), self._source)
+
+    def _broken(self, what: str, error: Exception) -> CalveError:
+        if isinstance(error, http.client.BadStatusLine) or not isinstance(error, http.client.HTTPException):
+            return failures.unreachable(what, _cause(error), self._source)
+        return failures.cut_off(what, type(error).__name__)
+
+
+def _wait_until(connection: http.client.HTTPConnection, until: float) -> None:
+    """What is sent has the time that is left; what is read is timed by itself."""
+    left = until - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    connection.sock.settimeout(left)
+
+
+def _cause(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return "connecting took too long"
+    if isinstance(error, socket.gaierror):
+        return f"its name is unknown ({error.strerror})"
+    if isinstance(error, http.client.RemoteDisconnected):
+        return "it closed the connection without an answer"
+    return (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
+
+
+def _tls(ca_file: str, source: str) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=ca_file or None)
+    except (OSError, ssl.SSLError) as error:
+        raise UsageError(
+            f"the ca_file of source {source} ({ca_file}) cannot be used: {error}",
+            code="source_ca_file",
+            hint="give a file of certificates in PEM form",
+        ) from None

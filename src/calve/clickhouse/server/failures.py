@@ -1,0 +1,83 @@
+"""What can go wrong between us and a server, as our errors. Secrets are taken out of every text."""
+
+import re
+
+from calve.clickhouse import errors
+from calve.model.errors import CalveError, PermanentError, TemporaryError, UnavailableError
+
+SERVICE = "source:"  # how lanes and needs name a source
+_OLD_STYLE = re.compile(
+    r"Code: (\d+), e\.displayText\(\) = (DB::Exception: .*?)(?:, e\.what\(\).*)?$", re.DOTALL
+)
+# wrong user, wrong password, no password, a network that the account may not come from
+_AUTHENTICATION = frozenset({192, 193, 194, 195, 516})
+_DENIED = frozenset({164, errors.ACCESS_DENIED})
+# too many queries, cancelled, read-only for now, timeouts, network, Keeper: all may go away
+MASK = "********"
+
+
+class CutOffError(TemporaryError):
+    """The answer ended before its end: what came of it is not used."""
+
+
+class HungError(UnavailableError):
+    """Nothing came for as long as we were willing to wait."""
+
+
+def masked(text: str, secrets: tuple[str, ...]) -> str:
+    """The text without any of our secrets: a server may repeat what it was sent."""
+    for secret in secrets:
+        if secret:
+            text = text.replace(secret, MASK)
+    return text
+
+
+def code_of(message: str) -> int:
+    """ClickHouse's code, in the words of servers old and new."""
+    return errors.code_of(_modern(message))
+
+
+def of_server(message: str, what: str, source: str, secrets: tuple[str, ...]) -> CalveError:
+    """The server answered with an exception."""
+    text = _modern(masked(message, secrets)).strip()
+    code = errors.code_of(text)
+    if code in _AUTHENTICATION:
+        return PermanentError(
+            f"{what}: the server refuses the user or the password (ClickHouse error {code})",
+            code="authentication",
+            hint=f"mend user and password (or password_file) under [source.{source}]",
+        )
+    if code in _DENIED:
+        wrapped = errors.wrap(text, what)
+        return PermanentError(
+            wrapped.message, code=f"clickhouse_{code}", hint=f"grant it to the user of [source.{source}]"
+        )
+    return errors.wrap(text, what)
+
+
+def unreachable(what: str, cause: str, source: str) -> UnavailableError:
+    """Nobody answered."""
+    return UnavailableError(
+        f"{what}: the server cannot be reached: {cause}",
+        code="source_unreachable",
+        hint=f"check the url of [source.{source}] and that the server runs",
+        service=f"{SERVICE}{source}",
+    )
+
+
+def hung(what: str, seconds: float, source: str) -> HungError:
+    return HungError(
+        f"{what}: the server did not answer within {seconds:g} s",
+        code="source_timeout",
+        hint="raise limits.query_seconds if the statement may take that long",
+        service=f"{SERVICE}{source}",
+    )
+
+
+def cut_off(what: str, cause: str) -> CutOffError:
+    return CutOffError(f"{what}: the answer was cut off: {cause}", code="source_cut_off")
+
+
+def _modern(message: str) -> str:
+    """Servers before 20.x wrote `Code: 47, e.displayText() = DB::Exception: …, e.what() = …`."""
+    return _OLD_STYLE.sub(r"Code: \1. \2", message)

@@ -1,0 +1,201 @@
+"""A pin at a server, taken, described and released: `calve.clickhouse.pins.held` for servers.
+
+Three ways, decided here and said in the plan's notes: a FREEZE where executors see the disks, a
+hard-linked clone, or, for a user who may only read, no pin: parts are read by name, and one that
+vanishes fails its task.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+from calve.clickhouse.engine.ddl import scratch_table
+from calve.clickhouse.parts import pending
+from calve.clickhouse.parts.partitions import rows_seen
+from calve.clickhouse.pins import pins
+from calve.clickhouse.pins.held import (
+    Held,
+    Seen,
+    Wanted,
+    chosen_parts,
+    held_partitions,
+    journaled_roots,
+    journaled_table,
+    refuse_gone,
+    refuse_row_policies,
+)
+from calve.clickhouse.server import clones, live, replicas, ways
+from calve.clickhouse.server.matching import matched
+from calve.clickhouse.server.parts import ListedPart, listed_parts
+from calve.clickhouse.server.visit import ServerVisit
+from calve.clickhouse.tables import TableInfo, patch_parts
+from calve.model.errors import PermanentError
+from calve.model.plan import PartPlan, Relation
+
+UNKNOWN_POLICIES = "unknown: the user may not see them"
+_MAY_NOT = frozenset({"clickhouse_497", "clickhouse_164"})
+
+
+def hold(session: ServerVisit, wanted: Wanted, name: str) -> Held:
+    """Take the pin `name`, once, at this replica, and describe what it holds."""
+    table = session.describe(wanted.database, wanted.table)
+    refuse_row_policies(table, ignore=wanted.ignore_row_policies)
+    replicas.ready(session, table)
+    ignored = pins.refuse_unfinished(
+        session, table, wait=wanted.wait_mutations, ignore=wanted.ignore_mutations
+    )
+    parts = listed_parts(session, table.database, table.name, wanted.partitions)
+    pins.refuse_absent(table, wanted.partitions, parts)
+    held = _held_somehow(session, table, wanted, name, ways.obstacle(session, table, parts))
+    return replace(held, notes=held.notes + ignored)
+
+
+def let_go(session: ServerVisit, name: str, detail: str) -> None:
+    """Release a pin that may or may not have been taken at this replica. Twice is harmless."""
+    if session.read_only:
+        return  # such a user took nothing
+    clones.release(session, name)
+    roots = journaled_roots(detail)
+    if roots or session.disks():
+        pins.release(session, name, roots, journaled_table(detail))
+
+
+def replica_of(detail: str) -> str:
+    """Where a pin was taken, by its journal entry, of whatever kind of process; "" where it does not say."""
+    relation = json.loads(detail).get("relation", {}) if detail else {}
+    return str(relation.get("detail", {}).get("replica", ""))
+
+
+def _held_somehow(
+    session: ServerVisit, table: TableInfo, wanted: Wanted, name: str, why_not_frozen: str
+) -> Held:
+    if session.read_only:
+        return _by_name(session, table, wanted, "its user may only read")
+    if not why_not_frozen:
+        return _frozen(session, table, wanted, name)
+    try:
+        return _cloned(session, table, wanted, name, why_not_frozen)
+    except PermanentError as error:
+        if error.code not in _MAY_NOT:
+            raise
+        return _by_name(session, table, wanted, f"its user may make no clone: {error.message}")
+
+
+def _frozen(session: ServerVisit, table: TableInfo, wanted: Wanted, name: str) -> Held:
+    _refuse_hidden_policies(table, wanted)
+    # if we die here, the journal names the pin, and its release takes what there is of it
+    pins.freeze(session, table, wanted.partitions, name, ignore=wanted.ignore_mutations)
+    frozen = chosen_parts(session, table, wanted, name)
+    scratch = scratch_table(table, final=wanted.final)
+    scratch.refuse_parts_without((part.name, part.columns) for part in frozen)
+    # By the server's own hashes, as its partitions are listed; a part merged since is inactive, not gone.
+    listed = listed_parts(session, table.database, table.name, wanted.partitions, inactive=True)
+    hashes = {part.name: part.fingerprint for part in listed}
+    held = _held(
+        table,
+        wanted,
+        relation=Relation(
+            mode="frozen",
+            create=scratch.create,
+            final=wanted.final,
+            detail={"replica": session.address.url},
+        ),
+        parts=[part.plan() for part in frozen],
+        seen=[
+            Seen(part.partition_id, part.extent, replace(part.mark, hash=hashes.get(part.name, "")))
+            for part in frozen
+        ],
+        roots=pins.pin_roots(session),
+    )
+    return replace(held, database=table.database, name=table.name)
+
+
+def _cloned(session: ServerVisit, table: TableInfo, wanted: Wanted, name: str, why: str) -> Held:
+    before = listed_parts(session, table.database, table.name, wanted.partitions, inactive=True)
+    clones.clone(session, table, wanted.partitions, name)
+    _refuse_hidden_policies(table, wanted)  # not before: who may make no clone reads through them
+    after = listed_parts(session, table.database, table.name, wanted.partitions, inactive=True)
+    pins.refuse_unfinished(session, table, ignore=wanted.ignore_mutations)
+    pins.refuse_altered(session, table)
+    pin = clones.pin_table(name)
+    cloned = listed_parts(session, pin.database, pin.table, wanted.partitions)
+    pairs = matched(table, before, after, cloned)
+    pairs = [(part, origin) for part, origin in pairs if not wanted.parts or origin.name in wanted.parts]
+    refuse_gone(table, wanted, (origin.name for _, origin in pairs))
+    there = replace(table, database=pin.database, name=pin.table)
+    return _live(session, table, there, wanted, pairs, (f"read over HTTP: {why}",))
+
+
+def _by_name(session: ServerVisit, table: TableInfo, wanted: Wanted, why: str) -> Held:
+    # Read from the table itself, rows come with its patches: as before them they cannot be had.
+    pending.refuse(table, (), patch_parts(session, table.full_name))
+    parts = listed_parts(session, table.database, table.name, wanted.partitions)
+    chosen = [(part, part) for part in parts if not wanted.parts or part.name in wanted.parts]
+    refuse_gone(table, wanted, (part.name for part, _ in chosen))
+    note = f"nothing holds the parts of source {session.source} still, since {why}: a merge fails the export"
+    return _live(session, table, table, wanted, chosen, (note,))
+
+
+def _live(
+    session: ServerVisit,
+    table: TableInfo,
+    there: TableInfo,
+    wanted: Wanted,
+    pairs: Sequence[tuple[ListedPart, ListedPart]],
+    notes: tuple[str, ...],
+) -> Held:
+    """`pairs` are parts as they are read and as the source names them."""
+    pins.refuse_absent(table, wanted.partitions, (part for part, _ in pairs))
+    masked = [part.name for part, _ in pairs if part.masked]
+    counted = rows_seen(session, there, masked, "_part")
+    return _held(
+        table,
+        wanted,
+        relation=live.relation(session, table, there, masked=masked, final=wanted.final),
+        # An executor asks for a part by the name that it has there.
+        parts=[origin.plan_with(path=part.name, disk=part.disk, content=part.hash) for part, origin in pairs],
+        seen=[
+            Seen(
+                part.partition_id,
+                origin.extent_with(counted.get(part.name, 0) if part.masked else part.rows),
+                origin.mark,
+            )
+            for part, origin in pairs
+        ],
+        roots=(),
+        notes=notes + session.features.lacking(),
+        sorted_reads=not session.read_only,
+    )
+
+
+def _held(
+    table: TableInfo,
+    wanted: Wanted,
+    *,
+    relation: Relation,
+    parts: Sequence[PartPlan],
+    seen: Sequence[Seen],
+    roots: tuple[str, ...],
+    notes: tuple[str, ...] = (),
+    sorted_reads: bool = True,
+) -> Held:
+    return Held(
+        identity=table.identity,
+        engine=table.engine,
+        columns=table.columns,
+        partition_key=table.partition_key,
+        # A user who may set nothing cannot ask for one thread: its rows come in no order.
+        sorting_key=table.sorting_key if sorted_reads else "",
+        relation=relation,
+        parts=tuple(parts),
+        partitions=held_partitions(seen, marked=not table.clause.replicated, named=bool(wanted.parts)),
+        roots=roots,
+        notes=notes,
+        settings={"session_timezone": table.timezone},
+    )
+
+
+def _refuse_hidden_policies(table: TableInfo, wanted: Wanted) -> None:
+    """Where a pin would bypass them, not knowing is as good as having some (D14)."""
+    hidden = replace(table, row_policies=(UNKNOWN_POLICIES,) if table.policies_hidden else ())
+    refuse_row_policies(hidden, ignore=wanted.ignore_row_policies)

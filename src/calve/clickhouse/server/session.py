@@ -1,0 +1,199 @@
+"""A visit to one replica: statements, their rows, and what the server is."""
+
+import json
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from calve.clickhouse.ports import Disk
+from calve.clickhouse.server import failures, version
+from calve.clickhouse.server.client import Client, Request
+from calve.clickhouse.server.version import Features
+from calve.clickhouse.sql import rows as exact
+from calve.clickhouse.sql.tokens import name as quoted
+from calve.clickhouse.sql.tokens import string
+from calve.model.errors import CalveError, PermanentError, UnavailableError
+
+T = TypeVar("T")
+NO_SETTINGS: Mapping[str, str] = {}
+_KILL_SECONDS = 5.0
+# What is asked wherever the version has it. All that have grants have these.
+_SYSTEM = frozenset({"columns", "disks", "functions", "mutations", "parts", "row_policies", "tables"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerOptions:
+    """What the configuration says of a server."""
+
+    url: str
+    user: str = "default"
+    password: str = field(default="", repr=False)
+    database: str = "default"
+    ca_file: str = ""
+    id: str = ""
+    disks: Mapping[str, str] = field(default_factory=dict)  # the server's name -> where executors see it
+    connect_seconds: float = 5.0
+    call_seconds: float = 15.0  # for the first answer: a replica that hangs must not hold up fail-over
+    query_seconds: float = 300.0
+
+
+class ServerSession:
+    """A visit to one replica. Asks its version first, so that a dead one is known at once."""
+
+    embedded = False
+
+    def __init__(self, source: str, options: ServerOptions, client: Client) -> None:
+        self.source = source
+        self.configured_id = options.id or None
+        self.user = options.user
+        self.patience_seconds = options.query_seconds
+        self.address = client.address
+        self._options = options
+        self._client = client
+        self._known: dict[str, Any] = {}
+        self._entered = False
+        first = min(options.call_seconds, options.query_seconds)
+        found = self._json(
+            "SELECT version() AS version, timezone() AS timezone", "asking its version", first, None
+        )
+        self._entered = True
+        self.version: str = found[0]["version"]
+        self.timezone: str = found[0]["timezone"]
+        self.features = Features(version=version.parse(self.version))
+
+    def rows(
+        self,
+        sql: str,
+        settings: Mapping[str, str] = NO_SETTINGS,
+        what: str = "",
+        seconds: float | None = None,
+    ) -> list[dict[str, Any]]:
+        """The rows of a query, exact, except that NaN and infinities are None: a user who may only
+        read cannot ask for them, and no system table has any."""
+        if not self.features.named_rows:
+            return self._json(sql, what, seconds, settings)
+        return exact.decode(self._ask(f"{sql} FORMAT {exact.FORMAT}", settings, what, seconds))
+
+    def execute(
+        self,
+        sql: str,
+        settings: Mapping[str, str] = NO_SETTINGS,
+        what: str = "",
+        seconds: float | None = None,
+        query_id: str = "",
+    ) -> None:
+        """A statement for its effect. When this returns or raises, it is no longer under way: one that
+        we gave up waiting for is killed, and if even that cannot be had, the error says so."""
+        self._ask(sql, settings, what, seconds, query_id=query_id)
+
+    def kill(self, query_id: str, what: str = "") -> None:
+        """End whatever runs under that id at this replica, and wait for its end."""
+        self._client.ask(
+            Request(
+                sql=f"KILL QUERY WHERE query_id = {string(query_id)} SYNC",
+                what=what or f"ending query {query_id}",
+                seconds=max(_KILL_SECONDS, self._options.connect_seconds),
+                query_id=secrets.token_hex(16),
+            )
+        )
+
+    @property
+    def read_only(self) -> bool:
+        """Whether the user may change nothing by its settings. Grants show when a pin is tried."""
+        return self.once("read_only", self._is_read_only)
+
+    def disks(self) -> tuple[Disk, ...]:
+        """The server's disks that the configuration maps to folders here, without those that this user
+        may not enter: nothing was ever frozen there, and nothing can be looked for."""
+        return tuple(disk for disk in self.mapped_disks() if _may_enter(disk.path))
+
+    def mapped_disks(self) -> tuple[Disk, ...]:
+        """All that the configuration maps."""
+        return tuple(Disk(name=name, path=Path(path)) for name, path in sorted(self._options.disks.items()))
+
+    def has(self, table: str, column: str = "name") -> bool:
+        """Whether a system table of this server has that column."""
+        return (table, column) in self.once("system", self._system_columns)
+
+    def once(self, key: str, ask: Callable[[], T]) -> T:
+        """An answer that does not change during a visit."""
+        if key not in self._known:
+            self._known[key] = ask()
+        found: T = self._known[key]
+        return found
+
+    def _is_read_only(self) -> bool:
+        found = self.rows("SELECT value FROM system.settings WHERE name = 'readonly'")
+        return bool(found) and found[0]["value"] != "0"
+
+    def _system_columns(self) -> frozenset[tuple[str, str]]:
+        found = self.rows("SELECT table, name FROM system.columns WHERE database = 'system'")
+        known = frozenset((row["table"], row["name"]) for row in found)
+        self._refuse_hidden(frozenset(table for table, _ in known))
+        return known
+
+    def _refuse_hidden(self, seen: frozenset[str]) -> None:
+        """A system table that the user may not read is not shown to it, and would be taken for one that the
+        version does not have: for no mutations, no row policies."""
+        if not self.features.grants or not (hidden := _SYSTEM - seen):
+            return
+        raise PermanentError(
+            f"source {self.source} ({self.address}): user {self.user} may not read"
+            f" {', '.join(f'system.{name}' for name in sorted(hidden))}",
+            code="system_hidden",
+            hint=f"GRANT SELECT ON system.* TO {quoted(self.user)}",
+        )
+
+    def _json(
+        self, sql: str, what: str, seconds: float | None, settings: Mapping[str, str] | None
+    ) -> list[dict[str, Any]]:
+        """By the format that every version has; numbers stay as they were written."""
+        body = self._ask(f"{sql} FORMAT JSONCompact", settings or {}, what, seconds)
+        try:
+            answer = json.loads(body.decode("utf-8", "surrogateescape"), parse_float=str, parse_int=str)
+            names = [column["name"] for column in answer["meta"]]
+            types = [column["type"] for column in answer["meta"]]
+            lines = [json.dumps(line) for line in (names, types, *answer["data"])]
+        except (ValueError, KeyError, TypeError) as error:
+            raise failures.cut_off(f"source {self.source}, {what}", f"it is no JSON ({error})") from None
+        return exact.decode("\n".join(lines).encode())
+
+    def _ask(
+        self, sql: str, settings: Mapping[str, str], what: str, seconds: float | None, query_id: str = ""
+    ) -> bytes:
+        request = Request(
+            sql=sql,
+            what=what or "asking",
+            seconds=self.patience_seconds if seconds is None else seconds,
+            query_id=query_id or secrets.token_hex(16),
+            settings=settings,
+        )
+        try:
+            return self._client.ask(request)
+        except failures.HungError as error:
+            raise self._ended(request, error) from None
+
+    def _ended(self, request: Request, error: CalveError) -> CalveError:
+        """The error for a statement that was given up, once it is ended."""
+        if not self._entered:
+            return error  # a server that does not say its version would not end a query either
+        try:
+            self.kill(request.query_id)
+        except (UnavailableError, PermanentError) as failed:
+            return UnavailableError(
+                f"{error.message}; and it could not be ended there: {failed.message}",
+                code=error.code,
+                hint=error.hint,
+                service=error.service,
+            )
+        return error
+
+
+def _may_enter(disk: Path) -> bool:
+    try:
+        (disk / "shadow").exists()
+    except PermissionError:
+        return False
+    return True

@@ -1,0 +1,95 @@
+"""`[source.<name>]` with an `http://` or `https://` URL: replicas, and fail-over between them."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from calve.clickhouse.pins.held import Held, Wanted
+from calve.clickhouse.server import held
+from calve.clickhouse.server.address import Address, parse_url
+from calve.clickhouse.server.client import Client, Credentials
+from calve.clickhouse.server.session import ServerOptions, ServerSession
+from calve.clickhouse.server.visit import ServerVisit
+from calve.model.errors import CalveError, RefusedError, UnavailableError
+
+__all__ = ["ServerOptions", "ServerSession", "ServerSource"]
+_SILENT_SECONDS = 60.0  # how long a stream of rows may say nothing: the server only reads and sends
+
+
+class ServerSource:
+    """One server, or several replicas of one cluster."""
+
+    def __init__(self, name: str, options: ServerOptions) -> None:
+        self.name = name
+        self.options = options
+        self.credentials = Credentials(user=options.user, password=options.password)
+        self.addresses = parse_url(options.url, name)
+
+    @contextmanager
+    def visit(self, replica: str | None = None) -> Iterator[ServerVisit]:
+        """Go to the first replica that answers; with `replica`, to that one alone: a pin is where it
+        was taken, so after the pin nobody fails over."""
+        yield self._session(replica)
+
+    def hold(self, wanted: Wanted, name: str) -> Held:
+        """Fails over between replicas up to the pin and never after it."""
+        with self.visit() as session:
+            return held.hold(session, wanted, name)
+
+    def let_go(self, name: str, detail: str) -> None:
+        """Where the journal does not say at which replica, at all of them: whoever died while taking it
+        may have been at any. One that is down keeps none of the others from being looked at."""
+        known = held.replica_of(detail)
+        missed: CalveError | None = None
+        for replica in [known] if known else [address.url for address in self.addresses]:
+            try:
+                with self.visit(replica) as session:
+                    held.let_go(session, name, detail)
+            except CalveError as error:
+                missed = missed or error
+        if missed is not None:
+            raise missed
+
+    def _session(self, replica: str | None) -> ServerVisit:
+        wanted = [address for address in self.addresses if replica in (None, address.url)]
+        if not wanted:
+            raise RefusedError(
+                f"the pin was taken at {replica}, which source {self.name} no longer names",
+                code="replica_gone",
+                hint=f"put it back into the url of [source.{self.name}]",
+            )
+        missed: list[UnavailableError] = []
+        for address in wanted:
+            try:
+                return ServerVisit(self.name, self.options, self.client(address))
+            except UnavailableError as error:
+                missed.append(error)
+        if len(missed) == 1:
+            raise missed[0]
+        raise UnavailableError(
+            f"none of the {len(missed)} replicas of source {self.name} answers: "
+            + "; ".join(error.message for error in missed),
+            code=missed[0].code,
+            hint=missed[0].hint,
+            service=missed[0].service,
+        )
+
+    def access(self) -> dict[str, str]:
+        """What an executor needs to read live. Shipped with a task, never stored: it holds secrets."""
+        options = self.options
+        return {
+            "user": options.user,
+            "password": options.password,
+            "ca_file": options.ca_file,
+            "connect_seconds": str(options.connect_seconds),
+            "read_seconds": str(min(options.query_seconds, _SILENT_SECONDS)),
+        }
+
+    def client(self, address: Address) -> Client:
+        return Client(
+            address,
+            source=self.name,
+            credentials=self.credentials,
+            database=self.options.database,
+            ca_file=self.options.ca_file,
+            connect_seconds=self.options.connect_seconds,
+        )

@@ -1,0 +1,301 @@
+"""On an executor: a task's rows, fetched from a server into a scratch table, then read like any other.
+
+The engine itself fetches (`url(…, Native)`), so rows never become Python objects. They are staged
+because a task reads its rows several times, and because only so a stream that is cut in the
+middle is known before a single file is written: what came is counted against the plan.
+"""
+
+import re
+import urllib.parse
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from calve.clickhouse.engine.engine import Engine
+from calve.clickhouse.engine.scratch import attached
+from calve.clickhouse.server import failures
+from calve.clickhouse.server.address import parse_url
+from calve.clickhouse.server.client import Client, Credentials, Request
+from calve.clickhouse.server.live import LiveTable, named_aliases
+from calve.clickhouse.server.trust import trust
+from calve.clickhouse.sql import tokens
+from calve.model.errors import CalveError, PermanentError, TemporaryError
+from calve.model.plan import PartPlan, Relation
+
+# What the server said, inside of what the engine says about it.
+_REMOTE = re.compile(
+    r"Code: \d+(?:\.|, e\.displayText\(\) =) DB::Exception: .*?(?=\s*\(version [^)]*\)|\s*'?: ?\(in file/uri|\Z)",
+    re.DOTALL,
+)
+# DNS, socket timeout, network, an answer that is no 200, Poco's own, unexpected end, broken framing
+_NETWORK = frozenset(
+    {"clickhouse_198", "clickhouse_209", "clickhouse_210", "clickhouse_86", "clickhouse_1000"}
+)
+# An exception's text in the middle of Native blocks is read as a block, and fails as anything may.
+_GARBLED = ("While executing Native", "Unexpected EOF")
+_CUT = frozenset({"clickhouse_32", "clickhouse_33", "clickhouse_354", "clickhouse_27", "clickhouse_117"})
+_FETCH = {
+    "max_threads": "1",
+    "max_insert_threads": "1",
+    "optimize_on_insert": "0",  # a merging engine would merge what comes
+    "input_format_skip_unknown_fields": "0",  # Native matches by name: a stranger must not become a default
+    "parts_to_delay_insert": "1000000000",
+    "parts_to_throw_insert": "1000000000",
+    "http_make_head_request": "0",  # would run the query once more for its headers
+    "http_max_tries": "1",  # attempts are ours; a stream is never taken up again in its middle
+    "max_read_buffer_size_remote_fs": "1048576",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Access:
+    """What an executor needs to ask the server. Shipped with the task, never stored (P22)."""
+
+    user: str = "default"
+    password: str = field(default="", repr=False)
+    ca_file: str = ""
+    connect_seconds: float = 5.0
+    read_seconds: float = 60.0
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str]) -> "Access":
+        """From `ServerSource.access`."""
+        return cls(
+            user=properties["user"],
+            password=properties["password"],
+            ca_file=properties["ca_file"],
+            connect_seconds=float(properties["connect_seconds"]),
+            read_seconds=float(properties["read_seconds"]),
+        )
+
+    @property
+    def credentials(self) -> Credentials:
+        return Credentials(user=self.user, password=self.password)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Block:
+    """One part of the scratch table: rows `first` and on of a slice."""
+
+    name: str
+    first: int
+    rows: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class _StagedSlice:
+    path: str
+    start: int
+    end: int
+    blocks: tuple[_Block, ...]
+
+    @property
+    def rows(self) -> int:
+        return sum(block.rows for block in self.blocks)
+
+    def conditions(self, start: int, end: int) -> Iterator[str]:
+        """Of a range of physical offsets. Deleted rows did not come, so offsets here are smaller; a
+        range maps to staged rows so that ranges without gap or overlap stay so."""
+        low = min(start - self.start, self.rows)
+        high = self.rows if end >= self.end else min(end - self.start, self.rows)
+        for block in self.blocks:
+            first, last = max(low - block.first, 0), min(high - block.first, block.rows)
+            if first >= last:
+                continue
+            text = f"_part = {tokens.string(block.name)}"
+            if (first, last) != (0, block.rows):
+                text += f" AND _part_offset >= {first} AND _part_offset < {last}"
+            yield f"({text})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Staged:
+    """A readable table; `str()` of it is its name. Answers what `scratch.Attached` answers."""
+
+    table: str
+    slices: tuple[_StagedSlice, ...]
+
+    def __str__(self) -> str:
+        return self.table
+
+    def path_of(self, scratch_name: str) -> str:
+        """The path of the part whose rows came to be in a part of this table; "" for none."""
+        holding = (
+            piece.path for piece in self.slices if any(block.name == scratch_name for block in piece.blocks)
+        )
+        return next(holding, "")
+
+    def relation_where(self, slices: Sequence[tuple[str, int, int]]) -> str:
+        """The exact condition for `(part path, start, end)` slices of those that were staged."""
+        if list(slices) == [(piece.path, piece.start, piece.end) for piece in self.slices]:
+            return "(1)"
+        conditions = [
+            text for path, start, end in slices for text in self._holding(path, start).conditions(start, end)
+        ]
+        return f"({' OR '.join(conditions) or '0'})"
+
+    def _holding(self, path: str, start: int) -> _StagedSlice:
+        for piece in self.slices:
+            if piece.path == path and piece.start <= start < piece.end:
+                return piece
+        raise PermanentError(f"row {start} of part {path} was not staged", code="not_staged")
+
+
+@contextmanager
+def staged(
+    engine: Engine,
+    relation: Relation,
+    parts: Sequence[PartPlan],
+    slices: Sequence[tuple[int, int, int]],
+    access: Access,
+    settings: Mapping[str, str],
+) -> Iterator[Staged]:
+    """The rows of `(place in parts, start, end)` slices, all of them, readable until the block ends."""
+    live = LiveTable.of(relation)
+    trust(access.ca_file, live.source)
+    aliases = named_aliases(live, relation.where)
+    create = _with_columns(relation.create, aliases)
+    with attached(engine, create, ()) as empty:
+        database, table = (
+            word.value for word in tokens.tokens(str(empty)) if word.sort is tokens.Sort.QUOTED
+        )
+        fetch = _Fetch(engine, live, relation, aliases, access, str(empty))
+        found = []
+        seen = 0
+        for place, start, end in slices:
+            fetch.slice(parts[place], start, end, settings)
+            blocks, seen = _new_blocks(engine, database, table, seen)
+            piece = _StagedSlice(path=parts[place].path, start=start, end=end, blocks=blocks)
+            fetch.check(parts[place], piece)
+            found.append(piece)
+        yield Staged(table=fetch.target, slices=tuple(found))
+
+
+def _with_columns(create: str, columns: Mapping[str, str]) -> str:
+    added = "".join(f"{tokens.name(key)} {kind}, " for key, kind in columns.items())
+    return create.replace("{table} (", "{table} (" + added, 1)
+
+
+def _new_blocks(engine: Engine, database: str, table: str, seen: int) -> tuple[tuple[_Block, ...], int]:
+    """The parts that the last insert made, in order; an insert takes block numbers upwards."""
+    found = engine.rows(
+        "SELECT name, rows, max_block_number AS block FROM system.parts WHERE active "
+        f"AND database = {tokens.string(database)} AND table = {tokens.string(table)} "
+        f"AND min_block_number > {seen} ORDER BY min_block_number"
+    )
+    blocks, first = [], 0
+    for row in found:
+        blocks.append(_Block(name=row["name"], first=first, rows=row["rows"]))
+        first += row["rows"]
+    return tuple(blocks), found[-1]["block"] if found else seen
+
+
+class _Fetch:
+    """Asks the server for slices and puts them into the scratch table."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        live: LiveTable,
+        relation: Relation,
+        aliases: Mapping[str, str],
+        access: Access,
+        target: str,
+    ) -> None:
+        self.target = target
+        self._engine = engine
+        self._live = live
+        self._access = access
+        added = ", ".join(f"{tokens.name(key)} {kind}" for key, kind in aliases.items())
+        self._structure = ", ".join(text for text in (added, relation.structure) if text)
+        self._columns = tuple(
+            next(tokens.tokens(item)).value for item in tokens.split_arguments(self._structure)
+        )
+
+    def slice(self, part: PartPlan, start: int, end: int, settings: Mapping[str, str]) -> None:
+        columns = ", ".join(map(tokens.name, self._columns))
+        query = self._live.query(self._columns, part, start, end)
+        # The password stands in this statement alone, inside the engine; errors are searched for it.
+        sql = f"INSERT INTO {self.target} ({columns}) SELECT {columns} FROM {self._url(query)}"
+        try:
+            self._engine.execute(sql, {**_FETCH, **self._timeouts(), **settings}, self._what(part))
+        except CalveError as error:
+            raise self._explained(error, part) from None
+
+    def check(self, part: PartPlan, piece: _StagedSlice) -> None:
+        """Every row of the plan came, or the attempt fails."""
+        counted = self._live.counts(part)
+        expected = (
+            self._number(part, self._live.count(part, piece.start, piece.end))
+            if counted
+            else piece.end - piece.start
+        )
+        what = f"{self._what(part)}: {piece.rows} of {expected} rows came"
+        if not self._live.pinned and self._is_gone(part, piece, counted=counted):
+            raise PermanentError(
+                f"{what}: the part was merged, mutated or dropped since it was planned",
+                code="part_gone",
+                hint="try again; an export by a user who may create tables in calve_pins gets parts that stay",
+            )
+        if piece.rows != expected:
+            raise TemporaryError(f"{what}: the answer was cut off", code="source_cut_off")
+
+    def _is_gone(self, part: PartPlan, piece: _StagedSlice, *, counted: bool) -> bool:
+        """Of a part that is gone no row comes, and none is counted either: what was counted holds only
+        if the part is there after it."""
+        return not self._number(part, self._live.still_there(part)) if counted else piece.rows == 0
+
+    def _url(self, query: str) -> str:
+        parameters = {"query": f"{query} FORMAT Native", **self._live.settings}
+        address = f"{self._live.replica}/?{urllib.parse.urlencode(parameters)}"
+        headers = ", ".join(
+            f"{tokens.string(key)} = {tokens.string(value)}"
+            for key, value in self._access.credentials.headers().items()
+        )
+        return (
+            f"url({tokens.string(address)}, 'Native', {tokens.string(self._structure)}, headers({headers}))"
+        )
+
+    def _timeouts(self) -> dict[str, str]:
+        return {
+            "http_connection_timeout": str(max(1, round(self._access.connect_seconds))),
+            "http_send_timeout": str(max(1, round(self._access.read_seconds))),
+            "http_receive_timeout": str(max(1, round(self._access.read_seconds))),
+        }
+
+    def _number(self, part: PartPlan, query: str) -> int:
+        """What the server answers to a question about a part."""
+        [address] = parse_url(self._live.replica, self._live.source)
+        client = Client(
+            address,
+            source=self._live.source,
+            credentials=self._access.credentials,
+            database=self._live.database,
+            ca_file=self._access.ca_file,
+            connect_seconds=self._access.connect_seconds,
+        )
+        request = Request(
+            sql=f"{query} FORMAT TabSeparated",
+            what=f"asking about part {part.name}",
+            seconds=self._access.read_seconds,
+            query_id="",
+        )
+        return int(client.ask(request))
+
+    def _what(self, part: PartPlan) -> str:
+        return f"source {self._live.source} ({self._live.replica}), reading part {part.name}"
+
+    def _explained(self, error: CalveError, part: PartPlan) -> CalveError:
+        """The server's own words where they came through, and never a secret."""
+        text = failures.masked(error.message, self._access.credentials.secrets)
+        text = text.removeprefix(f"{self._what(part)}: ")
+        remote = _REMOTE.search(text)
+        if error.code in _NETWORK and remote:
+            return failures.of_server(
+                remote.group(), self._what(part), self._live.source, self._access.credentials.secrets
+            )
+        if error.code in _CUT or any(sign in text for sign in _GARBLED):
+            return failures.cut_off(self._what(part), text)
+        if error.code in _NETWORK:
+            return failures.unreachable(self._what(part), text, self._live.source)
+        return type(error)(f"{self._what(part)}: {text}", code=error.code, hint=error.hint)

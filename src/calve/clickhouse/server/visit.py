@@ -1,0 +1,54 @@
+"""A visit to one replica as the rest of Calve sees it: `Session` for servers old and new."""
+
+from collections.abc import Sequence
+
+from calve.clickhouse.parts.partitions import PartitionInfo
+from calve.clickhouse.pins import shadow
+from calve.clickhouse.server import clones, partitions, tables
+from calve.clickhouse.server.session import ServerSession
+from calve.clickhouse.sql.names import TableName
+from calve.clickhouse.tables import Mutation, TableInfo
+from calve.model.plan import PartPlan
+
+
+class ServerVisit(ServerSession):
+    """See `ports.Session` for what each call promises."""
+
+    @property
+    def unfreezes_tables(self) -> bool:
+        return self.features.table_unfreeze
+
+    @property
+    def unfreezes_all(self) -> bool:
+        return self.features.system_unfreeze
+
+    def describe(self, database: str, table: str) -> TableInfo:
+        return tables.describe(self, database, table)
+
+    def partitions(self, table: TableInfo) -> list[PartitionInfo]:
+        return partitions.partitions(self, table)
+
+    def parts(
+        self, table: TableInfo, partition_ids: Sequence[str] = (), names: Sequence[str] = ()
+    ) -> tuple[PartPlan, ...]:
+        return partitions.live_parts(self, table, partition_ids, names)
+
+    def unfinished_mutations(self, table: TableName) -> tuple[Mutation, ...]:
+        return tables.unfinished_mutations(self, table)
+
+    def cannot_recompute(self) -> str:
+        """Checksums are computed by functions of today, in the zone and by the rules of the export."""
+        if not self.features.session_timezone:
+            return f"ClickHouse {self.version} lacks the functions and settings (from 23.6 on it has them)"
+        if self.read_only:
+            return "its user may give no settings with a query"
+        return ""
+
+    def held_names(self) -> tuple[str, ...]:
+        cloned = {name for name in clones.names(self) if shadow.is_ours(name)}
+        return tuple(sorted(cloned.union(shadow.names([disk.path for disk in self.disks()]))))
+
+    def remarks(self) -> tuple[str, ...]:
+        self.has("tables")  # an error where the user is not shown what every command asks for
+        alone = ("its user may only read, so nothing holds parts still during an export",)
+        return self.features.lacking() + (alone if self.read_only else ())

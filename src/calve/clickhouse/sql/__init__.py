@@ -1,0 +1,1 @@
+"""ClickHouse's SQL as text: tokens, names, types, clauses, rows. Pure; asks nobody."""

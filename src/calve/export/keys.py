@@ -1,0 +1,72 @@
+"""The export key: the identity of the input. One key is published once, whoever tries.
+
+It is made of the source's identity, the partition, the selection and the destination table's
+uuid, so that neither a renamed table, another worker, nor another store changes it. The lock,
+which keeps two live processes of one store from doing the same work, must exist before the
+destination table does, and so uses its name in place of the uuid.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from typing import Protocol
+
+from calve.export.request import ExportRequest
+from calve.model.locks import piece_of
+from calve.model.overlap import block_ranges
+from calve.model.plan import KeyPlan
+
+
+class KeyedPartition(Protocol):
+    """A partition as the source shows it now, or as a pin holds it."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def content(self) -> str: ...
+    @property
+    def rows(self) -> int: ...
+    @property
+    def named(self) -> str: ...  # the content of the parts that were named; "" where it is not known
+
+
+def key_plans(
+    request: ExportRequest, identity: str, partitions: Iterable[KeyedPartition], uuid: str
+) -> tuple[KeyPlan, ...]:
+    """One key for each partition."""
+    plans = []
+    for one in partitions:
+        # Of parts that were named, those of this partition: whatever else was asked for beside it.
+        selection = request.within((one.id,)).selection
+        text = key_text(identity=identity, partition=one.id, selection=selection, uuid=uuid)
+        plans.append(
+            KeyPlan(
+                partition=one.id,
+                hash=key_hash(text),
+                content=(one.named or "parts") if request.parts else one.content,
+                text=text,
+                rows=one.rows,
+            )
+        )
+    return tuple(plans)
+
+
+def key_text(*, identity: str, partition: str, selection: str, uuid: str) -> str:
+    """The readable form: what is hashed, and nothing else."""
+    return json.dumps([identity, partition, selection, uuid], ensure_ascii=False)
+
+
+def key_hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def lock_names(request: ExportRequest, *, identity: str, partition: str) -> tuple[str, ...]:
+    """Whatever is selected of a partition, only one process at a time may export it to one table:
+    otherwise overlapping selections could pass each other unseen (D8). Only parts are known to hold
+    other rows than others: each locks its own blocks."""
+    text = json.dumps(["export", identity, partition, request.destination], ensure_ascii=False)
+    whole = hashlib.sha256(text.encode()).hexdigest()[:32]
+    blocks = block_ranges(request.within((partition,)).selection)
+    if blocks is None:
+        return (whole,)
+    return tuple(piece_of(whole, first, last) for first, last in sorted(set(blocks)))

@@ -1,0 +1,257 @@
+"""The export kind: what the control plane calls, step by step. Keeps no state between calls."""
+
+import json
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+from pyiceberg.catalog import Catalog
+
+from calve.backup import offering
+from calve.clickhouse.pins.held import Held, Wanted
+from calve.clickhouse.server import live
+from calve.control.ports import (
+    AdoptedWork,
+    Fenced,
+    NothingToDo,
+    Planned,
+    Published,
+    TaskOrder,
+    TaskResult,
+)
+from calve.export import adoption, probing
+from calve.export.earlier import Earlier
+from calve.export.payload import TaskPayload, receipt_uri
+from calve.export.plan import draft
+from calve.export.ports import ExportPorts
+from calve.export.request import ExportRequest
+from calve.iceberg.catalogs.lending import lends
+from calve.iceberg.publish.fence import fence
+from calve.iceberg.publish.outcome import AlreadyExported, EarlierExport, PublishedSnapshot
+from calve.iceberg.publish.publish import publish
+from calve.iceberg.undo import abort_uploads, undo
+from calve.model.change import NewPin, PinChange, Result
+from calve.model.errors import RefusedError
+from calve.model.plan import ExportPlan
+from calve.model.process import NewTask, Pin, Process, Task
+from calve.model.receipt import Receipt
+from calve.model.states import PinState
+from calve.objects.storage import Storage
+from calve.parquet import fence as plain_fence
+from calve.parquet import publish as plain
+from calve.parquet import undo as plain_undo
+from calve.parquet.folder import folder_of
+from calve.tasks import receipts
+from calve.tasks.orders import left_by, order_for
+
+NAME = "export"
+TASK_FUNCTION = "calve.export.task:run"  # named, not imported: executors alone need the engine
+
+
+class ExportKind:
+    """See `control.ports.Kind` for what each call promises."""
+
+    name = NAME
+
+    def __init__(self, ports: ExportPorts) -> None:
+        self._ports = ports
+
+    # -- pins ---------------------------------------------------------------------------------------
+
+    def pins(self, process: Process, attempt: int) -> tuple[NewPin, ...]:
+        request = ExportRequest.from_json(process.request)
+        if request.from_backup:
+            return ()  # a backup does not change
+        return (NewPin(name=f"calve-{process.id}-{attempt}", source=request.source, detail=""),)
+
+    def take(self, process: Process, pin: Pin) -> PinChange:
+        request = ExportRequest.from_json(process.request)
+        wanted = Wanted(
+            database=request.database,
+            table=request.table,
+            partitions=request.partitions,
+            parts=request.parts,
+            final=request.final,
+            wait_mutations=request.mutations == "wait",
+            ignore_mutations=request.mutations == "ignore",
+            ignore_row_policies=request.ignore_row_policies,
+        )
+        held = self._ports.source(request.source).hold(wanted, pin.name)
+        return PinChange(name=pin.name, after=PinState.TAKEN, detail=held.to_json())
+
+    def release(self, pin: Pin) -> None:
+        self._ports.source(pin.source).let_go(pin.name, pin.detail)
+
+    # -- planning -----------------------------------------------------------------------------------
+
+    def plan(
+        self, process: Process, pins: Sequence[Pin], adopted: AdoptedWork | None
+    ) -> Planned | NothingToDo:
+        request = ExportRequest.from_json(process.request)
+        catalog = self._catalog(process)
+        drafted = draft(
+            catalog,
+            process.id,
+            request,
+            self._held(request, pins),
+            self._ports.choices,
+            self._ports.limits,
+        )
+        plan = drafted.plan
+        if not plan.keys:
+            return _nothing(drafted.unchanged)
+        if lends(catalog):
+            probing.refuse_without_receipts(self._storage(plan), plan)
+        standing = adoption.standing_receipts(plan, adopted)
+        tasks = tuple(_new_task(number, standing.get(number)) for number in range(len(plan.tasks)))
+        return Planned(plan=plan.to_json(), tasks=tasks)
+
+    def _held(self, request: ExportRequest, pins: Sequence[Pin]) -> Held:
+        if not request.from_backup:
+            [pin] = pins
+            return Held.from_json(pin.detail)
+        return offering.held(
+            self._ports.backups(),
+            request.from_backup,
+            request.database,
+            request.table,
+            partitions=request.partitions,
+            parts=request.parts,
+            final=request.final,
+        )
+
+    # -- tasks --------------------------------------------------------------------------------------
+
+    def order(self, process: Process, plan: str, task: Task, attempt: int) -> TaskOrder:
+        read, limits = _read(plan), self._ports.limits
+        catalog, table = read.destination.catalog, read.destination.identifier
+        payload = TaskPayload.of(
+            read,
+            task=task.number,
+            attempt=attempt,
+            storage=self._ports.storage_properties(catalog, table),
+            lending=self._ports.lending(catalog),
+            backup=self._ports.backup_properties() if read.relation.mode == offering.MODE else None,
+            source=self._ports.source(read.source).access() if read.relation.mode == live.MODE else None,
+            connect_seconds=limits.connect_seconds,
+            call_seconds=limits.call_seconds,
+        )
+        return order_for(process, task, attempt, function=TASK_FUNCTION, payload=payload.to_json())
+
+    def find_receipt(self, process: Process, plan: str, task: Task) -> TaskResult | None:
+        read = _read(plan)
+        uri = receipt_uri(read.destination.receipts_location, process.id, task.number, task.attempt)
+        text = receipts.stored(self._storage(read), uri)
+        return left_by(task, text, Receipt.from_json, lambda receipt: len(receipt.files))
+
+    # -- publishing ---------------------------------------------------------------------------------
+
+    def publish(
+        self, process: Process, plan: str, receipts: Sequence[str], note: Callable[[str], None]
+    ) -> Published:
+        catalog, read, noted = self._catalog(process), _read(plan), process.publish_note
+        left = [Receipt.from_json(text) for text in receipts]
+        if (folder := folder_of(catalog)) is not None:
+            outcome = plain.publish(folder, process.id, read, left, noted, note)
+        else:
+            outcome = publish(catalog, process.id, read, left, noted, note, limits=self._ports.limits)
+        if isinstance(outcome, PublishedSnapshot):
+            return _published(outcome)
+        return _already(process, outcome)
+
+    def fence(self, process: Process, plan: str) -> Fenced | Published:
+        catalog, read, noted = self._catalog(process), _read(plan), process.publish_note
+        if (folder := folder_of(catalog)) is not None:
+            answer = plain_fence.fence(folder, process.id, read, noted)
+        else:
+            answer = fence(catalog, process.id, read, noted, limits=self._ports.limits)
+        return _published(answer) if isinstance(answer, PublishedSnapshot) else Fenced()
+
+    def abort_uploads(self, process: Process, plan: str) -> int:
+        read = _read(plan)
+        return abort_uploads(self._storage(read), process.id, read)
+
+    def undo(self, process: Process, plan: str, receipts: Sequence[str]) -> str:
+        catalog, read = self._catalog(process), _read(plan)
+        if (folder := folder_of(catalog)) is not None:
+            return plain_undo.undo(folder, process.id, read, process.publish_note).message
+        undone = undo(
+            catalog,
+            self._storage(read),
+            process.id,
+            read,
+            [Receipt.from_json(text) for text in receipts],
+            process.publish_note,
+            limits=self._ports.limits,
+        )
+        return undone.message
+
+    def probe(self, lane: str) -> None:
+        probing.probe(self._ports, lane)
+
+    def probe_for(self, lane: str, process: Process) -> None:
+        probing.probe(self._ports, lane, process.id, ExportRequest.from_json(process.request))
+
+    def _storage(self, plan: ExportPlan) -> Storage:
+        return self._ports.storage(plan.destination.catalog, plan.destination.identifier)
+
+    def _catalog(self, process: Process) -> Catalog:
+        return self._ports.catalog(ExportRequest.from_json(process.request).catalog)
+
+
+@lru_cache(maxsize=16)
+def _read(plan: str) -> ExportPlan:
+    """A plan of thousands of parts is asked for once for each of its tasks."""
+    return ExportPlan.from_json(plan)
+
+
+def _new_task(number: int, adopted: Receipt | None) -> NewTask:
+    if adopted is None:
+        return NewTask(number=number, spec="")
+    return NewTask(
+        number=number,
+        spec="",
+        adopted_receipt=adopted.to_json(),
+        rows=adopted.rows,
+        files=len(adopted.files),
+        bytes=adopted.bytes,
+    )
+
+
+def _published(outcome: PublishedSnapshot) -> Published:
+    replaced = f", replacing {outcome.replaced_rows} rows" if outcome.replaced_files else ""
+    return Published(
+        result=Result(
+            rows=outcome.rows, files=outcome.files, bytes=outcome.bytes, snapshot_id=outcome.snapshot_id
+        ),
+        message=f"published {outcome.rows} rows in snapshot {outcome.snapshot_id}{replaced}",
+    )
+
+
+def _already(process: Process, outcome: AlreadyExported) -> Published:
+    """Another process was first. If it exported the same, the work is done; ours is not needed."""
+    first = outcome.exports[0]
+    sentence = f"already exported by process {first.process_id} in snapshot {first.snapshot_id}"
+    if not outcome.unchanged:
+        raise RefusedError(
+            f"{process.destination}: what {process.source} has was {sentence}, and has changed since",
+            code="changed_since",
+            hint="export again with --force to replace it",
+        )
+    return Published(result=_nothing_new(outcome.exports), message=sentence, unused=True)
+
+
+def _nothing(unchanged: Sequence[Earlier]) -> NothingToDo:
+    exports = [one.export for one in unchanged]
+    return NothingToDo(result=_nothing_new(exports), message="; ".join(one.sentence for one in unchanged))
+
+
+def _nothing_new(exports: Sequence[EarlierExport]) -> Result:
+    """This process published nothing; the snapshot is the one that shows the rows."""
+    detail = {"already_exported_by": [export.process_id for export in exports]}
+    return Result(
+        rows=0,
+        files=0,
+        bytes=0,
+        snapshot_id=exports[0].snapshot_id if exports else None,
+        detail=json.dumps(detail),
+    )

@@ -1,0 +1,145 @@
+"""One aggregate query over what is about to be written: rows, NaNs, nulls, checksums, checks.
+
+It reads by its own query, so that what was written can be compared with something.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyiceberg.types import DoubleType, FloatType, IcebergType, ListType, MapType, NestedField, StructType
+
+from calve.export.reading import Piece, Rows
+from calve.iceberg import checksums
+from calve.iceberg.files.statistics import Counted
+from calve.model.errors import PermanentError
+from calve.model.plan import ColumnPlan
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """Of the rows of one file."""
+
+    rows: int
+    counted: Counted
+    checksums: dict[str, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Count:
+    """A conditional count of one field inside of a column."""
+
+    field_id: int
+    nan: bool  # otherwise of nulls
+    expression: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """The columns of a data file, under names that no column and no expression has."""
+
+    columns: tuple[ColumnPlan, ...]
+    fields: tuple[NestedField, ...]  # of the table's schema, for each column
+    prefix: str = field(default="")
+
+    @classmethod
+    def of(cls, columns: Sequence[ColumnPlan], fields: Sequence[NestedField]) -> "Output":
+        prefix = "calve"
+        while any(prefix in text for column in columns for text in (column.select, column.name)):
+            prefix += "_"
+        return cls(columns=tuple(columns), fields=tuple(fields), prefix=prefix)
+
+    def name(self, place: int) -> str:
+        return f"{self.prefix}_c{place}"
+
+    def check_name(self, place: int) -> str:
+        return f"{self.prefix}_k{place}"
+
+    @property
+    def ordinal(self) -> str:
+        return f"{self.prefix}_ordinal"
+
+    @property
+    def select(self) -> str:
+        """The values as they are written, logically."""
+        return ", ".join(
+            f"{column.select} AS {self.name(place)}" for place, column in enumerate(self.columns)
+        )
+
+
+def measure(
+    rows: Rows, pieces: Sequence[Piece], output: Output, ordinal_sql: str, settings: dict[str, str]
+) -> dict[int, Measured]:
+    """What each ordinal's file will hold. Raises if a value cannot be written, naming column and part."""
+    counts = list(_counts(output))
+    inner = [f"{ordinal_sql} AS {output.ordinal}", output.select]
+    outer = [f"{output.ordinal} AS ordinal", "count() AS rows"]
+    for place, (column, item) in enumerate(zip(output.columns, output.fields, strict=True)):
+        outer.append(f"{checksums.sql(item.field_type, output.name(place))} AS s{place}")
+        if column.check:
+            inner.append(f"({column.check}) AS {output.check_name(place)}")
+            outer.append(f"countIf({output.check_name(place)}) AS k{place}")
+    outer += [f"countIf({count.expression}) AS n{place}" for place, count in enumerate(counts)]
+    found = rows.engine.rows(
+        f"SELECT {', '.join(outer)} FROM (SELECT {', '.join(inner)} {rows.from_where(pieces)})"
+        f" WHERE {output.ordinal} >= 0 GROUP BY {output.ordinal} ORDER BY {output.ordinal}",
+        settings,
+        "measuring the rows",
+    )
+    for row in found:
+        _refuse_unwritable(rows, pieces, output, row, settings)
+    return {row["ordinal"]: _measured(row, output, counts) for row in found}
+
+
+def _measured(row: dict[str, Any], output: Output, counts: Sequence[_Count]) -> Measured:
+    numbered = [(count, row[f"n{place}"]) for place, count in enumerate(counts)]
+    return Measured(
+        rows=row["rows"],
+        counted=Counted(
+            nans={count.field_id: found for count, found in numbered if count.nan},
+            nulls={count.field_id: found for count, found in numbered if not count.nan},
+        ),
+        checksums={column.name: row[f"s{place}"] for place, column in enumerate(output.columns)},
+    )
+
+
+def _counts(output: Output) -> Iterator[_Count]:
+    for place, item in enumerate(output.fields):
+        yield from _field_counts(item.field_id, item.field_type, output.name(place), nested=False)
+
+
+def _field_counts(field_id: int, kind: IcebergType, expression: str, *, nested: bool) -> Iterator[_Count]:
+    """Fields below lists and maps have no counts, as in Iceberg's own writer."""
+    match kind:
+        case StructType():
+            for place, item in enumerate(kind.fields, start=1):
+                inner = f"tupleElement({expression}, {place})"
+                yield from _field_counts(item.field_id, item.field_type, inner, nested=True)
+        case ListType() | MapType():
+            return
+        case _:
+            if isinstance(kind, FloatType | DoubleType):
+                yield _Count(field_id=field_id, nan=True, expression=f"isNaN({expression})")
+            if nested:  # the engine's footer does not tell nulls of a field from those of its struct
+                yield _Count(field_id=field_id, nan=False, expression=f"isNull({expression})")
+
+
+def _refuse_unwritable(
+    rows: Rows, pieces: Sequence[Piece], output: Output, row: dict[str, Any], settings: dict[str, str]
+) -> None:
+    for place, column in enumerate(output.columns):
+        if column.check and row[f"k{place}"]:
+            found = rows.engine.rows(
+                f"SELECT _part AS part, _part_offset AS offset {rows.from_where(pieces, column.check)} LIMIT 1",
+                settings,
+                f"finding what cannot be written of column {column.source}",
+            )
+            at = f", the first in part {rows.part_name(found[0]['part'])}" if found else ""
+            raise PermanentError(
+                f"column {column.source}: {row[f'k{place}']} rows hold {column.check_reason}{at};"
+                f" the table's column {column.name} is {column.type}",
+                code="value_unwritable",
+                hint=f"--cast {column.source}=binary keeps any bytes"
+                if "UTF-8" in column.check_reason
+                else f"--cast {column.source}=string keeps every value, or --exclude {column.source}",
+            )

@@ -1,0 +1,81 @@
+"""What a person asked for, as it is stored with the process and read by every worker."""
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Self
+
+from calve.clickhouse.parts.part_files import parse_name
+from calve.model.stored import known_fields
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportRequest:
+    """One process's request. Fields added later have defaults: older requests stay readable (L12)."""
+
+    source: str  # the name in the configuration
+    database: str
+    table: str
+    catalog: str
+    identifier: tuple[str, ...]  # namespace and table
+    partitions: tuple[str, ...]  # partition ids
+    parts: tuple[str, ...] = ()  # --part: only these
+    where: str = ""
+    final: bool = False
+    force: bool = False
+    discard_deletes: bool = False
+    allow_overlap: bool = False
+    create: bool = True
+    evolve: bool = False
+    partition_by: str = ""
+    casts: Mapping[str, str] = field(default_factory=dict)
+    exclude: tuple[str, ...] = ()
+    mutations: str = "refuse"  # "wait": until they are done; "ignore": export the rows as before them
+    ignore_row_policies: bool = False
+    storage: str = ""  # plain Parquet: the [storage] section that a worker must have
+    from_backup: str = ""  # the name of a backup: its parts are read, and the source is not asked
+
+    @property
+    def plain(self) -> bool:
+        """Plain Parquet: `catalog` is then the full URI of the folder."""
+        return "/" in self.catalog
+
+    @property
+    def source_table(self) -> str:
+        return f"{self.source}:{self.database}.{self.table}"
+
+    @property
+    def destination(self) -> str:
+        return f"{self.catalog}/" if self.plain else ".".join((self.catalog, *self.identifier))
+
+    @property
+    def selection(self) -> str:
+        """What of the partition is exported, in one canonical text, "" for all of it: part of the key."""
+        given = {"parts": sorted(self.parts), "where": self.where, "final": self.final}
+        chosen = {name: value for name, value in given.items() if value}
+        return json.dumps(chosen, sort_keys=True) if chosen else ""
+
+    def within(self, partitions: Collection[str]) -> "ExportRequest":
+        """The same request of these partitions alone, without the parts that are of its others. A name
+        that does not tell its partition (of a table of old syntax) is kept: without any part left,
+        all of a partition would be exported."""
+        others = frozenset(self.partitions) - frozenset(partitions)
+        mine = tuple(part for part in self.parts if _partition_of(part) not in others)
+        return replace(self, partitions=tuple(partitions), parts=mine)
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        data: dict[str, Any] = json.loads(text)
+        known = known_fields(cls, data)
+        for name in ("identifier", "partitions", "parts", "exclude"):
+            known[name] = tuple(known.get(name, ()))
+        return cls(**known)
+
+
+def _partition_of(part: str) -> str:
+    """The partition id that a part's name begins with."""
+    parsed = parse_name(part)
+    return parsed.partition_id if parsed else ""

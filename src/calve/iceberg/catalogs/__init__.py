@@ -1,0 +1,1 @@
+"""Opening Iceberg catalogs: bounded HTTP, tokens, file access."""

@@ -1,0 +1,221 @@
+"""Opening Iceberg catalogs so that no call can hang and no commit is sent twice unseen.
+
+Opening is lazy: no network, no file, no database is touched before the first call. PyIceberg
+0.12 gives its REST session no timeout and its SQL engine no statement timeout; both get one
+here, and transport retries are off: a repeated commit is our decision, never the transport's.
+(PyIceberg sends a REST call again after a 401, with a new token. The catalog refused the
+first one, and the second carries the same assertions, so this cannot publish twice.)
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from threading import RLock
+from typing import Any
+
+from pyiceberg.catalog import (
+    Catalog,
+    CatalogType,
+    MetastoreCatalog,
+    _check_required_catalog_properties,
+    infer_catalog_type,
+    load_catalog,
+)
+from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
+from requests import Session
+from sqlalchemy import Engine, create_engine, inspect
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, OperationalError, ProgrammingError
+
+from calve.iceberg.catalogs import file_io
+from calve.iceberg.catalogs.tokens import bound_token
+from calve.iceberg.errors import describe
+from calve.model.errors import UsageError
+from calve.model.limits import Limits
+from calve.objects.access.resolve import CA_FILE, check_ca_file
+from calve.objects.locations import full_uri
+from calve.wire import bounded_http
+
+
+def open_catalog(name: str, properties: Mapping[str, Any], limits: Limits | None = None) -> Catalog:
+    """The catalog of `[catalog.<name>]`. Cheap; UsageError if the properties cannot be right."""
+    limits = limits or Limits()
+    given: dict[str, Any] = {
+        key: value if isinstance(value, dict) else _text(value) for key, value in properties.items()
+    }
+    given = _with_certificates(_with_file_timeouts(given, limits))
+    if warehouse := given.get("warehouse"):
+        given["warehouse"] = _warehouse(warehouse)
+    try:
+        kind = CatalogType(given["type"].lower()) if "type" in given else infer_catalog_type(name, given)
+        if kind is not None:
+            _check_required_catalog_properties(name, kind, given)
+        match kind:
+            case CatalogType.SQL:
+                return BoundedSqlCatalog(name, limits, given)
+            case CatalogType.REST:
+                return BoundedRestCatalog(name, limits, given)
+            case _:
+                # Glue's client is bounded by botocore (60 s), Hive's by its own timeout property.
+                return load_catalog(name, **given)
+    except (ValueError, ArgumentError, ImportError) as cause:
+        raise UsageError(
+            f"catalog {name}: {describe(cause)}",
+            code="catalog_config",
+            hint=_hint(name, cause),
+        ) from cause
+
+
+def _hint(name: str, cause: Exception) -> str:
+    if isinstance(cause, ModuleNotFoundError) and (cause.name or "").startswith("psycopg"):
+        return f"write uri of [catalog.{name}] as postgresql://…, without a driver: Calve brings its own"
+    return f"see [catalog.{name}] in calve.toml: type, uri, warehouse"
+
+
+def _text(value: Any) -> str:
+    """PyIceberg's properties are text; TOML's booleans and numbers are not."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _warehouse(location: str) -> str:
+    """A folder as a full URI. A REST catalog's warehouse may be a mere name, without a slash."""
+    return full_uri(location) if "/" in location else location
+
+
+def _with_file_timeouts(properties: dict[str, Any], limits: Limits) -> dict[str, Any]:
+    """Reading and writing metadata is part of a catalog call, so it is bounded too: the client tries
+    three times, and an endpoint that never answers must be known within one call's time (L2)."""
+    a_third = limits.call_seconds / 3
+    return {
+        "s3.connect-timeout": str(min(limits.connect_seconds, a_third)),
+        "s3.request-timeout": str(a_third),  # of silence, not of the whole transfer
+    } | properties
+
+
+def _with_certificates(properties: dict[str, Any]) -> dict[str, Any]:
+    """`ca_file` is the authority of the catalog's server, and of its storage unless that has its own."""
+    found = dict(properties)
+    ca_file = found.pop("ca_file", "") or found.pop("ca-file", "")
+    if ca_file:
+        check_ca_file(ca_file)
+        found["ssl"] = {"cabundle": ca_file} | found.get("ssl", {})
+        found.setdefault(CA_FILE, ca_file)
+    return file_io.bounded(found)
+
+
+class BoundedSqlCatalog(SqlCatalog):
+    """PyIceberg's SQL catalog with timeouts, its tables made or found on first use."""
+
+    _LATE = frozenset({"engine", "_schema_version"})
+
+    def __init__(self, name: str, limits: Limits, properties: Mapping[str, str]) -> None:
+        # Not SqlCatalog.__init__: it connects, and reads an unreachable database as an empty one.
+        MetastoreCatalog.__init__(self, name, **properties)
+        self._limits = limits
+        self._connecting = RLock()
+        url = make_url(properties["uri"])
+        if url.drivername in ("postgresql", "postgres"):
+            url = url.set(drivername="postgresql+psycopg")
+        self._engine = create_engine(
+            url, pool_pre_ping=True, connect_args=self._bounds(url.get_backend_name())
+        )
+
+    def _bounds(self, backend: str) -> dict[str, Any]:
+        match backend:
+            case "sqlite":
+                return {"timeout": self._limits.call_seconds}
+            case "postgresql":
+                milliseconds = int(self._limits.call_seconds * 1000)
+                return {
+                    "connect_timeout": max(1, int(self._limits.connect_seconds)),
+                    "options": f"-c statement_timeout={milliseconds} -c lock_timeout={milliseconds}"
+                    f" -c idle_in_transaction_session_timeout={milliseconds}",
+                    "keepalives_idle": 5,
+                    "tcp_user_timeout": milliseconds,
+                }
+            case _:
+                return {}
+
+    def __getattr__(self, name: str) -> Any:
+        """Reached only for what is not there yet: the engine is, once the catalog's tables are."""
+        if name not in self._LATE:
+            raise AttributeError(name)
+        with self._connecting:
+            if "engine" not in self.__dict__:
+                self._make_folder()
+                self._schema_version = self._detect()
+                self.engine: Engine = self._engine
+        return self.__dict__[name]
+
+    def _make_folder(self) -> None:
+        path = self._engine.url.database
+        if self._engine.url.get_backend_name() == "sqlite" and path and path != ":memory:":
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+
+    def _detect(self) -> str:
+        """The schema's version. Tables are made where there are none; a race to make them is
+        decided by whoever finds them made. It can be lost once for each of the two."""
+        for last_try in (False, False, True):
+            found = inspect(self._engine)
+            if found.has_table("iceberg_tables") and found.has_table("iceberg_namespace_properties"):
+                columns = {column["name"] for column in found.get_columns("iceberg_tables")}
+                return "v1" if IcebergTables.iceberg_type.key in columns else "v0"
+            try:
+                # If we die here, the next opening finds some of the tables and makes the others.
+                IcebergTables.metadata.create_all(self._engine)
+            except (OperationalError, ProgrammingError):
+                if last_try:
+                    raise
+        return "v1"
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+
+class BoundedRestCatalog(RestCatalog):
+    """PyIceberg's REST catalog with a timeout on every call; asks for its configuration on first use."""
+
+    _LATE = frozenset({"_session", "_supported_endpoints", "_namespace_separator"})
+
+    def __init__(self, name: str, limits: Limits, properties: Mapping[str, Any]) -> None:
+        # Not RestCatalog.__init__: it calls the server.
+        Catalog.__init__(self, name, **properties)
+        self._limits = limits
+        self._connecting = RLock()
+        self._auth_manager = None
+        self._ca_file = str(properties.get("ssl", {}).get("cabundle", ""))
+        self.uri = properties["uri"]
+
+    def __getattr__(self, name: str) -> Any:
+        """Reached only for what is not there yet: the attributes that need the server's answer."""
+        if name not in self._LATE:
+            raise AttributeError(name)
+        with self._connecting:
+            if "_session" not in self.__dict__:
+                self._fetch_config()
+                self.__dict__["_session"] = self._create_session()
+        return self.__dict__[name]
+
+    def _create_session(self) -> Session:
+        session = super()._create_session()
+        self._bound(session)  # what request signing mounted
+        bound_token(self._auth_manager, self._limits, self._ca_file)
+        return session
+
+    def _config_headers(self, session: Session) -> None:
+        # The first thing that is done with a new session; right after it a token is fetched with it.
+        self._bound(session)
+        super()._config_headers(session)
+
+    def _bound(self, session: Session) -> None:
+        limits = self._limits
+        bounded_http.bound(
+            session,
+            connect_seconds=limits.connect_seconds,
+            call_seconds=limits.call_seconds,
+            ca_file=self._ca_file,
+        )
+
+    def close(self) -> None:
+        if "_session" in self.__dict__:
+            self._session.close()

@@ -1,0 +1,126 @@
+"""What a manifest says about a data file's columns, from its footer and from counting (P2).
+
+As Iceberg's own writer does it: sizes for every primitive field; counts and bounds for those
+not below a list or map. Row groups without min and max mean no bounds for the file, unless
+they hold only nulls (W3). A column with NaNs has a NaN count and no bounds (W4). UUIDs have
+no bounds (W5).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyiceberg.types import DoubleType, FloatType, StructType
+
+from calve.iceberg.files import bounds
+from calve.iceberg.files.footer import (
+    CHUNK_META,
+    GROUP_COLUMNS,
+    META_COMPRESSED,
+    META_DATA_PAGE,
+    META_DICTIONARY_PAGE,
+    META_STATISTICS,
+    META_VALUES,
+    Footer,
+    Leaf,
+)
+from calve.iceberg.files.metrics_modes import NONE, Mode, metrics_modes
+from calve.iceberg.files.thrift import Struct
+
+_NULLS, _MAX, _MIN = 3, 5, 6
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileStatistics:
+    """By field id; bounds in hex. The fields of a `FileReceipt`."""
+
+    column_sizes: dict[int, int] = field(default_factory=dict)
+    value_counts: dict[int, int] = field(default_factory=dict)
+    null_counts: dict[int, int] = field(default_factory=dict)
+    nan_counts: dict[int, int] = field(default_factory=dict)
+    lower_bounds: dict[int, str] = field(default_factory=dict)
+    upper_bounds: dict[int, str] = field(default_factory=dict)
+    split_offsets: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counted:
+    """What no footer says, counted while reading: by field id."""
+
+    nans: Mapping[int, int] = field(default_factory=dict)
+    nulls: Mapping[int, int] = field(default_factory=dict)  # of fields inside structs
+
+
+def file_statistics(
+    footer: Footer, schema: StructType, counted: Counted, properties: Mapping[str, str]
+) -> FileStatistics:
+    modes = metrics_modes(schema, properties)
+    made = FileStatistics(split_offsets=_split_offsets(footer))
+    for leaf in footer.leaves:
+        chunks = list(footer.chunks(leaf))
+        made.column_sizes[leaf.field_id] = sum(chunk[META_COMPRESSED].data for chunk in chunks)
+        mode = modes.get(leaf.field_id, NONE)
+        if mode.counts and not leaf.repeated:
+            _add_counts(made, leaf, chunks, counted)
+        if mode.bounds and not leaf.repeated:
+            _add_bounds(made, leaf, chunks, mode, counted)
+    return made
+
+
+def _add_counts(made: FileStatistics, leaf: Leaf, chunks: list[Struct], counted: Counted) -> None:
+    made.value_counts[leaf.field_id] = sum(chunk[META_VALUES].data for chunk in chunks)
+    nulls = [_nulls(leaf, chunk) for chunk in chunks]
+    if leaf.field_id in counted.nulls:
+        made.null_counts[leaf.field_id] = counted.nulls[leaf.field_id]
+    elif None not in nulls:
+        made.null_counts[leaf.field_id] = sum(count or 0 for count in nulls)
+    if leaf.field_id in counted.nans:
+        made.nan_counts[leaf.field_id] = counted.nans[leaf.field_id]
+
+
+def _add_bounds(made: FileStatistics, leaf: Leaf, chunks: list[Struct], mode: Mode, counted: Counted) -> None:
+    if isinstance(leaf.type, FloatType | DoubleType) and counted.nans.get(leaf.field_id, 1):
+        return  # NaNs, or nobody counted them
+    ranges = []
+    for chunk in chunks:
+        if _nulls(leaf, chunk) == chunk[META_VALUES].data:
+            continue
+        found = _range(leaf, chunk)
+        if found is None:
+            return
+        ranges.append(found)
+    if not ranges:
+        return
+    low = bounds.lower(leaf.type, min(least for least, _ in ranges), mode.length)
+    high = bounds.upper(leaf.type, max(most for _, most in ranges), mode.length)
+    if low is not None:
+        made.lower_bounds[leaf.field_id] = low.hex()
+    if high is not None:
+        made.upper_bounds[leaf.field_id] = high.hex()
+
+
+def _nulls(leaf: Leaf, chunk: Struct) -> int | None:
+    """Nulls of one row group; None where the footer does not say."""
+    statistics = chunk[META_STATISTICS].data if META_STATISTICS in chunk else {}
+    if _NULLS in statistics:
+        return int(statistics[_NULLS].data)
+    return None if leaf.optional else 0
+
+
+def _range(leaf: Leaf, chunk: Struct) -> tuple[Any, Any] | None:
+    statistics = chunk[META_STATISTICS].data if META_STATISTICS in chunk else {}
+    if _MIN not in statistics or _MAX not in statistics:
+        return None
+    least = bounds.decode(leaf.type, leaf.physical, statistics[_MIN].data)
+    most = bounds.decode(leaf.type, leaf.physical, statistics[_MAX].data)
+    return None if least is None or most is None else (least, most)
+
+
+def _split_offsets(footer: Footer) -> tuple[int, ...]:
+    """Where each row group starts."""
+    offsets = []
+    for group in footer.groups:
+        first = group[GROUP_COLUMNS].data.items[0][CHUNK_META].data
+        pages = [first[number].data for number in (META_DATA_PAGE, META_DICTIONARY_PAGE) if number in first]
+        offsets.append(min(page for page in pages if page > 0))
+    return tuple(sorted(offsets))

@@ -1,0 +1,110 @@
+"""What is due, partition by partition: pure functions over what `collect` counted.
+
+    minor   fragments (at most target / 8): a dozen in a partition, or two of which one is an hour old
+    major   two or more files below 0.75 of the target that together fill one; or deleted rows above
+            a tenth; or more delete files than data files
+    full    everything, when the interval that the table asks for has passed, or when asked
+
+A partition that has nothing to gain is never due, whatever the clock says, so that a worker that
+evaluates for ever comes to rest.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from calve.iceberg.health.collect import PartitionStats, Place, TableStats
+from calve.iceberg.health.settings import Settings
+
+
+class Level(StrEnum):
+    """How much of a partition is rewritten."""
+
+    MINOR = "minor"  # fragments only
+    MAJOR = "major"  # all that is too small, too large, or has deletes
+    FULL = "full"  # everything
+
+
+@dataclass(frozen=True, kw_only=True)
+class Due:
+    """One partition to rewrite, and why."""
+
+    place: Place
+    level: Level
+    reason: str
+    files: int  # that are expected to be rewritten
+    bytes: int
+    weight: float  # the larger, the needier
+
+
+def evaluate(
+    stats: TableStats, settings: Settings, *, now_ms: int, full_at_ms: int | None = None, full: bool = False
+) -> list[Due]:
+    """The partitions that are due, the neediest first. `full_at_ms`: when the last full one was."""
+    everything = full or _full_is_due(settings, now_ms, full_at_ms)
+    due = [
+        found
+        for part in stats.partitions.values()
+        if (found := _partition(part, stats, settings, now_ms, everything)) is not None
+    ]
+    return sorted(due, key=lambda item: (-item.weight, item.place.spec_id, repr(item.place.values)))
+
+
+def _full_is_due(settings: Settings, now_ms: int, full_at_ms: int | None) -> bool:
+    if settings.full_interval_ms < 0:
+        return False
+    return full_at_ms is None or now_ms - full_at_ms >= settings.full_interval_ms
+
+
+def _partition(
+    part: PartitionStats, stats: TableStats, settings: Settings, now_ms: int, everything: bool
+) -> Due | None:
+    if not part.files:
+        return None  # delete files of a partition without data dangle: that is the table's business
+    if everything and (settings.full_rewrites_all or _untidy(part, stats)):
+        return _due(part, Level.FULL, "everything is rewritten", part.files, part.bytes)
+    if reason := _major(part, stats, settings):
+        return _due(
+            part,
+            Level.MAJOR,
+            reason,
+            part.files if part.delete_files else part.fragments + part.undersized + part.oversized,
+            part.bytes if part.delete_files else part.fragment_bytes + part.undersized_bytes,
+        )
+    if reason := _minor(part, settings, now_ms):
+        return _due(part, Level.MINOR, reason, part.fragments, part.fragment_bytes)
+    return None
+
+
+def _untidy(part: PartitionStats, stats: TableStats) -> bool:
+    return bool(part.files > 1 or part.delete_files or part.place.spec_id != stats.current_spec_id)
+
+
+def _major(part: PartitionStats, stats: TableStats, settings: Settings) -> str:
+    if part.delete_files and part.delete_ratio > settings.major_delete_ratio:
+        return f"{part.delete_ratio:.0%} of the rows are in delete files"
+    if part.delete_files > part.files:
+        return f"{part.delete_files} delete files for {part.files} data files"
+    small = part.fragment_bytes + part.undersized_bytes
+    # As many files as before would come out of it, and it would be due for ever.
+    fewer = part.fragments + part.undersized > -(-small // settings.target_bytes)
+    if part.undersized > 1 and small >= settings.target_bytes and fewer:
+        return f"{part.undersized} files below {settings.undersized_ratio:.0%} of the target size"
+    if part.place.spec_id != stats.current_spec_id and part.fragments + part.undersized > 1:
+        return f"{part.files} files of an older partition spec"
+    return ""
+
+
+def _minor(part: PartitionStats, settings: Settings, now_ms: int) -> str:
+    if part.fragments >= settings.minor_files:
+        return f"{part.fragments} fragments"
+    if part.fragments < 2 or part.oldest_fragment_ms is None or settings.minor_interval_ms < 0:
+        return ""
+    if now_ms - part.oldest_fragment_ms >= settings.minor_interval_ms:
+        return f"{part.fragments} fragments, the oldest above its time"
+    return ""
+
+
+def _due(part: PartitionStats, level: Level, reason: str, files: int, size: int) -> Due:
+    # What a reader pays: each file opened, and each delete file applied to several of them.
+    weight = float(part.fragments + part.undersized / 4 + 2 * part.delete_files) + part.delete_ratio
+    return Due(place=part.place, level=level, reason=reason, files=files, bytes=size, weight=weight)

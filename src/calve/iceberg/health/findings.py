@@ -1,0 +1,108 @@
+"""What a person should know about a table, and for each the command that improves it. Pure."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from calve.iceberg.health.collect import TableStats
+from calve.iceberg.health.dangling import dangling
+from calve.iceberg.health.evaluate import Due, Level
+from calve.iceberg.health.orphans import Orphans
+from calve.iceberg.health.retention import Expiry
+from calve.iceberg.health.score import files_needed, manifests_needed
+from calve.iceberg.health.settings import Settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    what: str
+    detail: str
+    command: str
+
+
+def findings(
+    name: str,
+    stats: TableStats,
+    settings: Settings,
+    *,
+    due: list[Due],
+    expirable: Expiry,
+    orphans: Orphans | None,
+) -> Iterator[Finding]:
+    """The most rewarding first."""
+    optimize = f"calve optimize {name}"
+    if rewrites := [item for item in due if item.level is not Level.FULL]:
+        yield Finding(
+            what="partitions to rewrite",
+            detail=f"{len(rewrites)} of {len(stats.partitions)} partitions; first: {rewrites[0].reason}",
+            command=optimize,
+        )
+    elif due:
+        yield Finding(what="full rewrite", detail=f"due for {len(due)} partitions", command=optimize)
+    elif (would_do := sum(files_needed(part, settings) for part in stats.partitions.values())) < stats.files:
+        yield Finding(
+            what="small files",
+            detail=f"{stats.files} files where {would_do} would do; no trigger has fired yet",
+            command=f"{optimize} --full",
+        )
+    if lost := dangling(stats):
+        yield Finding(
+            what="dangling deletes",
+            detail=f"{lost} delete files delete nothing any more",
+            command=optimize,
+        )
+    if stats.global_deletes:
+        yield Finding(
+            what="global deletes",
+            detail=f"{stats.global_deletes} equality delete files of an unpartitioned spec apply to every"
+            " partition; a full rewrite applies them, and then they go",
+            command=f"{optimize} --full",
+        )
+    if stats.manifests > manifests_needed(stats, settings):
+        yield Finding(
+            what="manifests",
+            detail=f"{stats.manifests} manifests where {manifests_needed(stats, settings)} would do",
+            command=optimize,
+        )
+    yield from _past(optimize, stats, settings, expirable)
+    yield from _lost(name, orphans)
+
+
+def _past(optimize: str, stats: TableStats, settings: Settings, expirable: Expiry) -> Iterator[Finding]:
+    if not expirable:
+        return
+    detail = f"{len(expirable.snapshot_ids)} of {stats.snapshots} snapshots"
+    if expirable.refs:
+        detail += f" and {len(expirable.refs)} references"
+    if settings.expire:
+        yield Finding(what="old snapshots", detail=f"{detail} have had their time", command=optimize)
+    elif settings.owns_files:
+        yield Finding(
+            what="old snapshots",
+            detail=f"{detail} have had their time; the table forbids expiry (table-expire.enabled)",
+            command=f"{optimize} --expire",
+        )
+
+
+def _lost(name: str, orphans: Orphans | None) -> Iterator[Finding]:
+    if orphans is None:
+        return
+    if orphans.removable:
+        yield Finding(
+            what="orphan files",
+            detail=f"{len(orphans.removable)} files, {orphans.bytes} bytes, that nothing refers to",
+            command=f"calve optimize {name}",
+        )
+    if orphans.of_unknown:
+        yield Finding(
+            what="files of unknown processes",
+            detail=f"{orphans.of_unknown} files belong to processes that this store does not know;"
+            " they are never removed from here",
+            command="calve ps --all   (with the store that made them)",
+        )
+    for path in orphans.elsewhere:
+        yield Finding(
+            what="files elsewhere",
+            detail=f"the table also writes to {path}, outside its location; orphans there are not looked"
+            " for, because other tables may write there",
+            command="-",
+        )

@@ -1,0 +1,155 @@
+"""Files that nothing refers to, and which of them may go. Says; never deletes.
+
+The invariants (D15): nothing younger than the longest possible export; nothing of a live process,
+or of one whose files wait for a retry; no `calve-…` file of a process that this store does not
+know, however old: another store may know it; none of a process that wrote to another table.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+
+from calve.iceberg.health.listing import Found, list_files
+from calve.iceberg.health.paths import normal
+from calve.iceberg.health.reachable import PathSet
+
+# data file, manifest: calve-<id>-…; manifest list: snap-…-calve-<id>.avro; receipts: metadata/calve/<id>/…
+_MARK = re.compile(r"(?:^|-)calve-([a-z0-9]+)(?=[-.])")
+_RECEIPT = re.compile(r"/metadata/calve/([^/]+)/[^/]+$")
+_WRITES_TO = (
+    "write.data.path",
+    "write.metadata.path",
+    "write.object-storage.path",
+    "write.folder-storage.path",
+)
+_METADATA_FILE = re.compile(r"^(.*)/metadata/[^/]+\.metadata\.json(?:\.gz)?$")
+
+
+class Owner(StrEnum):
+    """What this store says about the process that a file is named after."""
+
+    UNKNOWN = "unknown"
+    LIVE = "live"  # or its files are kept for a retry
+    ENDED = "ended"
+    OTHERS = "others"  # it wrote to another table, whose data lies in this one's folder
+
+
+@dataclass(frozen=True, kw_only=True)
+class Orphans:
+    """What was found."""
+
+    removable: tuple[Found, ...] = ()
+    young: int = 0  # too young to judge
+    of_live: int = 0
+    of_unknown: int = 0  # of a process that this store does not know
+    of_others: int = 0  # of another table, inside this one's folder
+    elsewhere: tuple[str, ...] = ()  # where the table also writes, and nobody looked
+    looked_at: int = 0
+
+    @property
+    def bytes(self) -> int:
+        return sum(found.bytes for found in self.removable)
+
+
+def process_of(path: str) -> str | None:
+    """The process that a file of Calve's is named after."""
+    if receipt := _RECEIPT.search(path):
+        return receipt.group(1)
+    mark = _MARK.search(path.rsplit("/", 1)[-1])
+    return mark.group(1) if mark else None
+
+
+def is_receipt(path: str) -> bool:
+    return _RECEIPT.search(path) is not None
+
+
+def find_orphans(
+    table: Table, reachable: PathSet, *, older_than: datetime, owner: Callable[[str], Owner]
+) -> Orphans:
+    """List the table's location and judge what nothing refers to. Receipts are not among it: they
+    are nobody's orphans, and have an age of their own."""
+    location = table.metadata.location
+    files = [
+        found
+        for found in list_files(table, location)
+        if not is_receipt(found.path) and (not _hidden(found.path) or _sidecar_of(found.path))
+    ]
+    found = judge(files, reachable, own=location, older_than=older_than, owner=owner)
+    return replace(found, elsewhere=elsewhere(table.metadata))
+
+
+def elsewhere(metadata: TableMetadata) -> tuple[str, ...]:
+    """Where a table writes outside its location. Other tables may write there too, and nothing there
+    says whose a file is: it is never looked into."""
+    own = normal(metadata.location).rstrip("/") + "/"
+    named = [metadata.properties[name] for name in _WRITES_TO if name in metadata.properties]
+    return tuple(
+        dict.fromkeys(path for path in named if not (normal(path).rstrip("/") + "/").startswith(own))
+    )
+
+
+def _hidden(path: str) -> bool:
+    """Half-written files of others; every tool leaves such names alone."""
+    return path.rsplit("/", 1)[-1].startswith((".", "_"))
+
+
+def _sidecar_of(path: str) -> str | None:
+    """Hadoop keeps a checksum `.<name>.crc` beside a local file: it stays and goes with it."""
+    folder, _, name = path.rpartition("/")
+    return f"{folder}/{name[1:-4]}" if name.startswith(".") and name.endswith(".crc") else None
+
+
+def judge(
+    files: Iterable[Found],
+    reachable: PathSet,
+    *,
+    own: str,
+    older_than: datetime,
+    owner: Callable[[str], Owner],
+) -> Orphans:
+    """Pure. `own` is the table's location."""
+    files = list(files)
+    foreign = _tables_inside(files, own)
+    removable: list[Found] = []
+    young = of_live = of_unknown = of_others = 0
+    owners: dict[str, Owner] = {}
+    for found in files:
+        if (_sidecar_of(found.path) or found.path) in reachable:
+            continue
+        if foreign and normal(found.path).startswith(foreign):
+            of_others += 1
+            continue
+        process = process_of(found.path)
+        if process is not None and process not in owners:
+            owners[process] = owner(process)
+        whose = Owner.ENDED if process is None else owners[process]
+        if whose is Owner.UNKNOWN:
+            of_unknown += 1
+        elif whose is Owner.LIVE:
+            of_live += 1
+        elif whose is Owner.OTHERS:
+            of_others += 1
+        elif found.modified_at >= older_than:
+            young += 1
+        else:
+            removable.append(found)
+    return Orphans(
+        removable=tuple(removable),
+        young=young,
+        of_live=of_live,
+        of_unknown=of_unknown,
+        of_others=of_others,
+        looked_at=len(files),
+    )
+
+
+def _tables_inside(files: Iterable[Found], own: str) -> tuple[str, ...]:
+    """Folders of other tables below this one: whatever is in them is theirs."""
+    mine = normal(own).rstrip("/")
+    bases = {normal(match.group(1)) for found in files if (match := _METADATA_FILE.match(found.path))}
+    return tuple(f"{base}/" for base in bases - {mine})

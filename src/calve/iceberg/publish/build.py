@@ -1,0 +1,139 @@
+"""Building one snapshot on exactly the metadata that was searched. Writes metadata files; changes no table."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pyiceberg.manifest import DataFile, ManifestFile
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.snapshots import Operation, Snapshot, Summary
+
+import calve
+from calve.iceberg.publish import marks
+from calve.iceberg.publish.manifests import ManifestFiles, data_files
+from calve.iceberg.publish.marks import Sent
+from calve.iceberg.publish.replace import NOTHING, Removal
+from calve.model.plan import ExportPlan
+from calve.model.receipt import Receipt
+
+_TOTALS = {  # of the table, kept from summary to summary: what adds to them, what takes away
+    "total-data-files": ("added-data-files", "deleted-data-files"),
+    "total-delete-files": ("added-delete-files", "removed-delete-files"),
+    "total-records": ("added-records", "deleted-records"),
+    "total-files-size": ("added-files-size", "removed-files-size"),
+    "total-position-deletes": ("added-position-deletes", "removed-position-deletes"),
+    "total-equality-deletes": ("added-equality-deletes", "removed-equality-deletes"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Staged:
+    """A snapshot that is written and not yet sent."""
+
+    snapshot: Snapshot
+    sent: Sent
+
+
+def head_of(metadata: TableMetadata) -> Snapshot | None:
+    return metadata.snapshot_by_name(MAIN_BRANCH)
+
+
+def next_timestamp_ms(metadata: TableMetadata, now_ms: int | None = None) -> int:
+    """L27: later than every snapshot there is, whatever this machine's clock says."""
+    now = int(time.time() * 1000) if now_ms is None else now_ms
+    return max([now, *(snapshot.timestamp_ms + 1 for snapshot in metadata.snapshots)])
+
+
+def build(
+    table: Table,
+    process_id: str,
+    plan: ExportPlan,
+    receipts: Sequence[Receipt],
+    removal: Removal = NOTHING,
+    now_ms: int | None = None,
+) -> Staged:
+    """An append of the receipts' files, or, with a removal, an overwrite that takes its files out."""
+    snapshot_id = table.metadata.new_snapshot_id()
+    output = ManifestFiles(table=table, process_id=process_id, snapshot_id=snapshot_id)
+    added = data_files(table, plan, receipts)
+    output.add(added, plan.destination.spec_id)
+    kept = removal.rewrite(table, output)
+    summary = {
+        **_changes(added, removal),
+        marks.PROCESS_ID: process_id,
+        marks.EXPORT_KEY: ",".join(key.hash for key in plan.keys),
+        marks.VERSION: calve.__version__,
+    }
+    operation = Operation.OVERWRITE if removal.files else Operation.APPEND
+    snapshot = _snapshot(table, output, [*output.written, *kept], operation, summary, now_ms)
+    return _staged(snapshot, output)
+
+
+def build_empty(table: Table, process_id: str, now_ms: int | None = None) -> Staged:
+    """A snapshot of no files: what a tombstone needs to stand on in a table that has none."""
+    snapshot_id = table.metadata.new_snapshot_id()
+    output = ManifestFiles(table=table, process_id=process_id, snapshot_id=snapshot_id)
+    summary = {marks.FENCE: process_id, marks.VERSION: calve.__version__}
+    return _staged(_snapshot(table, output, [], Operation.APPEND, summary, now_ms), output)
+
+
+def _staged(snapshot: Snapshot, output: ManifestFiles) -> Staged:
+    sent = Sent(
+        snapshot_id=str(snapshot.snapshot_id),
+        timestamp_ms=snapshot.timestamp_ms,
+        manifests=len(output.written),
+    )
+    return Staged(snapshot=snapshot, sent=sent)
+
+
+def _snapshot(
+    table: Table,
+    output: ManifestFiles,
+    manifests: Sequence[ManifestFile],
+    operation: Operation,
+    summary: Mapping[str, str],
+    now_ms: int | None,
+) -> Snapshot:
+    metadata = table.metadata
+    parent = head_of(metadata)
+    return Snapshot.model_validate(
+        {
+            "snapshot-id": output.snapshot_id,
+            "parent-snapshot-id": None if parent is None else parent.snapshot_id,
+            "sequence-number": metadata.next_sequence_number(),
+            "timestamp-ms": next_timestamp_ms(metadata, now_ms),
+            "manifest-list": output.list(manifests, parent),
+            "summary": Summary(operation=operation, **summary, **_totals(parent, summary)),
+            "schema-id": metadata.current_schema_id,
+        }
+    )
+
+
+def _changes(added: Sequence[DataFile], removal: Removal) -> dict[str, str]:
+    partitions = {repr(file.partition) for file in added} | removal.partitions
+    numbers = {
+        "added-data-files": len(added),
+        "added-records": sum(file.record_count for file in added),
+        "added-files-size": sum(file.file_size_in_bytes for file in added),
+        "deleted-data-files": len(removal.files),
+        "deleted-records": removal.rows,
+        "removed-files-size": removal.bytes,
+        "changed-partition-count": len(partitions),
+    }
+    return {name: str(number) for name, number in numbers.items() if number}
+
+
+def _totals(parent: Snapshot | None, summary: Mapping[str, str]) -> dict[str, str]:
+    """Left out where the parent does not know them: a wrong total is worse than none."""
+    before: Mapping[str, str] = dict.fromkeys(_TOTALS, "0")
+    if parent is not None:
+        before = {} if parent.summary is None else parent.summary.additional_properties
+    totals = {}
+    for name, (plus, minus) in _TOTALS.items():
+        if before.get(name, "").isdigit():
+            total = int(before[name]) + int(summary.get(plus, 0)) - int(summary.get(minus, 0))
+            if total >= 0:
+                totals[name] = str(total)
+    return totals

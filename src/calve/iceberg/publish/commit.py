@@ -1,0 +1,178 @@
+"""One commit, sent once, and what its answer means.
+
+The request itself carries the assertions, so the catalog refuses a second publish from
+whomever: this table, main where we searched it, our tag absent.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from pyiceberg.catalog import Catalog, MetastoreCatalog
+from pyiceberg.exceptions import (
+    BadRequestError,
+    CommitFailedException,
+    ForbiddenError,
+    NoSuchTableError,
+    UnauthorizedError,
+)
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    SetPropertiesUpdate,
+    SetSnapshotRefUpdate,
+    TableRequirement,
+    TableUpdate,
+)
+
+from calve.iceberg.errors import translate
+from calve.iceberg.publish import marks
+from calve.model.errors import CalveError
+
+_DEFINITIVE_STATUS = (401, 403, 404, 419)  # 419: REST catalogs' own, for a token that has expired
+
+
+class Answer(Enum):
+    """What a sent commit became, as far as its answer says."""
+
+    LANDED = "landed"
+    CONFLICT = "conflict"  # an assertion failed; may hide an earlier landing, so look
+    REFUSED = "refused"  # 401, 403, 404, 419: nobody tried to apply it
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reply:
+    answer: Answer
+    error: CalveError | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Commit:
+    """A commit is data: what must hold, and what changes."""
+
+    requirements: tuple[TableRequirement, ...]
+    updates: tuple[TableUpdate, ...]
+
+
+def publish_commit(
+    catalog: Catalog,
+    metadata: TableMetadata,
+    process_id: str,
+    snapshot: Snapshot,
+    properties: dict[str, str],
+    tag_age_ms: int,
+) -> Commit:
+    """The snapshot on main, the tag and the keys' properties, all or nothing."""
+    updates: list[TableUpdate] = [
+        AddSnapshotUpdate(snapshot=snapshot),
+        _set_main(metadata, snapshot),
+        _set_tag(process_id, snapshot.snapshot_id, tag_age_ms),
+    ]
+    if properties:
+        updates.append(SetPropertiesUpdate(updates=properties))
+    return Commit(
+        requirements=(
+            _assert_uuid(metadata),
+            _assert_main(metadata),
+            *_assert_no_tag(catalog, metadata, process_id),
+        ),
+        updates=tuple(updates),
+    )
+
+
+def tombstone_commit(
+    catalog: Catalog, metadata: TableMetadata, process_id: str, empty: Snapshot | None, tag_age_ms: int
+) -> Commit:
+    """The tag on main's head; in a table without a head, on an empty snapshot that becomes it.
+
+    There a publish asserted `main = null` and, in PyIceberg's own catalogs, nothing of the tag:
+    only a head refuses it.
+    """
+    if empty is not None:
+        return publish_commit(catalog, metadata, process_id, empty, {}, tag_age_ms)
+    return Commit(
+        requirements=(
+            _assert_uuid(metadata),
+            _assert_ref(marks.tag_of(process_id), None),
+        ),
+        updates=(_set_tag(process_id, metadata.refs[MAIN_BRANCH].snapshot_id, tag_age_ms),),
+    )
+
+
+def send(catalog: Catalog, table: Table, commit: Commit, doing: str) -> Reply:
+    """Send once and classify. Never raises for an answer; nothing is repeated."""
+    try:
+        # If we die here, the commit may or may not have landed: the marks tell the next look.
+        catalog.commit_table(table, commit.requirements, commit.updates)
+    except Exception as cause:  # noqa: BLE001 - whatever it is, the answer is data
+        return Reply(answer=_classify(cause), error=translate(catalog.name, doing, cause))
+    return Reply(answer=Answer.LANDED)
+
+
+def _classify(cause: Exception) -> Answer:
+    """Only what is known not to be an answer to *this* request failing midway is not UNKNOWN."""
+    if isinstance(cause, CommitFailedException | BadRequestError):
+        return Answer.CONFLICT
+    if isinstance(cause, UnauthorizedError | ForbiddenError | NoSuchTableError):
+        return Answer.REFUSED
+    if _status(cause) in _DEFINITIVE_STATUS:
+        return Answer.REFUSED
+    return Answer.UNKNOWN
+
+
+def _status(cause: Exception) -> Any:
+    """PyIceberg has no error of its own for a 404 to a commit; the HTTP error below it tells."""
+    return getattr(getattr(cause.__cause__, "response", None), "status_code", None)
+
+
+def _assert_uuid(metadata: TableMetadata) -> AssertTableUUID:
+    return AssertTableUUID(uuid=metadata.table_uuid)
+
+
+def _assert_main(metadata: TableMetadata) -> AssertRefSnapshotId:
+    main = metadata.refs.get(MAIN_BRANCH)
+    return _assert_ref(MAIN_BRANCH, None if main is None else main.snapshot_id)
+
+
+def _assert_no_tag(
+    catalog: Catalog, metadata: TableMetadata, process_id: str
+) -> tuple[AssertRefSnapshotId, ...]:
+    if isinstance(catalog, MetastoreCatalog) and not metadata.snapshots:
+        return ()  # PyIceberg rejects it on a table without snapshots; there `main = null` does the same
+    return (_assert_ref(marks.tag_of(process_id), None),)
+
+
+def _assert_ref(name: str, snapshot_id: int | None) -> AssertRefSnapshotId:
+    return AssertRefSnapshotId.model_validate({"ref": name, "snapshot-id": snapshot_id})
+
+
+def _set_main(metadata: TableMetadata, snapshot: Snapshot) -> SetSnapshotRefUpdate:
+    """With the retention somebody may have set on main: the update replaces the whole reference."""
+    main = metadata.refs.get(MAIN_BRANCH)
+    return SetSnapshotRefUpdate.model_validate(
+        {
+            "ref-name": MAIN_BRANCH,
+            "type": SnapshotRefType.BRANCH,
+            "snapshot-id": snapshot.snapshot_id,
+            "max-ref-age-ms": None if main is None else main.max_ref_age_ms,
+            "max-snapshot-age-ms": None if main is None else main.max_snapshot_age_ms,
+            "min-snapshots-to-keep": None if main is None else main.min_snapshots_to_keep,
+        }
+    )
+
+
+def _set_tag(process_id: str, snapshot_id: int, tag_age_ms: int) -> SetSnapshotRefUpdate:
+    return SetSnapshotRefUpdate.model_validate(
+        {
+            "ref-name": marks.tag_of(process_id),
+            "type": SnapshotRefType.TAG,
+            "snapshot-id": snapshot_id,
+            "max-ref-age-ms": tag_age_ms,
+        }
+    )

@@ -1,0 +1,154 @@
+"""Writing manifests and manifest lists, on given metadata, from receipts. Reads no data file."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from pyiceberg.avro.codecs import AvroCompressionCodec
+from pyiceberg.manifest import (
+    DataFile,
+    DataFileContent,
+    FileFormat,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+    ManifestWriter,
+    read_manifest_list,
+    write_manifest,
+    write_manifest_list,
+)
+from pyiceberg.table import Table, TableProperties
+from pyiceberg.table.snapshots import Snapshot
+
+from calve.iceberg import partitions
+from calve.model.plan import ExportPlan
+from calve.model.receipt import FileReceipt, Receipt
+
+FILES_PER_MANIFEST = 5_000  # a few megabytes each
+
+
+@dataclass(kw_only=True)
+class ManifestFiles:
+    """Writes the metadata files of one attempt under names that carry its process and snapshot, so
+    that no two attempts share a name and an undo knows them without a listing."""
+
+    table: Table
+    process_id: str
+    snapshot_id: int
+    written: list[ManifestFile] = field(default_factory=list)
+
+    def writer(self, spec_id: int) -> ManifestWriter:
+        number = len(self.written)
+        path = self.table.location_provider().new_metadata_location(
+            manifest_name(self.process_id, self.snapshot_id, number)
+        )
+        # If we die here, a manifest that nobody refers to is left, under a name undo knows.
+        return write_manifest(
+            format_version=self.table.metadata.format_version,
+            spec=self.table.metadata.specs()[spec_id],
+            schema=self.table.schema(),
+            output_file=self.table.io.new_output(path),
+            snapshot_id=self.snapshot_id,
+            avro_compression=self._codec(),
+        )
+
+    def finished(self, writer: ManifestWriter) -> ManifestFile:
+        manifest = writer.to_manifest_file()
+        self.written.append(manifest)
+        return manifest
+
+    def add(self, files: Sequence[DataFile], spec_id: int) -> None:
+        """New manifests in which every entry is ADDED; sequence numbers are inherited from the list."""
+        for chunk in _chunks(files):
+            with self.writer(spec_id) as writer:
+                for file in chunk:
+                    writer.add(
+                        ManifestEntry.from_args(
+                            status=ManifestEntryStatus.ADDED,
+                            snapshot_id=self.snapshot_id,
+                            sequence_number=None,
+                            file_sequence_number=None,
+                            data_file=file,
+                        )
+                    )
+            self.finished(writer)
+
+    def list(self, manifests: Sequence[ManifestFile], parent: Snapshot | None) -> str:
+        path = self.table.location_provider().new_metadata_location(
+            manifest_list_name(self.process_id, self.snapshot_id)
+        )
+        # If we die here, a manifest list that nobody refers to is left, under a name undo knows.
+        with write_manifest_list(
+            format_version=self.table.metadata.format_version,
+            output_file=self.table.io.new_output(path),
+            snapshot_id=self.snapshot_id,
+            parent_snapshot_id=None if parent is None else parent.snapshot_id,
+            sequence_number=self.table.metadata.next_sequence_number(),
+            avro_compression=self._codec(),
+        ) as writer:
+            if manifests:  # an Avro block of no records is not something every reader has met
+                writer.add_manifests(list(manifests))
+        return path
+
+    def _codec(self) -> AvroCompressionCodec:
+        codec: AvroCompressionCodec = self.table.metadata.properties.get(  # type: ignore[assignment]
+            TableProperties.WRITE_AVRO_COMPRESSION, TableProperties.WRITE_AVRO_COMPRESSION_DEFAULT
+        )
+        return codec
+
+
+def manifest_name(process_id: str, snapshot_id: int | str, number: int) -> str:
+    return f"calve-{process_id}-{snapshot_id}-m{number}.avro"
+
+
+def is_attempt_file(process_id: str, name: str) -> bool:
+    """Whether a metadata file is a manifest or a manifest list of some attempt of that process."""
+    return name.startswith(f"calve-{process_id}-") or name.endswith(f"-calve-{process_id}.avro")
+
+
+def manifest_list_name(process_id: str, snapshot_id: int | str) -> str:
+    return f"snap-{snapshot_id}-0-calve-{process_id}.avro"
+
+
+def manifests_of(table: Table, snapshot: Snapshot | None) -> list[ManifestFile]:
+    """The manifests of a snapshot, read now: PyIceberg's cache would serve what it read before."""
+    if snapshot is None:
+        return []
+    return list(read_manifest_list(table.io.new_input(snapshot.manifest_list)))
+
+
+def data_files(table: Table, plan: ExportPlan, receipts: Iterable[Receipt]) -> list[DataFile]:
+    """The receipts' files as manifests know them, those of one partition side by side."""
+    files = [
+        data_file(table, plan.destination.spec_id, item) for receipt in receipts for item in receipt.files
+    ]
+    return sorted(files, key=lambda file: (repr(file.partition), file.file_path))
+
+
+def data_file(table: Table, spec_id: int, item: FileReceipt) -> DataFile:
+    """All that a manifest needs of a file is in its receipt."""
+    metadata = table.metadata
+    known_order = any(order.order_id == item.sort_order_id for order in metadata.sort_orders)
+    file = DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=item.path,
+        file_format=FileFormat.PARQUET,
+        partition=partitions.record(metadata.specs()[spec_id], metadata.schema(), item.partition),
+        record_count=item.rows,
+        file_size_in_bytes=item.bytes,
+        column_sizes=dict(item.column_sizes) or None,
+        value_counts=dict(item.value_counts) or None,
+        null_value_counts=dict(item.null_counts) or None,
+        nan_value_counts=dict(item.nan_counts) or None,
+        lower_bounds={key: bytes.fromhex(value) for key, value in item.lower_bounds.items()} or None,
+        upper_bounds={key: bytes.fromhex(value) for key, value in item.upper_bounds.items()} or None,
+        key_metadata=None,
+        split_offsets=list(item.split_offsets) or None,
+        equality_ids=None,
+        sort_order_id=item.sort_order_id if known_order else None,
+    )
+    file.spec_id = spec_id
+    return file
+
+
+def _chunks(files: Sequence[DataFile]) -> Iterable[Sequence[DataFile]]:
+    return (files[start : start + FILES_PER_MANIFEST] for start in range(0, len(files), FILES_PER_MANIFEST))

@@ -1,0 +1,198 @@
+"""One attempt to publish: search, check, recount, build, note, send once, look again.
+
+The control plane calls it again, after a wait, until its budget ends. Every path out of here
+is an answer that a look at the table gave, or an error that says whether one is still owed.
+"""
+
+from collections.abc import Callable, Sequence
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+
+from calve.iceberg import tables
+from calve.iceberg.catalogs.lending import lent_to
+from calve.iceberg.errors import catalog_call
+from calve.iceberg.publish import marks
+from calve.iceberg.publish.build import Staged, build
+from calve.iceberg.publish.commit import Answer, Reply, publish_commit, send
+from calve.iceberg.publish.manifests import manifests_of
+from calve.iceberg.publish.marks import Sent
+from calve.iceberg.publish.outcome import AlreadyExported, EarlierExport, PublishedSnapshot
+from calve.iceberg.publish.overlap import refuse_overlap
+from calve.iceberg.publish.recount import recount
+from calve.iceberg.publish.replace import NOTHING, find_removal
+from calve.iceberg.publish.search import refuse_if_unprovable, search
+from calve.iceberg.publish.tidy import tidy
+from calve.model.content import unchanged
+from calve.model.errors import (
+    CalveError,
+    NotFoundError,
+    PermanentError,
+    RefusedError,
+    TemporaryError,
+    UnknownOutcomeError,
+)
+from calve.model.limits import Limits
+from calve.model.plan import ExportPlan
+from calve.model.receipt import Receipt
+
+DAY_MS = 86_400_000
+
+
+def tag_age_ms(limits: Limits | None) -> int:
+    return int((limits or Limits()).tag_days * DAY_MS)
+
+
+def publish(
+    catalog: Catalog,
+    process_id: str,
+    plan: ExportPlan,
+    receipts: Sequence[Receipt],
+    noted: str,
+    note: Callable[[str], None],
+    *,
+    limits: Limits | None = None,
+    now_ms: int | None = None,
+) -> PublishedSnapshot | AlreadyExported:
+    """Publish the receipts' files as one snapshot, or find that it is done.
+
+    Raises TemporaryError (lost a race: try again), UnknownOutcomeError (a commit may have landed:
+    try again, delete nothing), UnavailableError, and for good: PermanentError, RefusedError,
+    NotFoundError. `note` must have written before it returns; if it raises, nothing is sent. An
+    empty note takes it back: the send was refused, for good and for certain.
+    """
+    sent = marks.read_note(noted)
+    table = _load(catalog, plan, sent)
+    settled, earlier = _settled(table, process_id, plan, sent)
+    if settled is not None:
+        return settled
+    refuse_if_unprovable(table.metadata, sent, tag_age_ms(limits))
+    if plan.refuse_overlap:
+        refuse_overlap(table.metadata.properties, plan.table, plan.keys)
+    tables.check(plan, table)
+    recount(plan, receipts)
+    staged = _stage(catalog, table, process_id, plan, receipts, earlier, now_ms)
+    commit = publish_commit(
+        catalog,
+        table.metadata,
+        process_id,
+        staged.snapshot,
+        marks.key_properties(plan, receipts, process_id, staged.snapshot.snapshot_id),
+        tag_age_ms(limits),
+    )
+    # If we die here, the note names a snapshot that was never sent: the search finds nothing, rightly.
+    note(marks.write_note([*sent, staged.sent]))
+    reply = send(catalog, table, commit, f"publishing snapshot {staged.sent.snapshot_id}")
+    if reply.answer is Answer.REFUSED and not sent and reply.error is not None:
+        # Nobody tried to apply it, and nothing else is owed: the process may end without a fence,
+        # which the same catalog would refuse as well. If we die here, it is fenced all the same.
+        note("")
+        raise reply.error
+    return _look_again(catalog, process_id, plan, [*sent, staged.sent], reply)
+
+
+def _settled(
+    table: Table, process_id: str, plan: ExportPlan, sent: Sequence[Sent]
+) -> tuple[PublishedSnapshot | AlreadyExported | None, tuple[EarlierExport, ...]]:
+    """The answer, if the marks give one; otherwise the exports that this one is to replace."""
+    found = search(table.metadata, process_id, plan.keys, sent)
+    if found.ours is not None:
+        return found.ours, ()
+    if found.tombstone:
+        raise PermanentError(
+            f"process {process_id} was fenced in table {'.'.join(table.name())}: it can no longer publish",
+            code="publish_fenced",
+            hint=f"run it again as a new process: calve retry {process_id}",
+        )
+    if not found.earlier or plan.replace:
+        return None, found.earlier
+    if len(found.earlier) == len(plan.keys):
+        contents = {key.hash: key.content for key in plan.keys}
+        same = all(unchanged(export.content, contents[export.key_hash]) for export in found.earlier)
+        return AlreadyExported(exports=found.earlier, unchanged=same), ()
+    names = {key.hash: key.partition for key in plan.keys}
+    partitions = ", ".join(sorted(names[export.key_hash] for export in found.earlier))
+    raise RefusedError(
+        f"partitions {partitions} were exported meanwhile by process {found.earlier[0].process_id}",
+        code="partly_exported",
+        hint="export again: what is exported already is then left out",
+    )
+
+
+def _stage(
+    catalog: Catalog,
+    table: Table,
+    process_id: str,
+    plan: ExportPlan,
+    receipts: Sequence[Receipt],
+    earlier: Sequence[EarlierExport],
+    now_ms: int | None,
+) -> Staged:
+    doing = f"writing metadata files of table {'.'.join(table.name())}"
+    with lent_to(table), catalog_call(catalog.name, doing):
+        removal = find_removal(table, plan, earlier) if plan.replace else NOTHING
+        return build(table, process_id, plan, receipts, removal, now_ms)
+
+
+def _look_again(
+    catalog: Catalog, process_id: str, plan: ExportPlan, sent: Sequence[Sent], reply: Reply
+) -> PublishedSnapshot | AlreadyExported:
+    """Whatever the catalog answered, the table decides."""
+    try:
+        table = _load(catalog, plan, sent)  # a refused look settles nothing either
+        settled, _ = _settled(table, process_id, plan, sent)
+        if isinstance(settled, PublishedSnapshot):
+            _prove_readable(catalog, table, settled)
+    except TemporaryError as cause:
+        raise _unknown(plan, f"a commit was sent, and {cause.message}", cause) from cause
+    except NotFoundError as cause:
+        raise _unknown(plan, f"a commit was sent, and then {cause.message}", cause) from cause
+    if isinstance(settled, PublishedSnapshot):
+        tidy(table, process_id, sent, settled.snapshot_id)
+    if settled is not None:
+        return settled
+    match reply.answer:
+        case Answer.CONFLICT:
+            raise TemporaryError(
+                f"table {_name(plan)} changed while the snapshot was built: {_said(reply)}",
+                code="publish_conflict",
+                hint="another writer was first; it is tried again by itself",
+            )
+        case Answer.LANDED:
+            raise _unknown(plan, "the catalog accepted the commit and does not show it yet", None)
+        case Answer.REFUSED | Answer.UNKNOWN:
+            raise _unknown(plan, _said(reply), reply.error)
+
+
+def _prove_readable(catalog: Catalog, table: Table, published: PublishedSnapshot) -> None:
+    snapshot = table.metadata.snapshot_by_id(int(published.snapshot_id))
+    doing = f"reading back snapshot {published.snapshot_id}"
+    with lent_to(table), catalog_call(catalog.name, doing):
+        manifests_of(table, snapshot)
+
+
+def _load(catalog: Catalog, plan: ExportPlan, sent: Sequence[Sent]) -> Table:
+    """While an earlier send is unresolved, even a definitive answer to a load settles nothing."""
+    try:
+        return tables.load(catalog, plan.destination.identifier)
+    except (NotFoundError, PermanentError) as cause:
+        if not sent:
+            raise
+        raise _unknown(plan, f"a commit was sent earlier, and {cause.message}", cause) from cause
+
+
+def _unknown(plan: ExportPlan, what: str, cause: CalveError | None) -> UnknownOutcomeError:
+    return UnknownOutcomeError(
+        f"whether table {_name(plan)} has the snapshot is not known: {what}",
+        code="publish_unknown",
+        hint="nothing is deleted or repeated; it is looked up again by itself",
+        service="" if cause is None else cause.service,
+    )
+
+
+def _said(reply: Reply) -> str:
+    return "no reason given" if reply.error is None else reply.error.message
+
+
+def _name(plan: ExportPlan) -> str:
+    return ".".join((plan.destination.catalog, *plan.destination.identifier))

@@ -1,0 +1,198 @@
+"""What a forced export takes out: the files of the earlier export of its keys, and nothing else (L21).
+
+Found as they are in the very metadata the new snapshot is built on, so that a commit by anybody
+in between refuses ours and the search starts again:
+- the files are all there: they go;
+- they were compacted: whole destination partitions go, if every append that ever touched them
+  carries one of these keys, which only a complete history can prove; otherwise refused;
+- others deleted rows of them: refused unless deletes are to be discarded (D13).
+
+Delete files that applied to removed files stay in their manifests: they refer to files that are
+gone, or to sequence numbers below the new files', and apply to nothing. Iceberg allows that.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from pyiceberg.manifest import DataFile, DataFileContent, ManifestContent, ManifestEntry, ManifestFile
+from pyiceberg.table import Table
+from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.snapshots import Snapshot
+
+from calve.iceberg.publish import history, marks
+from calve.iceberg.publish.history import Place, place_of
+from calve.iceberg.publish.manifests import ManifestFiles, manifests_of
+from calve.iceberg.publish.outcome import EarlierExport
+from calve.model.errors import RefusedError
+from calve.model.plan import ExportPlan
+
+_PATH_FIELD_ID = 2147483546  # of position delete files
+_FILE_NAME = re.compile(r"calve-[a-z0-9]+-(\d+)-\d+-\d+\.parquet$")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Removal:
+    """The files that go, by path."""
+
+    files: frozenset[str] = frozenset()
+    rows: int = 0
+    bytes: int = 0
+    partitions: frozenset[str] = frozenset()
+
+    def rewrite(self, table: Table, output: ManifestFiles) -> list[ManifestFile]:
+        """The head's manifests, those with files that go written anew: what goes is DELETED, what
+        stays EXISTING, each with the sequence numbers it has. Rewritten ones are in `output`."""
+        kept = []
+        for manifest in manifests_of(table, table.metadata.snapshot_by_name(MAIN_BRANCH)):
+            if not (manifest.has_added_files() or manifest.has_existing_files()):
+                continue  # only says what an earlier snapshot deleted
+            if manifest.content != ManifestContent.DATA or not self.files:
+                kept.append(manifest)
+                continue
+            entries = manifest.fetch_manifest_entry(table.io)
+            if not any(entry.data_file.file_path in self.files for entry in entries):
+                kept.append(manifest)
+                continue
+            with output.writer(manifest.partition_spec_id) as writer:
+                for entry in entries:
+                    if entry.data_file.file_path in self.files:
+                        writer.delete(entry)
+                    else:
+                        writer.existing(entry)
+            output.finished(writer)
+        return kept
+
+
+NOTHING = Removal()
+
+
+def find_removal(table: Table, plan: ExportPlan, earlier: Sequence[EarlierExport]) -> Removal:
+    """What replacing those exports takes out. RefusedError, with the reason, where that is not certain."""
+    if not earlier:
+        return NOTHING
+    head = table.metadata.snapshot_by_name(MAIN_BRANCH)
+    manifests = manifests_of(table, head)
+    live = [
+        entry for item in manifests if item.content == ManifestContent.DATA for entry in _live(table, item)
+    ]
+    keys = frozenset(key.hash for key in plan.keys)
+    going: dict[str, ManifestEntry] = {}
+    for export in earlier:
+        _refuse_if_shared(table, export, keys)
+        found = [entry for entry in live if _is_of(export, entry.snapshot_id, entry.data_file)]
+        if _is_whole(export, found):
+            going |= {entry.data_file.file_path: entry for entry in found}
+        else:
+            places = history.places_of(table, export, _is_of)
+            history.refuse_unless_only(table, head, places, keys, export, plan.discard_deletes)
+            _refuse_other_specs(live, places, export)
+            going |= {e.data_file.file_path: e for e in live if place_of(e.data_file) in places}
+    if not plan.discard_deletes:
+        deletes = [
+            e for item in manifests if item.content == ManifestContent.DELETES for e in _live(table, item)
+        ]
+        _refuse_if_deleted_from(going.values(), deletes, earlier)
+    return _removal(going.values())
+
+
+def _removal(entries: Iterable[ManifestEntry]) -> Removal:
+    files = [entry.data_file for entry in entries]
+    return Removal(
+        files=frozenset(file.file_path for file in files),
+        rows=sum(file.record_count for file in files),
+        bytes=sum(file.file_size_in_bytes for file in files),
+        partitions=frozenset(repr(file.partition) for file in files),
+    )
+
+
+def _live(table: Table, manifest: ManifestFile) -> list[ManifestEntry]:
+    return manifest.fetch_manifest_entry(table.io)
+
+
+def _is_of(export: EarlierExport, snapshot_id: int | None, file: DataFile) -> bool:
+    """Whether the export's snapshot added this file, and, where that had several keys, for this key."""
+    if str(snapshot_id) != export.snapshot_id:
+        return False
+    if export.tasks is None:
+        return True
+    name = _FILE_NAME.search(file.file_path)
+    return name is not None and int(name.group(1)) in export.tasks
+
+
+def _is_whole(export: EarlierExport, found: Sequence[ManifestEntry]) -> bool:
+    rows = sum(entry.data_file.record_count for entry in found)
+    return (len(found), rows) == (export.files, export.rows)
+
+
+def _refuse_if_shared(table: Table, export: EarlierExport, keys: frozenset[str]) -> None:
+    """Files that hold several keys can only go together with all of them."""
+    if not export.shared:
+        return
+    snapshot = table.metadata.snapshot_by_id(int(export.snapshot_id))
+    held = set(filter(None, (_export_keys(snapshot) if snapshot else "").split(",")))
+    for name, text in table.metadata.properties.items():
+        other = marks.read_property(name, text) if name.startswith(marks.KEY_PROPERTY) else None
+        if other is not None and other.snapshot_id == export.snapshot_id:
+            held.add(name.removeprefix(marks.KEY_PROPERTY))
+    if not held or held - keys:
+        raise _refused(export, "its files also hold other partitions, which are not being replaced")
+
+
+def _export_keys(snapshot: Snapshot) -> str:
+    return (
+        "" if snapshot.summary is None else snapshot.summary.additional_properties.get(marks.EXPORT_KEY, "")
+    )
+
+
+def _refuse_other_specs(
+    live: Iterable[ManifestEntry], places: frozenset[Place], export: EarlierExport
+) -> None:
+    """Rows filed under another partition spec cannot be told apart by partition."""
+    specs = {place.spec_id for place in places}
+    if any(entry.data_file.spec_id not in specs for entry in live):
+        raise _refused(
+            export, "its files were compacted, and the table has files under another partition spec"
+        )
+
+
+def _refuse_if_deleted_from(
+    going: Iterable[ManifestEntry], deletes: Sequence[ManifestEntry], earlier: Sequence[EarlierExport]
+) -> None:
+    for entry in going:
+        for delete in deletes:
+            if _applies(delete, entry):
+                raise RefusedError(
+                    f"rows of {entry.data_file.file_path} were deleted in the lake since process"
+                    f" {earlier[0].process_id} exported them; replacing the file would bring them back",
+                    code="deletes_would_be_lost",
+                    hint="add --discard-deletes if the source is right and those deletes are to be undone",
+                )
+
+
+def _applies(delete: ManifestEntry, entry: ManifestEntry) -> bool:
+    """Whether a delete file may hold deletes for a data file; unsure means yes."""
+    of_delete, of_data = delete.sequence_number or 0, entry.sequence_number or 0
+    file, target = delete.data_file, entry.data_file
+    everywhere = len(file.partition) == 0
+    if not everywhere and place_of(file) != place_of(target):
+        return False
+    if file.content == DataFileContent.EQUALITY_DELETES:
+        return of_delete > of_data
+    lower, upper = (
+        (file.lower_bounds or {}).get(_PATH_FIELD_ID),
+        (file.upper_bounds or {}).get(_PATH_FIELD_ID),
+    )
+    path = target.file_path.encode()
+    # Bounds may be truncated: a prefix is enough to be below, never enough to be above.
+    below = lower is not None and path[: len(lower)] < lower
+    above = upper is not None and path[: len(upper)] > upper
+    return of_delete >= of_data and not below and not above
+
+
+def _refused(export: EarlierExport, reason: str) -> RefusedError:
+    return RefusedError(
+        f"the export of process {export.process_id} (snapshot {export.snapshot_id}) cannot be replaced: {reason}",
+        code="replace_refused",
+        hint="delete those rows in the lake yourself, or export into a new table",
+    )

@@ -1,0 +1,177 @@
+"""Deleting what a process wrote and nothing refers to, after the fence.
+
+L20, P14: nothing that a snapshot refers to is ever deleted. The proof is a fresh look over every
+snapshot of the table, whichever branch or tag holds it, down to the entries of the manifests; and
+the fence, without which a commit could still arrive after the look. Where the proof fails,
+everything is left and reported. Only names that carry the process's id are ever touched.
+"""
+
+import logging
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.manifest import ManifestFile
+from pyiceberg.table import Table
+
+from calve.iceberg import tables
+from calve.iceberg.errors import catalog_call
+from calve.iceberg.publish import marks
+from calve.iceberg.publish.fence import fence
+from calve.iceberg.publish.manifests import is_attempt_file, manifests_of
+from calve.iceberg.publish.outcome import PublishedSnapshot
+from calve.iceberg.publish.search import search
+from calve.iceberg.publish.tidy import attempt_files
+from calve.model.errors import NotFoundError, PermanentError
+from calve.model.limits import Limits
+from calve.model.plan import ExportPlan
+from calve.model.receipt import Receipt
+from calve.objects.locations import full_uri
+from calve.objects.storage import Storage
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Undone:
+    """What became of a process's files."""
+
+    deleted: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    reason: str = ""  # why they were left; "" when nothing was
+
+    @property
+    def message(self) -> str:
+        return f"{len(self.left)} files were left: {self.reason}" if self.left or self.reason else ""
+
+
+def undo(
+    catalog: Catalog,
+    storage: Storage,
+    process_id: str,
+    plan: ExportPlan,
+    receipts: Sequence[Receipt],
+    noted: str = "",
+    *,
+    limits: Limits | None = None,
+) -> Undone:
+    """Delete the process's data files, receipts and unused manifests. Twice is harmless.
+
+    Raises what the catalog or the storage raises while it cannot be reached; nothing is deleted
+    on a doubt.
+    """
+    named = _named_files(process_id, receipts)
+    try:
+        table = tables.load(catalog, plan.destination.identifier)
+    except NotFoundError:
+        return Undone(left=named, reason=f"table {_name(plan)} is gone, so nothing proves them unused")
+    if str(table.metadata.table_uuid) != plan.destination.uuid:
+        return Undone(left=named, reason=f"table {_name(plan)} was made again, so nothing proves them unused")
+    if _is_published(catalog, table, process_id, plan, noted, limits):
+        return Undone(left=named, reason="they are published")
+    candidates = _candidates(storage, process_id, plan, named)
+    table = tables.load(catalog, plan.destination.identifier)  # fresh: after the fence
+    with catalog_call(catalog.name, f"proving files of process {process_id} unused"):
+        referenced = set(_referenced(table, plan))
+        gone = _unused_metadata(storage, table, process_id, noted)
+    left = tuple(uri for uri in candidates if uri in referenced)
+    gone += [uri for uri in candidates if uri not in referenced]
+    receipts_left = () if left else _receipt_files(storage, process_id, plan)
+    # If we die here, some are deleted; the next call lists, proves and deletes the others.
+    storage.delete(gone)
+    abort_uploads(storage, process_id, plan)
+    # Receipts last: as long as a file is there, something names it.
+    storage.delete(receipts_left)
+    reason = "snapshots of the table refer to them" if left else ""
+    return Undone(deleted=(*gone, *receipts_left), left=left, reason=reason)
+
+
+def _is_published(
+    catalog: Catalog, table: Table, process_id: str, plan: ExportPlan, noted: str, limits: Limits | None
+) -> bool:
+    """Once a commit may have been sent, only the fence's answer counts. Before, a look will do."""
+    if not noted:
+        return search(table.metadata, process_id, plan.keys).ours is not None
+    return isinstance(fence(catalog, process_id, plan, noted, limits=limits), PublishedSnapshot)
+
+
+def files_of(storage: Storage, process_id: str, plan: ExportPlan) -> tuple[str, ...]:
+    """The data files of a process that are in the table's folder now, whoever may need them."""
+    return _candidates(storage, process_id, plan, ())
+
+
+def abort_uploads(storage: Storage, process_id: str, plan: ExportPlan) -> int:
+    """End the uploads of a process that no attempt will finish any more: what killed executors left.
+    Nothing refers to an object that is not there, so nothing needs to be proven. Keys without the right
+    to do this keep nobody from deleting files: the bucket's lifecycle rule is left for the parts."""
+    try:
+        begun = [
+            upload
+            for upload in storage.uploads(plan.destination.data_location)
+            if _is_data_file(process_id, upload.uri)
+        ]
+        # If we die here, the others are aborted by the next call.
+        storage.abort(begun)
+    except PermanentError as error:
+        _log.warning("uploads that process %s gave up were not aborted: %s", process_id, error.message)
+        return 0
+    return len(begun)
+
+
+def _named_files(process_id: str, receipts: Sequence[Receipt]) -> tuple[str, ...]:
+    """Adopted receipts name files of another process: those are its own to delete."""
+    return tuple(
+        file.path for receipt in receipts for file in receipt.files if _is_data_file(process_id, file.path)
+    )
+
+
+def _candidates(storage: Storage, process_id: str, plan: ExportPlan, named: Sequence[str]) -> tuple[str, ...]:
+    """Files of receipts, and files of attempts that died before their receipt."""
+    listed = [uri for uri in storage.list(plan.destination.data_location) if _is_data_file(process_id, uri)]
+    return tuple(sorted({full_uri(uri) for uri in (*named, *listed)}))
+
+
+def _unused_metadata(storage: Storage, table: Table, process_id: str, noted: str) -> list[str]:
+    """Manifests and lists of the process that no snapshot refers to: those of noted attempts, and
+    those of attempts that died before their note."""
+    folder = full_uri(table.location_provider().new_metadata_location("x")).rsplit("/", 1)[0]
+    listed = {uri for uri in storage.list(folder) if is_attempt_file(process_id, uri.rsplit("/", 1)[-1])}
+    noted_files = set(map(full_uri, attempt_files(table, process_id, marks.read_note(noted))))
+    used = {full_uri(snapshot.manifest_list) for snapshot in table.metadata.snapshots}
+    for snapshot in table.metadata.snapshots:
+        used |= {full_uri(manifest.manifest_path) for manifest in manifests_of(table, snapshot)}
+    return sorted((listed | noted_files) - used)
+
+
+def _is_data_file(process_id: str, uri: str) -> bool:
+    name = uri.rsplit("/", 1)[-1]
+    return re.search(rf"(^|-)calve-{re.escape(process_id)}-\d+-\d+-\d+\.parquet$", name) is not None
+
+
+def _receipt_files(storage: Storage, process_id: str, plan: ExportPlan) -> tuple[str, ...]:
+    return tuple(storage.list(f"{plan.destination.receipts_location}/{process_id}"))
+
+
+def _referenced(table: Table, plan: ExportPlan) -> Iterator[str]:
+    """Every data file any snapshot knows, deleted ones too: an older snapshot may still show them.
+
+    Manifests that were there when the plan was made are older than the process's first file.
+    """
+    base = plan.destination.base_snapshot_id
+    known = table.metadata.snapshot_by_id(int(base)) if base else None
+    seen = {manifest.manifest_path for manifest in manifests_of(table, known)}
+    for snapshot in table.metadata.snapshots:
+        for manifest in manifests_of(table, snapshot):
+            if manifest.manifest_path not in seen:
+                seen.add(manifest.manifest_path)
+                yield from _files_in(table, manifest)
+
+
+def _files_in(table: Table, manifest: ManifestFile) -> Iterator[str]:
+    for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=False):
+        yield full_uri(entry.data_file.file_path)
+
+
+def _name(plan: ExportPlan) -> str:
+    return ".".join((plan.destination.catalog, *plan.destination.identifier))

@@ -1,0 +1,163 @@
+"""Proving an export after the fact: rows and per-column checksums, read by another engine than wrote them.
+
+The files that the receipts name are read at the recorded snapshot through PyIceberg's scan, in
+batches, and compared with what the tasks computed while reading the source. What cannot be read
+there any more (an expired snapshot, compacted files) is said, never guessed.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io.pyarrow import ArrowScan
+from pyiceberg.schema import Schema
+from pyiceberg.table import FileScanTask, Table
+
+from calve.iceberg import checksums, tables
+from calve.iceberg.errors import catalog_call
+from calve.model.errors import PermanentError, RefusedError
+from calve.model.plan import ExportPlan
+from calve.model.receipt import Receipt
+from calve.objects.locations import full_uri
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnProof:
+    """One column: what the tasks computed, and what was read back."""
+
+    name: str
+    expected: str
+    found: str
+
+    @property
+    def same(self) -> bool:
+        return self.expected == self.found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proof:
+    """What a verification found."""
+
+    snapshot_id: str
+    files: int
+    expected_rows: int
+    found_rows: int
+    columns: tuple[ColumnProof, ...]
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        rows = (
+            (f"{self.found_rows} rows are there where {self.expected_rows} were exported",)
+            if self.found_rows != self.expected_rows
+            else ()
+        )
+        return rows + tuple(
+            f"column {column.name} differs: checksum {column.found}, exported {column.expected}"
+            for column in self.columns
+            if not column.same
+        )
+
+    @property
+    def ok(self) -> bool:
+        return not self.faults
+
+
+def verify(catalog: Catalog, plan: ExportPlan, receipts: Sequence[Receipt], snapshot_id: str) -> Proof:
+    """Read a process's files at its snapshot and compare. RefusedError where they cannot be read there."""
+    table = tables.load(catalog, plan.destination.identifier)
+    _check_snapshot(plan, table, snapshot_id)
+    with catalog_call(catalog.name, f"reading snapshot {snapshot_id} of {'.'.join(table.name())}"):
+        return prove(table, plan, receipts, _scan_tasks(table, receipts, snapshot_id), snapshot_id)
+
+
+def prove(
+    table: Table,
+    plan: ExportPlan,
+    receipts: Sequence[Receipt],
+    work: Sequence[FileScanTask],
+    snapshot_id: str,
+) -> Proof:
+    """Read the files of `work` and compare."""
+    expected = expected_checksums(plan, receipts)
+    rows, found = read_back(table, _columns(plan), work)
+    return Proof(
+        snapshot_id=snapshot_id,
+        files=len(work),
+        expected_rows=sum(receipt.rows for receipt in receipts),
+        found_rows=rows,
+        columns=tuple(
+            ColumnProof(name=name, expected=expected[name], found=checksums.text(found[name]))
+            for name in expected
+        ),
+    )
+
+
+def _check_snapshot(plan: ExportPlan, table: Table, snapshot_id: str) -> None:
+    name = ".".join(table.name())
+    if str(table.metadata.table_uuid) != plan.destination.uuid:
+        raise PermanentError(
+            f"table {name} was dropped and made again since the export",
+            code="destination_replaced",
+            hint="what was exported is gone with the old table; export again",
+        )
+    if table.metadata.snapshot_by_id(int(snapshot_id)) is None:
+        raise RefusedError(
+            f"snapshot {snapshot_id} of table {name} is expired: what it showed can no longer be proven",
+            code="snapshot_expired",
+            hint="export again with --force if the rows are in doubt",
+        )
+
+
+def _columns(plan: ExportPlan) -> Schema:
+    """The plan's columns as they were written: a later rename or promotion changes no value."""
+    written = {column.field_id for column in plan.columns}
+    schema = Schema.model_validate_json(plan.destination.schema)
+    return Schema(*(field for field in schema.fields if field.field_id in written))
+
+
+def expected_checksums(plan: ExportPlan, receipts: Sequence[Receipt]) -> Mapping[str, str]:
+    """What the tasks computed while they read the source, by column."""
+    sums = {column.name: 0 for column in plan.columns}
+    for receipt in receipts:
+        for name in sums:
+            if name not in receipt.checksums:
+                raise RefusedError(
+                    f"the receipt of task {receipt.task} has no checksum of column {name}",
+                    code="no_checksum",
+                    hint="it was written by a version that kept none; export again to prove it",
+                )
+            sums[name] = checksums.add(sums[name], int(receipt.checksums[name], 16))
+    return {name: checksums.text(value) for name, value in sums.items()}
+
+
+def _scan_tasks(table: Table, receipts: Sequence[Receipt], snapshot_id: str) -> list[FileScanTask]:
+    """The scan's own tasks, deletes included, for exactly the files that the receipts name."""
+    named = {full_uri(file.path) for receipt in receipts for file in receipt.files}
+    planned = table.scan(snapshot_id=int(snapshot_id)).plan_files()
+    work = [task for task in planned if full_uri(task.file.file_path) in named]
+    if missing := named - {full_uri(task.file.file_path) for task in work}:
+        raise PermanentError(
+            f"snapshot {snapshot_id} does not have {len(missing)} of {len(named)} files of the export,"
+            f" {min(missing)} among them",
+            code="files_missing",
+            hint="the snapshot is not the one this process published; export again with --force",
+        )
+    return work
+
+
+def read_back(table: Table, schema: Schema, work: Sequence[FileScanTask]) -> tuple[int, dict[str, int]]:
+    rows = 0
+    sums = {field.name: 0 for field in schema.fields}
+    for batch in _batches(table, schema, work):
+        rows += batch.num_rows
+        for field in schema.fields:
+            part = checksums.of_arrow(field.field_type, batch.column(field.name))
+            sums[field.name] = checksums.add(sums[field.name], part)
+    return rows, sums
+
+
+def _batches(table: Table, schema: Schema, work: Sequence[FileScanTask]) -> Iterator[Any]:
+    scan = ArrowScan(table.metadata, table.io, schema, AlwaysTrue())
+    return scan.to_record_batches(work)

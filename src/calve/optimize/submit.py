@@ -1,0 +1,63 @@
+"""From what a person or a worker asked for to a queued process."""
+
+from collections.abc import Sequence
+
+from calve.control.ports import StoreWriter
+from calve.iceberg import tables
+from calve.model.errors import UsageError
+from calve.model.ids import new_process_id
+from calve.model.process import Lock, NewProcess, Process
+from calve.optimize.kind import CATALOG
+from calve.optimize.ports import OptimizePorts
+from calve.optimize.request import NAME, OptimizeRequest
+
+_SHOWN_NAMES = 20  # of a table's columns, in a hint
+BY_WORKER_PRIORITY = -10  # what people and schedules ask for goes first
+
+
+def check(ports: OptimizePorts, request: OptimizeRequest) -> None:
+    """Refuse here what cannot work, before anything is queued."""
+    table = tables.load(ports.catalog(request.catalog), request.identifier)
+    names = [column.name for column in request.sort.columns] + list(request.sort.zorder)
+    known = table.schema().column_names
+    for name in names:
+        if name not in known:
+            raise _no_column(request, name, known)
+    if request.sort.table and table.sort_order().is_unsorted:
+        raise UsageError(
+            f"table {request.name} has no sort order of its own",
+            code="no_sort_order",
+            hint="name the columns: --sort 'day, id'",
+        )
+
+
+def _no_column(request: OptimizeRequest, name: str, known: Sequence[str]) -> UsageError:
+    more = ", …" if len(known) > _SHOWN_NAMES else ""
+    return UsageError(
+        f"table {request.name} has no column {name!r} to sort by",
+        code="no_such_column",
+        hint=f"its columns are {', '.join(known[:_SHOWN_NAMES])}{more}",
+    )
+
+
+def submit(ports: OptimizePorts, store: StoreWriter, request: OptimizeRequest) -> Process:
+    """Queue one process. RefusedError (`locked`) while another one works on the same table."""
+    new = NewProcess(
+        id=new_process_id(),
+        kind=NAME,
+        source=request.name,
+        destination=request.name,
+        lane=f"{CATALOG}{request.catalog}",
+        needs=(f"{CATALOG}{request.catalog}",),
+        request=request.to_json(),
+        locks=(Lock(name=lock_of(request)),),
+        priority=BY_WORKER_PRIORITY if request.by_worker else 0,
+        deadline_seconds=ports.limits.process_hours * 3600,
+    )
+    # If we die here, the process is queued or not; asked again, the lock tells.
+    [process] = store.submit([new])
+    return process
+
+
+def lock_of(request: OptimizeRequest) -> str:
+    return f"{NAME}:{request.name}"

@@ -1,0 +1,118 @@
+"""Commit objects: one for each key and generation, put if-none-match, never changed.
+
+The generations of a key have no gaps: the next one is put only when all before it are taken. The
+highest that is no tombstone is what the destination shows of the key. A tombstone is a commit that
+publishes nothing: whoever could still have put its own at that name no longer can.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+from calve.model.errors import NotFoundError, RefusedError
+from calve.model.plan import ExportPlan, KeyPlan
+from calve.model.receipt import Receipt
+from calve.model.stored import known_fields
+from calve.objects.storage import Storage
+from calve.parquet import places
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListedFile:
+    """A data file that readers may take."""
+
+    path: str  # the full URI
+    rows: int
+    bytes: int
+    sha256: str
+    partition: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Commit:
+    """What one commit object says."""
+
+    key: str  # the hash
+    generation: int
+    process: str
+    tombstone: bool = False
+    input: tuple[str, ...] = ("", "", "")  # source identity, partition, selection
+    content: str = ""
+    rows: int = 0
+    bytes: int = 0
+    files: tuple[ListedFile, ...] = ()
+    version: int = 1
+
+    @classmethod
+    def of(cls, plan: ExportPlan, process_id: str, receipts: Sequence[Receipt], generation: int) -> Self:
+        key = only_key(plan)
+        files = tuple(
+            ListedFile(
+                path=file.path, rows=file.rows, bytes=file.bytes, sha256=file.sha256, partition=file.partition
+            )
+            for receipt in receipts
+            for file in receipt.files
+        )
+        return cls(
+            key=key.hash,
+            generation=generation,
+            process=process_id,
+            input=tuple(str(item) for item in json.loads(key.text)[:3])
+            if key.text
+            else ("", key.partition, ""),
+            content=key.content,
+            rows=sum(file.rows for file in files),
+            bytes=sum(file.bytes for file in files),
+            files=files,
+        )
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), sort_keys=True, indent=1, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, uri: str, text: str) -> Self:
+        """RefusedError for what somebody else put there. Fields of a newer version are left alone."""
+        try:
+            read: dict[str, Any] = json.loads(text)
+            known = known_fields(cls, read)
+            known["files"] = tuple(
+                ListedFile(**known_fields(ListedFile, item) | {"partition": tuple(item.get("partition", ()))})
+                for item in read.get("files", ())
+            )
+            known["input"] = tuple(read.get("input", ("", "", "")))
+            return cls(**known)
+        except (ValueError, TypeError, AttributeError) as cause:
+            raise RefusedError(
+                f"{uri} does not read as a commit",
+                code="mark_unreadable",
+                hint="somebody changed it; look whether its rows are there before removing it",
+            ) from cause
+
+
+def only_key(plan: ExportPlan) -> KeyPlan:
+    """A process publishes one key here, so that one put is the whole publish. Iceberg shares a
+    commit among keys because each one costs a snapshot; here a commit costs one small object."""
+    [key] = plan.keys
+    return key
+
+
+def read(storage: Storage, location: str, key_hash: str, generation: int) -> Commit | None:
+    uri = places.commit(location, key_hash, generation)
+    try:
+        return Commit.from_json(uri, storage.read(uri).decode(errors="replace"))
+    except NotFoundError:
+        return None
+
+
+def generations(storage: Storage, location: str, key_hash: str) -> list[Commit]:
+    """Every generation of a key, asked one by one: a listing may lag behind, a read may not."""
+    found: list[Commit] = []
+    while (commit := read(storage, location, key_hash, len(found))) is not None:
+        found.append(commit)
+    return found
+
+
+def shown(commits: Sequence[Commit]) -> Commit | None:
+    """What the destination shows of a key, of its generations in order."""
+    return next((commit for commit in reversed(commits) if not commit.tombstone), None)

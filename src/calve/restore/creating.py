@@ -1,0 +1,204 @@
+"""Making what a backup describes, at the target. Twice is harmless: what an earlier try made is known
+by its uuid, which is derived from the restore's seed."""
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from calve.backup.manifest import Manifest, SchemaEntry, TableEntry
+from calve.clickhouse.ports import Session
+from calve.clickhouse.sql.lenient import LENIENT
+from calve.clickhouse.sql.system_columns import system_columns
+from calve.clickhouse.sql.tokens import name as quoted
+from calve.clickhouse.sql.tokens import string
+from calve.clickhouse.tables import ZERO_UUID
+from calve.model.errors import CalveError, NotFoundError, PermanentError, RefusedError
+from calve.restore.request import REFUSE, Item, RestoreRequest
+from calve.restore.statements import Name, retargeted, without_replication
+
+_NAMESPACE = uuid.UUID("5f2d6f0a-1c0e-4a52-9a0e-8f0b6a1f7c11")
+_INNER = ".inner_id."
+
+
+@dataclass(frozen=True, kw_only=True)
+class There:
+    """A table that the target has."""
+
+    uuid: str
+    engine: str
+    create: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """One object to be made, with its statement."""
+
+    item: Item
+    create: str
+    uuid: str
+
+
+def made_uuid(seed: str, target: Name) -> str:
+    return str(uuid.uuid5(_NAMESPACE, f"{seed}/{target[0]}.{target[1]}"))
+
+
+def lenient(session: Session) -> Mapping[str, str]:
+    """A server of another version may not know them all, and has settings of its own."""
+    return LENIENT if session.embedded else {}
+
+
+def make_schema(session: Session, manifest: Manifest, request: RestoreRequest) -> dict[Name, There]:
+    """Databases, functions, tables, dictionaries, views, in an order that works. Everything that stands
+    in the way is found before the first of them is made. The answer: what is there now, by the
+    name it was to be given."""
+    _refuse_old(session)
+    wanted = _wanted(session, manifest, request)
+    found = there(session, [one.item.target for one in wanted])
+    for one in wanted:
+        _refuse_existing(request, one, found)
+    if request.schema:
+        for database in sorted({one.item.to_database for one in wanted}):
+            _make_database(session, manifest, request, database)
+        for function, create in manifest.functions.items():
+            _make_function(session, function, create)
+        _make_all(session, [one for one in wanted if one.item.target not in found])
+    return there(session, [one.item.target for one in wanted])
+
+
+def _refuse_old(session: Session) -> None:
+    """What a restore made is known again by its uuid: without one, going on could attach parts twice."""
+    if ("tables", "uuid") not in system_columns(session, ("tables",)):
+        raise RefusedError(
+            f"source {session.source} is a ClickHouse older than 20.5, whose tables have no uuid by which a "
+            "restore could know them again",
+            code="restore_old_server",
+            hint="restore to an embedded source or a newer server, and read the rows from there",
+        )
+
+
+def inner_of(manifest: Manifest, request: RestoreRequest) -> dict[Name, Item]:
+    """Tables that a materialized view makes for itself, with the view: made by making the view."""
+    items = {item.origin: item for item in request.items}
+    views = {
+        one.uuid: items[one.full_name]
+        for one in manifest.schemas
+        if one.engine == "MaterializedView" and one.full_name in items
+    }
+    return {
+        table.full_name: views[table.name.removeprefix(_INNER)]
+        for table in manifest.tables
+        if table.name.startswith(_INNER) and table.name.removeprefix(_INNER) in views
+    }
+
+
+def inner_name(view: There) -> str:
+    return f"{_INNER}{view.uuid}"
+
+
+def is_ours(request: RestoreRequest, target: Name, found: There) -> bool:
+    return found.uuid == made_uuid(request.seed, target)
+
+
+def there(session: Session, names: Sequence[Name]) -> dict[Name, There]:
+    if not names:
+        return {}
+    listed = ", ".join(f"({string(database)}, {string(name)})" for database, name in names)
+    rows = session.rows(
+        "SELECT database, name, engine, toString(uuid) AS uuid, create_table_query AS create, data_paths "
+        f"FROM system.tables WHERE (database, name) IN ({listed})"
+    )
+    return {
+        (row["database"], row["name"]): There(
+            uuid=_uuid(row["uuid"], row["data_paths"]), engine=row["engine"], create=row["create"]
+        )
+        for row in rows
+    }
+
+
+def _uuid(text: str, data_paths: Sequence[str]) -> str:
+    """The embedded engine's `default` database hides uuids; the folder's name does not."""
+    if text != ZERO_UUID or not data_paths:
+        return text
+    return data_paths[0].rstrip("/").rsplit("/", 1)[-1]
+
+
+def _wanted(session: Session, manifest: Manifest, request: RestoreRequest) -> list[Wanted]:
+    entries: dict[Name, TableEntry | SchemaEntry] = {one.full_name: one for one in manifest.tables}
+    entries |= {one.full_name: one for one in manifest.schemas}
+    inner = inner_of(manifest, request)
+    items = {item.origin: item for item in request.items if item.origin not in inner}
+    renamed = {item.origin: item.target for item in request.items}
+    wanted = []
+    for origin in manifest.order:
+        item = items.get(origin)
+        if item is None:
+            continue
+        entry = entries[origin]
+        create = entry.create
+        if isinstance(entry, TableEntry) and session.embedded:
+            create = without_replication(create, entry.engine_full)
+        made = made_uuid(request.seed, item.target)
+        create = retargeted(create, item.target, uuid=made, renamed=renamed)
+        wanted.append(Wanted(item=item, create=create, uuid=made))
+    return wanted
+
+
+def _refuse_existing(request: RestoreRequest, one: Wanted, found: Mapping[Name, There]) -> None:
+    target = one.item.target
+    existing = found.get(target)
+    if existing is None:
+        if not request.schema:
+            raise NotFoundError(
+                f"table {'.'.join(target)} does not exist, and --data-only makes none",
+                code="no_table",
+                hint="restore without --data-only, or make the table first",
+            )
+        return
+    if existing.uuid == one.uuid or request.existing != REFUSE:
+        return
+    raise RefusedError(
+        f"table {'.'.join(target)} exists already at source {request.source}",
+        code="table_exists",
+        hint="restore into another database with --as, or say --existing append or --existing replace",
+    )
+
+
+def _make_database(session: Session, manifest: Manifest, request: RestoreRequest, database: str) -> None:
+    if session.rows(f"SELECT 1 AS one FROM system.databases WHERE name = {string(database)}"):
+        return
+    origins = {item.database for item in request.items if item.to_database == database}
+    statement = next((manifest.databases[one] for one in origins if one in manifest.databases), "")
+    # An engine such as Replicated or Overlay belongs to its server; what tables need is a plain one.
+    engine = (
+        "ENGINE = Ordinary"
+        if "ENGINE = Ordinary" in statement and not session.embedded
+        else "ENGINE = Atomic"
+    )
+    # if we die here, the database is there: the next try finds it
+    session.execute(
+        f"CREATE DATABASE IF NOT EXISTS {quoted(database)} {engine}", what=f"making database {database}"
+    )
+
+
+def _make_function(session: Session, function: str, create: str) -> None:
+    """A function that is there already is left as it is: other tables use it."""
+    known = session.rows(f"SELECT 1 AS one FROM system.functions WHERE name = {string(function)}")
+    if not known:
+        # if we die here, the function is there: the next try finds it
+        session.execute(create, what=f"making function {function}")
+
+
+def _make_all(session: Session, wanted: Sequence[Wanted]) -> None:
+    """In the backup's order; what fails for want of another is tried again after it."""
+    left = list(wanted)
+    while left:
+        failed: list[tuple[Wanted, CalveError]] = []
+        for one in left:
+            try:
+                # if we die here, what was made bears our uuid: the next try finds it
+                session.execute(one.create, lenient(session), what=f"making {'.'.join(one.item.target)}")
+            except (NotFoundError, PermanentError) as error:
+                failed.append((one, error))
+        if len(failed) == len(left):
+            raise failed[0][1]
+        left = [one for one, _ in failed]

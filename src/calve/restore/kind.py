@@ -1,0 +1,193 @@
+"""The restore kind: what the control plane calls, step by step. Keeps no state between calls."""
+
+import json
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from pathlib import Path
+
+from calve.backup import probing, shelf
+from calve.backup.location import Key
+from calve.backup.ports import BackupPorts
+from calve.control.ports import (
+    AdoptedWork,
+    Fenced,
+    NothingToDo,
+    Planned,
+    Published,
+    TaskOrder,
+    TaskResult,
+)
+from calve.model.change import NewPin, PinChange, Result
+from calve.model.errors import PermanentError
+from calve.model.process import NewTask, Pin, Process, Task
+from calve.model.states import ProcessState
+from calve.objects.storage import Storage
+from calve.restore import attaching, creating, receiving
+from calve.restore.payload import RestorePayload, receipt_uri
+from calve.restore.plan import RestorePlan, divide
+from calve.restore.request import RestoreRequest
+from calve.restore.task import RestoreReceipt
+from calve.tasks.orders import left_by, order_for
+from calve.tasks.receipts import stored
+
+NAME = "restore"
+TASK_FUNCTION = "calve.restore.task:run"
+
+
+class RestoreKind:
+    """See `control.ports.Kind` for what each call promises."""
+
+    name = NAME
+
+    def __init__(self, ports: BackupPorts) -> None:
+        self._ports = ports
+
+    # -- pins: none. A backup does not change -------------------------------------------------------
+
+    def pins(self, process: Process, attempt: int) -> tuple[NewPin, ...]:
+        return ()
+
+    def take(self, process: Process, pin: Pin) -> PinChange:
+        raise PermanentError(f"a restore has no pins, and {pin.name} is none of its own", code="pin_name")
+
+    def release(self, pin: Pin) -> None:
+        raise PermanentError(f"a restore has no pins, and {pin.name} is none of its own", code="pin_name")
+
+    # -- planning -----------------------------------------------------------------------------------
+
+    def plan(
+        self, process: Process, pins: Sequence[Pin], adopted: AdoptedWork | None
+    ) -> Planned | NothingToDo:
+        """Makes what is missing at the target, and fixes where each part goes."""
+        request = RestoreRequest.from_json(process.request)
+        location = self._ports.location()
+        key = Key(name=request.backup, number=request.number)
+        manifest = shelf.same(location, key, request.backup_process)
+        with self._ports.source(request.source).visit() as session:
+            found = creating.make_schema(session, manifest, request)
+            ready = receiving.ready(session, manifest, request, found) if request.data else []
+        for _, target in ready:
+            attaching.refuse_given_up(target)
+        parts, tasks = divide(
+            ready,
+            seed=request.seed,
+            partitions=request.partitions,
+            task_bytes_mb=self._ports.limits.task_bytes_mb,
+        )
+        plan = RestorePlan(
+            process_id=process.id,
+            seed=request.seed,
+            source=request.source,
+            location=location.url,
+            key=str(key),
+            backup_process=request.backup_process,
+            targets=tuple(target for _, target in ready),
+            parts=parts,
+            tasks=tasks,
+            made=tuple(sorted(".".join(name) for name in found)),
+            bytes=sum(part.entry.bytes for part in parts),
+        )
+        _refuse_full(plan)
+        return Planned(
+            plan=plan.to_json(),
+            tasks=tuple(NewTask(number=number, spec="") for number in range(len(tasks))),
+        )
+
+    # -- tasks --------------------------------------------------------------------------------------
+
+    def order(self, process: Process, plan: str, task: Task, attempt: int) -> TaskOrder:
+        limits = self._ports.limits
+        payload = RestorePayload.of(
+            _read(plan),
+            task=task.number,
+            attempt=attempt,
+            storage=self._ports.location_properties(),
+            connect_seconds=limits.connect_seconds,
+            call_seconds=limits.call_seconds,
+        )
+        return order_for(process, task, attempt, function=TASK_FUNCTION, payload=payload.to_json())
+
+    def find_receipt(self, process: Process, plan: str, task: Task) -> TaskResult | None:
+        read = _read(plan)
+        start, _ = read.tasks[task.number]
+        state = read.targets[read.parts[start].target].state
+        uri = receipt_uri(state, process.id, task.number, task.attempt)
+        text = stored(Storage(), uri)
+        return left_by(task, text, RestoreReceipt.from_json, lambda receipt: len(receipt.folders))
+
+    # -- publishing ---------------------------------------------------------------------------------
+
+    def publish(
+        self, process: Process, plan: str, receipts: Sequence[str], note: Callable[[str], None]
+    ) -> Published:
+        read = _read(plan)
+        if read.targets and not attaching.is_finished(read):
+            staged = _staged(read, [RestoreReceipt.from_json(text) for text in receipts])
+            with self._ports.source(read.source).visit() as session:
+                note(json.dumps({"attaching": len(read.parts)}))
+                # If we die here, some parts are attached: the tables themselves say which.
+                attaching.attach(session, read, staged)
+        return _published(read)
+
+    def fence(self, process: Process, plan: str) -> Fenced | Published:
+        read = _read(plan)
+        if read.targets and attaching.is_finished(read):
+            return _published(read)
+        # If we die here, some targets are marked; fencing again marks the rest.
+        attaching.stop(read)
+        return Fenced()
+
+    def undo(self, process: Process, plan: str, receipts: Sequence[str]) -> str:
+        """Staged files and the tables that gathered parts. What was restored stays: somebody may use it."""
+        read = _read(plan)
+        completed = process.state is ProcessState.COMPLETED
+        if not completed:
+            attaching.stop(read)
+            if any(target.receiver_database != target.database for target in read.targets):
+                with self._ports.source(read.source).visit() as session:
+                    receiving.drop_gathering(session, read.targets)
+        given_up = attaching.remove_state(read, completed=completed)
+        if completed or not read.made:
+            return ""
+        half = f"; partitions may have gone to {', '.join(given_up)}" if given_up else ""
+        return f"{', '.join(read.made)}, as far as they were restored{half}"
+
+    def probe(self, lane: str) -> None:
+        probing.probe(self._ports, lane)
+
+
+@lru_cache(maxsize=16)
+def _read(plan: str) -> RestorePlan:
+    return RestorePlan.from_json(plan)
+
+
+def _refuse_full(plan: RestorePlan) -> None:
+    needed: dict[str, int] = {}
+    for part in plan.parts:
+        root = str(Path(plan.targets[part.target].state).parent)
+        needed[root] = needed.get(root, 0) + part.entry.bytes
+    receiving.refuse_full(needed)
+
+
+def _staged(plan: RestorePlan, receipts: Sequence[RestoreReceipt]) -> dict[int, Path]:
+    """Each part's folder, by its number. Every planned part must have one (L23)."""
+    staged = {
+        receipt.first + at: Path(folder) for receipt in receipts for at, folder in enumerate(receipt.folders)
+    }
+    if sorted(staged) != list(range(len(plan.parts))):
+        raise PermanentError(
+            f"{len(staged)} parts were fetched where {len(plan.parts)} were planned",
+            code="receipts_missing",
+            hint=f"calve show {plan.process_id}",
+        )
+    return staged
+
+
+def _published(plan: RestorePlan) -> Published:
+    rows = sum(part.entry.rows_seen for part in plan.parts)
+    detail = {"backup": Key.parse(plan.key).name, "made": list(plan.made)}
+    return Published(
+        result=Result(rows=rows, files=len(plan.parts), bytes=plan.bytes, detail=json.dumps(detail)),
+        message=f"restored {len(plan.made)} objects, {len(plan.parts)} parts, {rows} rows",
+        unused=True,  # what was staged has served: undo clears it away at once
+    )

@@ -1,0 +1,98 @@
+"""The plan of a restore: the targets, and every part with the name it is attached by."""
+
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+from calve.backup.manifest import PartEntry, TableEntry
+from calve.model.stored import known_fields
+from calve.restore.target import Target
+
+PARTS_A_TASK = 500
+_DATES = re.compile(r"(\d{8}_\d{8})_\d+_\d+_\d+(?:_\d+)?")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RestorePart:
+    target: int
+    name: str  # its folder's name in `detached`
+    entry: PartEntry
+
+
+@dataclass(frozen=True, kw_only=True)
+class RestorePlan:
+    process_id: str
+    seed: str
+    source: str
+    location: str
+    key: str  # of the backup
+    backup_process: str
+    targets: tuple[Target, ...]
+    parts: tuple[RestorePart, ...]
+    tasks: tuple[tuple[int, int], ...]  # ranges of parts
+    made: tuple[str, ...] = ()  # what stands at the target, for a person
+    bytes: int = 0
+    version: int = 1
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), separators=(",", ":"), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        data: dict[str, Any] = json.loads(text)
+        known = known_fields(cls, data)
+        return cls(
+            **known
+            | {
+                "targets": tuple(_target(item) for item in data["targets"]),
+                "parts": tuple(_part(item) for item in data["parts"]),
+                "tasks": tuple((start, end) for start, end in data["tasks"]),
+                "made": tuple(data.get("made", ())),
+            }
+        )
+
+
+def _target(data: dict[str, Any]) -> Target:
+    return Target(**data | {"settings": tuple((name, value) for name, value in data["settings"])})
+
+
+def _part(data: dict[str, Any]) -> RestorePart:
+    return RestorePart(target=data["target"], name=data["name"], entry=PartEntry.read(data["entry"]))
+
+
+def divide(
+    ready: Sequence[tuple[TableEntry, Target]],
+    *,
+    seed: str,
+    partitions: Sequence[str],
+    task_bytes_mb: int,
+) -> tuple[tuple[RestorePart, ...], tuple[tuple[int, int], ...]]:
+    """Parts and tasks; a task is of one target."""
+    parts: list[RestorePart] = []
+    tasks: list[tuple[int, int]] = []
+    budget = max(1, task_bytes_mb) * 1_000_000
+    for number, (table, _) in enumerate(ready):
+        start, held = len(parts), 0
+        for at, entry in enumerate(table.parts):
+            if partitions and entry.partition_id not in partitions:
+                continue
+            if len(parts) > start and (held + entry.bytes > budget or len(parts) - start >= PARTS_A_TASK):
+                tasks.append((start, len(parts)))
+                start, held = len(parts), 0
+            parts.append(RestorePart(target=number, name=detached_name(entry, seed, at), entry=entry))
+            held += entry.bytes
+        if len(parts) > start:
+            tasks.append((start, len(parts)))
+    return tuple(parts), tuple(tasks)
+
+
+def detached_name(entry: PartEntry, seed: str, at: int) -> str:
+    """A part name that nobody else's detached part has: the table numbers its blocks anew when it
+    attaches, so any number does."""
+    block = 10**12 + int(hashlib.sha256(seed.encode()).hexdigest()[:8], 16) * 10**5 + at
+    dates = _DATES.fullmatch(entry.name)
+    head = dates.group(1) if dates and entry.partition_id == entry.name[:6] else entry.partition_id
+    return f"{head}_{block}_{block}_0"

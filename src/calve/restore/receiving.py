@@ -1,0 +1,208 @@
+"""The table that parts are attached to: ours, holding still.
+
+Merges are off by the table's own settings until the last part is in, so that a part which was
+attached is still there to be recognised after a crash. A table that existed before is not
+touched until then: parts are gathered in a table of ours and go over as whole partitions.
+"""
+
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from calve.backup.manifest import Manifest, TableEntry
+from calve.clickhouse.ports import Session
+from calve.clickhouse.sql import engine_clause
+from calve.clickhouse.sql.tokens import name as quoted
+from calve.clickhouse.tables import TableInfo
+from calve.model.errors import CalveError, PermanentError, RefusedError
+from calve.restore import target as targets
+from calve.restore.creating import (
+    There,
+    inner_name,
+    inner_of,
+    is_ours,
+    lenient,
+    made_uuid,
+    there,
+)
+from calve.restore.request import RestoreRequest
+from calve.restore.statements import Name
+from calve.restore.target import Target
+
+_STILL = {
+    "max_bytes_to_merge_at_max_space_in_pool": "1",
+    "max_bytes_to_merge_at_min_space_in_pool": "1",
+    "max_number_of_merges_with_ttl_in_pool": "0",
+    "min_age_to_force_merge_seconds": "0",
+    "remove_empty_parts": "0",
+}
+_UNKNOWN_SETTING = "clickhouse_115"
+
+
+def ready(
+    session: Session, manifest: Manifest, request: RestoreRequest, found: Mapping[Name, There]
+) -> list[tuple[TableEntry, Target]]:
+    """A target for each table whose parts are wanted, ready to receive them."""
+    inner = inner_of(manifest, request)
+    items = {item.origin: item for item in request.items}
+    made: list[tuple[TableEntry, Target]] = []
+    for entry in manifest.tables:
+        item = items.get(entry.full_name)
+        if item is None or not entry.parts:
+            continue
+        name, ours = item.target, False
+        if entry.full_name in inner:
+            view = inner[entry.full_name]
+            there_now = found[view.target]
+            name = (view.to_database, inner_name(there_now))
+            ours = is_ours(request, view.target, there_now)
+        else:
+            ours = is_ours(request, name, found[name])
+        made.append((entry, _target(session, request, entry, name, len(made), ours=ours)))
+    return made
+
+
+def _target(
+    session: Session, request: RestoreRequest, entry: TableEntry, name: Name, number: int, *, ours: bool
+) -> Target:
+    table = session.describe(*name)
+    into = targets.NEW if ours else request.existing
+    receiver = table
+    if into != targets.NEW:
+        refuse_other_structure(entry, table)
+        receiver = _gathering(session, request, table, number)
+    still = _hold_still(session, receiver)
+    data_path = _writable(session, receiver)
+    return Target(
+        database=name[0],
+        name=name[1],
+        uuid=table.uuid,
+        into=into,
+        receiver_database=receiver.database,
+        receiver_name=receiver.name,
+        data_path=str(data_path),
+        state=str(_disk_of(session, data_path) / targets.FOLDER / request.seed / str(number)),
+        still=still,
+        settings=_settings_before(entry) if into == targets.NEW and still else (),
+    )
+
+
+def refuse_other_structure(entry: TableEntry, table: TableInfo) -> None:
+    """Parts of one structure in a table of another would be read wrongly, or not at all."""
+    columns = [(one.name, one.type, one.default_kind) for one in table.columns]
+    expected = [(one.name, one.type, one.default_kind) for one in entry.columns]
+    pairs = (
+        ("columns", expected, columns),
+        ("partition key", entry.partition_key, table.partition_key),
+        ("sorting key", entry.sorting_key, table.sorting_key),
+    )
+    for what, before, now in pairs:
+        if before != now:
+            raise RefusedError(
+                f"table {table} has other {what} than the backup's {entry.database}.{entry.name}",
+                code="structure_differs",
+                hint="restore into another database with --as, and copy the rows with INSERT … SELECT",
+            )
+    if table.clause.replicated:
+        raise RefusedError(
+            f"table {table} is replicated: whole partitions cannot go to it from a table that is not",
+            code="table_replicated",
+            hint="restore into another database with --as, then ATTACH PARTITION … FROM it",
+        )
+
+
+def _gathering(session: Session, request: RestoreRequest, table: TableInfo, number: int) -> TableInfo:
+    """A table of ours with the structure of one that exists."""
+    name = (targets.DATABASE, f"r_{request.seed}_{number}")
+    made = made_uuid(request.seed, name)
+    # if we die here, an empty database or table is left, which the next try uses and undo removes
+    session.execute(f"CREATE DATABASE IF NOT EXISTS {quoted(targets.DATABASE)} ENGINE = Atomic")
+    if name not in there(session, [name]):
+        session.execute(
+            f"CREATE TABLE {quoted(name[0])}.{quoted(name[1])} UUID '{made}' AS {table.sql}",
+            lenient(session),
+            what=f"making a table to gather parts of {table}",
+        )
+    return session.describe(*name)
+
+
+def _hold_still(session: Session, table: TableInfo) -> bool:
+    """One by one: what a version does not know it cannot do either. False for a table of the old
+    syntax, which takes no settings and can be held still only until the source restarts."""
+    if table.clause.old_syntax:
+        session.execute(f"SYSTEM STOP MERGES {table.sql}", what=f"table {table}")
+        return False
+    for setting, value in _STILL.items():
+        try:
+            # if we die here, the table is as it was or holds still: asked again, it does
+            session.execute(
+                f"ALTER TABLE {table.sql} MODIFY SETTING {setting} = {value}", what=f"table {table}"
+            )
+        except PermanentError as error:
+            if error.code != _UNKNOWN_SETTING:
+                raise
+    return True
+
+
+def _settings_before(entry: TableEntry) -> tuple[tuple[str, str], ...]:
+    given = engine_clause.parse(entry.engine_full).settings
+    return tuple((name, given.get(name, "")) for name in _STILL)
+
+
+def let_move(session: Session, target: Target) -> None:
+    """The settings of a new table, as its CREATE has them."""
+    table = f"{quoted(target.database)}.{quoted(target.name)}"
+    for name, value in target.settings:
+        change = f"MODIFY SETTING {name} = {value}" if value else f"RESET SETTING {name}"
+        try:
+            # if we die here, the rest is put back by the next try
+            session.execute(f"ALTER TABLE {table} {change}", what=f"table {target}")
+        except PermanentError as error:
+            if error.code != _UNKNOWN_SETTING:
+                raise
+
+
+def _writable(session: Session, table: TableInfo) -> Path:
+    """The folder whose `detached` takes parts, if this machine sees it."""
+    for data_path in table.data_paths:
+        path = Path(data_path)
+        if (path / "detached").is_dir() and any(path.is_relative_to(disk.path) for disk in session.disks()):
+            return path
+    raise RefusedError(
+        f"the folder of table {table} cannot be written from here, so no part can be put into it",
+        code="disk_not_seen",
+        hint=f"say where executors see the server's disks: disks = {{default = '/…'}} under [source.{session.source}]",
+    )
+
+
+def _disk_of(session: Session, path: Path) -> Path:
+    fitting = [disk.path for disk in session.disks() if path.is_relative_to(disk.path)]
+    return max(fitting, key=lambda disk: len(disk.parts))
+
+
+def refuse_full(needed: Mapping[str, int]) -> None:
+    """`needed` bytes by a folder on each disk."""
+    for folder, size in needed.items():
+        probe = Path(folder)
+        while not probe.exists():
+            probe = probe.parent
+        free = shutil.disk_usage(probe).free
+        if free < size:
+            raise RefusedError(
+                f"the disk of {probe} has {free} bytes left, and the restore needs {size}",
+                code="no_space",
+                hint="free some space, or restore fewer tables with --tables",
+            )
+
+
+def drop_gathering(session: Session, chosen: Sequence[Target]) -> None:
+    """Tables of ours alone: by our database and the restore's own names."""
+    for target in chosen:
+        if target.receiver_database == targets.DATABASE:
+            name = f"{quoted(target.receiver_database)}.{quoted(target.receiver_name)}"
+            try:
+                # if we die here, the table is there or not; dropping again finds out
+                session.execute(f"DROP TABLE IF EXISTS {name} SYNC", what=f"table {name}")
+            except CalveError as error:
+                if error.code != "clickhouse_81":
+                    raise

@@ -1,0 +1,178 @@
+"""From the words of `calve backup restore` to a queued process. What can be refused is refused here."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+
+from calve.backup import shelf
+from calve.backup.manifest import Manifest
+from calve.backup.ports import LANE, BackupPorts
+from calve.control.ports import Store
+from calve.model.errors import NotFoundError, Outcome, UsageError
+from calve.model.ids import new_process_id
+from calve.model.process import Lock, NewProcess, Process, ProcessQuery
+from calve.model.states import Leftovers, ProcessState
+from calve.restore.creating import inner_of
+from calve.restore.kind import NAME
+from calve.restore.request import APPEND, REFUSE, REPLACE, Item, RestoreRequest
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """The options of the command, as typed."""
+
+    backup: str
+    source: str
+    tables: tuple[str, ...] = ()  # patterns; none means all
+    into: str = ""  # --as: "db2", or "db2.t2" for one table
+    schema_only: bool = False
+    data_only: bool = False
+    existing: str = REFUSE
+    partitions: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.schema_only and self.data_only:
+            raise UsageError(
+                "--schema-only and --data-only exclude each other",
+                code="selection",
+                hint="give neither for both",
+            )
+        if self.existing not in (REFUSE, APPEND, REPLACE):
+            raise UsageError(
+                f"{self.existing!r} is no choice for tables that exist",
+                code="existing",
+                hint="give refuse, append or replace",
+            )
+        if self.data_only and self.existing == REFUSE:
+            raise UsageError(
+                "--data-only restores into tables that exist",
+                code="existing",
+                hint="say --existing append or --existing replace as well",
+            )
+
+    @property
+    def text(self) -> str:
+        return json.dumps([getattr(self, name) for name in self.__dataclass_fields__])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Submitted:
+    process: Process
+    resumed: bool
+
+
+def request_of(ports: BackupPorts, asked: Asked) -> RestoreRequest:
+    """Which objects of which backup, and what they will be called."""
+    manifest = shelf.find(ports.location(), asked.backup)
+    names = [table.full_name for table in manifest.tables] + [one.full_name for one in manifest.schemas]
+    chosen = _chosen(manifest, names, asked.tables)
+    return RestoreRequest(
+        backup=manifest.name,
+        number=manifest.number,
+        backup_process=manifest.process_id,
+        source=asked.source,
+        items=tuple(_item(name, asked.into, alone=len(chosen) == 1) for name in chosen),
+        seed="",
+        asked=asked.text,
+        schema=not asked.data_only,
+        data=not asked.schema_only,
+        existing=asked.existing,
+        partitions=asked.partitions,
+    )
+
+
+def submit(ports: BackupPorts, store: Store, request: RestoreRequest) -> Submitted:
+    """Queue it; or go on with what the same command began and did not complete."""
+    location = ports.location()
+    locks = tuple(Lock(name=_lock(request, item)) for item in request.items)
+    for lock in locks:
+        under_way = store.holder(lock.name)
+        if under_way is not None and RestoreRequest.from_json(under_way.request).asked == request.asked:
+            return Submitted(process=under_way, resumed=True)
+    process_id = new_process_id()
+    destination = f"{request.source}:{_listed(request)}"
+    earlier = _left_by_an_earlier_run(store, destination, request)
+    seed = RestoreRequest.from_json(earlier.request).seed if earlier else str(process_id)
+    new = NewProcess(
+        id=process_id,
+        kind=NAME,
+        source=f"{location.url}/{request.backup}",
+        destination=destination,
+        lane=f"{LANE}{location.url}",
+        needs=(f"source:{request.source}", f"{LANE}{location.url}"),
+        request=replace(request, seed=seed).to_json(),
+        partitions=request.partitions,
+        locks=locks,
+        deadline_seconds=ports.limits.process_hours * 3600,
+        retry_of=earlier.id if earlier else None,
+    )
+    # If we die here, the process is queued or not; asked again, the locks tell.
+    [process] = store.submit([new])
+    return Submitted(process=process, resumed=earlier is not None)
+
+
+def _chosen(
+    manifest: Manifest, names: Sequence[tuple[str, str]], patterns: Sequence[str]
+) -> list[tuple[str, str]]:
+    for pattern in patterns:
+        if not any(fnmatchcase(".".join(name), pattern) for name in names):
+            shown = ", ".join(".".join(name) for name in names[:5])
+            raise NotFoundError(
+                f"backup {manifest.name} has no table that {pattern!r} means",
+                code="no_table",
+                hint=f"it has {shown}; see: calve backup show {manifest.name}",
+            )
+    chosen = [
+        name for name in names if not patterns or any(fnmatchcase(".".join(name), one) for one in patterns)
+    ]
+    # What a materialized view keeps its rows in goes with the view.
+    everything = RestoreRequest(
+        backup="", number=0, backup_process="", source="", seed="",
+        items=tuple(_item(name, "", alone=False) for name in names),
+    )  # fmt: skip
+    inner = inner_of(manifest, everything)
+    return chosen + [table for table, view in inner.items() if view.origin in chosen and table not in chosen]
+
+
+def _item(name: tuple[str, str], into: str, *, alone: bool) -> Item:
+    database, parted, table = into.partition(".")
+    if parted and not alone:
+        raise UsageError(
+            f"--as {into} names one table, and several are restored",
+            code="restore_name",
+            hint="give a database alone, or choose one table with --tables",
+        )
+    return Item(database=name[0], name=name[1], to_database=database or name[0], to_name=table or name[1])
+
+
+def _lock(request: RestoreRequest, item: Item) -> str:
+    text = json.dumps(["restore", request.source, *item.target])
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _listed(request: RestoreRequest) -> str:
+    names = sorted(".".join(item.target) for item in request.items)
+    return ",".join(names[:3]) + (f",… ({len(names)})" if len(names) > 3 else "")
+
+
+def _left_by_an_earlier_run(store: Store, destination: str, request: RestoreRequest) -> Process | None:
+    """The last of these, if it failed: the tables it made are ours by its seed."""
+    for old in store.processes(ProcessQuery(kind=NAME, destination=destination, limit=1)):
+        ended_badly = old.state in (ProcessState.FAILED, ProcessState.CANCELLED)
+        known = old.error is None or old.error.outcome is not Outcome.UNKNOWN
+        earlier = RestoreRequest.from_json(old.request)
+        same = (earlier.asked, earlier.backup_process) == (request.asked, request.backup_process)
+        if (
+            ended_badly
+            and known
+            and same
+            and old.leftovers
+            not in (
+                Leftovers.ADOPTED,
+                Leftovers.UNDOING,
+            )
+        ):
+            return old
+    return None

@@ -1,0 +1,243 @@
+"""The Spark runner: a wave of task attempts is one job in one job group.
+
+Spark's own retries and speculation are off: attempts belong to the control plane. Results
+reach the driver as each task ends, through one accumulator, so that a finished task frees its
+slot before its wave ends; the job's own answer repeats them, so a lost update loses nothing.
+"""
+
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from calve.control.ports import TaskOrder, TaskResult
+from calve.model.errors import UnavailableError
+from calve.spark import executor
+from calve.spark.driver import Driver
+from calve.spark.java import java_home
+
+OnResult = Callable[[TaskResult], None]
+
+# A cancelled Python worker deep in native code is killed after this; 1 s made a cancel take 2.7 s.
+KILL_TIMEOUT = "1s"
+CANCEL_AGAIN_SECONDS = 0.5
+
+
+class SparkRunner:
+    """Starts its session on first use, so that whoever holds one pays nothing before."""
+
+    def __init__(
+        self, *, master: str, conf: Mapping[str, str], slots: int = 0, log: Path | None = None
+    ) -> None:
+        self._master = master
+        self._conf = conf
+        self._slots = slots
+        self._log = log or Path(tempfile.gettempdir()) / f"calve-spark-{os.getpid()}.log"
+        self._lock = threading.Lock()
+        self._context: Any = None
+        self._waves: dict[str, OnResult] = {}
+        self._results: Any = None
+        self._driver: Driver | None = None
+        self._cancelled: dict[str, threading.Event] = {}
+
+    @property
+    def slots(self) -> int:
+        """Tasks to run at once: twice the cores, so that a core never waits for the next order."""
+        return self._slots or 2 * int(self._started().defaultParallelism)
+
+    def run(self, group: str, orders: Sequence[TaskOrder], on_result: OnResult) -> None:
+        """See `control.ports.Runner`."""
+        on_driver = [order for order in orders if order.on_driver]
+        if on_driver:
+            self._run_on_driver(group, on_driver, on_result)
+        shipped = [order for order in orders if not order.on_driver]
+        if shipped:
+            self._ship(group, shipped, on_result)
+
+    def _ship(self, group: str, orders: Sequence[TaskOrder], on_result: OnResult) -> None:
+        from py4j.protocol import Py4JError
+
+        context, results = self._started(), self._results
+        self._waves[group] = on_result
+
+        def attempt(order: TaskOrder) -> dict[str, Any]:
+            answer = executor.execute(order) | {"group": group}
+            results.add([answer])
+            return answer
+
+        try:
+            context.setJobGroup(group, f"calve {group}", interruptOnCancel=True)
+            for answer in context.parallelize(orders, len(orders)).map(attempt).collect():
+                on_result(executor.result(answer))
+        except Py4JError:
+            # Cancelled, or an executor died: attempts without a result are lost, and the control
+            # plane looks for their receipts before it tries again. Spark's log has the reason.
+            return
+        finally:
+            self._waves.pop(group, None)
+
+    def _run_on_driver(self, group: str, orders: Sequence[TaskOrder], on_result: OnResult) -> None:
+        """Threads of this program, each with a JVM thread of its own. Iceberg's actions name job
+        groups themselves, so these jobs are known by a tag; an action runs one job after another,
+        so a cancel is repeated until the last thread is out."""
+        from py4j.protocol import Py4JError
+
+        context = self._started()
+        self._cancelled[group] = cancelled = threading.Event()
+
+        def attempt(order: TaskOrder) -> None:
+            try:
+                context.addJobTag(group)
+                context.setInterruptOnCancel(True)
+            except (Py4JError, ConnectionError):
+                return  # the JVM is gone, and the attempt with it
+            on_result(executor.result(executor.execute(order, self._driver)))
+
+        threads = [
+            threading.Thread(target=attempt, args=(order,), name=f"{group}-{order.number}", daemon=True)
+            for order in orders
+        ]
+        try:
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                while thread.is_alive():
+                    if cancelled.is_set():
+                        context.cancelJobsWithTag(group)
+                    thread.join(CANCEL_AGAIN_SECONDS)
+        finally:
+            self._cancelled.pop(group, None)
+
+    def cancel(self, group: str) -> None:
+        """See `control.ports.Runner`."""
+        if cancelled := self._cancelled.get(group):
+            cancelled.set()
+        if self._context is not None:
+            self._context.cancelJobGroup(group)
+
+    def close(self) -> None:
+        with self._lock:
+            if self._context is not None:
+                self._context.stop()
+                self._context = None
+                _end_jvm()
+
+    def warm(self) -> None:
+        """Start the session now, to overlap its start with planning."""
+        self._started()
+
+    def _started(self) -> Any:
+        with self._lock:
+            if self._context is None:
+                self._context = self._start()
+                self._driver = Driver(self._context)
+                self._results = self._context.accumulator([], _Results(self._deliver))
+            return self._context
+
+    def _deliver(self, answers: list[dict[str, Any]]) -> None:
+        for answer in answers:
+            on_result = self._waves.get(answer["group"])
+            if on_result is not None:
+                on_result(executor.result(answer))
+
+    def _start(self) -> Any:
+        os.environ["JAVA_HOME"] = str(java_home())
+        local = self._master.startswith("local")
+        if local:
+            # Executors on this machine run this very environment (D16); on a cluster
+            # `spark.pyspark.python` says where theirs is.
+            os.environ["PYSPARK_PYTHON"] = sys.executable
+            os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+
+        import pyspark
+        from pyspark.java_gateway import launch_gateway
+
+        os.environ.setdefault("SPARK_HOME", str(Path(pyspark.__file__).parent))
+        defaults = self._defaults(local=local)
+        if pyspark.SparkContext._active_spark_context is None:
+            _end_jvm()  # one that an earlier session of this program left behind has another configuration
+        try:
+            # The JVM's command line, which every user of the machine can read, carries only our
+            # own defaults and what must be known at its start; the rest of the configuration,
+            # where secrets may be, goes through the gateway (P22).
+            launch = defaults | {k: v for k, v in self._conf.items() if k.startswith("spark.driver.")}
+            with self._log.open("ab") as log:
+                gateway = launch_gateway(_spark_conf(launch), {"stdout": log, "stderr": log})
+            conf = pyspark.SparkConf(_jvm=gateway.jvm)
+            for key, value in (defaults | dict(self._conf)).items():
+                conf.set(key, value)
+            return pyspark.SparkContext(conf=conf, gateway=gateway)
+        except Exception as error:  # pyspark raises several unrelated kinds here
+            raise UnavailableError(
+                f"Spark did not start with master {self._master!r}: {_first_line(error)}",
+                code="spark_unavailable",
+                hint=f"calve doctor; Spark's own log is {self._log}",
+                service="spark",
+            ) from error
+
+    def _defaults(self, *, local: bool) -> dict[str, str]:
+        log4j = Path(__file__).with_name("log4j2.properties").as_uri()
+        conf = {
+            "spark.app.name": "calve",
+            "spark.master": self._master,
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.scheduler.mode": "FAIR",
+            "spark.task.maxFailures": "1",
+            "spark.speculation": "false",
+            "spark.python.worker.reuse": "true",  # one engine session per Python worker (W9)
+            "spark.python.task.killTimeout": KILL_TIMEOUT,
+            "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j} -Dcalve.spark.log={self._log}",
+        }
+        if local:
+            conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        return conf
+
+
+def _end_jvm() -> None:
+    """PySpark keeps its JVM for the life of the program; another master or another
+    configuration needs another one."""
+    import pyspark
+
+    gateway = pyspark.SparkContext._gateway
+    pyspark.SparkContext._gateway = pyspark.SparkContext._jvm = None
+    if gateway is not None:
+        gateway.shutdown()
+        gateway.proc.stdin.close()  # the JVM ends when its standard input does
+        gateway.proc.wait(timeout=30)
+
+
+def _spark_conf(values: Mapping[str, str]) -> Any:
+    import pyspark
+
+    conf = pyspark.SparkConf(loadDefaults=False)
+    for key, value in values.items():
+        conf.set(key, value)
+    return conf
+
+
+class _Results:
+    """Spark's accumulator protocol: on executors a list that grows; on the driver it hands on
+    and stays empty, so that nothing piles up over a worker's life."""
+
+    def __init__(self, deliver: Callable[[list[dict[str, Any]]], None] | None) -> None:
+        self._deliver = deliver
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Results, (None,)
+
+    def zero(self, value: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return value[:0]
+
+    def addInPlace(self, held: list[dict[str, Any]], more: list[dict[str, Any]]) -> list[dict[str, Any]]:  # noqa: N802
+        if self._deliver is None:
+            return held + more
+        self._deliver(more)
+        return []
+
+
+def _first_line(error: Exception) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

@@ -1,0 +1,54 @@
+"""The receipt of an attempt, put once and found again: the same for all kinds whose tasks run on
+executors."""
+
+import json
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from calve.model.errors import NotFoundError
+from calve.objects.storage import Storage
+
+
+class Counted(Protocol):
+    """A receipt, as far as progress is measured by it."""
+
+    @property
+    def rows(self) -> int: ...
+
+    @property
+    def bytes(self) -> int: ...
+
+    def to_json(self) -> str: ...
+
+
+R = TypeVar("R", bound=Counted)
+
+
+def stored(storage: Storage, uri: str) -> str | None:
+    """None where no attempt came as far as its receipt."""
+    try:
+        return storage.read(uri).decode()
+    except NotFoundError:
+        return None
+
+
+def left(storage: Storage, uri: str, parse: Callable[[str], R]) -> R | None:
+    """The receipt that this attempt has left already, if it has."""
+    text = stored(storage, uri)
+    return None if text is None else parse(text)
+
+
+def leave(storage: Storage, uri: str, receipt: R, parse: Callable[[str], R]) -> R:
+    """The receipt that counts: this one, or the one that is there."""
+    # If we die here, the receipt is there or not; whoever looks for it finds out.
+    if storage.put_if_absent(uri, receipt.to_json().encode()):
+        return receipt
+    # Taken: by this very put, whose acknowledgement was lost, or by another run of this attempt.
+    return left(storage, uri, parse) or receipt
+
+
+def answer(receipt: Counted, files: int) -> str:
+    """What a task's function brings back to the driver, as JSON."""
+    return json.dumps(
+        {"receipt": receipt.to_json(), "rows": receipt.rows, "files": files, "bytes": receipt.bytes}
+    )
