@@ -190,7 +190,7 @@ def _print_profile(profile: Path, seconds: float) -> None:
 
 
 def _on_spark(place: Any, rows: int, alone: float) -> None:
-    from calve.spark.spark import SparkRunner
+    from calve.spark.runner import SparkRunner
 
     began = time.perf_counter()
     runner = SparkRunner(master="local[*]", conf={})

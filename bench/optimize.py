@@ -26,7 +26,7 @@ from calve.iceberg.publish.build import build_empty
 from calve.iceberg.publish.manifests import ManifestFiles
 from calve.model.states import ProcessState
 from calve.spark import jars
-from calve.spark.spark import SparkRunner
+from calve.spark.runner import SparkRunner
 from calve.testing.lake import BY_MONTH, IDENTIFIER, SCHEMA, arrow, make_table
 from calve.testing.many_files import repeat_file
 from calve.testing.optimizing import OptimizeScene

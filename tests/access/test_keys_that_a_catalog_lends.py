@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from calve.export.kind import ExportKind
-from calve.iceberg.catalogs.lending import Lender
+from calve.iceberg.catalogs.lent_keys import Lender
 from calve.model.ids import ProcessId
 from calve.model.process import Process
 from calve.model.states import ProcessState

@@ -10,7 +10,7 @@ from calve.control.retry import retry
 from calve.model.errors import UnavailableError
 from calve.model.process import Process
 from calve.model.states import Leftovers, ProcessState
-from calve.objects.base import Upload
+from calve.objects.port import Upload
 from calve.objects.s3 import CHUNK_BYTES
 from calve.objects.storage import Storage
 from calve.testing.child_runner import ChildRunner

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from calve.model.errors import UsageError
-from calve.objects.access.resolve import resolved
+from calve.objects.credentials import resolved
 from calve.testing.place import Place
 
 KEYS = {"s3.access-key-id": "ours", "s3.secret-access-key": "our-secret"}

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from calve.spark.spark import SparkRunner
+from calve.spark.runner import SparkRunner
 from calve.testing.place import Place
 
 EVENTS = (

@@ -6,9 +6,9 @@ import pytest
 from pyiceberg.catalog import Catalog
 
 from calve.iceberg.catalogs.catalog import open_catalog
-from calve.iceberg.health.collect import Place
-from calve.iceberg.health.names import any_of, partition_filter, partition_name
+from calve.iceberg.health.partitions import any_of, partition_filter, partition_name
 from calve.iceberg.health.report import health
+from calve.iceberg.health.stats import Place
 from calve.model.errors import NotFoundError
 from calve.testing.equality_deletes import delete_equal
 from calve.testing.lake import BY_MONTH, SCHEMA, arrow, make_table, sqlite_properties

@@ -2,8 +2,8 @@
 
 import pytest
 
-from calve.iceberg.health.collect import Deletes, PartitionStats, Place, TableStats
 from calve.iceberg.health.dangling import dangling
+from calve.iceberg.health.stats import Deletes, PartitionStats, Place, TableStats
 
 POSITION, EQUALITY = 1, 2
 UNPARTITIONED, BY_DAY = 0, 1

@@ -4,12 +4,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from calve.iceberg.health.listing import Found
 from calve.iceberg.health.orphans import Orphans, Owner, judge, process_of
 from calve.iceberg.health.paths import normal
 from calve.iceberg.health.reachable import PathSet
 from calve.iceberg.health.report import orphan_limit
 from calve.iceberg.health.settings import Settings
+from calve.iceberg.health.table_files import Found
 from calve.model.limits import Limits
 
 NOW = datetime(2026, 1, 10, tzinfo=UTC)

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from pyiceberg.manifest import DataFileContent
 
-from calve.iceberg.health.collect import Deletes, PartitionStats, Place, TableStats, count
+from calve.iceberg.health.due import Level, evaluate
 from calve.iceberg.health.entries import Entry
-from calve.iceberg.health.evaluate import Level, evaluate
 from calve.iceberg.health.settings import DAY_MS, HOUR_MS, MIB, Settings, settings_of
+from calve.iceberg.health.stats import Deletes, PartitionStats, Place, TableStats, count
 from calve.model.errors import RefusedError
 from calve.optimize.finish import with_wishes
 

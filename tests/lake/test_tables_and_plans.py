@@ -12,7 +12,7 @@ from pyiceberg.types import IntegerType, ListType, MapType, NestedField, StringT
 from calve.iceberg import tables
 from calve.iceberg.catalogs.catalog import open_catalog
 from calve.model.errors import CalveError, PermanentError, RefusedError
-from calve.objects.locations import full_uri
+from calve.objects.uri import full_uri
 from calve.testing.lake import IDENTIFIER, SCHEMA, make_table, make_work, sqlite_properties
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from calve.optimize import plan
-from calve.spark.spark import SparkRunner
+from calve.spark.runner import SparkRunner
 from calve.testing.optimizing import OptimizeScene
 
 

@@ -7,7 +7,7 @@ import pytest
 from calve.app.config import load_config
 from calve.app.doctor.optimize import seen_by_spark
 from calve.app.wiring import App
-from calve.spark.spark import SparkRunner
+from calve.spark.runner import SparkRunner
 from calve.testing.lake import arrow, make_table
 
 

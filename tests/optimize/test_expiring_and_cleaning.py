@@ -18,9 +18,9 @@ from calve.model.ids import WorkerId, new_process_id
 from calve.model.limits import Limits
 from calve.model.process import Lease, NewProcess
 from calve.model.states import ProcessState
-from calve.optimize import expire as expiring
-from calve.optimize.clean import clean
-from calve.optimize.expire import expire
+from calve.optimize import expiry as expiring
+from calve.optimize.cleanup import clean
+from calve.optimize.expiry import expire
 from calve.testing.lake import IDENTIFIER, arrow, make_table, rows_of, sqlite_properties
 from calve.testing.memory_store import MemoryStore
 from calve.testing.optimizing import MovedClock
@@ -270,7 +270,7 @@ def test_D15_files_that_wait_for_a_retry_stay(catalog: Catalog, store: MemorySto
 def test_a_file_that_came_back_into_use_while_orphans_were_listed_stays(
     catalog: Catalog, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from calve.optimize import clean as cleaning
+    from calve.optimize import cleanup as cleaning
 
     table = make_table(catalog)
     table.append(arrow(range(10), 1))

@@ -10,7 +10,7 @@ import pytest
 from calve.model.errors import PermanentError
 from calve.model.states import ProcessState
 from calve.spark.java import java_home
-from calve.spark.spark import SparkRunner
+from calve.spark.runner import SparkRunner
 from calve.testing.optimizing import OptimizeScene
 from calve.testing.s3 import S3Server, s3_server
 from calve.testing.tls import Authority, TlsFront

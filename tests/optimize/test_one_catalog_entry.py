@@ -7,9 +7,9 @@ import pytest
 
 from calve.model.errors import UsageError
 from calve.model.states import ProcessState
-from calve.spark.iceberg import S3_FILE_IO, jars_for, spark_catalog
+from calve.spark.catalog_conf import S3_FILE_IO, jars_for, spark_catalog
 from calve.spark.jars import ICEBERG_AWS, ICEBERG_SPARK, POSTGRES_JDBC, SQLITE_JDBC
-from calve.spark.spark import SparkRunner
+from calve.spark.runner import SparkRunner
 from calve.testing.iceberg_rest import apache_rest
 from calve.testing.optimizing import OptimizeScene
 from calve.testing.s3 import s3_server

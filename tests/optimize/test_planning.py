@@ -7,10 +7,10 @@ import pytest
 from pyiceberg.table import Table
 
 from calve.iceberg.catalogs.catalog import open_catalog
-from calve.iceberg.health.collect import Deletes, PartitionStats, Place, TableStats
-from calve.iceberg.health.evaluate import Level, evaluate
-from calve.iceberg.health.names import TRUE
+from calve.iceberg.health.due import Level, evaluate
+from calve.iceberg.health.partitions import TRUE
 from calve.iceberg.health.settings import MIB, Settings
+from calve.iceberg.health.stats import Deletes, PartitionStats, Place, TableStats
 from calve.model.errors import UsageError
 from calve.optimize.plan import TASK_PARTITIONS, OptimizePlan, TaskSpec, options_of, tasks_of
 from calve.optimize.request import OptimizeRequest, Sort, SortColumn, parse_sort

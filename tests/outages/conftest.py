@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from calve.spark.spark import SparkRunner
+from calve.spark.runner import SparkRunner
 from calve.testing.child_runner import ChildRunner
 from calve.testing.network_proxy import NetworkProxy
 from calve.testing.outage_place import BUCKET, CLUSTER, Executors, OutagePlace, behind

@@ -10,7 +10,7 @@ import pytest
 
 from calve.control.ports import TaskOrder, TaskResult
 from calve.model.ids import ProcessId
-from calve.spark.spark import SparkRunner
+from calve.spark.runner import SparkRunner
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 

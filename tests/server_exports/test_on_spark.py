@@ -8,7 +8,7 @@ from killing import export_through_the_death_of_its_server
 from served import Served, at_the_source, events, in_the_lake
 
 from calve.model.states import ProcessState
-from calve.spark.spark import SparkRunner
+from calve.spark.runner import SparkRunner
 
 pytestmark = [pytest.mark.services, pytest.mark.spark]
 

@@ -33,8 +33,8 @@ from calve.model.ids import ProcessId, WorkerId
 from calve.model.limits import Limits
 from calve.model.process import Process
 from calve.model.states import PIN_HELD, PROCESS_TERMINAL, ProcessState
-from calve.objects.locations import full_uri
 from calve.objects.storage import Storage
+from calve.objects.uri import full_uri
 from calve.store import open_store
 from calve.testing.clock import FakeClock
 from calve.testing.crashing import Faults, crashing_kind, crashing_runner, crashing_store

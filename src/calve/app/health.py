@@ -11,7 +11,7 @@ from calve.model.accepting import accepted
 from calve.model.ids import ProcessId
 from calve.model.process import NewProcess, Process
 from calve.optimize.kind import CATALOG
-from calve.optimize.owners import owner_in
+from calve.optimize.ownership import owner_in
 from calve.optimize.plan import OptimizePlan, TaskSpec
 from calve.optimize.request import NAME, OptimizeRequest
 from calve.optimize.submit import check, submit

@@ -23,15 +23,15 @@ from calve.app.wiring import App
 from calve.control.ports import Store, TaskOrder, TaskResult
 from calve.iceberg import tables
 from calve.iceberg.errors import catalog_call
-from calve.iceberg.health.collect import collect
-from calve.iceberg.health.evaluate import evaluate
+from calve.iceberg.health.due import evaluate
 from calve.iceberg.health.report import full_at_ms
 from calve.iceberg.health.settings import settings_of
+from calve.iceberg.health.stats import collect
 from calve.model.errors import CalveError, RefusedError, TemporaryError
 from calve.model.limits import Limits
 from calve.model.process import Process, ProcessQuery
 from calve.model.states import PROCESS_TERMINAL, ProcessState
-from calve.optimize.expire import what_expires
+from calve.optimize.expiry import what_expires
 from calve.optimize.finish import drops_dangling, manifest_specs
 from calve.optimize.kind import OptimizeKind
 from calve.optimize.ports import OptimizePorts

@@ -55,7 +55,7 @@ def catalog_properties(config: Config, name: str) -> dict[str, Any]:
 
 
 def _resolved(given: Mapping[str, Any], where: str, *, keys_may_be_lent: bool = False) -> dict[str, Any]:
-    from calve.objects.access.resolve import resolved
+    from calve.objects.credentials import resolved
 
     try:
         return resolved(given, os.environ, keys_may_be_lent=keys_may_be_lent)

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from calve.backup.location import Location
     from calve.clickhouse.ports import Source
     from calve.control.worker import WorkerLoop
-    from calve.iceberg.catalogs.lending import Lender
+    from calve.iceberg.catalogs.lent_keys import Lender
     from calve.objects.storage import Storage
-    from calve.spark.spark import SparkRunner
+    from calve.spark.runner import SparkRunner
 
 
 class App:
@@ -153,7 +153,7 @@ class App:
 
     def lending(self, catalog: str) -> dict[str, Any]:
         """What an executor needs to ask the catalog for new keys; {} where it lends none."""
-        from calve.iceberg.catalogs.lending import lends
+        from calve.iceberg.catalogs.lent_keys import lends
 
         if not lends(self.catalog(catalog)):
             return {}
@@ -165,7 +165,7 @@ class App:
         return {name: value for name, value in properties.items() if isinstance(value, str)}
 
     def _lender(self, catalog: str, table: tuple[str, ...]) -> "Lender | None":
-        from calve.iceberg.catalogs.lending import lender, lends
+        from calve.iceberg.catalogs.lent_keys import lender, lends
 
         if not table or "/" in catalog:
             return None
@@ -204,7 +204,7 @@ class App:
 
     @cached_property
     def runner(self) -> "SparkRunner":
-        from calve.spark.spark import SparkRunner
+        from calve.spark.runner import SparkRunner
 
         spark = self.config.spark
         made = SparkRunner(master=spark.master, conf=spark.conf, slots=self._slots())

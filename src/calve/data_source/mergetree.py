@@ -18,8 +18,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
 from calve.data_source.filters import condition, same_at_a_server
-from calve.data_source.finding import look
 from calve.data_source.found import Found
+from calve.data_source.lookup import look
 from calve.data_source.options import Options
 from calve.data_source.spark_types import MAPPED_AS, spark_type
 from calve.export.mapping import MappedColumn, map_columns, raise_refusals
@@ -97,7 +97,7 @@ class MergeTreeReader(DataSourceReader):  # type: ignore[misc]
         return made or [MergeTreePartition("")]  # Spark wants one at least
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        from calve.data_source.reading import read_batches
+        from calve.data_source.batches import read_batches
 
         assert isinstance(partition, MergeTreePartition)
         if not partition.payload:

@@ -24,7 +24,7 @@ from calve.export.payload import TaskPayload, receipt_uri
 from calve.export.plan import draft
 from calve.export.ports import ExportPorts
 from calve.export.request import ExportRequest
-from calve.iceberg.catalogs.lending import lends
+from calve.iceberg.catalogs.lent_keys import lends
 from calve.iceberg.publish.fence import fence
 from calve.iceberg.publish.outcome import AlreadyExported, EarlierExport, PublishedSnapshot
 from calve.iceberg.publish.publish import publish

@@ -16,7 +16,7 @@ from calve.export.payload import TaskPayload
 from calve.export.reading import Rows, opened
 from calve.export.writing import TaskWriter, Written, write_settings
 from calve.iceberg import checksums
-from calve.iceberg.catalogs.lending import remote_lender
+from calve.iceberg.catalogs.lent_keys import remote_lender
 from calve.model.errors import PermanentError
 from calve.model.limits import Limits
 from calve.model.receipt import Receipt

@@ -23,7 +23,7 @@ from calve.export.reading import Piece, Rows
 from calve.export.slicing import GRANULE_ROWS
 from calve.iceberg import checksums
 from calve.iceberg.files.footer import MAGIC, annotate
-from calve.iceberg.files.physical import physical_sql
+from calve.iceberg.files.physical_types import physical_sql
 from calve.iceberg.files.statistics import file_statistics
 from calve.model.errors import PermanentError
 from calve.model.full_disk import full_disk

@@ -24,7 +24,7 @@ from calve.iceberg.catalogs.entry import RECEIPTS, SORT_ORDER_IDS
 from calve.iceberg.errors import catalog_call
 from calve.model.errors import NotFoundError, PermanentError, RefusedError
 from calve.model.plan import DestinationPlan, ExportPlan, SpecField
-from calve.objects.locations import full_uri
+from calve.objects.uri import full_uri
 
 WRITABLE_FORMATS = (1, 2)
 _WRITING_PROPERTIES = ("write.", "schema.name-mapping.default", "commit.")

@@ -27,8 +27,8 @@ from calve.model.errors import NotFoundError, PermanentError
 from calve.model.limits import Limits
 from calve.model.plan import ExportPlan
 from calve.model.receipt import Receipt
-from calve.objects.locations import full_uri
 from calve.objects.storage import Storage
+from calve.objects.uri import full_uri
 
 _log = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from calve.iceberg.errors import catalog_call
 from calve.model.errors import PermanentError, RefusedError
 from calve.model.plan import ExportPlan
 from calve.model.receipt import Receipt
-from calve.objects.locations import full_uri
+from calve.objects.uri import full_uri
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from threading import Lock
 from typing import Protocol, TypeVar
 
 from calve.model.errors import PermanentError
-from calve.objects.base import ObjectStore, Upload, Uploads
+from calve.objects.port import ObjectStore, Upload, Uploads
 
 T = TypeVar("T")
 REFUSED = "storage_denied"

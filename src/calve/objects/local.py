@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from calve.model.errors import CalveError, NotFoundError, PermanentError, RefusedError, TemporaryError
-from calve.objects.base import Upload, Uploads
+from calve.objects.port import Upload, Uploads
 
 SCHEME = "file://"
 TEMPORARY_SUFFIX = ".calve-tmp"

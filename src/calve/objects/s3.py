@@ -25,8 +25,8 @@ from calve.model.errors import (
     TemporaryError,
     UnavailableError,
 )
-from calve.objects.access.resolve import CA_FILE, check_ca_file
-from calve.objects.base import Upload, Uploads
+from calve.objects.credentials import CA_FILE, check_ca_file
+from calve.objects.port import Upload, Uploads
 from calve.objects.s3_uploads import S3Uploads
 from calve.objects.trust import trusting
 

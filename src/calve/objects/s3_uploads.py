@@ -13,8 +13,8 @@ from xml.etree import ElementTree
 import requests
 
 from calve.model.errors import CalveError, PermanentError, TemporaryError, UnavailableError
-from calve.objects.access.resolve import CA_FILE
-from calve.objects.base import Upload
+from calve.objects.credentials import CA_FILE
+from calve.objects.port import Upload
 from calve.objects.signing import Signer
 from calve.wire.bounded_http import bound
 

@@ -12,10 +12,10 @@ from pathlib import Path
 from threading import Lock
 
 from calve.model.errors import PermanentError
-from calve.objects.base import ObjectStore, Upload, Uploads
 from calve.objects.lent import Keys, LentStore
 from calve.objects.local import SCHEME as LOCAL_SCHEME
 from calve.objects.local import LocalStore
+from calve.objects.port import ObjectStore, Upload, Uploads
 from calve.objects.s3 import SCHEMES as S3_SCHEMES
 from calve.objects.s3 import S3ObjectStore
 

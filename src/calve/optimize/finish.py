@@ -16,18 +16,18 @@ from pyiceberg.table.update import AssertTableUUID, SetPropertiesUpdate
 from calve.control.ports import Published
 from calve.iceberg import tables
 from calve.iceberg.errors import catalog_call
-from calve.iceberg.health.collect import TableStats, collect
 from calve.iceberg.health.dangling import dangling, dangling_paths
 from calve.iceberg.health.report import FULL_AT, judge
 from calve.iceberg.health.score import manifests_needed
 from calve.iceberg.health.settings import Settings, settings_of
+from calve.iceberg.health.stats import TableStats, collect
 from calve.iceberg.publish.commit import Answer, Commit, send
 from calve.model.change import Result
 from calve.model.errors import PermanentError
 from calve.model.process import Process
-from calve.optimize import by_spark
-from calve.optimize.clean import Cleaned, clean
-from calve.optimize.expire import Expired, expire
+from calve.optimize import driver_work as by_spark
+from calve.optimize.cleanup import Cleaned, clean
+from calve.optimize.expiry import Expired, expire
 from calve.optimize.orders import tidy_payload
 from calve.optimize.plan import OptimizePlan
 from calve.optimize.ports import OptimizePorts

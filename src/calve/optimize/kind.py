@@ -18,16 +18,16 @@ from calve.control.ports import (
 )
 from calve.iceberg import tables
 from calve.iceberg.errors import catalog_call
-from calve.iceberg.health.collect import TableStats, collect
-from calve.iceberg.health.evaluate import evaluate
+from calve.iceberg.health.due import evaluate
 from calve.iceberg.health.report import full_at_ms
 from calve.iceberg.health.settings import Settings, settings_of
+from calve.iceberg.health.stats import TableStats, collect
 from calve.model.change import NewPin, PinChange, Result
 from calve.model.errors import PermanentError
 from calve.model.process import NewTask, Pin, Process, Task
 from calve.optimize import finish
-from calve.optimize.clean import look_for_orphans, old_receipts
-from calve.optimize.expire import what_expires
+from calve.optimize.cleanup import look_for_orphans, old_receipts
+from calve.optimize.expiry import what_expires
 from calve.optimize.orders import rewrite_payload
 from calve.optimize.plan import OptimizePlan, TaskSpec, tasks_of
 from calve.optimize.ports import OptimizePorts

@@ -12,10 +12,10 @@ from typing import Any, Self
 
 from pyiceberg.table.metadata import TableMetadata
 
-from calve.iceberg.health.collect import TableStats
-from calve.iceberg.health.evaluate import Due, Level
-from calve.iceberg.health.names import TRUE, Filter, any_of, partition_filter, partition_name
+from calve.iceberg.health.due import Due, Level
+from calve.iceberg.health.partitions import TRUE, Filter, any_of, partition_filter, partition_name
 from calve.iceberg.health.settings import MIB, Settings
+from calve.iceberg.health.stats import TableStats
 from calve.model.stored import known_fields
 
 PLAN_VERSION = 1

@@ -26,8 +26,8 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from calve.iceberg.catalogs import file_io
 from calve.iceberg.publish import marks
 from calve.model.errors import NotFoundError, RefusedError
-from calve.objects.locations import full_uri
 from calve.objects.storage import Storage
+from calve.objects.uri import full_uri
 from calve.parquet import places
 from calve.parquet.commits import Commit, shown
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from calve.model.errors import CalveError, PermanentError, TemporaryError
+from calve.spark.catalog_conf import certificates_for, jars_for, spark_catalog
 from calve.spark.driver import Driver
-from calve.spark.iceberg import certificates_for, jars_for, spark_catalog
-from calve.spark.java_errors import translated
+from calve.spark.errors import translated
 
 PROCESS_ID = "calve.process-id"
 TASK = "calve.task"

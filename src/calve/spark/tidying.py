@@ -6,7 +6,7 @@ from typing import Any
 
 from calve.spark.actions import ActionTable, answered, where_of
 from calve.spark.driver import Driver
-from calve.spark.metadata_commits import drop_deletes
+from calve.spark.maintenance import drop_deletes
 
 
 def tidy(payload: str, driver: Driver) -> str:

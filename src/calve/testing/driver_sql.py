@@ -3,9 +3,9 @@ a table with none of Calve's code between, and tests need one JVM only."""
 
 import json
 
+from calve.spark.catalog_conf import certificates_for, jars_for, spark_catalog
 from calve.spark.driver import Driver
-from calve.spark.iceberg import certificates_for, jars_for, spark_catalog
-from calve.spark.java_errors import translated
+from calve.spark.errors import translated
 
 
 def run(payload: str, driver: Driver) -> str:

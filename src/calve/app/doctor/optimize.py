@@ -14,7 +14,7 @@ def seen_by_spark(app: App, *, name: str) -> Iterator[Finding]:
     from calve.app.optimizing import OptimizeReach, all_tables
     from calve.iceberg import tables
     from calve.optimize.orders import look_payload
-    from calve.spark.iceberg import jars_for, spark_catalog
+    from calve.spark.catalog_conf import jars_for, spark_catalog
     from calve.spark.jars import cached
 
     part = f"optimize:{name}"

@@ -32,8 +32,8 @@ from calve.iceberg.catalogs.tokens import bound_token
 from calve.iceberg.errors import describe
 from calve.model.errors import UsageError
 from calve.model.limits import Limits
-from calve.objects.access.resolve import CA_FILE, check_ca_file
-from calve.objects.locations import full_uri
+from calve.objects.credentials import CA_FILE, check_ca_file
+from calve.objects.uri import full_uri
 from calve.wire import bounded_http
 
 

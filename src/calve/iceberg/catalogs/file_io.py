@@ -15,7 +15,7 @@ from pyiceberg.io import InputFile, InputStream
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from calve.model.errors import CalveError, NotFoundError, UnavailableError
-from calve.objects.access.resolve import CA_FILE
+from calve.objects.credentials import CA_FILE
 from calve.objects.s3 import SCHEMES as S3_SCHEMES
 from calve.objects.storage import Storage
 

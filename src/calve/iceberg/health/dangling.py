@@ -7,8 +7,8 @@ that equality deletes of an unpartitioned spec apply to every partition, and wou
 from pyiceberg.manifest import ManifestContent
 from pyiceberg.table import Table
 
-from calve.iceberg.health.collect import Place, TableStats
 from calve.iceberg.health.entries import read_entries
+from calve.iceberg.health.stats import Place, TableStats
 from calve.iceberg.publish.manifests import manifests_of
 
 

@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from calve.iceberg.health.collect import TableStats
 from calve.iceberg.health.dangling import dangling
-from calve.iceberg.health.evaluate import Due, Level
+from calve.iceberg.health.due import Due, Level
 from calve.iceberg.health.orphans import Orphans
 from calve.iceberg.health.retention import Expiry
 from calve.iceberg.health.score import files_needed, manifests_needed
 from calve.iceberg.health.settings import Settings
+from calve.iceberg.health.stats import TableStats
 
 
 @dataclass(frozen=True, kw_only=True)

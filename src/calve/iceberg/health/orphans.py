@@ -14,9 +14,9 @@ from enum import StrEnum
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
-from calve.iceberg.health.listing import Found, list_files
 from calve.iceberg.health.paths import normal
 from calve.iceberg.health.reachable import PathSet
+from calve.iceberg.health.table_files import Found, list_files
 
 # data file, manifest: calve-<id>-…; manifest list: snap-…-calve-<id>.avro; receipts: metadata/calve/<id>/…
 _MARK = re.compile(r"(?:^|-)calve-([a-z0-9]+)(?=[-.])")

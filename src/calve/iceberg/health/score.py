@@ -7,8 +7,8 @@ improved, and costs nothing. What was not looked at is left out, and the others 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from calve.iceberg.health.collect import PartitionStats, TableStats
 from calve.iceberg.health.settings import Settings
+from calve.iceberg.health.stats import PartitionStats, TableStats
 
 MANIFESTS_ALWAYS_FINE = 10
 _DELETES_AT_WORST = 3.0  # times the ratio that triggers

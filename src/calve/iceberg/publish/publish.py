@@ -10,7 +10,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from calve.iceberg import tables
-from calve.iceberg.catalogs.lending import lent_to
+from calve.iceberg.catalogs.lent_keys import lent_to
 from calve.iceberg.errors import catalog_call
 from calve.iceberg.publish import marks
 from calve.iceberg.publish.build import Staged, build

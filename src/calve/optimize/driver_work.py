@@ -50,7 +50,7 @@ def expiring(ports: OptimizePorts, process: Process, plan: OptimizePlan) -> Call
         refs = {name: table.metadata.refs[name].snapshot_id for name in past.refs}
         payload = expire_payload(plan, ports.catalog_properties(plan.catalog), past.snapshot_ids, refs)
         try:
-            on_driver(ports, process, "calve.spark.metadata_commits:expire", payload)
+            on_driver(ports, process, "calve.spark.maintenance:expire", payload)
         except CalveError as error:
             return Reply(answer=Answer.UNKNOWN, error=error)
         return Reply(answer=Answer.LANDED)
@@ -62,4 +62,4 @@ def set_properties(
     ports: OptimizePorts, process: Process, plan: OptimizePlan, changed: dict[str, str]
 ) -> None:
     payload = properties_payload(plan, ports.catalog_properties(plan.catalog), changed)
-    on_driver(ports, process, "calve.spark.metadata_commits:set_properties", payload)
+    on_driver(ports, process, "calve.spark.maintenance:set_properties", payload)

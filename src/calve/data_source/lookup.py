@@ -23,8 +23,8 @@ from calve.data_source.found import Found
 from calve.data_source.options import Options
 from calve.model.errors import NotFoundError
 from calve.model.plan import PartPlan, Relation
-from calve.objects.locations import full_uri
 from calve.objects.storage import Storage
+from calve.objects.uri import full_uri
 
 
 def look(options: Options, names: Sequence[str] = ()) -> Found:

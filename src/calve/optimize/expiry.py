@@ -30,7 +30,7 @@ from calve.iceberg.publish.commit import Answer, Commit, Reply, send
 from calve.iceberg.publish.marks import PROCESS_ID
 from calve.model.errors import TemporaryError
 from calve.optimize.deleting import delete_files
-from calve.optimize.owners import held_snapshots, live_ids
+from calve.optimize.ownership import held_snapshots, live_ids
 
 TRIES = 5  # against other writers; more is the control plane's budget
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from calve.model.errors import UsageError
-from calve.objects.access.profiles import DEFAULT, has_keys, named_profile, usable_profile
+from calve.objects.profiles import DEFAULT, has_keys, named_profile, usable_profile
 
 CA_FILE = "s3.ca-file"
 _KEY, _SECRET, _TOKEN = "s3.access-key-id", "s3.secret-access-key", "s3.session-token"

@@ -11,7 +11,7 @@ from typing import Any
 from calve.model.errors import TemporaryError
 from calve.spark.actions import PROCESS_ID, TASK, ActionTable, where_of
 from calve.spark.driver import Driver
-from calve.spark.java_errors import translated
+from calve.spark.errors import translated
 
 DROPPED = "dropped-deletes"
 

@@ -13,14 +13,14 @@ from pyiceberg.table import Table
 from calve.control.ports import StoreReader
 from calve.iceberg import tables
 from calve.iceberg.errors import catalog_call
-from calve.iceberg.health.listing import list_files
 from calve.iceberg.health.orphans import Orphans, Owner, find_orphans
 from calve.iceberg.health.reachable import reachable
 from calve.iceberg.health.report import orphan_limit
 from calve.iceberg.health.settings import Settings
+from calve.iceberg.health.table_files import list_files
 from calve.model.limits import Limits
 from calve.optimize.deleting import delete_files
-from calve.optimize.owners import owner_in
+from calve.optimize.ownership import owner_in
 
 
 @dataclass(frozen=True, kw_only=True)

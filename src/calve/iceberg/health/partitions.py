@@ -22,7 +22,7 @@ from pyiceberg.types import (
 )
 from pyiceberg.utils.datetime import days_to_date
 
-from calve.iceberg.health.collect import Place
+from calve.iceberg.health.stats import Place
 
 Filter = dict[str, Any]  # Iceberg's JSON form of an expression
 TRUE: Filter = {"type": "literal", "value": True}

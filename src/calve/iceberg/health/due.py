@@ -12,8 +12,8 @@ evaluates for ever comes to rest.
 from dataclasses import dataclass
 from enum import StrEnum
 
-from calve.iceberg.health.collect import PartitionStats, Place, TableStats
 from calve.iceberg.health.settings import Settings
+from calve.iceberg.health.stats import PartitionStats, Place, TableStats
 
 
 class Level(StrEnum):
