@@ -59,7 +59,7 @@ def test_choosing_what_to_claim_reads_only_the_living_and_what_is_due(store: Sql
         lines = [line for line in plan_of(store, statement) if "processes" in line]
         assert lines
         for line in lines:
-            assert any(f"ix_processes_{index}" in line for index in ("live", "cleanup", "uploads"))
+            assert any(f"ix_processes_{index}" in line for index in ("live", "cleanup"))
         assert not any("tasks" in line for line in plan_of(store, statement))
 
 

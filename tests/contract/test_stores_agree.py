@@ -49,7 +49,6 @@ changes = st.builds(
     error=maybe_error,
     leftovers=st.sampled_from([None, *Leftovers]),
     cleanup_in_seconds=st.sampled_from([None, -1.0, 0.0, 40.0]),
-    uploads_in_seconds=st.sampled_from([None, -1.0, 0.0, 40.0]),
     unlock=st.booleans(),
 )
 calls = st.one_of(

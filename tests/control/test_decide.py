@@ -10,7 +10,6 @@ import pytest
 from calve.control.decide import decide
 from calve.control.facts import Facts
 from calve.control.step import (
-    AbortUploads,
     End,
     Fence,
     HandBackTasks,
@@ -41,7 +40,6 @@ from calve.model.states import (
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 BEFORE, LATER = NOW - timedelta(seconds=1), NOW + timedelta(seconds=60)
-LONG_AGO = NOW - timedelta(hours=1)
 LIMITS = Limits()
 TEMPORARY = ErrorInfo(code="flaky", message="flaky", retryable=True)
 PERMANENT = ErrorInfo(code="denied", message="denied")
@@ -135,13 +133,10 @@ def ended_facts() -> Iterator[Facts]:
         state=sorted(PROCESS_TERMINAL),
         leftovers=list(Leftovers),
         cleanup_at=[None, BEFORE, LATER],
-        uploads_at=[None, BEFORE, LATER],
-        finished_at=[LONG_AGO, NOW],
+        finished_at=[NOW],
     ):
-        for around in combine(**AROUND, busy=["", "Undo"], in_flight=[0, 1]):
-            yield facts_of(
-                process(planned=True, **fields), around, busy=around["busy"], in_flight=around["in_flight"]
-            )
+        for around in combine(**AROUND, busy=["", "Undo"]):
+            yield facts_of(process(planned=True, **fields), around, busy=around["busy"])
 
 
 ALL = {
@@ -194,7 +189,7 @@ def _pending_tasks(facts: Facts) -> int:
 def test_no_step_leaves_a_terminal_state() -> None:
     for facts in ended_facts():
         step = decide(facts)
-        assert isinstance(step, Wait | Undo | Resolve | AbortUploads)
+        assert isinstance(step, Wait | Undo | Resolve)
         assert not target(step)
 
 
@@ -209,18 +204,6 @@ def test_an_ended_process_is_undone_only_when_due_and_its_outcome_known() -> Non
             assert due and unknown
         if due and unknown and not facts.busy and not facts.draining:
             assert isinstance(step, Resolve)
-
-
-def test_a_due_look_for_uploads_waits_only_for_what_is_being_stopped_or_comes_with_an_undo() -> None:
-    for facts in ended_facts():
-        row, step = facts.process, decide(facts)
-        due = row.uploads_at is not None and row.uploads_at <= facts.now
-        if isinstance(step, AbortUploads):
-            assert due and not facts.busy and not facts.draining
-            assert not facts.in_flight or row.finished_at == LONG_AGO
-        elif due and isinstance(step, Wait) and not facts.busy and not facts.draining:
-            assert facts.in_flight and row.finished_at == NOW
-            assert step.until == NOW + timedelta(seconds=LIMITS.cancel_seconds) and not step.yields
 
 
 def test_what_may_have_been_sent_ends_only_through_the_fence() -> None:

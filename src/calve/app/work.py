@@ -8,7 +8,6 @@ from typing import Any, Self
 
 from calve.app.wiring import App
 from calve.control.follow import follow as watched
-from calve.control.lanes import holding_back
 from calve.control.ports import Store
 from calve.model.errors import CalveError
 from calve.model.ids import ProcessId
@@ -145,7 +144,7 @@ def _warm(app: App) -> None:
 def _await_cleanup(app: App, ids: Sequence[ProcessId]) -> None:
     give_up = time.monotonic() + CLEANUP_SECONDS
     while time.monotonic() < give_up:
-        if not any(_releases(app, process_id) or _looks(app, process_id) for process_id in ids):
+        if not any(_releases(app, process_id) for process_id in ids):
             return
         time.sleep(POLL_SECONDS)
 
@@ -155,13 +154,6 @@ def _releases(app: App, process_id: ProcessId) -> bool:
     workers still try it now and then, and nobody need wait for that."""
     pins = app.store.pins(process_id, PIN_HELD)
     return any(pin.error is None or pin.error.retryable for pin in pins)
-
-
-def _looks(app: App, process_id: ProcessId) -> bool:
-    """Whether uploads that it gave up are to be looked for now. Not while their storage is down."""
-    process = app.store.process(process_id)
-    due = process.uploads_at is not None and process.uploads_at <= app.store.now()
-    return due and holding_back(process, app.store.breakers()) is None
 
 
 def is_idle(app: App) -> bool:

@@ -178,9 +178,6 @@ class BackupKind:
         read = _read(plan)
         return publishing.fence(self._location(read), read)
 
-    def abort_uploads(self, process: Process, plan: str) -> int:
-        return publishing.abort_uploads(self._location(_read(plan)), process.id)
-
     def undo(self, process: Process, plan: str, receipts: Sequence[str]) -> str:
         read = _read(plan)
         return publishing.undo(self._location(read), read)

@@ -69,23 +69,9 @@ def undo(location: Location, plan: BackupPlan) -> str:
     if places:
         needed.refuse_unreadable(f"what process {plan.process_id} stored is kept")
     remove_parts(location, [place for place in places if place not in needed.places])
-    abort_uploads(location, plan.process_id)
     _clear_work(location, plan.process_id)
     kept = sum(place in needed.places for place in places)
     return f"{kept} parts that another backup names" if kept else ""
-
-
-def abort_uploads(location: Location, process_id: str) -> int:
-    """End the uploads of a process that no attempt will finish any more: what killed executors left. Keys
-    without the right to do this keep nobody from anything: the bucket's lifecycle rule is left for them."""
-    try:
-        begun = location.storage.uploads(location.parts_of(process_id))
-        # If we die here, the others are aborted by the next call.
-        location.storage.abort(begun)
-    except PermanentError as error:
-        _log.warning("uploads that process %s gave up were not aborted: %s", process_id, error.message)
-        return 0
-    return len(begun)
 
 
 def _places_of(location: Location, process_id: str) -> list[str]:

@@ -6,12 +6,11 @@ may have been sent, a process ends only through the fence.
 """
 
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import assert_never
 
 from calve.control.facts import Facts
 from calve.control.step import (
-    AbortUploads,
     End,
     Fence,
     HandBackTasks,
@@ -159,23 +158,13 @@ def _ended(facts: Facts) -> Step | Wait:
     process = facts.process
     if facts.busy:
         return Wait(reason="is being cleaned up")
-    cleanup, looks = _is_due(process.cleanup_at, facts), _is_due(process.uploads_at, facts)
-    if (cleanup or looks) and facts.draining:
-        return Wait(reason="another worker: this one is stopping", yields=True)
-    if cleanup and process.error is not None and process.error.outcome is Outcome.UNKNOWN:
-        return Resolve()
-    if cleanup and process.leftovers in (Leftovers.KEPT, Leftovers.UNDOING):
-        return Undo()  # which ends its uploads as well
-    if looks:
-        return _look_for_uploads(facts)
-    return _waits_for_nothing(process)
-
-
-def _is_due(at: datetime | None, facts: Facts) -> bool:
-    return at is not None and at <= facts.now
-
-
-def _waits_for_nothing(process: Process) -> Wait:
+    if process.cleanup_at is not None and process.cleanup_at <= facts.now:
+        if facts.draining:
+            return Wait(reason="another worker: this one is stopping", yields=True)
+        if process.error is not None and process.error.outcome is Outcome.UNKNOWN:
+            return Resolve()
+        if process.leftovers in (Leftovers.KEPT, Leftovers.UNDOING):
+            return Undo()
     match process.leftovers:
         case Leftovers.KEPT | Leftovers.UNDOING:
             return Wait(reason="its files are kept for a retry", until=process.cleanup_at, yields=True)
@@ -185,16 +174,6 @@ def _waits_for_nothing(process: Process) -> Wait:
             return Wait(reason=f"nothing: it is {process.state}", until=process.cleanup_at, yields=True)
         case unreachable:
             assert_never(unreachable)
-
-
-def _look_for_uploads(facts: Facts) -> Step | Wait:
-    """At once, but not before its attempts had the time that stopping them takes: what they began would
-    be looked for too early. No longer than that: an attempt that cannot be stopped holds up nothing."""
-    ended = facts.process.finished_at
-    stopped_by = ended + timedelta(seconds=facts.limits.cancel_seconds) if ended else facts.now
-    if facts.in_flight and facts.now < stopped_by:
-        return Wait(reason=f"{facts.in_flight} tasks are being stopped", until=stopped_by)
-    return AbortUploads()
 
 
 def _must_end(facts: Facts) -> End | None:

@@ -22,7 +22,7 @@ class Facts:
     limits: Limits
     # PENDING
     stale_pins: tuple[str, ...] = ()  # journaled or taken by an attempt that left no plan
-    # RUNNING, and the first of them for an ended one as well
+    # RUNNING
     in_flight: int = 0  # attempts that this worker runs for it, or whose end is not recorded yet
     stopped: int = 0  # attempts that this worker stopped and that have ended
     lost: int = 0  # RUNNING in the store, but nobody runs them (the stopped ones not counted)

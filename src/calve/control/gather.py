@@ -54,10 +54,8 @@ def gather(
             return Gathered(facts=replace(facts, stale_pins=_stale_pins(reader, process, busy)))
         case ProcessState.RUNNING:
             return _running(reader, in_flight, lease, facts, around)
-        case ProcessState.PUBLISHING:
-            return Gathered(facts=facts)
         case _:
-            return Gathered(facts=replace(facts, in_flight=in_flight.running_of(process.id)))
+            return Gathered(facts=facts)
 
 
 def _stale_pins(reader: StoreReader, process: Process, busy: str) -> tuple[str, ...]:

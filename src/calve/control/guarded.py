@@ -20,7 +20,6 @@ from calve.control.ports import (
     TakesTogether,
     TaskOrder,
     TaskResult,
-    UploadsInParts,
 )
 from calve.model.change import NewPin, PinChange
 from calve.model.errors import CalveError, TemporaryError
@@ -93,14 +92,6 @@ class GuardedKind:
 
     def undo(self, process: Process, plan: str, receipts: Sequence[str]) -> str:
         return ours(f"undoing {process.id}", lambda: self._kind.undo(process, plan, receipts))
-
-    def abort_uploads(self, process: Process, plan: str) -> int:
-        kind: object = self._kind
-        if isinstance(kind, UploadsInParts):
-            uploading = kind
-            doing = f"aborting uploads of {process.id}"
-            return ours(doing, lambda: uploading.abort_uploads(process, plan))
-        return 0
 
     def release(self, pin: Pin) -> None:
         ours(f"releasing pin {pin.name}", lambda: self._kind.release(pin))

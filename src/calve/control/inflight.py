@@ -135,16 +135,6 @@ class InFlight:
             running = (key for wave in entry.waves for key in wave.running)
             return frozenset(running) | entry.arrived.keys()
 
-    def running_of(self, process_id: ProcessId) -> int:
-        """Attempts that still run here, under whichever lease they were started."""
-        with self._lock:
-            return sum(
-                len(wave.running)
-                for (of, _), entry in self._of.items()
-                if of == process_id
-                for wave in entry.waves
-            )
-
     def slots_used(self) -> int:
         with self._lock:
             return sum(len(wave.running) for entry in self._of.values() for wave in entry.waves)

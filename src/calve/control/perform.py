@@ -5,7 +5,6 @@ from functools import partial
 from typing import assert_never
 
 from calve.control.step import (
-    AbortUploads,
     End,
     Fence,
     HandBackTasks,
@@ -20,7 +19,7 @@ from calve.control.step import (
     StopTasks,
     Undo,
 )
-from calve.control.steps import ending, planning, publishing, tasks, uploads
+from calve.control.steps import ending, planning, publishing, tasks
 from calve.control.steps.context import Context
 from calve.model.errors import ErrorInfo
 from calve.model.process import Lease, Process, Task
@@ -53,8 +52,6 @@ def performer(
             return partial(ending.apply_end, context, lease, process, step)
         case Resolve():
             return partial(publishing.resolve, context, lease, process)
-        case AbortUploads():
-            return partial(uploads.abort_uploads, context, lease, process)
         case Undo():
             return partial(ending.undo, context, lease, process)
         case unreachable:

@@ -97,8 +97,8 @@ class StoreWriter(Protocol):
         what this worker holds already (a lost acknowledgement, L22), without raising it. Needs
         must lie within `reach`, and the kind among those that `reach` names (`model.reaching`). Lanes in `closed_lanes` are passed over, except processes with a
         cancel request or past their deadline; so are processes that back off. Terminal processes
-        whose `cleanup_at` or `uploads_at` is due count as needing a step. Fair: takes lanes in turn. `limit` bounds
-        what is newly taken; what is held already comes on top."""
+        whose `cleanup_at` is due count as needing a step. Fair: takes lanes in turn. `limit`
+        bounds what is newly taken; what is held already comes on top."""
 
     def renew(self, worker: WorkerId, *, lease_seconds: float) -> frozenset[ProcessId]:
         """Extend every lease this worker still holds; says which. An expired lease that nobody
@@ -268,16 +268,6 @@ class ReleasesEarly(Protocol):
 
     def pin_tasks(self, process: Process, plan: str, number: int) -> tuple[str, range] | None:
         """The pin that a task reads, and the numbers of all tasks that read it. Pure."""
-
-
-@runtime_checkable
-class UploadsInParts(Protocol):
-    """A kind whose killed attempts leave parts of an upload that nobody sees and somebody pays for."""
-
-    def abort_uploads(self, process: Process, plan: str) -> int:
-        """End what attempts of an ended process began to upload and did not finish; how many there were.
-        What is whole stays, whoever may adopt it. Idempotent. An attempt that nobody could stop may
-        still be writing: its upload fails then, and nothing of an ended process counts any more."""
 
 
 @runtime_checkable

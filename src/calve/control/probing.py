@@ -40,11 +40,7 @@ def _ended_and_owed(context: Context, reach: frozenset[str]) -> list[Process]:
     delete what they left. Without them the breaker of a lane that has no live process would stay open
     for ever, and with it the lock of an unknown outcome."""
     ended = context.store.processes(ProcessQuery(states=PROCESS_TERMINAL, limit=_ENDED_LOOKED_AT))
-    return [process for process in ended if _owes_a_step(process) and reaches(reach, process)]
-
-
-def _owes_a_step(process: Process) -> bool:
-    return process.cleanup_at is not None or process.uploads_at is not None
+    return [process for process in ended if process.cleanup_at is not None and reaches(reach, process)]
 
 
 def _waiting_for(context: Context, breaker: Breaker, waiting: Iterable[Process]) -> Process | None:

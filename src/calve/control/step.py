@@ -88,11 +88,6 @@ class Resolve:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AbortUploads:
-    """End what attempts of an ended process began to upload and did not finish."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Undo:
     """Delete what an ended process left."""
 
@@ -109,10 +104,9 @@ Step = (
     | End
     | Fence
     | Resolve
-    | AbortUploads
     | Undo
 )
 
 # Steps that ask the outside world and may take long: they run beside the loop, one at a time
 # for a process, so that renewals and cancels never wait for them.
-SlowStep = Plan | RecoverTasks | Publish | Fence | Resolve | AbortUploads | Undo
+SlowStep = Plan | RecoverTasks | Publish | Fence | Resolve | Undo

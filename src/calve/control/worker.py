@@ -33,7 +33,7 @@ from calve.control.ports import Kind, Runner, Store
 from calve.control.probing import probe_due
 from calve.control.share import Want, share
 from calve.control.spawn import Pool
-from calve.control.step import AbortUploads, Resolve, SlowStep, Step, Undo, Wait
+from calve.control.step import Resolve, SlowStep, Step, Undo, Wait
 from calve.control.steps.context import Context, Plans, Spawn
 from calve.control.steps.ending import stop_waves
 from calve.control.steps.tasks import record_results
@@ -51,7 +51,7 @@ SILENT = ErrorInfo(
     retryable=True,
 )
 # One step, and the lease is needed no more.
-_OF_THE_ENDED = frozenset({Resolve.__name__, AbortUploads.__name__, Undo.__name__})
+_OF_THE_ENDED = frozenset({Resolve.__name__, Undo.__name__})
 _ERROR_SHOWN_SECONDS = 600.0
 LEASE_GONE = ErrorInfo(code="lease_lost", message="another worker owns the process now", retryable=True)
 

@@ -28,7 +28,7 @@ from calve.iceberg.catalogs.lent_keys import lends
 from calve.iceberg.publish.fence import fence
 from calve.iceberg.publish.outcome import AlreadyExported, EarlierExport, PublishedSnapshot
 from calve.iceberg.publish.publish import publish
-from calve.iceberg.undo import abort_uploads, undo
+from calve.iceberg.undo import undo
 from calve.model.change import NewPin, PinChange, Result
 from calve.model.errors import RefusedError
 from calve.model.plan import ExportPlan
@@ -165,10 +165,6 @@ class ExportKind:
         else:
             answer = fence(catalog, process.id, read, noted, limits=self._ports.limits)
         return _published(answer) if isinstance(answer, PublishedSnapshot) else Fenced()
-
-    def abort_uploads(self, process: Process, plan: str) -> int:
-        read = _read(plan)
-        return abort_uploads(self._storage(read), process.id, read)
 
     def undo(self, process: Process, plan: str, receipts: Sequence[str]) -> str:
         catalog, read = self._catalog(process), _read(plan)

@@ -23,7 +23,7 @@ from calve.iceberg.publish.manifests import is_attempt_file, manifests_of
 from calve.iceberg.publish.outcome import PublishedSnapshot
 from calve.iceberg.publish.search import search
 from calve.iceberg.publish.tidy import attempt_files
-from calve.model.errors import NotFoundError, PermanentError
+from calve.model.errors import NotFoundError
 from calve.model.limits import Limits
 from calve.model.plan import ExportPlan
 from calve.model.receipt import Receipt
@@ -80,7 +80,6 @@ def undo(
     receipts_left = () if left else _receipt_files(storage, process_id, plan)
     # If we die here, some are deleted; the next call lists, proves and deletes the others.
     storage.delete(gone)
-    abort_uploads(storage, process_id, plan)
     # Receipts last: as long as a file is there, something names it.
     storage.delete(receipts_left)
     reason = "snapshots of the table refer to them" if left else ""
@@ -99,24 +98,6 @@ def _is_published(
 def files_of(storage: Storage, process_id: str, plan: ExportPlan) -> tuple[str, ...]:
     """The data files of a process that are in the table's folder now, whoever may need them."""
     return _candidates(storage, process_id, plan, ())
-
-
-def abort_uploads(storage: Storage, process_id: str, plan: ExportPlan) -> int:
-    """End the uploads of a process that no attempt will finish any more: what killed executors left.
-    Nothing refers to an object that is not there, so nothing needs to be proven. Keys without the right
-    to do this keep nobody from deleting files: the bucket's lifecycle rule is left for the parts."""
-    try:
-        begun = [
-            upload
-            for upload in storage.uploads(plan.destination.data_location)
-            if _is_data_file(process_id, upload.uri)
-        ]
-        # If we die here, the others are aborted by the next call.
-        storage.abort(begun)
-    except PermanentError as error:
-        _log.warning("uploads that process %s gave up were not aborted: %s", process_id, error.message)
-        return 0
-    return len(begun)
 
 
 def _named_files(process_id: str, receipts: Sequence[Receipt]) -> tuple[str, ...]:

@@ -302,8 +302,6 @@ def _process_after(process: Process, change: Change, now: datetime) -> Process:
         updates["leftovers"] = change.leftovers
     if change.cleanup_in_seconds is not None:
         updates["cleanup_at"] = _in(change.cleanup_in_seconds, now)
-    if change.uploads_in_seconds is not None:
-        updates["uploads_at"] = _in(change.uploads_in_seconds, now)
     if change.state is not None:
         updates["state"] = change.state
     if change.state in PROCESS_TERMINAL:

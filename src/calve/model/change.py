@@ -90,5 +90,4 @@ class Change:
     error: ErrorInfo | None = None
     leftovers: Leftovers | None = None
     cleanup_in_seconds: float | None = None  # negative clears it
-    uploads_in_seconds: float | None = None  # sets `uploads_at`; negative clears it
     unlock: bool = False  # an unknown outcome was resolved

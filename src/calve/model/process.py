@@ -92,7 +92,6 @@ class Process:
     leftovers: Leftovers = Leftovers.NONE
     cleanup_at: datetime | None = None  # a terminal process that still needs a step (undo, resolve)
     cleanup_attempts: int = 0
-    uploads_at: datetime | None = None  # when to look next for uploads that it began and gave up
 
 
 @dataclass(frozen=True, kw_only=True)

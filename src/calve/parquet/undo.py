@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from calve.iceberg.publish.outcome import PublishedSnapshot
-from calve.iceberg.undo import Undone, abort_uploads, files_of
+from calve.iceberg.undo import Undone, files_of
 from calve.model.plan import ExportPlan
 from calve.parquet import commits, places
 from calve.parquet.commits import only_key
@@ -27,7 +27,6 @@ def undo(folder: ParquetFolder, process_id: str, plan: ExportPlan, noted: str) -
     receipts = storage.list(f"{places.receipts(location)}/{process_id}")
     # If we die here, some are deleted; the next call lists, proves and deletes the others.
     storage.delete(gone)
-    abort_uploads(storage, process_id, plan)
     # Receipts last: as long as a file is there, something names it.
     storage.delete(receipts)
     return Undone(deleted=(*gone, *receipts), left=tuple(left), reason="commits list them" if left else "")

@@ -42,7 +42,6 @@ class History(SqlReader):
                 processes.c.id.in_(some),
                 processes.c.finished_at < before,
                 processes.c.cleanup_at.is_(None),
-                processes.c.uploads_at.is_(None),
             )
             ended += connection.execute(select(processes.c.id).where(is_history)).scalars()
         return [row.number for row in old], ended

@@ -93,7 +93,7 @@ class Leasing(SqlReader):
         decided once for each, not once for each process."""
         either = union_all(
             select(_p.needs).where(_p.finished_at.is_(None)),
-            *(select(_p.needs).where(due) for due in self._due()),
+            select(_p.needs).where(self._due()),
         ).subquery()
         return select(either.c.needs).distinct()
 
@@ -128,15 +128,11 @@ class Leasing(SqlReader):
         calm = and_(or_(_p.not_before.is_(None), _p.not_before <= clock), open_lane)
         urgent = or_(_p.cancel_requested.is_(True), _p.deadline_at <= clock)
         known = _p.kind.in_(sorted(kinds)) if kinds is not None else true()
-        cleanup, uploads = self._due()
-        later = or_(_p.cleanup_at.is_(None), _p.cleanup_at > clock)
         free = and_(self._free(), or_(_p.owner.is_(None), _p.owner != worker), _p.needs.in_(needs), known)
         candidates = union_all(
             select(*columns, _one(1).label("working")).where(_p.finished_at.is_(None), ~self._free()),
             select(*columns, _one(0)).where(_p.finished_at.is_(None), free, or_(urgent, calm)),
-            # One index each; the second leaves out what the first has.
-            select(*columns, _one(0)).where(cleanup, free, calm),
-            select(*columns, _one(0)).where(uploads, later, free, calm),
+            select(*columns, _one(0)).where(self._due(), free, calm),
         ).cte("candidates")
         c = candidates.c
         turn = func.row_number().over(partition_by=(c.priority, c.lane), order_by=(c.working.desc(), c.seq))
@@ -145,10 +141,9 @@ class Leasing(SqlReader):
     def _free(self) -> ColumnElement[bool]:
         return or_(_p.owner.is_(None), _p.lease_until <= self._database.clock)
 
-    def _due(self) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
-        """What an ended process may still want: its cleanup, and a look for its uploads."""
-        clock, ended = self._database.clock, _p.finished_at.is_not(None)
-        return and_(_p.cleanup_at <= clock, ended), and_(_p.uploads_at <= clock, ended)
+    def _due(self) -> ColumnElement[bool]:
+        """An ended process that still needs a step."""
+        return and_(_p.cleanup_at <= self._database.clock, _p.finished_at.is_not(None))
 
     def _take(
         self, worker: WorkerId, chosen: dict[ProcessId, str | None], lease_seconds: float
@@ -157,7 +152,7 @@ class Leasing(SqlReader):
         # Rows that a rival is just taking are passed over, not waited for.
         still_free = (
             select(_p.seq)
-            .where(_p.id.in_(list(chosen)), self._free(), or_(_p.finished_at.is_(None), *self._due()))
+            .where(_p.id.in_(list(chosen)), self._free(), or_(_p.finished_at.is_(None), self._due()))
             .order_by(_p.seq)
             .with_for_update(skip_locked=True)
         )

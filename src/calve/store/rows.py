@@ -16,7 +16,7 @@ Row = RowMapping
 
 _PROCESS_COLUMNS = tuple(item.name for item in fields(Process) if item.name != "tasks")
 _TASK_COLUMNS = tuple(item.name for item in fields(Task))
-_PROCESS_TIMES = ("finished_at", "lease_until", "not_before", "cleanup_at", "uploads_at")
+_PROCESS_TIMES = ("finished_at", "lease_until", "not_before", "cleanup_at")
 _TASK_TIMES = ("started_at", "finished_at", "not_before")
 
 
@@ -106,7 +106,6 @@ def _changing(row: Process) -> dict[str, Any]:
         "leftovers": row.leftovers.value,
         "cleanup_at": to_us(row.cleanup_at),
         "cleanup_attempts": row.cleanup_attempts,
-        "uploads_at": to_us(row.uploads_at),
     }
 
 

@@ -102,7 +102,7 @@ processes = Table(
     Column("leftovers", Text, nullable=False, default=Leftovers.NONE.value),
     Column("cleanup_at", BigInteger),
     _count("cleanup_attempts"),
-    Column("uploads_at", BigInteger),
+    Column("uploads_at", BigInteger),  # neither read nor written: an earlier version used it
     CheckConstraint(_one_of("state", ProcessState), name="state"),
     CheckConstraint(_one_of("leftovers", Leftovers), name="leftovers"),
     CheckConstraint(f"({_one_of('state', PROCESS_TERMINAL)}) = (finished_at IS NOT NULL)", name="ended"),

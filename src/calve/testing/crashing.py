@@ -19,7 +19,7 @@ STORE_CALLS = frozenset(
         "heartbeat", "forget_worker", "trip", "claim_probe", "close_breaker", "forget_history",
     }
 )  # fmt: skip
-KIND_CALLS = frozenset({"take", "take_all", "plan", "publish", "fence", "abort_uploads", "undo", "release"})
+KIND_CALLS = frozenset({"take", "take_all", "plan", "publish", "fence", "undo", "release"})
 RUNNER_CALLS = frozenset({"run", "cancel"})
 
 

@@ -121,10 +121,6 @@ class FakeKind:
             self.world.tombstones.add(process.id)
         return Fenced()
 
-    def abort_uploads(self, process: Process, plan: str) -> int:
-        self._enter("abort_uploads", process)
-        return self.world.uploads.pop(process.id, 0)
-
     def undo(self, process: Process, plan: str, receipts: Sequence[str]) -> str:
         self._enter("undo", process)
         return ", ".join(self.world.delete(process.id))
@@ -141,7 +137,7 @@ class FakeKind:
     def _enter(self, call: str, process: Process) -> None:
         self.world.enter(call)
         asks_source = call in ("take", "plan")
-        asks_lake = call in ("plan", "find_receipt", "publish", "send", "fence", "undo", "abort_uploads")
+        asks_lake = call in ("plan", "find_receipt", "publish", "send", "fence", "undo")
         for service in sorted(self.world.down):
             if (asks_lake and service == process.lane) or (asks_source and service in process.needs):
                 raise _down(service)

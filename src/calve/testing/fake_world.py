@@ -29,7 +29,6 @@ class World:
     ordered: list[tuple[str, ...]] = field(default_factory=list)  # the pins that each order's plan names
     files: set[str] = field(default_factory=set)
     receipts: dict[tuple[str, int, int], str] = field(default_factory=dict)
-    uploads: Counter[str] = field(default_factory=Counter)  # begun and not finished, by process
     runs: Counter[tuple[str, int]] = field(default_factory=Counter)  # attempts made at each task
     snapshots: list[Snapshot] = field(default_factory=list)
     tombstones: set[str] = field(default_factory=set)

@@ -403,8 +403,7 @@ class MemoryStore(MemoryReader):
 
 
 def _is_history(row: Process, before: datetime) -> bool:
-    owes_a_step = row.cleanup_at is not None or row.uploads_at is not None
-    return row.finished_at is not None and row.finished_at < before and not owes_a_step
+    return row.finished_at is not None and row.finished_at < before and row.cleanup_at is None
 
 
 def _due(at: datetime | None, now: datetime) -> bool:
@@ -431,7 +430,7 @@ def _claimable(
     if row.owner == worker or _leased(row, now) or not reaches(reach, row):
         return False
     if row.state in PROCESS_TERMINAL:
-        wanted = any(at is not None and at <= now for at in (row.cleanup_at, row.uploads_at))
+        wanted = row.cleanup_at is not None and row.cleanup_at <= now
         urgent = False
     else:
         wanted = True

@@ -49,7 +49,6 @@ def _end_change(context: Context, process: Process, step: End) -> Change:
         error=step.error,
         leftovers=Leftovers.KEPT if keeps_files else None,
         cleanup_in_seconds=cleanup,
-        uploads_in_seconds=0.0 if process.planned and step.state is not ProcessState.COMPLETED else None,
         events=(NewEvent(name=step.state.value.lower(), message=message),),
     )
 
@@ -82,7 +81,6 @@ def undo(context: Context, lease: Lease, process: Process) -> None:
             leftovers=Leftovers.GONE,
             expect_version=process.version,
             cleanup_in_seconds=-1.0,
-            uploads_in_seconds=-1.0,
             events=(NewEvent(name="undone", message=message),),
         ),
     )

@@ -40,7 +40,7 @@ def publish(context: Context, lease: Lease, process: Process) -> None:
         change = Change(refund_publish_attempt=is_unavailable(error.info))
         context.met(lease, row, error.info, tries=row.publish_attempts, change=change)
         return
-    complete(context, lease, published, given_up=any(task.attempt > 1 for task in done))
+    complete(context, lease, published)
 
 
 def _receipts(process: Process, done: Sequence[Task]) -> list[str]:
@@ -62,9 +62,8 @@ def _note(context: Context, lease: Lease) -> Callable[[str], None]:
     return note
 
 
-def complete(context: Context, lease: Lease, published: Published, *, given_up: bool) -> None:
-    """It is visible, so it is COMPLETED, whatever was asked for meanwhile. `given_up`: whether attempts
-    were, which may have left uploads."""
+def complete(context: Context, lease: Lease, published: Published) -> None:
+    """It is visible, so it is COMPLETED, whatever was asked for meanwhile."""
     for _ in range(3):  # the row may move under us: a cancel that came too late
         process = context.store.process(lease.process_id)
         if process.state is not ProcessState.PUBLISHING:
@@ -78,7 +77,6 @@ def complete(context: Context, lease: Lease, published: Published, *, given_up: 
             result=published.result,
             leftovers=Leftovers.KEPT if published.unused else None,
             cleanup_in_seconds=0.0 if published.unused else None,
-            uploads_in_seconds=0.0 if given_up else None,
             events=tuple(events),
         )
         try:
@@ -108,7 +106,7 @@ def fence(context: Context, lease: Lease, process: Process, step: Fence) -> None
         return
     match answer:
         case Published():
-            complete(context, lease, answer, given_up=True)  # perhaps: a look will tell
+            complete(context, lease, answer)
         case Fenced():
             current = context.store.process(row.id)
             if current.state is ProcessState.PUBLISHING:

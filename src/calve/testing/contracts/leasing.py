@@ -194,27 +194,6 @@ class LeasingContract(Contract):
         assert take(store) == []
         assert store.process(over.id).owner is None
 
-    def test_an_ended_process_is_claimed_when_a_look_for_its_uploads_is_due(
-        self, store: Store, clock: FakeClock
-    ) -> None:
-        both = move(
-            store, claimed(store), ProcessState.CANCELLED, cleanup_in_seconds=100, uploads_in_seconds=0
-        )
-        one = move(store, claimed(store), ProcessState.CANCELLED, uploads_in_seconds=200)
-        assert [row.id for row in take(store)] == [both.id]
-        row = store.apply(lease_of(store.process(both.id)), Change(uploads_in_seconds=100))
-        assert row.uploads_at is not None and row.finished_at is not None
-        assert row.uploads_at > row.finished_at
-        store.yield_(lease_of(row))
-        assert take(store) == []
-        clock.advance(201)
-        assert [row.id for row in take(store)] == [both.id, one.id], "each once"
-        for held in (store.process(both.id), store.process(one.id)):
-            row = store.apply(lease_of(held), Change(uploads_in_seconds=-1, cleanup_in_seconds=-1))
-            assert row.uploads_at is None
-            store.yield_(lease_of(row))
-        assert take(store) == []
-
     def test_a_lease_survives_the_retelling_of_its_row(self, store: Store) -> None:
         held = claimed(store)
         assert claim_one(store, held.id) == store.process(held.id)
