@@ -2,7 +2,6 @@
 
 import pytest
 
-from calve.iceberg.health.dangling import dangling
 from calve.iceberg.health.stats import Deletes, PartitionStats, Place, TableStats
 
 POSITION, EQUALITY = 1, 2
@@ -32,7 +31,7 @@ def test_a_delete_applies_to_older_data_of_its_own_partition(
     content: int, sequence: int, applies: bool
 ) -> None:
     stats = table(first=(content, sequence, 1))
-    assert (dangling(stats) == 0) is applies
+    assert (stats.dangling_deletes == 0) is applies
     assert stats.position_deletes + stats.equality_deletes == (1 if applies else 0)
 
 
@@ -41,9 +40,9 @@ def test_P19_an_equality_delete_of_an_unpartitioned_spec_applies_to_older_data_o
     sequence: int, applies: bool
 ) -> None:
     stats = table(everywhere=(EQUALITY, sequence, 1))
-    assert (dangling(stats) == 0) is applies
+    assert (stats.dangling_deletes == 0) is applies
     assert stats.global_deletes == stats.equality_deletes == (1 if applies else 0)
 
 
 def test_a_position_delete_of_an_unpartitioned_spec_applies_to_no_other() -> None:
-    assert dangling(table(everywhere=(POSITION, 12, 3))) == 3
+    assert table(everywhere=(POSITION, 12, 3)).dangling_deletes == 3

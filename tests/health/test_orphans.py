@@ -6,10 +6,9 @@ import pytest
 
 from calve.iceberg.health.orphans import Orphans, Owner, judge, process_of
 from calve.iceberg.health.paths import normal
-from calve.iceberg.health.reachable import PathSet
 from calve.iceberg.health.report import orphan_limit
 from calve.iceberg.health.settings import Settings
-from calve.iceberg.health.table_files import Found
+from calve.iceberg.health.table_files import PathSet, StoredFile
 from calve.model.limits import Limits
 
 NOW = datetime(2026, 1, 10, tzinfo=UTC)
@@ -18,7 +17,7 @@ OWNERS = {"ended": Owner.ENDED, "live": Owner.LIVE, "neighbour": Owner.OTHERS}
 
 
 def judged(*paths: str, reachable: tuple[str, ...] = (), at: datetime = OLD) -> Orphans:
-    files = [Found(f"file:///t/{path}", 10, at) for path in paths]
+    files = [StoredFile(f"file:///t/{path}", 10, at) for path in paths]
     return judge(
         files,
         PathSet(reachable),

@@ -6,9 +6,9 @@ import pytest
 from pyiceberg.manifest import DataFileContent
 
 from calve.iceberg.health.due import Level, evaluate
-from calve.iceberg.health.entries import Entry
+from calve.iceberg.health.entries import Entry, count
 from calve.iceberg.health.settings import DAY_MS, HOUR_MS, MIB, Settings, settings_of
-from calve.iceberg.health.stats import Deletes, PartitionStats, Place, TableStats, count
+from calve.iceberg.health.stats import Deletes, PartitionStats, Place, TableStats
 from calve.model.errors import RefusedError
 from calve.optimize.finish import with_wishes
 

@@ -24,9 +24,9 @@ from calve.control.ports import Store, TaskOrder, TaskResult
 from calve.iceberg import tables
 from calve.iceberg.errors import catalog_call
 from calve.iceberg.health.due import evaluate
+from calve.iceberg.health.entries import collect
 from calve.iceberg.health.report import full_at_ms
 from calve.iceberg.health.settings import settings_of
-from calve.iceberg.health.stats import collect
 from calve.model.errors import CalveError, RefusedError, TemporaryError
 from calve.model.limits import Limits
 from calve.model.process import Process, ProcessQuery

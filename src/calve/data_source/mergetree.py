@@ -18,8 +18,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
 from calve.data_source.filters import condition, same_at_a_server
-from calve.data_source.found import Found
-from calve.data_source.lookup import look
+from calve.data_source.lookup import Lookup, look_up
 from calve.data_source.options import Options
 from calve.data_source.spark_types import MAPPED_AS, spark_type
 from calve.export.mapping import MappedColumn, map_columns, raise_refusals
@@ -44,7 +43,7 @@ class MergeTreeDataSource(DataSource):  # type: ignore[misc]
         return StructType(
             [
                 StructField(column.name, spark_type(column.type), not column.required)
-                for column in _mapped(look(given), given).values()
+                for column in _mapped(look_up(given), given).values()
             ]
         )
 
@@ -75,8 +74,8 @@ class MergeTreeReader(DataSourceReader):  # type: ignore[misc]
         return {name: value for name, value in self.__dict__.items() if name != "_found"}
 
     @cached_property
-    def _found(self) -> Found:
-        return look(self._options, self._schema.fieldNames())
+    def _found(self) -> Lookup:
+        return look_up(self._options, self._schema.fieldNames())
 
     def partitions(self) -> Sequence[InputPartition]:
         found = self._found
@@ -130,7 +129,7 @@ def _short_enough(conditions: Sequence[str]) -> str:
     return " AND ".join(kept)
 
 
-def _mapped(found: Found, options: Options) -> dict[str, MappedColumn]:
+def _mapped(found: Lookup, options: Options) -> dict[str, MappedColumn]:
     """The columns that were asked for, by their names in Spark; all where none were."""
     mapping = map_columns(found.columns, MAPPED_AS)
     wanted = options.columns or tuple(
@@ -149,7 +148,7 @@ def _mapped(found: Found, options: Options) -> dict[str, MappedColumn]:
     return {name: columns[name] for name in wanted}
 
 
-def _plan(found: Found, options: Options, names: Sequence[str], where_at_server: str) -> ExportPlan:
+def _plan(found: Lookup, options: Options, names: Sequence[str], where_at_server: str) -> ExportPlan:
     """As an export would plan it, with nowhere to write to."""
     columns = _mapped(found, options)
     unknown = [name for name in names if name not in columns]

@@ -4,6 +4,7 @@ What may go is decided in `lake.health.orphans` (D15); here it is looked at once
 table as it is now, right before it goes.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -14,12 +15,10 @@ from calve.control.ports import StoreReader
 from calve.iceberg import tables
 from calve.iceberg.errors import catalog_call
 from calve.iceberg.health.orphans import Orphans, Owner, find_orphans
-from calve.iceberg.health.reachable import reachable
 from calve.iceberg.health.report import orphan_limit
 from calve.iceberg.health.settings import Settings
-from calve.iceberg.health.table_files import list_files
+from calve.iceberg.health.table_files import list_files, reachable
 from calve.model.limits import Limits
-from calve.optimize.deleting import delete_files
 from calve.optimize.ownership import owner_in
 
 
@@ -92,3 +91,17 @@ def old_receipts(table: Table, store: StoreReader, limits: Limits, now: datetime
         if whose[process] is Owner.ENDED:
             found.append(item.path)
     return found
+
+
+def delete_files(table: Table, paths: Iterable[str]) -> int:
+    """Delete through the table's own file access; returns how many there were. A file that is already
+    gone is not an error."""
+    deleted = 0
+    for path in paths:
+        try:
+            # If we die here, the rest is found again: nothing refers to it.
+            table.io.delete(path)
+        except FileNotFoundError:
+            continue
+        deleted += 1
+    return deleted

@@ -23,13 +23,13 @@ from calve.control.ports import StoreReader
 from calve.iceberg import tables
 from calve.iceberg.errors import catalog_call
 from calve.iceberg.health.entries import read_entries
-from calve.iceberg.health.reachable import manifests_by_path, reachable
 from calve.iceberg.health.retention import Expiry, expiry
 from calve.iceberg.health.settings import Settings
+from calve.iceberg.health.table_files import manifests_by_path, reachable
 from calve.iceberg.publish.commit import Answer, Commit, Reply, send
 from calve.iceberg.publish.marks import PROCESS_ID
 from calve.model.errors import TemporaryError
-from calve.optimize.deleting import delete_files
+from calve.optimize.cleanup import delete_files
 from calve.optimize.ownership import held_snapshots, live_ids
 
 TRIES = 5  # against other writers; more is the control plane's budget

@@ -16,23 +16,21 @@ from pyiceberg.table.update import AssertTableUUID, SetPropertiesUpdate
 from calve.control.ports import Published
 from calve.iceberg import tables
 from calve.iceberg.errors import catalog_call
-from calve.iceberg.health.dangling import dangling, dangling_paths
+from calve.iceberg.health.entries import collect, dangling_paths
 from calve.iceberg.health.report import FULL_AT, judge
 from calve.iceberg.health.score import manifests_needed
 from calve.iceberg.health.settings import Settings, settings_of
-from calve.iceberg.health.stats import TableStats, collect
+from calve.iceberg.health.stats import TableStats
 from calve.iceberg.publish.commit import Answer, Commit, send
 from calve.model.change import Result
 from calve.model.errors import PermanentError
 from calve.model.process import Process
-from calve.optimize import driver_work as by_spark
+from calve.optimize import driver_work
 from calve.optimize.cleanup import Cleaned, clean
 from calve.optimize.expiry import Expired, expire
-from calve.optimize.orders import tidy_payload
 from calve.optimize.plan import OptimizePlan
 from calve.optimize.ports import OptimizePorts
 
-TIDY_FUNCTION = "calve.spark.tidying:tidy"
 _SUMMED = ("rewritten_files", "added_files", "rewritten_rows", "added_rows", "rewritten_bytes",
            "added_bytes", "removed_delete_files", "added_delete_files")  # fmt: skip
 
@@ -49,7 +47,7 @@ def finish(ports: OptimizePorts, process: Process, plan: OptimizePlan, receipts:
         _note_full(ports, process, plan, int(process.created_at.timestamp() * 1000))
     expired = Expired()
     if plan.expire:
-        commit = by_spark.expiring(ports, process, plan) if by_spark.needs_spark(table) else None
+        commit = driver_work.expiry_commit(ports, process, plan) if driver_work.needs_spark(table) else None
         expired = expire(
             catalog, plan.identifier, settings, ports.store, now, besides=process.id, commit=commit
         )
@@ -102,9 +100,9 @@ def _collect(catalog: Catalog, table: Table, settings: Settings) -> TableStats:
 def drops_dangling(table: Table, stats: TableStats) -> bool:
     """Whether there are delete files to drop, which delete nothing any more. Where a table has global
     deletes and one file may hold several (format v3), nobody here can tell them apart: they stay."""
-    if _may_be_global(table) and by_spark.needs_spark(table):
+    if _may_be_global(table) and driver_work.needs_spark(table):
         return False
-    return dangling(stats) > 0
+    return stats.dangling_deletes > 0
 
 
 def _may_be_global(table: Table) -> bool:
@@ -133,14 +131,14 @@ def _tidy(
     if not drops and not specs:
         return {}
     ourselves = drops and _may_be_global(table)
-    payload = tidy_payload(
+    return driver_work.tidy(
+        ports,
+        process,
         plan,
-        ports.catalog_properties(plan.catalog),
         dangling=drops and not ourselves,
         dropped_deletes=dangling_paths(table, stats) if ourselves else (),
         manifest_specs=specs,
     )
-    return by_spark.on_driver(ports, process, TIDY_FUNCTION, payload)
 
 
 def _note_full(ports: OptimizePorts, process: Process, plan: OptimizePlan, at_ms: int) -> None:
@@ -149,8 +147,8 @@ def _note_full(ports: OptimizePorts, process: Process, plan: OptimizePlan, at_ms
     table = _load(catalog, plan)
     if table.metadata.properties.get(FULL_AT) == str(at_ms):
         return
-    if by_spark.needs_spark(table):
-        by_spark.set_properties(ports, process, plan, {FULL_AT: str(at_ms)})
+    if driver_work.needs_spark(table):
+        driver_work.set_properties(ports, process, plan, {FULL_AT: str(at_ms)})
         return
     commit = Commit(
         requirements=(AssertTableUUID(uuid=table.metadata.table_uuid),),

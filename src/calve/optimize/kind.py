@@ -19,23 +19,23 @@ from calve.control.ports import (
 from calve.iceberg import tables
 from calve.iceberg.errors import catalog_call
 from calve.iceberg.health.due import evaluate
+from calve.iceberg.health.entries import collect
 from calve.iceberg.health.report import full_at_ms
 from calve.iceberg.health.settings import Settings, settings_of
-from calve.iceberg.health.stats import TableStats, collect
+from calve.iceberg.health.stats import TableStats
 from calve.model.change import NewPin, PinChange, Result
 from calve.model.errors import PermanentError
 from calve.model.process import NewTask, Pin, Process, Task
 from calve.optimize import finish
 from calve.optimize.cleanup import look_for_orphans, old_receipts
+from calve.optimize.driver_work import REWRITE, rewrite_payload
 from calve.optimize.expiry import what_expires
-from calve.optimize.orders import rewrite_payload
 from calve.optimize.plan import OptimizePlan, TaskSpec, tasks_of
 from calve.optimize.ports import OptimizePorts
 from calve.optimize.request import NAME, OptimizeRequest
 from calve.spark.actions import PROCESS_ID, TASK, answer_of
 
 CATALOG = "catalog:"  # how lanes and needs name a catalog
-TASK_FUNCTION = "calve.spark.actions:rewrite"
 
 
 class OptimizeKind:
@@ -149,7 +149,7 @@ class OptimizeKind:
             process_id=process.id,
             number=task.number,
             attempt=attempt,
-            function=TASK_FUNCTION,
+            function=REWRITE,
             payload=rewrite_payload(read, TaskSpec.from_json(task.spec), task.number, properties),
             on_driver=True,
         )

@@ -5,13 +5,16 @@ never needs them. One Spark session for each catalog configuration; nothing of i
 line, where other users could read secrets (P22).
 """
 
+import os
+import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from calve.spark import trust_store
 from calve.spark.jars import Jar, resolve
 
+_PASSWORD = "changeit"  # of every Java's own store: certificates are no secret
+_TRUST_STORE = "javax.net.ssl.trustStore"
 _DRIVERS = {"sqlite-jdbc": "org.sqlite.JDBC", "postgresql": "org.postgresql.Driver"}
 
 
@@ -52,7 +55,7 @@ class Driver:
         cluster have JVMs of their own, which are told by `spark.executor.extraJavaOptions`."""
         with self._lock:
             if not set(ca_files) <= self._trusted:
-                trust_store.extend(self.jvm, sorted(self._trusted | set(ca_files)))
+                _trust_too(self.jvm, sorted(self._trusted | set(ca_files)))
                 self._trusted |= set(ca_files)
 
     def _add(self, jar: Jar) -> None:
@@ -66,3 +69,54 @@ class Driver:
             # JDBC looks for drivers once, at its first use, which may be past.
             self.jvm.java.lang.Class.forName(driver, True, loader)
         self._jars.add(jar.file_name)
+
+
+def _trust_too(jvm: Any, ca_files: Sequence[str]) -> None:
+    """Trust the authorities in these PEM files beside those trusted now. May be called twice.
+
+    Java reads its trust store when a TLS client is built, from the file that a system property names.
+    So a store with both is written, and named.
+    """
+    system, io = jvm.java.lang.System, jvm.java.io
+    password = system.getProperty(f"{_TRUST_STORE}Password") or _PASSWORD
+    store = _trust_store_now(jvm, password)
+    factory = jvm.java.security.cert.CertificateFactory.getInstance("X.509")
+    for file in ca_files:
+        stream = io.FileInputStream(file)
+        try:
+            for number, certificate in enumerate(factory.generateCertificates(stream)):
+                store.setCertificateEntry(f"{file}-{number}", certificate)
+        finally:
+            stream.close()
+    # If we die here, a file of certificates is left in the temporary folder.
+    handle, path = tempfile.mkstemp(prefix="calve-trust-", suffix=".keystore")
+    os.close(handle)
+    out = io.FileOutputStream(path)
+    try:
+        store.store(out, _chars(jvm, password))
+    finally:
+        out.close()
+    io.File(path).deleteOnExit()
+    system.setProperty(_TRUST_STORE, path)
+    system.setProperty(f"{_TRUST_STORE}Type", store.getType())
+    system.setProperty(f"{_TRUST_STORE}Password", password)
+
+
+def _trust_store_now(jvm: Any, password: str) -> Any:
+    """The store that the system property names, or Java's own."""
+    system, io, key_store = jvm.java.lang.System, jvm.java.io, jvm.java.security.KeyStore
+    own = io.File(io.File(system.getProperty("java.home")), "lib/security/cacerts")
+    named = system.getProperty(_TRUST_STORE)
+    file = io.File(named) if named else own
+    if file.isFile():
+        return key_store.getInstance(file, _chars(jvm, password))
+    empty = key_store.getInstance(key_store.getDefaultType())
+    empty.load(None, _chars(jvm, password))
+    return empty
+
+
+def _chars(jvm: Any, text: str) -> Any:
+    """Py4J turns every String into Python's, so one has to be written."""
+    writer = jvm.java.io.CharArrayWriter()
+    writer.write(text, 0, len(text))
+    return writer.toCharArray()

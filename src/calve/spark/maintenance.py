@@ -1,19 +1,46 @@
-"""Commits that change a table's metadata only, through the driver's JVM and Iceberg's own table API.
+"""What comes after the tasks of an optimize, in the driver's JVM: delete files, manifests, snapshots, properties.
 
-For what Iceberg's actions do not do rightly (delete files that apply to nothing, see
-`lake.health.dangling`), and for tables whose format PyIceberg cannot write (v3). Twice is harmless.
+By Iceberg's own actions, and by its table API for what those do not do rightly (delete files that apply
+to nothing, see `iceberg.health.stats`) and for tables whose format PyIceberg cannot write (v3). Every
+step may run twice.
 """
 
 import json
+import time
 from collections.abc import Iterator
 from typing import Any
 
 from calve.model.errors import TemporaryError
-from calve.spark.actions import PROCESS_ID, TASK, ActionTable, where_of
+from calve.spark.actions import PROCESS_ID, TASK, ActionTable, answered, where_of
 from calve.spark.driver import Driver
 from calve.spark.errors import translated
 
 DROPPED = "dropped-deletes"
+
+
+def tidy(payload: str, driver: Driver) -> str:
+    """Each step commits under a mark of its own, which the next attempt finds."""
+    started = time.monotonic()
+    order = json.loads(payload)
+    table = ActionTable(driver, where_of(order))
+    done = []
+    if paths := order.get("dropped_deletes"):
+        done.append(drop_deletes(table, paths))
+    if order.get("dangling"):
+        action = table.actions().removeDanglingDeleteFiles(table.table)
+        done.append(table.commit("dangling", action, lambda it: _size(it.execute().removedDeleteFiles())))
+    for spec_id in order.get("manifest_specs", ()):
+        action = table.actions().rewriteManifests(table.table).specId(spec_id)
+        done.append(table.commit(f"manifests/{spec_id}", action, _execute_manifests))
+    return json.dumps(answered("tidy", done, time.monotonic() - started))
+
+
+def _execute_manifests(action: Any) -> int:
+    return _size(action.execute().rewrittenManifests())
+
+
+def _size(items: Any) -> int:
+    return sum(1 for _ in items)
 
 
 def drop_deletes(table: ActionTable, paths: list[str]) -> dict[str, str] | None:

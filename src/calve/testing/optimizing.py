@@ -15,8 +15,8 @@ from calve.model.ids import ProcessId
 from calve.model.limits import Limits
 from calve.model.process import Process
 from calve.model.states import PROCESS_TERMINAL
+from calve.optimize.driver_work import error_of
 from calve.optimize.kind import OptimizeKind
-from calve.optimize.raising import raised
 from calve.optimize.request import OptimizeRequest
 from calve.optimize.submit import submit
 from calve.testing.memory_store import MemoryStore
@@ -83,7 +83,7 @@ class OptimizeScene:
             )
         )
         if result.error is not None:
-            raise raised(result.error)
+            raise error_of(result.error)
         rows: list[dict[str, Any]] = json.loads(result.receipt)
         return rows
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from calve.iceberg.health.dangling import dangling
 from calve.iceberg.health.due import Due, Level
 from calve.iceberg.health.orphans import Orphans
 from calve.iceberg.health.retention import Expiry
@@ -44,7 +43,7 @@ def findings(
             detail=f"{stats.files} files where {would_do} would do; no trigger has fired yet",
             command=f"{optimize} --full",
         )
-    if lost := dangling(stats):
+    if lost := stats.dangling_deletes:
         yield Finding(
             what="dangling deletes",
             detail=f"{lost} delete files delete nothing any more",

@@ -15,8 +15,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
 from calve.iceberg.health.paths import normal
-from calve.iceberg.health.reachable import PathSet
-from calve.iceberg.health.table_files import Found, list_files
+from calve.iceberg.health.table_files import PathSet, StoredFile, list_files
 
 # data file, manifest: calve-<id>-…; manifest list: snap-…-calve-<id>.avro; receipts: metadata/calve/<id>/…
 _MARK = re.compile(r"(?:^|-)calve-([a-z0-9]+)(?=[-.])")
@@ -43,7 +42,7 @@ class Owner(StrEnum):
 class Orphans:
     """What was found."""
 
-    removable: tuple[Found, ...] = ()
+    removable: tuple[StoredFile, ...] = ()
     young: int = 0  # too young to judge
     of_live: int = 0
     of_unknown: int = 0  # of a process that this store does not know
@@ -105,7 +104,7 @@ def _sidecar_of(path: str) -> str | None:
 
 
 def judge(
-    files: Iterable[Found],
+    files: Iterable[StoredFile],
     reachable: PathSet,
     *,
     own: str,
@@ -115,7 +114,7 @@ def judge(
     """Pure. `own` is the table's location."""
     files = list(files)
     foreign = _tables_inside(files, own)
-    removable: list[Found] = []
+    removable: list[StoredFile] = []
     young = of_live = of_unknown = of_others = 0
     owners: dict[str, Owner] = {}
     for found in files:
@@ -148,7 +147,7 @@ def judge(
     )
 
 
-def _tables_inside(files: Iterable[Found], own: str) -> tuple[str, ...]:
+def _tables_inside(files: Iterable[StoredFile], own: str) -> tuple[str, ...]:
     """Folders of other tables below this one: whatever is in them is theirs."""
     mine = normal(own).rstrip("/")
     bases = {normal(match.group(1)) for found in files if (match := _METADATA_FILE.match(found.path))}

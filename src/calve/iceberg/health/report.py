@@ -14,16 +14,16 @@ from pyiceberg.table import Table
 
 from calve.iceberg import tables
 from calve.iceberg.errors import catalog_call
-from calve.iceberg.health.dangling import dangling
 from calve.iceberg.health.due import Due, evaluate
+from calve.iceberg.health.entries import collect
 from calve.iceberg.health.findings import Finding, findings
 from calve.iceberg.health.orphans import Orphans, Owner, find_orphans
 from calve.iceberg.health.partitions import partition_name
-from calve.iceberg.health.reachable import reachable
 from calve.iceberg.health.retention import expiry
 from calve.iceberg.health.score import Part, parts_of, score
 from calve.iceberg.health.settings import Settings, settings_of
-from calve.iceberg.health.stats import SIZE_CLASSES, TableStats, collect
+from calve.iceberg.health.stats import SIZE_CLASSES, TableStats
+from calve.iceberg.health.table_files import reachable
 from calve.model.limits import Limits
 
 FULL_AT = "calve.optimize.full-at-ms"  # table property: when everything was last rewritten
@@ -157,7 +157,7 @@ def judge(
         target_bytes=settings.target_bytes,
         position_delete_files=stats.position_deletes,
         equality_delete_files=stats.equality_deletes,
-        dangling_delete_files=dangling(stats),
+        dangling_delete_files=stats.dangling_deletes,
         deleted_rows=stats.deleted_rows,
         delete_row_ratio=stats.deleted_rows / max(stats.rows, 1),
         delete_file_ratio=delete_files / max(stats.files, 1),

@@ -1,21 +1,16 @@
-"""What a table's head holds, counted in one pass over its manifests.
+"""What a snapshot of a table holds: the counts that everything else in this folder judges. Pure.
 
-Memory is bounded by partitions, not by files.
+Memory is bounded by partitions, not by files. `entries.collect` fills them.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from pyiceberg.manifest import DataFileContent
-from pyiceberg.table import Table
-from pyiceberg.table.snapshots import Snapshot
 
-from calve.iceberg.health.entries import Entry, read_entries
-from calve.iceberg.health.settings import MIB, Settings
-from calve.iceberg.publish.manifests import manifests_of
+from calve.iceberg.health.settings import MIB
 
-_POSITION, _EQUALITY = int(DataFileContent.POSITION_DELETES), int(DataFileContent.EQUALITY_DELETES)
+POSITION, EQUALITY = int(DataFileContent.POSITION_DELETES), int(DataFileContent.EQUALITY_DELETES)
 
 # Upper limits, exclusive; the last class has none.
 SIZE_CLASSES: tuple[tuple[str, int | None], ...] = (
@@ -62,11 +57,11 @@ class PartitionStats:
     @property
     def position_deletes(self) -> int:
         """Files. Those that apply to no data file any more dangle, and are not here."""
-        return self._applying(_POSITION).files
+        return self._applying(POSITION).files
 
     @property
     def equality_deletes(self) -> int:
-        return self._applying(_EQUALITY).files
+        return self._applying(EQUALITY).files
 
     @property
     def delete_files(self) -> int:
@@ -75,7 +70,7 @@ class PartitionStats:
     @property
     def deleted_rows(self) -> int:
         """Equality deletes count as one row each: metadata does not say how many rows they hit."""
-        return self._applying(_POSITION).rows + self._applying(_EQUALITY).rows
+        return self._applying(POSITION).rows + self._applying(EQUALITY).rows
 
     @property
     def delete_ratio(self) -> float:
@@ -88,7 +83,7 @@ class PartitionStats:
         for (kind, sequence), found in self.deletes.items():
             if kind != content or oldest is None:
                 continue
-            if sequence > oldest or (sequence == oldest and kind == _POSITION):
+            if sequence > oldest or (sequence == oldest and kind == POSITION):
                 total.files += found.files
                 total.rows += found.rows
         return total
@@ -137,12 +132,24 @@ class TableStats:
             found.files
             for place, item in self.partitions.items()
             for (kind, sequence), found in item.deletes.items()
-            if kind == _EQUALITY and self.applies(place, kind, sequence)
+            if kind == EQUALITY and self.applies(place, kind, sequence)
         )
 
     @property
     def deleted_rows(self) -> int:
         return sum(item.deleted_rows for item in self.partitions.values())
+
+    @property
+    def dangling_deletes(self) -> int:
+        """Delete files that delete nothing any more, by Iceberg's own rules of what applies to what
+        (`applies`). Iceberg's own search for them forgets that equality deletes of an unpartitioned spec
+        apply to every partition, and would drop those."""
+        return sum(
+            found.files
+            for place, part in self.partitions.items()
+            for (content, sequence), found in part.deletes.items()
+            if not self.applies(place, content, sequence)
+        )
 
     @property
     def global_deletes(self) -> int:
@@ -165,10 +172,10 @@ class TableStats:
             oldest = self.partitions[place].oldest_sequence
         if oldest is None:
             return False
-        return sequence > oldest or (sequence == oldest and content == _POSITION)
+        return sequence > oldest or (sequence == oldest and content == POSITION)
 
     def _is_global(self, place: Place, content: int) -> bool:
-        return content == _EQUALITY and place.spec_id in self.unpartitioned_spec_ids
+        return content == EQUALITY and place.spec_id in self.unpartitioned_spec_ids
 
     @property
     def oldest_sequence(self) -> int | None:
@@ -183,69 +190,5 @@ class TableStats:
         return frozenset(place.spec_id for place, item in self.partitions.items() if item.files)
 
 
-def collect(table: Table, settings: Settings, snapshot: Snapshot | None = None) -> TableStats:
-    """Read the manifests of the head, or of another snapshot."""
-    metadata = table.metadata
-    head = snapshot or metadata.current_snapshot()
-    manifests = manifests_of(table, head)
-    stats = TableStats(
-        manifests=len(manifests),
-        manifest_bytes=sum(manifest.manifest_length for manifest in manifests),
-        snapshots=len(metadata.snapshots),
-        current_spec_id=metadata.default_spec_id,
-        unpartitioned_spec_ids=frozenset(
-            spec_id for spec_id, spec in metadata.specs().items() if spec.is_unpartitioned()
-        ),
-    )
-    times = {item.snapshot_id: item.timestamp_ms for item in metadata.snapshots}
-    for manifest in manifests:
-        stats.delete_manifests += bool(manifest.content)
-        count(stats, manifest.partition_spec_id, read_entries(table.io, manifest), times, settings)
-    return stats
-
-
-def count(
-    stats: TableStats,
-    spec_id: int,
-    entries: Iterable[Entry],
-    times: Mapping[int, int],
-    settings: Settings,
-) -> None:
-    """Add one manifest's entries."""
-    fragment, undersized, oversized = (
-        settings.fragment_bytes,
-        settings.undersized_bytes,
-        settings.oversized_bytes,
-    )
-    for entry in entries:
-        place = Place(spec_id=spec_id, values=entry.partition)
-        part = stats.partitions.get(place)
-        if part is None:
-            part = stats.partitions[place] = PartitionStats(place=place)
-        if entry.content in (_POSITION, _EQUALITY):
-            found = part.deletes.setdefault((entry.content, entry.sequence), Deletes())
-            found.files += 1
-            found.rows += entry.rows
-        else:
-            if part.oldest_sequence is None or entry.sequence < part.oldest_sequence:
-                part.oldest_sequence = entry.sequence
-            part.files += 1
-            part.rows += entry.rows
-            part.bytes += entry.bytes
-            stats.sizes[_size_class(entry.bytes)] += 1
-            if entry.bytes <= fragment:
-                part.fragments += 1
-                part.fragment_bytes += entry.bytes
-                # A snapshot that is gone was expired, so the file is old.
-                added = times.get(entry.snapshot_id, 0)
-                if part.oldest_fragment_ms is None or added < part.oldest_fragment_ms:
-                    part.oldest_fragment_ms = added
-            elif entry.bytes < undersized:
-                part.undersized += 1
-                part.undersized_bytes += entry.bytes
-            elif entry.bytes > oversized:
-                part.oversized += 1
-
-
-def _size_class(size: int) -> str:
+def size_class(size: int) -> str:
     return next(name for name, limit in SIZE_CLASSES if limit is None or size < limit)
