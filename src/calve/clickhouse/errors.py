@@ -27,7 +27,27 @@ _STATEMENT = frozenset(
     # argument counts and types, unknown names, syntax, parsing, conversions, overflows, throwIf,
     # unsupported features and types, access
     {6, 8, 10, 16, 20, 27, 34, 35, 36, 38, 41, 42, 43, 44, 46, 47, 48, 50, 53, 62, 63, 69, 70, 72, 73}
-    | {115, 117, 130, 131, 153, 170, 179, 184, 190, 215, 248, 321, 349, 344, 386, 395, 407, ACCESS_DENIED}
+    | {
+        115,
+        117,
+        130,
+        131,
+        153,
+        170,
+        179,
+        184,
+        190,
+        215,
+        248,
+        321,
+        349,
+        344,
+        386,
+        395,
+        407,
+        456,
+        ACCESS_DENIED,
+    }
 )
 _DAMAGED = frozenset({32, 33, 40, 226, 228, 246, 259, 271, 354, 432})
 

@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 
 from calve.backup import offering
 from calve.backup.ports import LANE
+from calve.clickhouse.embedded.parser import parser
 from calve.clickhouse.engine.ddl import scratch_table
 from calve.clickhouse.parts.partitions import PartitionInfo
 from calve.clickhouse.parts.selection import Selection, select
 from calve.clickhouse.pins import pins
 from calve.clickhouse.pins.held import refuse_row_policies
 from calve.clickhouse.ports import Session
-from calve.clickhouse.sql.filters import check_where, refuse_uncertain
+from calve.clickhouse.sql import filters
 from calve.clickhouse.tables import TableInfo
 from calve.control.ports import StoreWriter
 from calve.export import destination, keys
@@ -59,12 +60,12 @@ def check_export(ports: ExportPorts, request: ExportRequest, selection: Selectio
     """Look at source and destination; change nothing. `request.partitions` is filled in here."""
     catalog = ports.catalog(request.catalog)
     refusals = Gathered(request.source_table)
-    table, found, parts, ignored = (
+    table, found, parts, ignored, where = (
         _look_into_backup(ports, request, selection, refusals)
         if request.from_backup
         else _look_at_source(ports, request, selection, refusals)
     )
-    request = replace(request, parts=selection.parts, partitions=tuple(one.id for one in found))
+    request = replace(request, where=where, parts=selection.parts, partitions=tuple(one.id for one in found))
     with refusals.among():
         layout = destination.lay_out(shape_of(table), request, ports.choices)
     refusals.raise_all()
@@ -102,12 +103,14 @@ def check_export(ports: ExportPorts, request: ExportRequest, selection: Selectio
     )
 
 
-_Seen = tuple[TableInfo, list[PartitionInfo], tuple[PartPlan, ...], tuple[str, ...]]
+# With the remarks, and the row filter as the parser writes it.
+_Seen = tuple[TableInfo, list[PartitionInfo], tuple[PartPlan, ...], tuple[str, ...], str]
 
 
 def _look_at_source(
     ports: ExportPorts, request: ExportRequest, selection: Selection, refusals: Gathered
 ) -> _Seen:
+    where = request.where
     with ports.source(request.source).visit() as session:
         table = session.describe(request.database, request.table)
         with refusals.among():
@@ -115,7 +118,9 @@ def _look_at_source(
         with refusals.among():
             _refuse_final(table, request, embedded=session.embedded)
         with refusals.among():
-            check_where(session, table, request.where)
+            if where:
+                where = _checked_where(table, where)
+                filters.check_at_source(session, table, where)
         notes = session.remarks()
         with refusals.among():
             notes = _look_at_pending(session, table, request) + notes
@@ -123,7 +128,7 @@ def _look_at_source(
         with refusals.among():
             found = select(session, table, selection)
         parts = session.parts(table, [one.id for one in found], selection.parts)
-    return table, found, parts, notes
+    return table, found, parts, notes, where
 
 
 def _look_into_backup(
@@ -132,15 +137,22 @@ def _look_into_backup(
     """The source is not asked: it may be gone."""
     manifest, entry = offering.table_in(ports.backups(), request.from_backup, request.database, request.table)
     table = entry.info(request.source)
+    where = request.where
     with refusals.among():
         _refuse_final(table, request, embedded=True)
     with refusals.among():
-        refuse_uncertain(table, request.where)
+        where = _checked_where(table, where) if where else ""
     found: list[PartitionInfo] = []
     with refusals.among():
         found = offering.select(manifest, entry, selection)
     parts = offering.part_plans(entry, [one.id for one in found], selection.parts)
-    return table, found, parts, (f"read from backup {manifest.name}, made at {manifest.created_at}",)
+    note = f"read from backup {manifest.name}, made at {manifest.created_at}"
+    return table, found, parts, (note,), where
+
+
+def _checked_where(table: TableInfo, where: str) -> str:
+    with parser() as engine:
+        return filters.checked(engine, table, where)
 
 
 def _look_at_pending(session: Session, table: TableInfo, request: ExportRequest) -> tuple[str, ...]:

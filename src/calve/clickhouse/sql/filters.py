@@ -1,48 +1,164 @@
-"""`--where`: a condition over the columns of the table, and over nothing else.
+"""A row filter (`--where`): a condition over the columns of the table, and over nothing else (T3).
 
 It is part of the export's key and is computed by executors, attempt after attempt, away from the
-source. So it must mean the same each time and everywhere: no clock, no chance, no other table.
+source. So it must mean the same each time and everywhere. ClickHouse's own parser reads it, and only
+what is known to be safe is allowed: columns that the table stores, literals, and functions that
+always give the same answer. What is kept and shipped is the parser's own text of it.
 """
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
 
 from calve.clickhouse.engine.ddl import needs_server
 from calve.clickhouse.ports import Session
-from calve.clickhouse.sql.tokens import Sort, called, tokens
+from calve.clickhouse.sql.functions import lasting
+from calve.clickhouse.sql.syntax import Node
+from calve.clickhouse.sql.tokens import Sort, tokens
 from calve.clickhouse.tables import TableInfo
-from calve.model.errors import PermanentError, UsageError
+from calve.model.errors import CalveError, PermanentError, UsageError
 
 _HINT = "give a condition over the table's columns, such as --where \"id < 100 AND day = '2024-01-01'\""
-_CHANGING = frozenset(
-    {"now", "now64", "nowinblock", "nowinblock64", "today", "yesterday", "current_timestamp", "curdate"}
-    | {"utctimestamp", "utc_timestamp", "current_date", "currentdate"}
-    | {"rand", "rand32", "rand64", "randconstant", "randuniform", "randnormal", "randbernoulli"}
-    | {"randomstring", "randomfixedstring", "randomprintableascii", "randomstringutf8", "randcanonical"}
-    | {"generateuuidv4", "generateuuidv7", "generateulid", "generatesnowflakeid", "rownumberinallblocks"}
-    | {"rownumberinblock", "blocknumber", "blocksize", "runningdifference", "runningaccumulate", "neighbor"}
-)
+_ALONE = "SELECT "
+_HELD, _END = "SELECT identity(", ")"
+_AT = re.compile(r"failed at position (\d+)")
+_SETS = frozenset({"in", "notIn"})
+_WORDS = {
+    "Subquery": "a sub-query reads another table, which executors do not have",
+    "QueryParameter": "a query parameter has no value here",
+    "Asterisk": "* is not a condition",
+}
 
 
-def check_where(session: Session, table: TableInfo, where: str) -> None:
-    """UsageError for a condition that cannot be computed, or would not mean the same twice."""
-    if not where:
-        return
-    refuse_uncertain(table, where)
+class Parser(Protocol):
+    """ClickHouse's own, wherever it runs. PermanentError for text that does not parse."""
+
+    def normal(self, statement: str) -> str: ...
+    def tree(self, statement: str) -> Node: ...
+
+
+def checked(parser: Parser, table: TableInfo, where: str) -> str:
+    """The condition as the parser writes it; UsageError for one that is not surely the same everywhere."""
+    statement = _parsed(parser, where)
+    _Check(parser, table, where).condition(statement)
+    return statement.removeprefix(_HELD).removesuffix(_END)
+
+
+def check_at_source(session: Session, table: TableInfo, where: str) -> None:
+    """UsageError where the source cannot compute it: types that do not compare, a version without it."""
     try:
-        session.rows(f"SELECT 1 AS one FROM {table.sql} WHERE ({where}\n) LIMIT 0", what=f"table {table}")
+        session.rows(f"SELECT 1 AS one FROM {table.sql} WHERE ({where}) LIMIT 0", what=f"table {table}")
     except PermanentError as error:
         raise _wrong(where, error.message) from None
 
 
-def refuse_uncertain(table: TableInfo, where: str) -> None:
-    """What can be told of a condition without asking the source."""
-    words = list(tokens(where))
-    if any(word.sort is Sort.NAME and word.text.upper() in {"SELECT", "WITH"} for word in words):
-        raise _wrong(where, "it reads another table, which executors do not have")
-    for function in called(words):
-        if function.casefold() in _CHANGING:
-            raise _wrong(where, f"{function}() changes from call to call, so it names no certain rows")
-        if needs_server(function, table):
-            raise _wrong(where, f"{function}() can only be computed by the source itself")
+def _parsed(parser: Parser, where: str) -> str:
+    """`SELECT identity(<condition>)`. It must parse by itself, which no open bracket, quote or comment
+    does, and as one argument, which no further clause does. The newline ends a last comment."""
+    try:
+        parser.normal(_ALONE + where)
+    except PermanentError as error:
+        raise _syntax(where, error) from None
+    raw = f"{_HELD}{where}\n{_END}"
+    try:
+        statement = parser.normal(raw)
+        same = parser.tree(raw) == parser.tree(statement)
+    except PermanentError:
+        raise _wrong(where, "something follows the condition") from None
+    if not same or not statement.startswith(_HELD) or not statement.endswith(_END):
+        raise _wrong(where, "the engine does not read its own text of this condition as the same")
+    return statement
+
+
+@dataclass(frozen=True)
+class _Check:
+    parser: Parser
+    table: TableInfo
+    where: str
+    aliases: tuple[str, ...] = ()  # ALIAS columns that led here
+
+    def condition(self, statement: str) -> None:
+        """Walks the tree of a statement that `_parsed` made."""
+        if any(word.sort is Sort.NAME and word.text.upper() == "AS" for word in tokens(statement)):
+            raise self._refusal("AS", "a condition gives no names")
+        match self.parser.tree(statement):
+            case Node(
+                kind="SelectWithUnionQuery",
+                children=(Node(children=(Node(kind="SelectQuery", children=(selected,)),)),),
+            ):
+                pass
+            case _:
+                raise self._refusal("", "something follows the condition")
+        match selected.children:
+            case (Node(kind="Function", text="identity") as held,) if (
+                held.arguments and len(held.arguments) == 1
+            ):
+                self._expression(held.arguments[0], frozenset())
+            case _:
+                raise self._refusal("", "it is not one condition")
+
+    def _expression(self, node: Node, bound: frozenset[str]) -> None:
+        match node.kind:
+            case "Literal":
+                return
+            case "Identifier":
+                if node.text not in bound:
+                    self._column(node.text)
+            case "Function":
+                self._call(node, bound)
+            case other:
+                raise self._refusal("", _WORDS.get(other, f"{other} is not allowed in a condition"))
+
+    def _call(self, node: Node, bound: frozenset[str]) -> None:
+        arguments = node.arguments
+        if needs_server(node.text, self.table) or not lasting(node.text) or arguments is None:
+            raise self._refusal(
+                node.text,
+                f"{node.text}() is not allowed: a condition may only call functions that give the same answer "
+                "for the same row always and everywhere",
+            )
+        if node.text == "lambda" and len(arguments) == 2:
+            names = (arguments[0].arguments or ()) if arguments[0].kind == "Function" else arguments[:1]
+            self._expression(arguments[1], bound | {name.text for name in names})
+            return
+        if node.text in _SETS and arguments[-1].kind == "Identifier":
+            raise self._refusal(arguments[-1].text, "IN takes a list of values here, such as IN (1, 2)")
+        for argument in arguments:
+            self._expression(argument, bound)
+
+    def _column(self, name: str) -> None:
+        """A column of the table, or a part of one (`tuple.field`, `json.path`, `array.size0`)."""
+        columns = {column.name: column for column in self.table.columns}
+        found = next((columns[one] for one in _prefixes(name) if one in columns), None)
+        qualified = name not in columns and name.partition(".")[0] in (self.table.name, self.table.database)
+        if found is None or qualified:
+            virtual = " (virtual columns are not kept in an export)" if name.startswith("_") else ""
+            raise self._refusal(name, f"table {self.table} has no column {name}{virtual}")
+        if found.default_kind == "ALIAS" and found.name not in self.aliases:
+            inner = _Check(self.parser, self.table, self.where, (*self.aliases, found.name))
+            inner.condition(_parsed(self.parser, found.default_expression))
+
+    def _refusal(self, word: str, why: str) -> UsageError:
+        at = next((one.start + 1 for one in tokens(self.where) if word and one.value == word), 0)
+        through = f" (by way of the ALIAS column {self.aliases[-1]})" if self.aliases else ""
+        return _wrong(self.where, f"{f'at character {at}: ' if at and not through else ''}{why}{through}")
+
+
+def _prefixes(name: str) -> Iterator[str]:
+    """`a.b.c`, `a.b`, `a`."""
+    while name:
+        yield name
+        name = name.rpartition(".")[0]
+
+
+def _syntax(where: str, error: CalveError) -> UsageError:
+    found = _AT.search(error.message)
+    at = int(found[1]) - len(_ALONE) if found else 0
+    if not 0 < at <= len(where):
+        return _wrong(where, "it ends too early" if found else error.message)
+    return _wrong(where, f"syntax error at character {at}: {where[at - 1 : at + 30]!r}")
 
 
 def _wrong(where: str, why: str) -> UsageError:
-    return UsageError(f"--where {where!r}: {why}", code="where", hint=_HINT)
+    return UsageError(f"invalid --where {where!r}: {why}", code="where", hint=_HINT)
