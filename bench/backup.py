@@ -33,8 +33,8 @@ from calve.model.process import Pin, Task
 from calve.model.states import PinState, TaskState
 from calve.objects.storage import Storage
 from calve.testing.clock import FakeClock
-from calve.testing.kept_source import KeptSource
 from calve.testing.memory_store import MemoryStore
+from support.kept_source import KeptSource
 
 BOUND = 0.8
 LINKED_BOUND = 1.0

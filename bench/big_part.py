@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from calve.model.states import ProcessState
-from calve.testing.local_runner import LocalRunner
-from calve.testing.place import Place
+from support.local_runner import LocalRunner
+from support.place import Place
 
 BOUND = 1.25
 INSERTS = 10  # merged into one part afterwards

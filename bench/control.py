@@ -31,7 +31,7 @@ from calve.store import open_store
 from calve.testing.fake_kind import FakeKind
 from calve.testing.fake_runner import NoOpRunner
 from calve.testing.fake_world import World
-from calve.testing.postgres import postgres
+from support.postgres import postgres
 
 BOUND = 1.2
 BOUND_MS = 5.0

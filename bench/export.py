@@ -139,8 +139,8 @@ def main() -> None:
 
 
 def bench(folder: Path, rows: int, *, spark: bool) -> None:
-    from calve.testing.local_runner import LocalRunner
-    from calve.testing.place import Place
+    from support.local_runner import LocalRunner
+    from support.place import Place
 
     os.environ[CLOCK] = str(folder / "profile")
     place = Place(folder)

@@ -27,9 +27,9 @@ from calve.iceberg.publish.manifests import ManifestFiles
 from calve.model.states import ProcessState
 from calve.spark import jars
 from calve.spark.runner import SparkRunner
-from calve.testing.lake import BY_MONTH, IDENTIFIER, SCHEMA, arrow, make_table
-from calve.testing.many_files import repeat_file
-from calve.testing.optimizing import OptimizeScene
+from support.lake import BY_MONTH, IDENTIFIER, SCHEMA, arrow, make_table
+from support.many_files import repeat_file
+from support.optimizing import OptimizeScene
 
 BOUND = 1.10
 HEALTH_SECONDS = 10.0

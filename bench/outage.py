@@ -16,10 +16,10 @@ from collections import Counter
 from pathlib import Path
 
 from calve.model.states import ProcessState
-from calve.testing.child_runner import ChildRunner
-from calve.testing.network_proxy import Fault, Mode, NetworkProxy
-from calve.testing.outage_place import BUCKET, PARTITIONS, PARTS, OutagePlace, behind, make_table, until
-from calve.testing.s3 import S3Server, s3_server
+from support.child_runner import ChildRunner
+from support.network_proxy import Fault, Mode, NetworkProxy
+from support.outage_place import BUCKET, PARTITIONS, PARTS, OutagePlace, behind, make_table, until
+from support.s3 import S3Server, s3_server
 
 FREE_SECONDS, CANCEL_SECONDS = 15.0, 5.0
 DESTINATIONS = {"iceberg": "far.ns.{}", "parquet": f"s3://{BUCKET}/plain/{{}}/"}

@@ -122,7 +122,7 @@ def main() -> None:
     parser.add_argument("--postgres", action="store_true", help="a PostgreSQL of its own, not SQLite")
     given = parser.parse_args()
     if given.postgres:
-        from calve.testing.postgres import postgres
+        from support.postgres import postgres
 
         with postgres() as server:
             report(server.new_database(), server.new_database(), given.tasks)

@@ -37,7 +37,7 @@ from calve.model.process import Pin, Process
 from calve.model.states import PIN_HELD, PROCESS_TERMINAL
 from calve.objects.storage import Storage
 from calve.store import open_store
-from calve.testing.clickhouse_front import NO_USERS, ClickHouseFront, FrontOptions, clickhouse_front
+from support.clickhouse_front import NO_USERS, ClickHouseFront, FrontOptions, clickhouse_front
 
 WAYS = ("inline", "batch", "drain")
 STAND_INS = {**NO_USERS, "serverUUID()": "toUUID('11111111-2222-3333-4444-555555555555')"}

@@ -2,10 +2,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from calve.testing.child_runner import ChildRunner
-from calve.testing.outage_place import BUCKET
-from calve.testing.s3 import S3Server, s3_server
-from calve.testing.tls import Authority, TlsFront
+from support.child_runner import ChildRunner
+from support.outage_place import BUCKET
+from support.s3 import S3Server, s3_server
+from support.tls import Authority, TlsFront
 
 
 @pytest.fixture(scope="package")

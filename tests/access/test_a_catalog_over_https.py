@@ -10,9 +10,9 @@ from calve.iceberg import tables
 from calve.iceberg.catalogs.catalog import open_catalog
 from calve.iceberg.errors import catalog_call
 from calve.model.errors import PermanentError, UsageError
-from calve.testing.iceberg_rest import SeaweedRest, seaweed_rest
-from calve.testing.place import Place
-from calve.testing.tls import Authority, TlsFront
+from support.iceberg_rest import SeaweedRest, seaweed_rest
+from support.place import Place
+from support.tls import Authority, TlsFront
 
 pytestmark = pytest.mark.services
 

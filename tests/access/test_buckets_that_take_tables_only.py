@@ -7,9 +7,9 @@ import pytest
 
 from calve.model.process import Process
 from calve.model.states import ProcessState
-from calve.testing.child_runner import ChildRunner
-from calve.testing.iceberg_rest import SeaweedRest, seaweed_rest
-from calve.testing.outage_place import OutagePlace, make_table
+from support.child_runner import ChildRunner
+from support.iceberg_rest import SeaweedRest, seaweed_rest
+from support.outage_place import OutagePlace, make_table
 
 pytestmark = pytest.mark.services
 

@@ -10,10 +10,10 @@ import pytest
 
 from calve.model.errors import PermanentError
 from calve.model.states import ProcessState
-from calve.testing.child_runner import ChildRunner
-from calve.testing.outage_place import BUCKET, OutagePlace, make_table
-from calve.testing.s3 import S3Server
-from calve.testing.tls import Authority, TlsFront
+from support.child_runner import ChildRunner
+from support.outage_place import BUCKET, OutagePlace, make_table
+from support.s3 import S3Server
+from support.tls import Authority, TlsFront
 
 pytestmark = pytest.mark.services
 

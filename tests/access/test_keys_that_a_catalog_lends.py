@@ -15,11 +15,11 @@ from calve.iceberg.catalogs.lent_keys import Lender
 from calve.model.ids import ProcessId
 from calve.model.process import Process
 from calve.model.states import ProcessState
-from calve.testing.child_runner import ChildRunner
-from calve.testing.iceberg_rest import IcebergRest, apache_rest
-from calve.testing.outage_place import BUCKET, OutagePlace, make_table, until
-from calve.testing.s3 import Keys, S3Server
-from calve.testing.vending_proxy import VendingProxy
+from support.child_runner import ChildRunner
+from support.iceberg_rest import IcebergRest, apache_rest
+from support.outage_place import BUCKET, OutagePlace, make_table, until
+from support.s3 import Keys, S3Server
+from support.vending_proxy import VendingProxy
 
 ROWS = [*range(10), *range(50, 60)]  # of partition 0
 _numbers = itertools.count(1)

@@ -17,11 +17,11 @@ from calve.model.errors import PermanentError, RefusedError
 from calve.model.process import Process
 from calve.model.states import ProcessState
 from calve.objects.storage import Storage
-from calve.testing.child_runner import ChildRunner
-from calve.testing.outage_place import BUCKET
-from calve.testing.place import Place
-from calve.testing.s3 import S3Server
-from calve.testing.tls import Authority, TlsFront
+from support.child_runner import ChildRunner
+from support.outage_place import BUCKET
+from support.place import Place
+from support.s3 import S3Server
+from support.tls import Authority, TlsFront
 
 pytestmark = pytest.mark.services
 

@@ -11,9 +11,9 @@ import pytest
 from calve.model.errors import PermanentError
 from calve.model.states import ProcessState
 from calve.objects.storage import Storage
-from calve.testing.child_runner import ChildRunner
-from calve.testing.outage_place import BUCKET, OutagePlace, make_table
-from calve.testing.s3 import Keys, S3Server, s3_server
+from support.child_runner import ChildRunner
+from support.outage_place import BUCKET, OutagePlace, make_table
+from support.s3 import Keys, S3Server, s3_server
 
 pytestmark = pytest.mark.services
 

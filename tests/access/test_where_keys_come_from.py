@@ -6,7 +6,7 @@ import pytest
 
 from calve.model.errors import UsageError
 from calve.objects.credentials import resolved
-from calve.testing.place import Place
+from support.place import Place
 
 KEYS = {"s3.access-key-id": "ours", "s3.secret-access-key": "our-secret"}
 VARIABLES = {"AWS_ACCESS_KEY_ID": "of-env", "AWS_SECRET_ACCESS_KEY": "s1", "AWS_SESSION_TOKEN": "t1"}

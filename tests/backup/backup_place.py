@@ -28,8 +28,8 @@ from calve.model.process import Process
 from calve.model.states import Leftovers, ProcessState
 from calve.restore import submit as restore_submit
 from calve.spark import executor
-from calve.testing.kept_source import KeptSource
-from calve.testing.place import Place
+from support.kept_source import KeptSource
+from support.place import Place
 
 
 @dataclass

@@ -17,7 +17,7 @@ from calve.backup.verifying import verify
 from calve.model.ids import ProcessId
 from calve.model.states import ProcessState
 from calve.testing.crashing import Break, Crash, Faults
-from calve.testing.kept_source import KeptSource
+from support.kept_source import KeptSource
 
 _EVERYTHING_OVER = 310.0  # leases, and the hiding of a pin that was being released
 

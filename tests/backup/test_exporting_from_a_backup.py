@@ -12,8 +12,8 @@ from calve.backup import submit
 from calve.control.ports import Runner
 from calve.model.errors import NotFoundError
 from calve.model.states import ProcessState
-from calve.testing.local_runner import LocalRunner
-from calve.testing.place import Place
+from support.local_runner import LocalRunner
+from support.place import Place
 
 
 @pytest.fixture(scope="module")

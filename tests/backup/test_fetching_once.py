@@ -14,8 +14,8 @@ from calve.export import reading
 from calve.model.errors import PermanentError
 from calve.model.plan import PartPlan
 from calve.model.states import ProcessState
-from calve.testing.local_runner import LocalRunner
-from calve.testing.place import Place
+from support.local_runner import LocalRunner
+from support.place import Place
 
 
 def test_the_ranges_of_a_part_share_one_fetch_and_give_every_row_once(tmp_path: Path) -> None:

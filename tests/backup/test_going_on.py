@@ -20,7 +20,7 @@ from calve.clickhouse.embedded.embedded import EmbeddedSource
 from calve.control.ports import TaskOrder
 from calve.model.errors import CalveError, RefusedError
 from calve.model.states import Leftovers, ProcessState
-from calve.testing.kept_source import KeptSource
+from support.kept_source import KeptSource
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from calve.backup.verifying import verify
 from calve.model.errors import RefusedError, UsageError
 from calve.model.states import ProcessState
 from calve.objects.storage import Storage
-from calve.testing.kept_source import KeptSource
+from support.kept_source import KeptSource
 
 ROWS = "SELECT count() AS n, sum(cityHash64(*)) AS hash FROM {}"
 

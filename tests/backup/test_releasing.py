@@ -14,7 +14,7 @@ from calve.control.ports import TaskOrder
 from calve.model.errors import NotFoundError, TemporaryError
 from calve.model.ids import ProcessId
 from calve.model.states import PIN_HELD, PinState, ProcessState
-from calve.testing.kept_source import KeptSource
+from support.kept_source import KeptSource
 
 
 @pytest.fixture(scope="module")

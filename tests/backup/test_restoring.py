@@ -13,7 +13,7 @@ from calve.model.states import ProcessState
 from calve.restore import attaching
 from calve.restore.submit import Asked
 from calve.testing.crashing import Crash
-from calve.testing.kept_source import KeptSource
+from support.kept_source import KeptSource
 
 
 @pytest.fixture(scope="module")

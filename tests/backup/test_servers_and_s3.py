@@ -13,9 +13,9 @@ from calve.backup.verifying import verify
 from calve.clickhouse.server.source import ServerOptions, ServerSource
 from calve.model.states import ProcessState
 from calve.objects.storage import Storage
-from calve.testing.clickhouse_front import NO_USERS, ClickHouseFront, FrontOptions, clickhouse_front
-from calve.testing.kept_source import KeptSource
-from calve.testing.s3 import S3Server, s3_server
+from support.clickhouse_front import NO_USERS, ClickHouseFront, FrontOptions, clickhouse_front
+from support.kept_source import KeptSource
+from support.s3 import S3Server, s3_server
 
 pytestmark = pytest.mark.services
 

@@ -16,9 +16,9 @@ from calve.clickhouse.server.version import Features, parse
 from calve.control.ports import TaskOrder
 from calve.model.errors import PermanentError
 from calve.model.states import PIN_HELD, ProcessState
-from calve.testing.clickhouse_front import NO_USERS, FrontOptions, clickhouse_front
-from calve.testing.clickhouse_server import clickhouse_server
-from calve.testing.kept_source import KeptSource
+from support.clickhouse_front import NO_USERS, FrontOptions, clickhouse_front
+from support.clickhouse_server import clickhouse_server
+from support.kept_source import KeptSource
 
 pytestmark = pytest.mark.services
 WITH_UUID = {**NO_USERS, "serverUUID()": "toUUID('11111111-2222-3333-4444-555555555555')"}

@@ -3,7 +3,7 @@ from sql_contract import SqlStoreContract
 
 from calve.store import open_store
 from calve.store.tables import metadata, schema_version
-from calve.testing.postgres import Postgres
+from support.postgres import Postgres
 
 
 @pytest.fixture(scope="module")

@@ -22,8 +22,8 @@ from calve.model.process import ProcessQuery
 from calve.store import SqlStore, open_store
 from calve.store.tables import processes
 from calve.testing.contracts.contract import claimed, lease_of, new, submit
-from calve.testing.network_proxy import Fault, Mode, NetworkProxy
-from calve.testing.postgres import Postgres
+from support.network_proxy import Fault, Mode, NetworkProxy
+from support.postgres import Postgres
 
 PASSWORD = "hunter2-secret"
 

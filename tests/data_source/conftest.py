@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from calve.data_source.mergetree import MergeTreeDataSource
 from calve.spark.java import java_home
-from calve.testing.place import Place
+from support.place import Place
 
 
 @pytest.fixture(scope="module")

@@ -16,10 +16,10 @@ from calve.data_source import mergetree
 from calve.data_source.mergetree import FilteringReader
 from calve.data_source.options import Options
 from calve.model.errors import UsageError
-from calve.testing.clickhouse_front import FrontOptions, FrontUser, clickhouse_front
-from calve.testing.clickhouse_server import ServerOptions as OldOptions
-from calve.testing.clickhouse_server import User, clickhouse_server
-from calve.testing.network_proxy import NetworkProxy
+from support.clickhouse_front import FrontOptions, FrontUser, clickhouse_front
+from support.clickhouse_server import ServerOptions as OldOptions
+from support.clickhouse_server import User, clickhouse_server
+from support.network_proxy import NetworkProxy
 
 pytestmark = [pytest.mark.spark, pytest.mark.services, pytest.mark.timeout(600)]
 ROOT = Path(__file__).resolve().parents[2]

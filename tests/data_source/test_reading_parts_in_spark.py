@@ -21,8 +21,8 @@ from calve.export.choices import Choices
 from calve.export.mapping import map_columns
 from calve.model.errors import UsageError
 from calve.model.states import ProcessState
-from calve.testing.local_runner import LocalRunner
-from calve.testing.place import Place
+from support.local_runner import LocalRunner
+from support.place import Place
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,7 +10,7 @@ from calve.model.errors import RefusedError
 from calve.model.plan import ExportPlan
 from calve.model.process import ProcessQuery
 from calve.model.states import ProcessState
-from calve.testing.place import Place
+from support.place import Place
 
 # A mutation that can never succeed is pending for certain, however quick the engine is.
 _STUCK = "n = throwIf(id >= 0)"

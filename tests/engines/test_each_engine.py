@@ -13,7 +13,7 @@ from calve.model.errors import RefusedError, UsageError
 from calve.model.plan import ExportPlan
 from calve.model.process import Process
 from calve.model.states import ProcessState
-from calve.testing.place import Place
+from support.place import Place
 
 # engine, columns, two inserts that a merge combines
 ENGINES = {

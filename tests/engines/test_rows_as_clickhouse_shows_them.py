@@ -13,8 +13,8 @@ from calve.control.ports import TaskOrder, TaskResult
 from calve.model.errors import RefusedError
 from calve.model.plan import ExportPlan
 from calve.model.states import ProcessState
-from calve.testing.local_runner import LocalRunner
-from calve.testing.place import Place
+from support.local_runner import LocalRunner
+from support.place import Place
 
 
 def test_P11_lightweight_deleted_rows_are_neither_exported_nor_counted(place: Place) -> None:

@@ -8,8 +8,8 @@ import pytest
 from calve.app.config.load import load_config
 from calve.model.errors import UsageError
 from calve.model.states import ProcessState
-from calve.testing.local_runner import LocalRunner
-from calve.testing.place import Place
+from support.local_runner import LocalRunner
+from support.place import Place
 
 ONE_STREAM = "ORDER BY id SETTINGS max_threads = 1"  # file after file
 

@@ -5,8 +5,8 @@ import pytest
 
 from calve.iceberg.catalogs.catalog import open_catalog
 from calve.model.limits import Limits
-from calve.testing.catalog_faults import FaultySqlCatalog
-from calve.testing.lake import make_table, sqlite_properties
+from support.catalog_faults import FaultySqlCatalog
+from support.lake import make_table, sqlite_properties
 
 
 @pytest.fixture

@@ -15,17 +15,17 @@ from calve.model.errors import PermanentError, TemporaryError
 from calve.model.ids import new_process_id
 from calve.model.limits import Limits
 from calve.objects.storage import Storage
-from calve.testing.catalog_faults import Fault, FaultySqlCatalog, Landing, Reading, Told
-from calve.testing.catalog_proxy import CatalogProxy
-from calve.testing.iceberg_rest import IcebergRest, SeaweedRest, apache_rest, seaweed_rest
-from calve.testing.lake import IDENTIFIER, Work, make_table, make_work, rows_of, sqlite_properties
-from calve.testing.outcomes import (
+from support.catalog_faults import Fault, FaultySqlCatalog, Landing, Reading, Told
+from support.catalog_proxy import CatalogProxy
+from support.iceberg_rest import IcebergRest, SeaweedRest, apache_rest, seaweed_rest
+from support.lake import IDENTIFIER, Work, make_table, make_work, rows_of, sqlite_properties
+from support.outcomes import (
     Publisher,
     append_as_somebody_else,
     assert_every_manifest_is_there,
     assert_published_once,
 )
-from calve.testing.postgres import postgres
+from support.postgres import postgres
 
 FAULTS = [
     pytest.param(Fault(told=told, landing=landing, reading=reading), id=f"{told}, {landing}, {reading}")

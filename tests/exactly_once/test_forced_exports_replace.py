@@ -11,10 +11,10 @@ from pyiceberg.table.update import RemoveSnapshotRefUpdate, RemoveSnapshotsUpdat
 
 from calve.iceberg.publish import AlreadyExported, PublishedSnapshot
 from calve.model.errors import RefusedError, UnknownOutcomeError
-from calve.testing.catalog_faults import Fault, FaultySqlCatalog, Landing, Reading, Told
-from calve.testing.lake import IDENTIFIER, Work, make_table, make_work, rows_of
-from calve.testing.outcomes import Publisher, append_as_somebody_else, assert_published_once
-from calve.testing.position_deletes import delete_rows
+from support.catalog_faults import Fault, FaultySqlCatalog, Landing, Reading, Told
+from support.lake import IDENTIFIER, Work, make_table, make_work, rows_of
+from support.outcomes import Publisher, append_as_somebody_else, assert_published_once
+from support.position_deletes import delete_rows
 
 TWO_KEYS = (("1", "k1"), ("2", "k2"))
 

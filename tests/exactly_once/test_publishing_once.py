@@ -15,9 +15,9 @@ from calve.model.errors import (
     UnknownOutcomeError,
 )
 from calve.objects.storage import Storage
-from calve.testing.catalog_faults import FaultySqlCatalog
-from calve.testing.lake import IDENTIFIER, make_table, make_work, rows_of
-from calve.testing.outcomes import Publisher, append_as_somebody_else, assert_published_once
+from support.catalog_faults import FaultySqlCatalog
+from support.lake import IDENTIFIER, make_table, make_work, rows_of
+from support.outcomes import Publisher, append_as_somebody_else, assert_published_once
 
 
 def test_a_publish_adds_one_snapshot_one_tag_and_one_property(catalog: FaultySqlCatalog) -> None:

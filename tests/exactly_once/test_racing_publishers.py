@@ -16,8 +16,8 @@ from calve.iceberg.catalogs.catalog import open_catalog
 from calve.iceberg.publish import AlreadyExported, Fenced, PublishedSnapshot, fence
 from calve.iceberg.undo import undo
 from calve.objects.storage import Storage
-from calve.testing.lake import Work, make_table, make_work, rows_of, sqlite_properties
-from calve.testing.outcomes import (
+from support.lake import Work, make_table, make_work, rows_of, sqlite_properties
+from support.outcomes import (
     Publisher,
     append_as_somebody_else,
     assert_every_manifest_is_there,
@@ -102,7 +102,7 @@ from calve.iceberg.publish import AlreadyExported, publish
 from calve.model.errors import CalveError, TemporaryError
 from calve.model.plan import ExportPlan
 from calve.model.receipt import Receipt
-from calve.testing.lake import sqlite_properties
+from support.lake import sqlite_properties
 from pathlib import Path
 
 given = json.loads(sys.stdin.readline())

@@ -6,9 +6,9 @@ import pytest
 
 from calve.model.errors import PermanentError
 from calve.objects.storage import Storage
-from calve.testing.catalog_faults import FaultySqlCatalog
-from calve.testing.lake import Work, make_work, rows_of, write_task
-from calve.testing.outcomes import Publisher
+from support.catalog_faults import FaultySqlCatalog
+from support.lake import Work, make_work, rows_of, write_task
+from support.outcomes import Publisher
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from calve.iceberg.publish import fence
 from calve.iceberg.undo import undo
 from calve.model.errors import TemporaryError, UnavailableError, UnknownOutcomeError
 from calve.objects.storage import Storage
-from calve.testing.catalog_faults import Fault, FaultySqlCatalog, Landing, Reading, Told
-from calve.testing.lake import IDENTIFIER, Work, make_table, make_work, rows_of, write_task
-from calve.testing.outcomes import Publisher, append_as_somebody_else
+from support.catalog_faults import Fault, FaultySqlCatalog, Landing, Reading, Told
+from support.lake import IDENTIFIER, Work, make_table, make_work, rows_of, write_task
+from support.outcomes import Publisher, append_as_somebody_else
 
 
 def _files(catalog: FaultySqlCatalog, process_id: str) -> list[str]:

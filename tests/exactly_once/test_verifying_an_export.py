@@ -9,9 +9,9 @@ from calve.iceberg.publish import PublishedSnapshot
 from calve.iceberg.verify import verify
 from calve.model.errors import CalveError, PermanentError, RefusedError
 from calve.objects.storage import Storage
-from calve.testing.catalog_faults import FaultySqlCatalog
-from calve.testing.lake import IDENTIFIER, Work, make_table, make_work, rows_of
-from calve.testing.outcomes import Publisher, append_as_somebody_else
+from support.catalog_faults import FaultySqlCatalog
+from support.lake import IDENTIFIER, Work, make_table, make_work, rows_of
+from support.outcomes import Publisher, append_as_somebody_else
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from calve.spark.runner import SparkRunner
-from calve.testing.place import Place
+from support.place import Place
 
 EVENTS = (
     "CREATE DATABASE db",

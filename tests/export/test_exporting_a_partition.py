@@ -5,7 +5,7 @@ import pytest
 
 from calve.model.errors import NotFoundError, RefusedError
 from calve.model.states import ProcessState
-from calve.testing.place import Place
+from support.place import Place
 
 pytestmark = pytest.mark.spark
 

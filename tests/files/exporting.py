@@ -33,7 +33,7 @@ from calve.model.ids import new_process_id
 from calve.model.plan import ExportPlan, KeyPlan, PartPlan, Relation
 from calve.model.receipt import Receipt
 from calve.spark.executor import execute
-from calve.testing.lake import sqlite_properties
+from support.lake import sqlite_properties
 
 _MAKE = {
     "allow_suspicious_low_cardinality_types": "1",

@@ -10,9 +10,9 @@ from calve.iceberg.health.partitions import any_of, partition_filter, partition_
 from calve.iceberg.health.report import health
 from calve.iceberg.health.stats import Place
 from calve.model.errors import NotFoundError
-from calve.testing.equality_deletes import delete_equal
-from calve.testing.lake import BY_MONTH, SCHEMA, arrow, make_table, sqlite_properties
-from calve.testing.position_deletes import delete_rows
+from support.equality_deletes import delete_equal
+from support.lake import BY_MONTH, SCHEMA, arrow, make_table, sqlite_properties
+from support.position_deletes import delete_rows
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pyiceberg.table.metadata import TableMetadataV2
 
 from calve.iceberg.health.retention import expiry
 from calve.iceberg.health.settings import DAY_MS, Settings
-from calve.testing.lake import SCHEMA
+from support.lake import SCHEMA
 
 NOW = 1_000 * DAY_MS
 

@@ -14,7 +14,7 @@ from calve.iceberg.catalogs.catalog import open_catalog
 from calve.model.errors import CalveError, UnavailableError
 from calve.model.limits import Limits
 from calve.objects.storage import Storage
-from calve.testing.dripping import Drip, dripping
+from support.dripping import Drip, dripping
 
 pytestmark = pytest.mark.timeout(30)
 

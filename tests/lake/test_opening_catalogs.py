@@ -14,8 +14,8 @@ from calve.iceberg import tables
 from calve.iceberg.catalogs.catalog import BoundedRestCatalog, BoundedSqlCatalog, open_catalog
 from calve.model.errors import NotFoundError, PermanentError, TemporaryError, UnavailableError, UsageError
 from calve.model.limits import Limits
-from calve.testing.lake import IDENTIFIER, SCHEMA, make_table, rows_of, sqlite_properties
-from calve.testing.rest_front import Answer, Request, RestFront
+from support.lake import IDENTIFIER, SCHEMA, make_table, rows_of, sqlite_properties
+from support.rest_front import Answer, Request, RestFront
 
 QUICK = Limits(connect_seconds=0.5, call_seconds=0.5)
 

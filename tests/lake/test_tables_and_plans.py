@@ -13,7 +13,7 @@ from calve.iceberg import tables
 from calve.iceberg.catalogs.catalog import open_catalog
 from calve.model.errors import CalveError, PermanentError, RefusedError
 from calve.objects.uri import full_uri
-from calve.testing.lake import IDENTIFIER, SCHEMA, make_table, make_work, sqlite_properties
+from support.lake import IDENTIFIER, SCHEMA, make_table, make_work, sqlite_properties
 
 
 @pytest.fixture

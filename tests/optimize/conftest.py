@@ -5,7 +5,7 @@ import pytest
 
 from calve.optimize import plan
 from calve.spark.runner import SparkRunner
-from calve.testing.optimizing import OptimizeScene
+from support.optimizing import OptimizeScene
 
 
 @pytest.fixture(scope="module")

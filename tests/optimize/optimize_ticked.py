@@ -27,9 +27,9 @@ from calve.optimize.request import OptimizeRequest
 from calve.optimize.submit import submit
 from calve.testing.clock import FakeClock
 from calve.testing.crashing import Faults, crashing_kind, crashing_runner, crashing_store
-from calve.testing.lake import BY_MONTH, SCHEMA, arrow, rows_of
 from calve.testing.memory_store import MemoryStore
-from calve.testing.plain_rewriting import PlainRewriter, marked
+from support.lake import BY_MONTH, SCHEMA, arrow, rows_of
+from support.plain_rewriting import PlainRewriter, marked
 
 NAME = "lake"
 ROWS = list(range(8))

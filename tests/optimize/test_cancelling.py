@@ -29,7 +29,7 @@ def test_a_cancel_ends_what_runs_on_the_driver_and_the_runner_lives_on(
             "statements": [sql],
         }
         return TaskOrder(
-            process_id=ProcessId("p"), number=1, attempt=1, function="calve.testing.driver_sql:run",
+            process_id=ProcessId("p"), number=1, attempt=1, function="support.driver_sql:run",
             payload=json.dumps(payload), on_driver=True,
         )  # fmt: skip
 

@@ -12,7 +12,7 @@ from pyiceberg.catalog import Catalog
 
 from calve.cli.main import run
 from calve.iceberg.catalogs.catalog import open_catalog
-from calve.testing.lake import IDENTIFIER, arrow, make_table, rows_of, sqlite_properties
+from support.lake import IDENTIFIER, arrow, make_table, rows_of, sqlite_properties
 
 CONFIG = """
 [catalog.lake]

@@ -20,8 +20,8 @@ from calve.model.states import ProcessState
 from calve.optimize.request import OptimizeRequest
 from calve.testing.fake_runner import FakeRunner
 from calve.testing.fake_world import World
-from calve.testing.lake import SCHEMA, arrow
-from calve.testing.optimizing import OptimizeScene
+from support.lake import SCHEMA, arrow
+from support.optimizing import OptimizeScene
 
 REACH = frozenset({"catalog:lake"})
 

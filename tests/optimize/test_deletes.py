@@ -8,8 +8,8 @@ import pytest
 from calve.iceberg.health.report import health
 from calve.model.states import ProcessState
 from calve.spark.actions import ActionTable
-from calve.testing.equality_deletes import delete_equal
-from calve.testing.optimizing import OptimizeScene
+from support.equality_deletes import delete_equal
+from support.optimizing import OptimizeScene
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 FIRST_DAY = 19723  # 2024-01-01

@@ -8,7 +8,7 @@ from calve.app.config import load_config
 from calve.app.doctor.optimize import seen_by_spark
 from calve.app.wiring import App
 from calve.spark.runner import SparkRunner
-from calve.testing.lake import arrow, make_table
+from support.lake import arrow, make_table
 
 
 def app_in(folder: Path) -> App:

@@ -14,9 +14,9 @@ from calve.iceberg.publish.publish import publish
 from calve.iceberg.verify import verify
 from calve.model.states import ProcessState
 from calve.spark.actions import ActionTable
-from calve.testing.equality_deletes import delete_equal
-from calve.testing.lake import IDENTIFIER, make_table, make_work, rows_of
-from calve.testing.optimizing import OptimizeScene
+from support.equality_deletes import delete_equal
+from support.lake import IDENTIFIER, make_table, make_work, rows_of
+from support.optimizing import OptimizeScene
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 FIRST_DAY = 19723  # 2024-01-01

@@ -21,9 +21,9 @@ from calve.model.states import ProcessState
 from calve.optimize import expiry as expiring
 from calve.optimize.cleanup import clean
 from calve.optimize.expiry import expire
-from calve.testing.lake import IDENTIFIER, arrow, make_table, rows_of, sqlite_properties
 from calve.testing.memory_store import MemoryStore
-from calve.testing.optimizing import MovedClock
+from support.lake import IDENTIFIER, arrow, make_table, rows_of, sqlite_properties
+from support.optimizing import MovedClock
 
 REACH = frozenset({"catalog:lake"})
 

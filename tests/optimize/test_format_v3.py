@@ -9,7 +9,7 @@ import pytest
 
 from calve.iceberg.health.report import FULL_AT, health
 from calve.model.states import ProcessState
-from calve.testing.optimizing import OptimizeScene
+from support.optimizing import OptimizeScene
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 LINEAGE = "SELECT id, _row_id, _last_updated_sequence_number AS changed FROM lake.ns.t ORDER BY id"

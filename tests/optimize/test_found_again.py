@@ -11,7 +11,7 @@ from calve.model.errors import StoreError
 from calve.model.process import Lease, Process
 from calve.model.states import ProcessState, TaskState
 from calve.spark import actions
-from calve.testing.optimizing import OptimizeScene
+from support.optimizing import OptimizeScene
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 

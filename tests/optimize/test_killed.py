@@ -14,7 +14,7 @@ from calve.model.ids import ProcessId
 from calve.model.process import ProcessQuery
 from calve.model.states import PROCESS_TERMINAL, ProcessState, TaskState
 from calve.store import open_store
-from calve.testing.lake import IDENTIFIER, arrow, make_table, rows_of, sqlite_properties
+from support.lake import IDENTIFIER, arrow, make_table, rows_of, sqlite_properties
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 

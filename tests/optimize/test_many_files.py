@@ -6,9 +6,9 @@ import pytest
 
 from calve.iceberg.health.report import health
 from calve.model.states import ProcessState
-from calve.testing.lake import IDENTIFIER, arrow, make_table
-from calve.testing.many_files import repeat_file
-from calve.testing.optimizing import OptimizeScene
+from support.lake import IDENTIFIER, arrow, make_table
+from support.many_files import repeat_file
+from support.optimizing import OptimizeScene
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 FILES = 10_000

@@ -11,9 +11,9 @@ from calve.model.errors import PermanentError
 from calve.model.states import ProcessState
 from calve.spark.java import java_home
 from calve.spark.runner import SparkRunner
-from calve.testing.optimizing import OptimizeScene
-from calve.testing.s3 import S3Server, s3_server
-from calve.testing.tls import Authority, TlsFront
+from support.optimizing import OptimizeScene
+from support.s3 import S3Server, s3_server
+from support.tls import Authority, TlsFront
 
 pytestmark = [pytest.mark.spark, pytest.mark.services, pytest.mark.xdist_group("spark")]
 

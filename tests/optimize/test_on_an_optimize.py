@@ -16,9 +16,9 @@ from calve.cli.main import run
 from calve.iceberg.catalogs.catalog import open_catalog
 from calve.iceberg.verify_rewrite import verify_rewrites
 from calve.model.errors import ErrorInfo, RefusedError
-from calve.testing.equality_deletes import delete_equal
-from calve.testing.lake import IDENTIFIER, arrow, make_table, rows_of
-from calve.testing.plain_rewriting import PlainRewriter
+from support.equality_deletes import delete_equal
+from support.lake import IDENTIFIER, arrow, make_table, rows_of
+from support.plain_rewriting import PlainRewriter
 
 CONFIG = """
 [catalog.lake]
@@ -89,7 +89,7 @@ def test_verify_proves_that_no_row_changed(capsys: pytest.CaptureFixture[str], c
 def test_verify_says_which_column_a_bad_rewrite_changed(
     capsys: pytest.CaptureFixture[str], runner: PlainRewriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from calve.testing import plain_rewriting
+    from support import plain_rewriting
 
     write = plain_rewriting._dataframe_to_data_files
 

@@ -10,11 +10,11 @@ from calve.model.states import ProcessState
 from calve.spark.catalog_conf import S3_FILE_IO, jars_for, spark_catalog
 from calve.spark.jars import ICEBERG_AWS, ICEBERG_SPARK, POSTGRES_JDBC, SQLITE_JDBC
 from calve.spark.runner import SparkRunner
-from calve.testing.iceberg_rest import apache_rest
-from calve.testing.optimizing import OptimizeScene
-from calve.testing.s3 import s3_server
-from calve.testing.tls import Authority, TlsFront
-from calve.testing.vending_proxy import VendingProxy
+from support.iceberg_rest import apache_rest
+from support.optimizing import OptimizeScene
+from support.s3 import s3_server
+from support.tls import Authority, TlsFront
+from support.vending_proxy import VendingProxy
 
 PREFIX = "spark.sql.catalog.lake"
 

@@ -14,7 +14,7 @@ from calve.iceberg.health.stats import Deletes, PartitionStats, Place, TableStat
 from calve.model.errors import UsageError
 from calve.optimize.plan import TASK_PARTITIONS, OptimizePlan, TaskSpec, options_of, tasks_of
 from calve.optimize.request import OptimizeRequest, Sort, SortColumn, parse_sort
-from calve.testing.lake import make_table, sqlite_properties
+from support.lake import make_table, sqlite_properties
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 
 from calve.model.states import ProcessState
 from calve.optimize.request import parse_sort
-from calve.testing.optimizing import OptimizeScene
+from support.optimizing import OptimizeScene
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 

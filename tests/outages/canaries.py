@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from calve.testing.catalog_proxy import CatalogProxy
-from calve.testing.catalog_tokens import TOKENS_PATH, CatalogTokens
-from calve.testing.clickhouse_front import ClickHouseFront, FrontOptions, FrontUser, clickhouse_front
-from calve.testing.iceberg_rest import apache_rest
-from calve.testing.outage_place import BUCKET, make_table
-from calve.testing.postgres import Postgres
-from calve.testing.programs import Program
-from calve.testing.s3 import Keys, S3Server, s3_server
+from support.catalog_proxy import CatalogProxy
+from support.catalog_tokens import TOKENS_PATH, CatalogTokens
+from support.clickhouse_front import ClickHouseFront, FrontOptions, FrontUser, clickhouse_front
+from support.iceberg_rest import apache_rest
+from support.outage_place import BUCKET, make_table
+from support.postgres import Postgres
+from support.programs import Program
+from support.s3 import Keys, S3Server, s3_server
 
 SOURCE = "canary-of-the-source-8c2e"
 STORE = "canary-of-the-store-71aa"

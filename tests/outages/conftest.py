@@ -4,11 +4,11 @@ from pathlib import Path
 import pytest
 
 from calve.spark.runner import SparkRunner
-from calve.testing.child_runner import ChildRunner
-from calve.testing.network_proxy import NetworkProxy
-from calve.testing.outage_place import BUCKET, CLUSTER, Executors, OutagePlace, behind
-from calve.testing.s3 import S3Server, s3_server
-from calve.testing.watched_runner import WatchedRunner
+from support.child_runner import ChildRunner
+from support.network_proxy import NetworkProxy
+from support.outage_place import BUCKET, CLUSTER, Executors, OutagePlace, behind
+from support.s3 import S3Server, s3_server
+from support.watched_runner import WatchedRunner
 
 
 @pytest.fixture(scope="module", params=["children", pytest.param(CLUSTER, marks=pytest.mark.spark)])

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from calve.testing.catalog_proxy import CatalogProxy
-from calve.testing.network_proxy import NetworkProxy
-from calve.testing.outage_place import Executors, OutagePlace
+from support.catalog_proxy import CatalogProxy
+from support.network_proxy import NetworkProxy
+from support.outage_place import Executors, OutagePlace
 
 ROWS = 50  # of a part
 QUICK_CALLS = {"CALVE_LIMITS__CONNECT_SECONDS": "1", "CALVE_LIMITS__CALL_SECONDS": "1.5"}

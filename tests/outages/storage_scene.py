@@ -5,8 +5,8 @@ import time
 
 from calve.control.why import why
 from calve.model.states import PROCESS_TERMINAL, ProcessState, TaskState
-from calve.testing.network_proxy import Fault, NetworkProxy
-from calve.testing.outage_place import (
+from support.network_proxy import Fault, NetworkProxy
+from support.outage_place import (
     PARTITIONS,
     PARTS,
     ROWS_OF_A_PART,
@@ -15,7 +15,7 @@ from calve.testing.outage_place import (
     make_table,
     until,
 )
-from calve.testing.s3 import S3Server
+from support.s3 import S3Server
 
 EVERY_ROW = list(range(PARTS * ROWS_OF_A_PART))
 LANE = "catalog:far"

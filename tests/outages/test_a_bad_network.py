@@ -10,9 +10,9 @@ import pytest
 from calve.model.errors import NotFoundError, UnavailableError
 from calve.objects.s3 import CHUNK_BYTES
 from calve.objects.storage import Storage
-from calve.testing.network_proxy import Fault, Mode, NetworkProxy
-from calve.testing.outage_place import BUCKET, behind, until
-from calve.testing.s3 import S3Server
+from support.network_proxy import Fault, Mode, NetworkProxy
+from support.outage_place import BUCKET, behind, until
+from support.s3 import S3Server
 
 pytestmark = pytest.mark.services
 

@@ -15,9 +15,9 @@ import pytest
 from calve.control.retry import retry
 from calve.model.states import ProcessState
 from calve.spark.runner import SparkRunner
-from calve.testing.child_runner import ChildRunner
-from calve.testing.outage_place import CLUSTER, Executors, OutagePlace, make_table, until
-from calve.testing.watched_runner import WatchedRunner
+from support.child_runner import ChildRunner
+from support.outage_place import CLUSTER, Executors, OutagePlace, make_table, until
+from support.watched_runner import WatchedRunner
 
 pytestmark = pytest.mark.services
 

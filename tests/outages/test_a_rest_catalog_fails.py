@@ -8,11 +8,11 @@ from rest_place import ROWS, heal, rest_place
 
 from calve.model.ids import ProcessId
 from calve.model.states import ProcessState, TaskState
-from calve.testing.catalog_faults import Told
-from calve.testing.catalog_proxy import CatalogProxy
-from calve.testing.iceberg_rest import IcebergRest, apache_rest
-from calve.testing.network_proxy import Fault, Mode, NetworkProxy
-from calve.testing.outage_place import PARTITIONS, PARTS, Executors, OutagePlace, make_table, until
+from support.catalog_faults import Told
+from support.catalog_proxy import CatalogProxy
+from support.iceberg_rest import IcebergRest, apache_rest
+from support.network_proxy import Fault, Mode, NetworkProxy
+from support.outage_place import PARTITIONS, PARTS, Executors, OutagePlace, make_table, until
 
 pytestmark = pytest.mark.services
 

@@ -8,10 +8,10 @@ from rest_place import ROWS, rest_place
 
 from calve.control.retry import retry
 from calve.model.states import ProcessState
-from calve.testing.catalog_proxy import CatalogProxy
-from calve.testing.catalog_tokens import CatalogTokens
-from calve.testing.iceberg_rest import IcebergRest, apache_rest
-from calve.testing.outage_place import Executors, OutagePlace, make_table, until
+from support.catalog_proxy import CatalogProxy
+from support.catalog_tokens import CatalogTokens
+from support.iceberg_rest import IcebergRest, apache_rest
+from support.outage_place import Executors, OutagePlace, make_table, until
 
 pytestmark = pytest.mark.services
 

@@ -10,9 +10,9 @@ import pytest
 from canaries import CANARIES, PLANTED, STORE, WRONG, Guarded, guarded_services
 
 from calve.objects.storage import Storage
-from calve.testing.catalog_faults import Told
-from calve.testing.outage_place import BUCKET
-from calve.testing.postgres import Postgres, postgres
+from support.catalog_faults import Told
+from support.outage_place import BUCKET
+from support.postgres import Postgres, postgres
 
 pytestmark = [pytest.mark.services, pytest.mark.spark]
 

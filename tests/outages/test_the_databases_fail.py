@@ -7,9 +7,9 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from calve.model.states import ProcessState
-from calve.testing.network_proxy import Fault, Mode, NetworkProxy
-from calve.testing.outage_place import PARTITIONS, PARTS, Executors, OutagePlace, make_table, until
-from calve.testing.postgres import Postgres, postgres
+from support.network_proxy import Fault, Mode, NetworkProxy
+from support.outage_place import PARTITIONS, PARTS, Executors, OutagePlace, make_table, until
+from support.postgres import Postgres, postgres
 
 pytestmark = pytest.mark.services
 

@@ -9,9 +9,9 @@ from storage_scene import EVERY_ROW, LANE, SLOW, ten_parts_go_through_the_death_
 
 from calve.model.errors import UnavailableError
 from calve.model.states import ProcessState
-from calve.testing.network_proxy import Fault, Mode, NetworkProxy
-from calve.testing.outage_place import ROWS_OF_A_PART, Executors, OutagePlace, make_table, until
-from calve.testing.s3 import S3Server
+from support.network_proxy import Fault, Mode, NetworkProxy
+from support.outage_place import ROWS_OF_A_PART, Executors, OutagePlace, make_table, until
+from support.s3 import S3Server
 
 pytestmark = pytest.mark.services
 

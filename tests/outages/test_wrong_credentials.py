@@ -7,8 +7,8 @@ import pytest
 
 from calve.model.errors import PermanentError
 from calve.model.states import ProcessState
-from calve.testing.outage_place import BUCKET, Executors, OutagePlace, make_table
-from calve.testing.s3 import S3Server
+from support.outage_place import BUCKET, Executors, OutagePlace, make_table
+from support.s3 import S3Server
 
 pytestmark = pytest.mark.services
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from plain_place import EVENTS, PlainPlace
 
-from calve.testing.local_runner import LocalRunner
+from support.local_runner import LocalRunner
 
 
 @pytest.fixture(scope="package")

@@ -15,7 +15,7 @@ from calve.model.process import Process
 from calve.model.receipt import Receipt
 from calve.objects.storage import Storage
 from calve.parquet.folder import ParquetFolder
-from calve.testing.place import Place
+from support.place import Place
 
 EVENTS = (
     "CREATE DATABASE db",

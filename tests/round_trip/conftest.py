@@ -3,9 +3,9 @@ from collections.abc import Iterator
 import pytest
 from three_readers import Readers
 
-from calve.testing.local_runner import LocalRunner
-from calve.testing.place import Place
-from calve.testing.spark_sql import SparkSql
+from support.local_runner import LocalRunner
+from support.place import Place
+from support.spark_sql import SparkSql
 
 
 @pytest.fixture(scope="package")

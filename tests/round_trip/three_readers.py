@@ -39,8 +39,8 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from calve.testing.place import Place
-from calve.testing.spark_sql import SparkCatalog
+from support.place import Place
+from support.spark_sql import SparkCatalog
 
 _EXACT = decimal.Context(prec=60)
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)

@@ -27,7 +27,7 @@ def order(number: int, function: str, payload: str = "") -> TaskOrder:
         process_id=ProcessId("p"),
         number=number,
         attempt=1,
-        function=f"calve.testing.tasks:{function}",
+        function=f"support.tasks:{function}",
         payload=payload,
     )
 

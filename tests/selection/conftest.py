@@ -2,8 +2,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from calve.testing.local_runner import LocalRunner
-from calve.testing.place import Place
+from support.local_runner import LocalRunner
+from support.place import Place
 
 MONTHS = ("202401", "202402", "202403")
 

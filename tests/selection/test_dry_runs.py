@@ -13,7 +13,7 @@ from calve.model.errors import RefusedError, UsageError
 from calve.model.plan import ExportPlan
 from calve.model.process import ProcessQuery
 from calve.model.states import ProcessState
-from calve.testing.place import Place
+from support.place import Place
 
 
 def preview(place: Place, table: str, to: str, **asked: Any) -> dict[str, Any]:

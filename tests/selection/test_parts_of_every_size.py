@@ -4,8 +4,8 @@ from pathlib import Path
 
 from calve.model.plan import ExportPlan
 from calve.model.states import ProcessState
-from calve.testing.local_runner import LocalRunner
-from calve.testing.place import Place
+from support.local_runner import LocalRunner
+from support.place import Place
 
 
 def test_a_partition_of_two_thousand_one_row_parts(tmp_path: Path, runner: LocalRunner) -> None:

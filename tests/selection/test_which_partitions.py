@@ -8,7 +8,7 @@ from calve.app.exporting import Asked
 from calve.export.submit import Checked, submit_export
 from calve.model.errors import CalveError, NotFoundError, RefusedError, UsageError
 from calve.model.process import ProcessQuery
-from calve.testing.place import Place
+from support.place import Place
 
 EXCLUDED = {"exclude": ("wide",)}
 

@@ -4,10 +4,10 @@ from pathlib import Path
 import pytest
 from served import PASSWORD, TIMEZONE, WITH_UUID, Served
 
-from calve.testing.clickhouse_front import ClickHouseFront, FrontOptions, FrontUser, clickhouse_front
-from calve.testing.clickhouse_server import ServerOptions, User, clickhouse_server
-from calve.testing.local_runner import LocalRunner
-from calve.testing.server_place import ServerPlace
+from support.clickhouse_front import ClickHouseFront, FrontOptions, FrontUser, clickhouse_front
+from support.clickhouse_server import ServerOptions, User, clickhouse_server
+from support.local_runner import LocalRunner
+from support.server_place import ServerPlace
 
 FRONT = FrontOptions(
     users={

@@ -7,8 +7,8 @@ from served import Served, at_the_source, events, in_the_lake
 
 from calve.control.ports import Runner
 from calve.model.states import ProcessState
-from calve.testing.network_proxy import Fault, NetworkProxy
-from calve.testing.server_place import MeddlingRunner
+from support.network_proxy import Fault, NetworkProxy
+from support.server_place import MeddlingRunner
 
 QUICK = {"CALVE_LIMITS__BACKOFF_FIRST_SECONDS": "0.1", "CALVE_LIMITS__PROBE_SECONDS": "0.2"}
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from calve.control.ports import Runner
-from calve.testing.clickhouse_front import NO_USERS
-from calve.testing.place import Place
-from calve.testing.server_place import ServerPlace
+from support.clickhouse_front import NO_USERS
+from support.place import Place
+from support.server_place import ServerPlace
 
 PASSWORD = "canary-Pa55word-of-exports"
 TIMEZONE = "America/St_Johns"  # an offset of half an hour: a shift cannot hide

@@ -10,7 +10,7 @@ import pytest
 from served import PASSWORD, ROWS, Served, events
 
 from calve.cli.main import run
-from calve.testing.server_place import ServerPlace
+from support.server_place import ServerPlace
 
 pytestmark = pytest.mark.services
 Command = Callable[..., tuple[int, Any, str]]

@@ -12,10 +12,10 @@ from calve.model.errors import UsageError
 from calve.model.plan import ExportPlan
 from calve.model.process import Process
 from calve.model.states import ProcessState
-from calve.testing.clickhouse_front import ClickHouseFront, FrontOptions, FrontUser, clickhouse_front
-from calve.testing.local_runner import LocalRunner
-from calve.testing.place import Place
-from calve.testing.server_place import ServerPlace
+from support.clickhouse_front import ClickHouseFront, FrontOptions, FrontUser, clickhouse_front
+from support.local_runner import LocalRunner
+from support.place import Place
+from support.server_place import ServerPlace
 
 pytestmark = pytest.mark.services
 

@@ -14,9 +14,9 @@ from calve.app.exporting import Asked
 from calve.clickhouse.engine import folders
 from calve.model.errors import PermanentError
 from calve.model.states import ProcessState
-from calve.testing.local_runner import LocalRunner
-from calve.testing.programs import free_ports
-from calve.testing.server_place import MeddlingRunner
+from support.local_runner import LocalRunner
+from support.programs import free_ports
+from support.server_place import MeddlingRunner
 
 pytestmark = pytest.mark.services
 

@@ -18,9 +18,9 @@ from calve.model.plan import ExportPlan
 from calve.model.process import Pin, PinState, Process
 from calve.model.states import ProcessState
 from calve.restore import submit as restoring
-from calve.testing.clickhouse_front import FrontOptions, FrontUser, clickhouse_front
-from calve.testing.local_runner import LocalRunner
-from calve.testing.server_place import ServerPlace
+from support.clickhouse_front import FrontOptions, FrontUser, clickhouse_front
+from support.local_runner import LocalRunner
+from support.server_place import ServerPlace
 
 pytestmark = pytest.mark.services
 

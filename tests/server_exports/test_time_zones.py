@@ -7,9 +7,9 @@ from served import Served, events
 
 from calve.model.process import ProcessQuery
 from calve.model.states import ProcessState
-from calve.testing.local_runner import LocalRunner
-from calve.testing.place import Place
-from calve.testing.server_place import ServerPlace
+from support.local_runner import LocalRunner
+from support.place import Place
+from support.server_place import ServerPlace
 
 pytestmark = pytest.mark.services
 FILTERS = ("toHour(at) = 3", "toDate(at) = '2024-03-10'", "at < '2024-03-10 12:00:00'")

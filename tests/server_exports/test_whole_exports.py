@@ -11,8 +11,8 @@ from calve.model.errors import NotFoundError, RefusedError
 from calve.model.plan import ExportPlan
 from calve.model.process import Process
 from calve.model.states import ProcessState
-from calve.testing.local_runner import LocalRunner
-from calve.testing.server_place import MeddlingRunner, ServerPlace
+from support.local_runner import LocalRunner
+from support.server_place import MeddlingRunner, ServerPlace
 
 pytestmark = pytest.mark.services
 

@@ -5,7 +5,7 @@ import pytest
 from executor_child import ExecutorChild
 from servers import Place, front_place, old_place
 
-from calve.testing.clickhouse_front import ClickHouseFront, FrontOptions
+from support.clickhouse_front import ClickHouseFront, FrontOptions
 
 
 @pytest.fixture(scope="session")

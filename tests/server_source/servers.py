@@ -8,9 +8,9 @@ from pathlib import Path
 
 from calve.clickhouse.pins.held import Held, Wanted
 from calve.clickhouse.server.source import ServerOptions, ServerSession, ServerSource
-from calve.testing.clickhouse_front import NO_USERS, FrontOptions, FrontUser, clickhouse_front
-from calve.testing.clickhouse_server import ServerOptions as OldOptions
-from calve.testing.clickhouse_server import User, clickhouse_server
+from support.clickhouse_front import NO_USERS, FrontOptions, FrontUser, clickhouse_front
+from support.clickhouse_server import ServerOptions as OldOptions
+from support.clickhouse_server import User, clickhouse_server
 
 UUID = "11111111-2222-3333-4444-555555555555"
 TIMEZONE = "America/St_Johns"  # an offset of half an hour: a shift cannot hide

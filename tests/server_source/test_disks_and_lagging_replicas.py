@@ -11,8 +11,8 @@ from calve.clickhouse.server import replicas
 from calve.clickhouse.server.source import ServerOptions, ServerSource
 from calve.clickhouse.server.tables import describe
 from calve.model.errors import RefusedError, TemporaryError
-from calve.testing.another_user import another_user
-from calve.testing.clickhouse_front import ClickHouseFront, FrontOptions, FrontUser
+from support.another_user import another_user
+from support.clickhouse_front import ClickHouseFront, FrontOptions, FrontUser
 
 pytestmark = pytest.mark.services
 Front = Callable[..., ClickHouseFront]

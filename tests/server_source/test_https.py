@@ -10,7 +10,7 @@ from servers import WITH_UUID, Place
 
 from calve.clickhouse.server.source import ServerOptions, ServerSource
 from calve.model.errors import UsageError
-from calve.testing.clickhouse_front import ClickHouseFront, FrontOptions, clickhouse_front
+from support.clickhouse_front import ClickHouseFront, FrontOptions, clickhouse_front
 
 pytestmark = pytest.mark.services
 

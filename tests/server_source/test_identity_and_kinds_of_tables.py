@@ -13,7 +13,7 @@ from calve.clickhouse.server.partitions import partitions
 from calve.clickhouse.server.source import ServerOptions, ServerSource
 from calve.clickhouse.server.tables import describe
 from calve.model.errors import NotFoundError, PermanentError, RefusedError, TemporaryError
-from calve.testing.clickhouse_front import NO_USERS, ClickHouseFront, FrontOptions, FrontUser
+from support.clickhouse_front import NO_USERS, ClickHouseFront, FrontOptions, FrontUser
 
 pytestmark = pytest.mark.services
 Front = Callable[..., ClickHouseFront]

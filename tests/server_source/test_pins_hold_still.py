@@ -20,9 +20,9 @@ from calve.model.errors import (
     UnavailableError,
 )
 from calve.model.plan import Slice
-from calve.testing.clickhouse_front import ClickHouseFront, FrontOptions
-from calve.testing.network_proxy import Fault, NetworkProxy
-from calve.testing.programs import free_ports
+from support.clickhouse_front import ClickHouseFront, FrontOptions
+from support.network_proxy import Fault, NetworkProxy
+from support.programs import free_ports
 
 pytestmark = pytest.mark.services
 SUMS = "count() AS n, sum(a) AS total"

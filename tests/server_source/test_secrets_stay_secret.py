@@ -15,8 +15,8 @@ from calve.clickhouse.server.client import Credentials
 from calve.clickhouse.server.source import ServerOptions, ServerSource
 from calve.clickhouse.server.staging import Access
 from calve.model.errors import CalveError, UsageError
-from calve.testing.network_proxy import Fault, NetworkProxy
-from calve.testing.programs import free_ports
+from support.network_proxy import Fault, NetworkProxy
+from support.programs import free_ports
 
 pytestmark = pytest.mark.services
 

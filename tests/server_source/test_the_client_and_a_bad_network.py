@@ -10,9 +10,9 @@ from servers import PASSWORD, Place
 from calve.clickhouse.server import failures
 from calve.clickhouse.server.source import ServerOptions, ServerSource
 from calve.model.errors import CalveError, PermanentError, TemporaryError, UnavailableError, UsageError
-from calve.testing.clickhouse_front import ClickHouseFront, FrontOptions
-from calve.testing.network_proxy import Fault, Mode, NetworkProxy
-from calve.testing.programs import free_ports
+from support.clickhouse_front import ClickHouseFront, FrontOptions
+from support.network_proxy import Fault, Mode, NetworkProxy
+from support.programs import free_ports
 
 pytestmark = pytest.mark.services
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import clickhouse_connect
 import pytest
 
-from calve.testing.clickhouse_front import ClickHouseFront, FrontOptions, FrontUser, clickhouse_front
+from support.clickhouse_front import ClickHouseFront, FrontOptions, FrontUser, clickhouse_front
 
 pytestmark = pytest.mark.services
 USERS = {
@@ -158,7 +158,7 @@ def test_data_is_inserted_from_the_body(front: ClickHouseFront) -> None:
 
 @pytest.mark.parametrize("encoding", ["gzip", "zstd", "lz4", "br", "deflate"])
 def test_answers_are_compressed_where_it_is_asked_for(front: ClickHouseFront, encoding: str) -> None:
-    from calve.testing.front_compression import decompressed
+    from support.front_compression import decompressed
 
     answer = ask(
         front,

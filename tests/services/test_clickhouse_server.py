@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from calve.testing.clickhouse_server import ClickHouseServer, ServerOptions, User, clickhouse_server
+from support.clickhouse_server import ClickHouseServer, ServerOptions, User, clickhouse_server
 
 pytestmark = pytest.mark.services
 

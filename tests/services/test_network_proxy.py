@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from calve.testing.network_proxy import Fault, Mode, NetworkProxy
+from support.network_proxy import Fault, Mode, NetworkProxy
 
 ANSWER = bytes(range(256)) * 400  # 102,400 bytes
 

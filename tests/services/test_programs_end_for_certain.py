@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from calve.model.errors import PermanentError
-from calve.testing.programs import Program, free_ports, listening, missing
+from support.programs import Program, free_ports, listening, missing
 
 OWNER = """
 import sys, time
 from pathlib import Path
-from calve.testing.programs import Program
+from support.programs import Program
 program = Program("sleeper", [sys.executable, "-c", "import subprocess, time; "
     "child = subprocess.Popen(['sleep', '1000']); print(child.pid, flush=True); time.sleep(1000)"],
     Path(sys.argv[1]))

@@ -7,7 +7,7 @@ import pytest
 
 from calve.model.errors import NotFoundError, PermanentError, UnavailableError
 from calve.objects.storage import Storage
-from calve.testing.s3 import Keys, S3Server, s3_server
+from support.s3 import Keys, S3Server, s3_server
 
 pytestmark = pytest.mark.services
 

@@ -9,7 +9,7 @@ import pytest
 from calve.model.errors import NotFoundError, PermanentError, TemporaryError
 from calve.objects.local import TEMPORARY_SUFFIX, local_path
 from calve.objects.storage import Storage
-from calve.testing.another_user import another_user
+from support.another_user import another_user
 
 
 @pytest.fixture

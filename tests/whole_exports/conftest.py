@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 from whole_life import EVENTS, Life
 
-from calve.testing.kept_source import KeptSource
-from calve.testing.local_runner import LocalRunner
+from support.kept_source import KeptSource
+from support.local_runner import LocalRunner
 
 
 @pytest.fixture(scope="package")

@@ -11,8 +11,8 @@ from calve.control.retry import retry
 from calve.model.errors import RefusedError
 from calve.model.states import Leftovers, ProcessState
 from calve.testing.crashing import Break, Crash, Faults
-from calve.testing.kept_source import KeptSource
-from calve.testing.local_runner import LocalRunner
+from support.kept_source import KeptSource
+from support.local_runner import LocalRunner
 
 JANUARY = list(range(100))
 

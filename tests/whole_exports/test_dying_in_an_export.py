@@ -17,8 +17,8 @@ from calve.model.errors import UnknownOutcomeError
 from calve.model.process import Process
 from calve.model.states import Leftovers, ProcessState
 from calve.testing.crashing import Break, Crash, Faults
-from calve.testing.kept_source import KeptSource
-from calve.testing.local_runner import LocalRunner
+from support.kept_source import KeptSource
+from support.local_runner import LocalRunner
 
 Story = Callable[[Life], None]
 

@@ -9,8 +9,8 @@ from whole_life import Life
 
 from calve.model.process import Process
 from calve.model.states import ProcessState
-from calve.testing.kept_source import KeptSource
-from calve.testing.spark_sql import SparkCatalog, SparkSql
+from support.kept_source import KeptSource
+from support.spark_sql import SparkCatalog, SparkSql
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 

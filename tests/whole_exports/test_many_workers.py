@@ -20,10 +20,10 @@ from calve.model.ids import ProcessId
 from calve.model.process import Process
 from calve.model.states import ProcessState
 from calve.store import open_store
-from calve.testing.kept_source import KeptSource
-from calve.testing.local_runner import LocalRunner
-from calve.testing.postgres import Postgres
-from calve.testing.shared_service import SharedService
+from support.kept_source import KeptSource
+from support.local_runner import LocalRunner
+from support.postgres import Postgres
+from support.shared_service import SharedService
 
 pytestmark = [pytest.mark.services, pytest.mark.timeout(1800)]
 

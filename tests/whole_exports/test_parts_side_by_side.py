@@ -14,8 +14,8 @@ from calve.export.submit import check_export, submit_export
 from calve.model.errors import RefusedError
 from calve.model.ids import ProcessId
 from calve.model.states import ProcessState
-from calve.testing.kept_source import KeptSource
-from calve.testing.local_runner import LocalRunner
+from support.kept_source import KeptSource
+from support.local_runner import LocalRunner
 
 PARTS = ("all_1_1_0", "all_2_2_0", "all_3_3_0")
 

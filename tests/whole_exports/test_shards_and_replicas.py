@@ -9,8 +9,8 @@ import pytest
 from whole_life import Life
 
 from calve.model.states import ProcessState
-from calve.testing.kept_source import KeptSource
-from calve.testing.local_runner import LocalRunner
+from support.kept_source import KeptSource
+from support.local_runner import LocalRunner
 
 UUID = "99999999-9999-4999-8999-999999999999"
 

@@ -12,8 +12,8 @@ from whole_life import IDS, Life
 from calve.control.retry import retry
 from calve.model.errors import RefusedError
 from calve.model.states import ProcessState
-from calve.testing.kept_source import KeptSource
-from calve.testing.local_runner import LocalRunner
+from support.kept_source import KeptSource
+from support.local_runner import LocalRunner
 
 
 def another_store(life: Life) -> Life:

@@ -17,8 +17,8 @@ from calve.model.errors import RefusedError
 from calve.model.process import Task
 from calve.model.receipt import Receipt
 from calve.model.states import ProcessState
-from calve.testing.kept_source import KeptSource
-from calve.testing.local_runner import LocalRunner
+from support.kept_source import KeptSource
+from support.local_runner import LocalRunner
 
 TYPES = (
     "CREATE DATABASE db",

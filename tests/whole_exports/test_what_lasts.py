@@ -15,8 +15,8 @@ from calve.export.payload import data_file_name
 from calve.model.plan import ColumnPlan, DestinationPlan, ExportPlan, KeyPlan, PartPlan, Relation
 from calve.model.process import Process
 from calve.model.states import ProcessState
-from calve.testing.kept_source import KeptSource
-from calve.testing.local_runner import LocalRunner
+from support.kept_source import KeptSource
+from support.local_runner import LocalRunner
 
 UNPARTITIONED = {"partition_by": "none"}  # which PyIceberg can write to by itself
 

@@ -38,7 +38,7 @@ from calve.objects.uri import full_uri
 from calve.store import open_store
 from calve.testing.clock import FakeClock
 from calve.testing.crashing import Faults, crashing_kind, crashing_runner, crashing_store
-from calve.testing.kept_source import KeptSource
+from support.kept_source import KeptSource
 
 LIMITS = Limits(slots=2, commits_per_export=1)
 EVENTS = (
@@ -52,7 +52,7 @@ EVENTS = (
     ),
 )
 IDS = tuple(range(150))
-DEATH = "calve.testing.dying_task:run"
+DEATH = "support.dying_task:run"
 
 
 @dataclass
@@ -180,7 +180,7 @@ class DyingRunner:
     def close(self) -> None: ...
 
     def _order(self, order: TaskOrder) -> TaskOrder:
-        from calve.testing.dying_task import wrap
+        from support.dying_task import wrap
 
         if not self.at or (order.number, order.attempt) != (0, 1):
             return order

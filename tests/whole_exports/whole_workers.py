@@ -24,7 +24,7 @@ from calve.model.ids import ProcessId
 from calve.model.process import Process
 from calve.model.states import PIN_HELD, PROCESS_TERMINAL
 from calve.store import open_store
-from calve.testing.shared_service import RemoteRunner, RemoteSource
+from support.shared_service import RemoteRunner, RemoteSource
 
 PRELOAD = [
     "calve.export.kind",

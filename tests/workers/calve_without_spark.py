@@ -19,7 +19,7 @@ from gate import wait_at
 from calve.app.wiring import App
 from calve.cli.main import main
 from calve.control.ports import TaskOrder, TaskResult
-from calve.testing.local_runner import LocalRunner
+from support.local_runner import LocalRunner
 
 GATE, GATE_AT = os.environ.get("GATE", ""), os.environ.get("GATE_AT", "")
 

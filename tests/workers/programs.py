@@ -15,8 +15,8 @@ from calve.app.wiring import App
 from calve.model.ids import ProcessId
 from calve.model.process import Process
 from calve.model.states import PIN_HELD, PROCESS_TERMINAL, ProcessState
-from calve.testing.place import Place
-from calve.testing.programs import Program
+from support.place import Place
+from support.programs import Program
 
 SCRIPT = Path(__file__).with_name("calve_without_spark.py")
 TABLE, DESTINATION = "db.events", "lake.ns.events"

@@ -14,8 +14,8 @@ from calve.model.errors import RefusedError
 from calve.model.ids import ProcessId
 from calve.model.process import Process
 from calve.model.states import Leftovers, ProcessState
-from calve.testing.local_runner import LocalRunner
-from calve.testing.place import Place
+from support.local_runner import LocalRunner
+from support.place import Place
 
 
 class Stumbling(LocalRunner):
@@ -29,7 +29,7 @@ class Stumbling(LocalRunner):
     def _spoilt(self, order: TaskOrder) -> TaskOrder:
         if order.number != self.fails:
             return order
-        return replace(order, function="calve.testing.tasks:explode")
+        return replace(order, function="support.tasks:explode")
 
 
 @pytest.fixture

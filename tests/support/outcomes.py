@@ -7,7 +7,7 @@ from pyiceberg.manifest import read_manifest_list
 
 from calve.iceberg.publish import AlreadyExported, PublishedSnapshot, publish
 from calve.model.errors import CalveError, TemporaryError
-from calve.testing.lake import IDENTIFIER, Work, arrow
+from support.lake import IDENTIFIER, Work, arrow
 
 ATTEMPTS = 10
 

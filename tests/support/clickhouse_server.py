@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-from calve.testing.programs import Program, free_ports, missing
+from support.programs import Program, free_ports, missing
 
 INSTALL = "apt-get install --no-install-recommends clickhouse-server"
 

@@ -1,4 +1,4 @@
-"""The front's process: `python -m calve.testing.front_process OPTIONS`, a file of JSON.
+"""The front's process: `python -m support.front_process OPTIONS`, a file of JSON.
 
 ClickHouse's HTTP protocol, as far as clients use it, in front of `FrontEngine`. Prints its
 port once it listens. Exceptions that come after the first bytes are sent end the body the way
@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import Any
 
 from calve.clickhouse.sql import tokens
-from calve.testing.front_access import EVERYTHING
-from calve.testing.front_compression import choose, compressed, decompressed
-from calve.testing.front_engine import EngineError, FrontEngine, Statement
-from calve.testing.front_users import FrontUser, Refused, authenticate, check_grants, credentials
+from support.front_access import EVERYTHING
+from support.front_compression import choose, compressed, decompressed
+from support.front_engine import EngineError, FrontEngine, Statement
+from support.front_users import FrontUser, Refused, authenticate, check_grants, credentials
 
 _CODE = re.compile(r"Code: (\d+)")
 _FORMAT = re.compile(r"\bFORMAT\s+(\w+)\s*(?:SETTINGS\s[^']*)?;?\s*\Z", re.IGNORECASE)

@@ -10,7 +10,7 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table import Table
 
 from calve.objects.storage import Storage
-from calve.testing.delete_files import commit_delete_file
+from support.delete_files import commit_delete_file
 
 PATH_FIELD_ID, POSITION_FIELD_ID = 2147483546, 2147483545
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from threading import Lock
 from urllib.parse import urlsplit
 
-from calve.testing.rest_front import DELEGATION, Answer, Request, RestFront
+from support.rest_front import DELEGATION, Answer, Request, RestFront
 
 _TABLE = re.compile(r"/namespaces/[^/]+/tables(/[^/?]+)?$")
 

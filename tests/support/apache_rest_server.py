@@ -1,6 +1,6 @@
 """Apache's REST catalog fixture, bound to loopback: what its own `main` does, but for the address.
 
-    python -m calve.testing.apache_rest_server JAR PORT JDBC_URI WAREHOUSE FILES_JSON
+    python -m support.apache_rest_server JAR PORT JDBC_URI WAREHOUSE FILES_JSON
 
 Its `main` listens on every interface and offers no choice, so its servlet is put together here,
 through Py4J, which PySpark brings along. The JVM ends with this program.

@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from calve.testing.front_access import write_access
-from calve.testing.front_users import FrontUser
-from calve.testing.programs import Program, free_ports
+from support.front_access import write_access
+from support.front_users import FrontUser
+from support.programs import Program, free_ports
 
 __all__ = ["NO_USERS", "ClickHouseFront", "FrontOptions", "FrontUser", "clickhouse_front"]
 
@@ -76,7 +76,7 @@ class ClickHouseFront:
         file.chmod(0o600)
         self._program = Program(
             "the ClickHouse front",
-            [sys.executable, "-m", "calve.testing.front_process", str(file)],
+            [sys.executable, "-m", "support.front_process", str(file)],
             self.folder / "output.log",
             {"TZ": settings.timezone},
         )

@@ -77,7 +77,7 @@ class OptimizeScene:
                 process_id=ProcessId("sql"),
                 number=0,
                 attempt=1,
-                function="calve.testing.driver_sql:run",
+                function="support.driver_sql:run",
                 payload=payload,
                 on_driver=True,
             )

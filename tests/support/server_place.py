@@ -12,7 +12,7 @@ from pathlib import Path
 from calve.clickhouse.ports import Session
 from calve.clickhouse.server.source import ServerOptions, ServerSource
 from calve.control.ports import Runner, TaskOrder, TaskResult
-from calve.testing.place import Place
+from support.place import Place
 
 _EMBEDDED = 'url = "chdb://clickhouse"'
 

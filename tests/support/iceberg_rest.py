@@ -14,9 +14,9 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 from calve.spark.jars import resolve
-from calve.testing.jars import ICEBERG_REST
-from calve.testing.programs import Program, free_ports, listening
-from calve.testing.s3 import Keys, S3Server
+from support.jars import ICEBERG_REST
+from support.programs import Program, free_ports, listening
+from support.s3 import Keys, S3Server
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +45,7 @@ def apache_rest(
     (port,) = free_ports(1)
     (folder / "warehouse").mkdir(parents=True, exist_ok=True)
     command = [
-        sys.executable, "-m", "calve.testing.apache_rest_server",
+        sys.executable, "-m", "support.apache_rest_server",
         str(jar), str(port), f"jdbc:sqlite:file:{folder / 'catalog.db'}",
         warehouse or f"file://{folder / 'warehouse'}", str(folder / "files.json"),
     ]  # fmt: skip

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from calve.clickhouse.sql import tokens
-from calve.testing.front_access import EVERYTHING
+from support.front_access import EVERYTHING
 
 _WITHOUT_HEADER = frozenset({"Native", "RowBinary", "Values", "LineAsString", "RawBLOB"})
 _IN_LINES = ("TabSeparated", "TSV", "CSV", "JSONEachRow", "JSONCompactEachRow", "JSONStringsEachRow")

@@ -1,6 +1,6 @@
 """Holds one program on a leash: it ends when whoever started it does, however that dies.
 
-Run as a script by `calve.testing.programs`, never imported. Standard input is a pipe from the
+Run as a script by `support.programs`, never imported. Standard input is a pipe from the
 owner; its end means that the owner is gone (SIGKILL included) or wants the program gone. The
 program is a process group of its own, so that its children go too, and it dies with the
 leash itself (PR_SET_PDEATHSIG), should somebody kill that.

@@ -13,7 +13,7 @@ from pyiceberg.typedef import Record, TableVersion
 from pyiceberg.types import IntegerType, ListType, NestedField, StructType
 
 from calve.objects.storage import Storage
-from calve.testing.delete_files import DeleteManifestWriter, commit_delete_file
+from support.delete_files import DeleteManifestWriter, commit_delete_file
 
 _DATA_FILE, _EQUALITY_IDS = 2, 135
 

@@ -18,11 +18,11 @@ from calve.export.kind import ExportKind
 from calve.model.ids import ProcessId
 from calve.model.process import Process, ProcessQuery
 from calve.model.states import PIN_HELD, PROCESS_TERMINAL, ProcessState
-from calve.testing.child_runner import ChildRunner
-from calve.testing.kept_source import KeptSource
-from calve.testing.place import Place
-from calve.testing.s3 import S3Server
-from calve.testing.watched_runner import WatchedRunner
+from support.child_runner import ChildRunner
+from support.kept_source import KeptSource
+from support.place import Place
+from support.s3 import S3Server
+from support.watched_runner import WatchedRunner
 
 BUCKET = "far"
 PARTITIONS, PARTS, ROWS_OF_A_PART = 5, 10, 2_000
