@@ -20,12 +20,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from calve.backup import shelf, submit
+from calve.archive.location import Location
+from calve.backup import submit
 from calve.backup.kind import BackupKind
-from calve.backup.location import Location
 from calve.backup.receipt import BackupReceipt
 from calve.backup.task import run
-from calve.clickhouse.ports import Source
+from calve.clickhouse.source import Source
 from calve.model.change import NewPin
 from calve.model.ids import ProcessId
 from calve.model.limits import Limits
@@ -157,7 +157,7 @@ def main() -> None:
         second = back_up(ports, "increment")
         share = second.moved_bytes / second.bytes
         print(f"second backup after 1 % new data: {share:.2%} of the bytes moved, in {second.seconds:.2f} s")
-        assert len(shelf.listed(ports.location())) == 2
+        assert len(backups.listed(ports.location())) == 2
 
 
 if __name__ == "__main__":

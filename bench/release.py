@@ -21,14 +21,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from calve.archive.location import Location
 from calve.backup import submit
-from calve.backup.freezing import Frozen
+from calve.backup.frozen import Frozen
 from calve.backup.kind import BackupKind
-from calve.backup.location import Location
 from calve.backup.payload import BackupPayload
 from calve.backup.task import run
-from calve.clickhouse.ports import Source
 from calve.clickhouse.server.source import ServerOptions, ServerSource
+from calve.clickhouse.source import Source
 from calve.control.ports import TaskOrder, TaskResult
 from calve.control.worker import WorkerLoop
 from calve.model.change import PinChange

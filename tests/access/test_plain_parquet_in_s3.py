@@ -12,7 +12,7 @@ from calve.app.doctor.examine import examine
 from calve.app.partitions import Exported, list_partitions
 from calve.app.proving import prove
 from calve.app.view import detail_json
-from calve.clickhouse.sql.names import parse
+from calve.clickhouse.sql.table_name import parse
 from calve.model.errors import PermanentError, RefusedError
 from calve.model.process import Process
 from calve.model.states import ProcessState

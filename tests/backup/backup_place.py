@@ -16,11 +16,12 @@ from typing import Any
 from calve.app.backups import BackupReach
 from calve.app.wiring import App
 from calve.app.work import follow, own_worker
-from calve.backup import shelf, submit
-from calve.backup.location import Location
-from calve.backup.manifest import Manifest
-from calve.backup.verifying import Verified, verify
-from calve.clickhouse.ports import Session
+from calve.archive import backups
+from calve.archive.location import Location
+from calve.archive.manifest import Manifest
+from calve.backup import submit
+from calve.backup.verification import Verified, verify
+from calve.clickhouse.source import Session
 from calve.control.ports import TaskOrder, TaskResult
 from calve.model.errors import CalveError
 from calve.model.ids import ProcessId
@@ -148,7 +149,7 @@ class BackupPlace(Place):
         return process
 
     def manifest(self, name: str) -> Manifest:
-        return shelf.find(self.location, name)
+        return backups.find(self.location, name)
 
     def verify(self, name: str, read_share: float = 0.0) -> Verified:
         return verify(self.location, self.manifest(name), read_share=read_share)

@@ -6,7 +6,7 @@ import pytest
 from backup_place import BackupPlace, DirectRunner
 
 from calve.app.wiring import App
-from calve.clickhouse.embedded.embedded import EmbeddedSource
+from calve.clickhouse.embedded.source import EmbeddedSource
 
 sys.path.append(str(Path(__file__).parent.parent / "cli"))
 from calve_command import Run, in_this_process

@@ -6,12 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from calve.backup import publishing, shelf, task
-from calve.backup.freezing import Frozen
+from calve.archive import backups
+from calve.archive.address import address_of
+from calve.archive.location import Location
+from calve.archive.manifest import Manifest, PartEntry, PartitionEntry, TableEntry
+from calve.backup import publish, task
+from calve.backup.frozen import Frozen
 from calve.backup.kind import reusable
-from calve.backup.location import Location
-from calve.backup.manifest import Manifest, PartEntry, PartitionEntry, TableEntry
-from calve.backup.part_address import address_of
 from calve.backup.payload import BackupPayload
 from calve.backup.plan import BackupPlan, divide
 from calve.backup.receipt import BackupReceipt
@@ -89,12 +90,12 @@ class ShelfScene:
         return receipts
 
     def publish(self, plan: BackupPlan, receipts: Sequence[BackupReceipt]) -> Published:
-        return publishing.publish(self.location, plan, receipts, lambda note: None)
+        return publish.publish(self.location, plan, receipts, lambda note: None)
 
     def backup(self, name: str, *parts: Path, process_id: str = "") -> Manifest:
         plan = self.plan(name, parts, process_id)
         self.publish(plan, self.run(plan))
-        return shelf.find(self.location, name)
+        return backups.find(self.location, name)
 
     @property
     def objects(self) -> list[str]:

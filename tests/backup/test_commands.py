@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from calve_command import Run
 
-from calve.clickhouse.embedded.embedded import EmbeddedSource
+from calve.clickhouse.embedded.source import EmbeddedSource
 
 
 def test_a_backup_s_whole_life(run: Run, tmp_path: Path) -> None:

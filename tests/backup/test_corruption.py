@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from shelf_scene import ShelfScene
 
-from calve.backup import shelf
-from calve.backup.manifest import Manifest
-from calve.backup.stored import fetch
-from calve.backup.verifying import verify
+from calve.archive import backups
+from calve.archive.manifest import Manifest
+from calve.archive.parts import fetch
+from calve.backup.verification import verify
 from calve.model.errors import PermanentError
 from calve.restore import task
 from calve.restore.payload import RestorePayload
@@ -133,7 +133,7 @@ def test_a_stale_manifest_of_another_location_is_found(
     source = scene.location.manifest(_key(manifest))
     target = other.location.manifest(_key(manifest))
     other.storage.put_if_absent(target, scene.storage.read(source))
-    found = verify(other.location, shelf.find(other.location, "b"))
+    found = verify(other.location, backups.find(other.location, "b"))
     assert found.flaws[0].problem.object == target
     assert "another location" in found.flaws[0].problem.what
     assert len(found.flaws) == 4
@@ -143,8 +143,8 @@ def test_a_flipped_manifest_is_refused_and_shown_in_the_list(scene: ShelfScene, 
     path = Path(scene.location.manifest(_key(manifest)).removeprefix("file://"))
     path.write_bytes(path.read_bytes().replace(b'"rows": 7', b'"rows": 8', 1))
     with pytest.raises(PermanentError, match="does not fit its checksum"):
-        shelf.find(scene.location, "b")
-    [line] = shelf.listed(scene.location)
+        backups.find(scene.location, "b")
+    [line] = backups.listed(scene.location)
     assert line.manifest is None and line.error is not None and str(path) in line.error.message
 
 
@@ -152,7 +152,7 @@ def test_a_manifest_under_another_name_is_refused(scene: ShelfScene, manifest: M
     path = Path(scene.location.manifest(_key(manifest)).removeprefix("file://"))
     path.rename(path.with_name("other@1.json"))
     with pytest.raises(PermanentError, match="it is the manifest of b@1"):
-        shelf.find(scene.location, "other")
+        backups.find(scene.location, "other")
 
 
 def test_an_index_never_leads_out_of_the_folder(
@@ -173,6 +173,6 @@ def test_an_index_never_leads_out_of_the_folder(
 
 
 def _key(manifest: Manifest):  # type: ignore[no-untyped-def]
-    from calve.backup.location import Key
+    from calve.archive.location import Key
 
     return Key(name=manifest.name, number=manifest.number)

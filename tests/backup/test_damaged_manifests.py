@@ -7,9 +7,10 @@ import pytest
 from calve_command import Run
 from shelf_scene import ShelfScene
 
-from calve.backup import deleting, publishing, shelf
-from calve.backup.location import Key
-from calve.backup.manifest import Manifest
+from calve.archive import backups
+from calve.archive.location import Key
+from calve.archive.manifest import Manifest
+from calve.backup import deletion, publish
 from calve.model.errors import NotFoundError, PermanentError
 
 Damage = Callable[[Path], None]
@@ -42,7 +43,7 @@ def scene(tmp_path: Path) -> ShelfScene:
 def damage(scene: ShelfScene, name: str, how: Damage = flip) -> None:
     how(Path(scene.location.manifest(Key(name=name, number=1)).removeprefix("file://")))
     with pytest.raises(PermanentError, match="is damaged"):
-        shelf.find(scene.location, name)
+        backups.find(scene.location, name)
 
 
 @pytest.mark.parametrize("how", DAMAGES)
@@ -52,11 +53,11 @@ def test_nothing_that_it_may_need_is_removed_with_another(scene: ShelfScene, how
     scene.backup("other", shared, scene.part("own", "all_2_2_0"))
     damage(scene, "damaged", how)
     before = scene.stored
-    deleted = deleting.delete(scene.location, "other")
+    deleted = deletion.delete(scene.location, "other")
     assert (deleted.parts, deleted.held, deleted.held_by) == (0, 2, ("damaged",))
     assert scene.stored == before >= set(damaged.places)
     with pytest.raises(NotFoundError):
-        shelf.find(scene.location, "other")
+        backups.find(scene.location, "other")
 
 
 def test_what_was_held_is_removed_once_the_damaged_one_is_gone(scene: ShelfScene) -> None:
@@ -65,11 +66,11 @@ def test_what_was_held_is_removed_once_the_damaged_one_is_gone(scene: ShelfScene
     scene.backup("other", shared, scene.part("own", "all_2_2_0"))
     kept = scene.backup("kept", scene.part("third", "all_3_3_0"))
     damage(scene, "damaged")
-    deleting.delete(scene.location, "other")
-    assert deleting.delete(scene.location, "damaged").damaged
-    for key in deleting.unfinished(scene.location):
-        deleting.sweep(scene.location, key)
-    assert deleting.unfinished(scene.location) == []
+    deletion.delete(scene.location, "other")
+    assert deletion.delete(scene.location, "damaged").damaged
+    for key in deletion.unfinished(scene.location):
+        deletion.sweep(scene.location, key)
+    assert deletion.unfinished(scene.location) == []
     assert scene.stored == set(kept.places)
 
 
@@ -79,11 +80,11 @@ def test_a_manifest_put_back_is_whole_again(scene: ShelfScene) -> None:
     written = path.read_bytes()
     scene.backup("other", scene.part("one"))
     damage(scene, "b")
-    deleting.delete(scene.location, "other")
+    deletion.delete(scene.location, "other")
     path.write_bytes(written)
-    assert shelf.find(scene.location, "b") == manifest
-    [begun] = deleting.unfinished(scene.location)
-    assert (deleting.sweep(scene.location, begun).shared, deleting.unfinished(scene.location)) == (1, [])
+    assert backups.find(scene.location, "b") == manifest
+    [begun] = deletion.unfinished(scene.location)
+    assert (deletion.sweep(scene.location, begun).shared, deletion.unfinished(scene.location)) == (1, [])
 
 
 @pytest.mark.parametrize("how", DAMAGES)
@@ -92,9 +93,9 @@ def test_it_can_be_deleted_and_hurts_no_other(scene: ShelfScene, how: Damage) ->
     scene.backup("damaged", shared, scene.part("own", "all_2_2_0"))
     kept = scene.backup("kept", shared)
     damage(scene, "damaged", how)
-    deleted = deleting.delete(scene.location, "damaged")
+    deleted = deletion.delete(scene.location, "damaged")
     assert deleted.damaged and set(kept.places) <= scene.stored
-    assert [one.key.name for one in shelf.listed(scene.location)] == ["kept"]
+    assert [one.key.name for one in backups.listed(scene.location)] == ["kept"]
     if how is flip:  # legible: what it alone needed goes with it
         assert (deleted.parts, deleted.shared, scene.stored) == (1, 1, set(kept.places))
     again = scene.backup("damaged", scene.part("anew"))
@@ -107,12 +108,12 @@ def test_one_of_two_damaged_ones_holds_what_the_other_named(scene: ShelfScene) -
         scene.backup(name, part)
     for name in ("one", "two"):
         damage(scene, name)
-    first = deleting.delete(scene.location, "one")
+    first = deletion.delete(scene.location, "one")
     assert (first.held, first.held_by) == (1, ("two",)) and len(scene.stored) == 1
-    deleting.delete(scene.location, "two")
-    for key in deleting.unfinished(scene.location):
-        deleting.sweep(scene.location, key)
-    assert scene.stored == set() and deleting.unfinished(scene.location) == []
+    deletion.delete(scene.location, "two")
+    for key in deletion.unfinished(scene.location):
+        deletion.sweep(scene.location, key)
+    assert scene.stored == set() and deletion.unfinished(scene.location) == []
 
 
 def test_D9_a_part_that_a_backup_under_way_relies_on_outlives_it(scene: ShelfScene) -> None:
@@ -121,9 +122,9 @@ def test_D9_a_part_that_a_backup_under_way_relies_on_outlives_it(scene: ShelfSce
     plan = scene.plan("new", [part])
     receipts = scene.run(plan)  # it relies on the stored part
     damage(scene, "damaged")
-    assert deleting.delete(scene.location, "damaged").awaited == 1
+    assert deletion.delete(scene.location, "damaged").awaited == 1
     scene.publish(plan, receipts)
-    assert set(shelf.find(scene.location, "new").places) <= scene.stored
+    assert set(backups.find(scene.location, "new").places) <= scene.stored
 
 
 def test_undoing_a_failed_backup_waits_and_names_it(scene: ShelfScene) -> None:
@@ -133,10 +134,10 @@ def test_undoing_a_failed_backup_waits_and_names_it(scene: ShelfScene) -> None:
     damage(scene, "damaged")
     stored = scene.stored
     with pytest.raises(PermanentError, match="backup damaged cannot be read") as caught:
-        publishing.undo(scene.location, plan)
+        publish.undo(scene.location, plan)
     assert "calve backup delete damaged" in caught.value.hint and scene.stored == stored
-    deleting.delete(scene.location, "damaged")
-    publishing.undo(scene.location, plan)
+    deletion.delete(scene.location, "damaged")
+    publish.undo(scene.location, plan)
     assert scene.stored == set()
 
 
@@ -147,9 +148,9 @@ def test_a_manifest_of_another_backup_in_its_place_costs_that_one_nothing(scene:
         for one in (mine, other)
     ]
     paths[0].write_bytes(paths[1].read_bytes())
-    deleted = deleting.delete(scene.location, "mine")
+    deleted = deletion.delete(scene.location, "mine")
     assert (deleted.damaged, deleted.parts, deleted.shared) == (True, 0, 1)
-    assert set(shelf.find(scene.location, "other").places) <= scene.stored
+    assert set(backups.find(scene.location, "other").places) <= scene.stored
     assert isinstance(other, Manifest)
 
 

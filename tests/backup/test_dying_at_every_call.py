@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from ticked import Ticked
 
-from calve.backup import shelf
-from calve.backup.verifying import verify
+from calve.archive import backups
+from calve.backup.verification import verify
 from calve.model.ids import ProcessId
 from calve.model.states import ProcessState
 from calve.testing.crashing import Break, Crash, Faults
@@ -69,8 +69,8 @@ def test_a_create_that_breaks_anywhere_ends_whole_and_leaves_no_freeze(
         reached = len(faults.calls) >= at
         row, where = ticked.row(process_id), f"{how} call {at} ({faults.calls[-1]})"
         assert row.state is ProcessState.COMPLETED, f"{where}: {row.error}"
-        assert verify(ticked.location, shelf.find(ticked.location, "b"), read_share=1.0).whole, where
-        assert len(shelf.listed(ticked.location)) == 1, where
+        assert verify(ticked.location, backups.find(ticked.location, "b"), read_share=1.0).whole, where
+        assert len(backups.listed(ticked.location)) == 1, where
         assert source.frozen == ["foreign"], where
         assert not ticked.location.storage.list(ticked.location.all_under_way), where
     assert at > 15, "the life is too short to say anything"

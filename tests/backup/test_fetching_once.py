@@ -9,7 +9,8 @@ import pytest
 from backup_place import DirectRunner
 
 from calve.app.backups import BackupReach
-from calve.backup import stored, submit
+from calve.archive import parts
+from calve.backup import submit
 from calve.export import reading
 from calve.model.errors import PermanentError
 from calve.model.plan import PartPlan
@@ -84,12 +85,12 @@ def test_a_damaged_part_is_never_shared(
     for _ in range(2):
         with pytest.raises(PermanentError, match="damaged"):
             reading._shared(location(f"file://{tmp_path}"), _part("all_1_1_0")).__enter__()
-    assert stored.fetch is reading.fetch
+    assert parts.fetch is reading.fetch
 
 
 @pytest.fixture
 def location() -> Callable[[str], Any]:
-    from calve.backup.location import Location
+    from calve.archive.location import Location
     from calve.objects.storage import Storage
 
     return lambda url: Location(url, Storage())

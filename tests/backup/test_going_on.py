@@ -13,10 +13,10 @@ from backup_place import DirectRunner
 from ticked import Ticked
 
 from calve.app.wiring import App
-from calve.backup import shelf
-from calve.backup.verifying import verify
+from calve.archive import backups
+from calve.backup.verification import verify
 from calve.cli.main import run
-from calve.clickhouse.embedded.embedded import EmbeddedSource
+from calve.clickhouse.embedded.source import EmbeddedSource
 from calve.control.ports import TaskOrder
 from calve.model.errors import CalveError, RefusedError
 from calve.model.states import Leftovers, ProcessState
@@ -53,12 +53,12 @@ def test_a_retry_stores_only_what_the_first_run_did_not(ticked: Ticked) -> None:
     fail_at_the_second(ticked)
     first = ticked.create("b")
     assert ticked.settle(first, ticks=200).state is ProcessState.FAILED
-    assert shelf.listed(ticked.location) == []
+    assert backups.listed(ticked.location) == []
     ticked.runner.before = lambda order: None
     second = ticked.create("b")
     assert ticked.row(second).retry_of == first
     assert ticked.settle(second).state is ProcessState.COMPLETED
-    manifest = shelf.find(ticked.location, "b")
+    manifest = backups.find(ticked.location, "b")
     assert 0 < manifest.moved_bytes < manifest.bytes
     ticked.clock.advance(1)
     for _ in range(5):
@@ -102,7 +102,7 @@ def test_a_cancel_ends_it_and_leaves_neither_freeze_nor_backup(ticked: Ticked, s
     ticked.store.request_cancel(process_id)
     assert ticked.settle(process_id, worker).state is ProcessState.CANCELLED
     assert source.frozen == []
-    assert shelf.listed(ticked.location) == []
+    assert backups.listed(ticked.location) == []
 
 
 def test_P15_a_location_that_was_emptied_meanwhile_ends_it(ticked: Ticked) -> None:
@@ -119,7 +119,7 @@ def test_P15_a_location_that_was_emptied_meanwhile_ends_it(ticked: Ticked) -> No
     row = ticked.settle(process_id)
     assert row.state is ProcessState.FAILED and row.error is not None
     assert row.error.code == "location_changed"
-    assert shelf.listed(ticked.location) == []
+    assert backups.listed(ticked.location) == []
 
 
 def test_a_probe_asks_the_very_service_that_was_down(ticked: Ticked, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,7 +138,7 @@ def test_partitions_alone_are_backed_up_where_they_are_named(ticked: Ticked, sou
         "INSERT INTO db.parted SELECT toDate('2024-01-01') + number, number FROM numbers(60)",
     )
     ticked.settle(ticked.create("b", "db.parted", partitions=("202402",)))
-    manifest = shelf.find(ticked.location, "b")
+    manifest = backups.find(ticked.location, "b")
     assert {part.partition_id for table in manifest.tables for part in table.parts} == {"202402"}
     assert manifest.rows == 29
     source.execute("DROP TABLE db.parted SYNC")

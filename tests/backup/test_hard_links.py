@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from ticked import Ticked
 
-from calve.backup import deleting, shelf
-from calve.backup.verifying import verify
+from calve.archive import backups
+from calve.backup import deletion
+from calve.backup.verification import verify
 from calve.model.errors import RefusedError, UsageError
 from calve.model.states import ProcessState
 from calve.objects.storage import Storage
@@ -46,7 +47,7 @@ def test_files_are_linked_and_the_backup_is_whole(ticked: Ticked, source: KeptSo
     [part] = source.select("SELECT path FROM system.parts WHERE active AND database = 'db' AND table = 't'")
     theirs = {path.stat().st_ino for path in Path(part["path"]).iterdir()}
     assert objects(ticked) and {path.stat().st_ino for path in objects(ticked)} <= theirs
-    assert verify(ticked.location, shelf.find(ticked.location, "b"), read_share=1.0).whole
+    assert verify(ticked.location, backups.find(ticked.location, "b"), read_share=1.0).whole
 
 
 def test_it_outlives_its_table_and_restores_to_files_of_their_own(ticked: Ticked, source: KeptSource) -> None:
@@ -64,7 +65,7 @@ def test_it_outlives_its_table_and_restores_to_files_of_their_own(ticked: Ticked
 def test_deleting_it_leaves_the_table_as_it_was(ticked: Ticked, source: KeptSource) -> None:
     before = source.select(ROWS.format("db.t"))
     assert ticked.settle(ticked.create("b")).state is ProcessState.COMPLETED
-    deleting.delete(ticked.location, "b")
+    deletion.delete(ticked.location, "b")
     assert objects(ticked) == [] and source.select(ROWS.format("db.t")) == before
 
 
@@ -102,7 +103,7 @@ def test_where_links_cannot_be_made_it_is_refused_and_nothing_copied_instead(
         row = ticked.settle(ticked.create("b"))
     assert row.state is ProcessState.FAILED and row.error is not None
     assert row.error.code == "no_hard_links" and "hard_links = false" in row.error.hint and row.error.refused
-    assert shelf.listed(ticked.location) == []
+    assert backups.listed(ticked.location) == []
 
 
 def test_object_storage_has_none(ticked: Ticked, tmp_path: Path) -> None:

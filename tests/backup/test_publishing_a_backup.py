@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from shelf_scene import ShelfScene
 
-from calve.backup import publishing, shelf
+from calve.archive import backups
+from calve.backup import publish
 from calve.control.ports import Fenced, Published
 from calve.model.errors import PermanentError, RefusedError, TemporaryError
 
@@ -19,9 +20,9 @@ def scene(tmp_path: Path) -> ShelfScene:
 def test_before_the_manifest_there_is_no_backup(scene: ShelfScene) -> None:
     plan = scene.plan("b", [scene.part("one")])
     receipts = scene.run(plan)
-    assert shelf.listed(scene.location) == []
+    assert backups.listed(scene.location) == []
     scene.publish(plan, receipts)
-    assert [one.key.name for one in shelf.listed(scene.location)] == ["b"]
+    assert [one.key.name for one in backups.listed(scene.location)] == ["b"]
     assert not any(uri.startswith("under-way/") for uri in scene.objects)
 
 
@@ -39,7 +40,7 @@ def test_L23_missing_or_foreign_receipts_publish_nothing(scene: ShelfScene) -> N
     for wrong in ([], scene.run(other), [*receipts, *receipts]):
         with pytest.raises(TemporaryError, match="were planned"):
             scene.publish(plan, wrong)
-    assert shelf.listed(scene.location) == []
+    assert backups.listed(scene.location) == []
 
 
 def test_of_two_stores_that_use_one_name_at_once_one_wins(scene: ShelfScene) -> None:
@@ -49,9 +50,9 @@ def test_of_two_stores_that_use_one_name_at_once_one_wins(scene: ShelfScene) -> 
     scene.publish(theirs, others)
     with pytest.raises(RefusedError, match="made by process theirs"):
         scene.publish(mine, ours)
-    assert isinstance(publishing.fence(scene.location, mine), Fenced)
-    publishing.undo(scene.location, mine)
-    assert scene.stored == set(shelf.find(scene.location, "b").places)
+    assert isinstance(publish.fence(scene.location, mine), Fenced)
+    publish.undo(scene.location, mine)
+    assert scene.stored == set(backups.find(scene.location, "b").places)
 
 
 def test_P15_a_worker_that_wakes_up_after_its_backup_was_given_up_publishes_nothing(
@@ -61,31 +62,31 @@ def test_P15_a_worker_that_wakes_up_after_its_backup_was_given_up_publishes_noth
     receipts = scene.run(plan)
 
     def given_up_meanwhile(note: str) -> None:
-        assert isinstance(publishing.fence(scene.location, plan), Fenced)
-        publishing.undo(scene.location, plan)
+        assert isinstance(publish.fence(scene.location, plan), Fenced)
+        publish.undo(scene.location, plan)
 
     with pytest.raises(RefusedError, match="was given up"):
-        publishing.publish(scene.location, plan, receipts, given_up_meanwhile)
-    assert shelf.listed(scene.location) == []
+        publish.publish(scene.location, plan, receipts, given_up_meanwhile)
+    assert backups.listed(scene.location) == []
     assert scene.stored == set()
 
 
 def test_P15_a_retry_of_a_publish_after_the_backup_was_deleted_brings_nothing_back(scene: ShelfScene) -> None:
-    from calve.backup import deleting
+    from calve.backup import deletion
 
     plan = scene.plan("b", [scene.part("one")])
     receipts = scene.run(plan)
     scene.publish(plan, receipts)
-    deleting.delete(scene.location, "b")
+    deletion.delete(scene.location, "b")
     assert scene.publish(plan, receipts).result.files == 1
-    assert shelf.listed(scene.location) == []
+    assert backups.listed(scene.location) == []
 
 
 def test_fencing_after_the_publish_finds_it(scene: ShelfScene) -> None:
     plan = scene.plan("b", [scene.part("one")])
     scene.publish(plan, scene.run(plan))
-    assert isinstance(publishing.fence(scene.location, plan), Published)
-    assert publishing.undo(scene.location, plan) == "backup b is complete"
+    assert isinstance(publish.fence(scene.location, plan), Published)
+    assert publish.undo(scene.location, plan) == "backup b is complete"
     assert len(scene.stored) == 1
 
 
@@ -106,8 +107,8 @@ def test_undoing_leaves_what_a_retry_has_published(scene: ShelfScene) -> None:
     [again] = scene.run(retry)
     assert again.moved_bytes == 0
     scene.publish(retry, [again])
-    publishing.undo(scene.location, failed)
-    assert scene.stored == set(shelf.find(scene.location, "b").places)
+    publish.undo(scene.location, failed)
+    assert scene.stored == set(backups.find(scene.location, "b").places)
 
 
 def test_P15_what_was_stored_elsewhere_is_not_relied_on(scene: ShelfScene, tmp_path: Path) -> None:

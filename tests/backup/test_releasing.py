@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 from ticked import Ticked
 
-from calve.backup import freezing, shelf
-from calve.clickhouse.pins import pins, shadow
+from calve.archive import backups
+from calve.backup import frozen
+from calve.clickhouse.pins import freeze as freezes
+from calve.clickhouse.pins import shadow
 from calve.control.ports import TaskOrder
 from calve.model.errors import NotFoundError, TemporaryError
 from calve.model.ids import ProcessId
@@ -36,7 +38,7 @@ def ticked(source: KeptSource, tmp_path: Path) -> Ticked:
 
 
 def states(ticked: Ticked, process_id: ProcessId) -> dict[str, PinState]:
-    return {freezing.Frozen.from_json(pin.detail).name: pin.state for pin in ticked.store.pins(process_id)}
+    return {frozen.Frozen.from_json(pin.detail).name: pin.state for pin in ticked.store.pins(process_id)}
 
 
 def test_L29_each_freeze_goes_as_soon_as_its_table_is_copied_while_others_go_on(
@@ -67,7 +69,7 @@ def test_L29_each_freeze_goes_as_soon_as_its_table_is_copied_while_others_go_on(
 def test_L30_a_pin_is_journaled_before_it_is_taken(
     ticked: Ticked, source: KeptSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    freeze = pins.freeze
+    freeze = freezes.freeze
     journaled: list[bool] = []
 
     def watched(session: Any, table: Any, ids: Any, name: str, **named: Any) -> Any:
@@ -76,7 +78,7 @@ def test_L30_a_pin_is_journaled_before_it_is_taken(
         )
         return freeze(session, table, ids, name, **named)
 
-    monkeypatch.setattr(pins, "freeze", watched)
+    monkeypatch.setattr(freezes, "freeze", watched)
     ticked.settle(ticked.create("b"))
     assert journaled == [True] * 4
 
@@ -151,17 +153,17 @@ def test_L32_a_drop_raced_against_its_freeze_skips_the_table_with_a_note(
         f"CREATE TABLE {name} (id UInt64) ENGINE = MergeTree ORDER BY id",
         f"INSERT INTO {name} VALUES (1)",
     )
-    freeze = pins.freeze
+    freeze = freezes.freeze
 
     def dropped_first(session: Any, table: Any, *given: Any, **named: Any) -> Any:
         if table.name == "victim":
             session.execute(f"DROP {what} SYNC")
         return freeze(session, table, *given, **named)
 
-    monkeypatch.setattr(pins, "freeze", dropped_first)
+    monkeypatch.setattr(freezes, "freeze", dropped_first)
     row = ticked.settle(ticked.create("b", "db.a", name))
     assert row.state is ProcessState.COMPLETED, row.error
-    manifest = shelf.find(ticked.location, "b")
+    manifest = backups.find(ticked.location, "b")
     assert [table.name for table in manifest.tables] == ["a"]
     [(skipped, why)] = manifest.skipped
     assert skipped == name and "ClickHouse error" in why
@@ -174,7 +176,7 @@ def test_L32_a_table_dropped_before_anything_began_is_skipped_too(ticked: Ticked
     process_id = ticked.create("b", "db.a", "db.early")
     source.execute("DROP TABLE db.early SYNC")
     assert ticked.settle(process_id).state is ProcessState.COMPLETED
-    assert [name for name, _ in shelf.find(ticked.location, "b").skipped] == ["db.early"]
+    assert [name for name, _ in backups.find(ticked.location, "b").skipped] == ["db.early"]
 
 
 def test_a_table_that_is_there_is_never_left_out_whatever_else_is_missing(
@@ -185,30 +187,30 @@ def test_a_table_that_is_there_is_never_left_out_whatever_else_is_missing(
     def no_system_table(*given: Any, **named: Any) -> Any:
         raise NotFoundError("Table system.disks doesn't exist (ClickHouse error 60)", code="clickhouse_60")
 
-    monkeypatch.setattr(pins, "freeze", no_system_table)
+    monkeypatch.setattr(freezes, "freeze", no_system_table)
     row = ticked.settle(ticked.create("b", "db.a"))
     assert row.state is ProcessState.FAILED and row.error is not None and row.error.code == "clickhouse_60"
-    assert shelf.listed(ticked.location) == []
+    assert backups.listed(ticked.location) == []
 
 
 def test_D5_every_attempt_at_planning_freezes_under_names_of_its_own(
     ticked: Ticked, source: KeptSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    frozen_parts, failures = pins.frozen_parts, [TemporaryError("on purpose", code="injected")]
+    frozen_parts, failures = freezes.frozen_parts, [TemporaryError("on purpose", code="injected")]
 
     def fails_once(*given: Any) -> Any:
         if failures:
             raise failures.pop()
         return frozen_parts(*given)
 
-    monkeypatch.setattr(pins, "frozen_parts", fails_once)
+    monkeypatch.setattr(freezes, "frozen_parts", fails_once)
     process_id = ticked.create("b", "db.a", "db.b")
     row = ticked.settle(process_id)
     assert row.state is ProcessState.COMPLETED, row.error
     names = [pin.name for pin in ticked.store.pins(process_id)]
     assert len(names) == len(set(names)) == 4
     assert source.frozen == []
-    manifest = shelf.find(ticked.location, "b")
+    manifest = backups.find(ticked.location, "b")
     assert manifest.rows == 100
 
 
@@ -222,7 +224,7 @@ def test_D6_parts_are_listed_from_the_freeze_not_from_the_table(ticked: Ticked, 
         "SYSTEM START MERGES db.moving", "OPTIMIZE TABLE db.moving FINAL", "TRUNCATE TABLE db.moving"
     )
     assert ticked.settle(process_id).state is ProcessState.COMPLETED
-    manifest = shelf.find(ticked.location, "b")
+    manifest = backups.find(ticked.location, "b")
     assert [part.name for table in manifest.tables for part in table.parts] == ["all_1_1_0", "all_2_2_0"]
     assert manifest.rows == 2
     source.execute("DROP TABLE db.moving SYNC")
@@ -243,4 +245,4 @@ def test_a_table_whose_disk_is_not_seen_is_refused_whole(
     row = ticked.settle(ticked.create("b", "db.a"))
     assert row.state is ProcessState.FAILED and row.error is not None
     assert row.error.code == "disk_not_seen"
-    assert shelf.listed(ticked.location) == []
+    assert backups.listed(ticked.location) == []

@@ -84,9 +84,9 @@ def test_everything_is_made_in_another_database_and_refers_to_it(ticked: Ticked,
 
 
 def test_rows_of_engines_without_parts_are_said_to_be_left_out(ticked: Ticked) -> None:
-    from calve.backup import shelf
+    from calve.archive import backups
 
-    manifest = shelf.find(ticked.location, "b")
+    manifest = backups.find(ticked.location, "b")
     assert [name for name, why in manifest.skipped if "structure alone" in why] == ["db.log"]
 
 
@@ -228,12 +228,12 @@ def test_a_cancel_ends_it_and_leaves_no_staged_file(ticked: Ticked, source: Kept
 
 
 def test_a_backup_that_is_deleted_meanwhile_is_said(source: KeptSource, tmp_path: Path) -> None:
-    from calve.backup import deleting
+    from calve.backup import deletion
 
     ticked = Ticked(tmp_path, source)
     ticked.settle(ticked.create("b", "db.t"))
     process_id = ticked.restore("b", into="db11")
-    deleting.delete(ticked.location, "b")
+    deletion.delete(ticked.location, "b")
     row = ticked.settle(process_id)
     assert row.error is not None and row.error.code == "backup_deleted"
 

@@ -5,7 +5,7 @@ from typing import Any
 from backup_place import BackupPlace
 from part_shapes import SHAPES
 
-from calve.clickhouse.ports import Session
+from calve.clickhouse.source import Session
 
 
 def test_backup_drop_restore_gives_equal_rows_and_checksums(place: BackupPlace) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calve.backup.location import Key, Keys, checked_name
+from calve.archive.location import Key, Keys, checked_name
 from calve.backup.plan import Upload, _ranges
 from calve.backup.retention import Keep, kept
 from calve.backup.schema import in_order

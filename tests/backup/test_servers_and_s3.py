@@ -7,9 +7,10 @@ import pytest
 from shelf_scene import ShelfScene
 from ticked import Ticked
 
-from calve.backup import deleting, shelf
-from calve.backup.location import Location
-from calve.backup.verifying import verify
+from calve.archive import backups
+from calve.archive.location import Location
+from calve.backup import deletion
+from calve.backup.verification import verify
 from calve.clickhouse.server.source import ServerOptions, ServerSource
 from calve.model.states import ProcessState
 from calve.objects.storage import Storage
@@ -45,7 +46,7 @@ def test_a_round_trip_through_s3_with_a_secret_that_is_stored_nowhere(s3: S3Serv
         ticked.ports.url, ticked.ports.storage = "s3://backups/round", s3.properties()
         process_id = ticked.create("b")
         assert ticked.settle(process_id).state is ProcessState.COMPLETED, ticked.row(process_id).error
-        assert verify(ticked.location, shelf.find(ticked.location, "b"), read_share=1.0).whole
+        assert verify(ticked.location, backups.find(ticked.location, "b"), read_share=1.0).whole
         restored = ticked.restore("b", into="db2")
         assert ticked.settle(restored).state is ProcessState.COMPLETED, ticked.row(restored).error
         hashes = [
@@ -70,9 +71,9 @@ def test_sharing_deleting_and_racing_on_s3(s3: S3Server, tmp_path: Path) -> None
     with pytest.raises(Exception, match="made by process theirs"):
         scene.publish(mine, scene.run(mine))
     for name in ("monday", "same"):
-        deleting.delete(scene.location, name)
+        deletion.delete(scene.location, name)
     assert verify(scene.location, second, read_share=1.0).whole
-    deleting.delete(scene.location, "tuesday")
+    deletion.delete(scene.location, "tuesday")
     assert not any(uri.startswith("parts/") for uri in scene.objects)
 
 
@@ -112,4 +113,4 @@ def test_a_server_whose_disk_is_not_seen_is_refused(front: ClickHouseFront, tmp_
     ticked = Ticked(tmp_path, source)
     row = ticked.settle(ticked.create("b", "unseen.t"))
     assert row.error is not None and row.error.code == "disk_not_seen"
-    assert shelf.listed(ticked.location) == []
+    assert backups.listed(ticked.location) == []

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from ticked import Ticked
 
-from calve.backup import shelf
-from calve.clickhouse.pins import pins, shadow
+from calve.archive import backups
+from calve.clickhouse.pins import freeze, shadow
 from calve.clickhouse.server.source import ServerOptions, ServerSource
 from calve.clickhouse.server.version import Features, parse
 from calve.control.ports import TaskOrder
@@ -129,7 +129,7 @@ def test_L32_a_table_dropped_meanwhile_is_no_error_and_its_freeze_goes(
     ticked.runner.before = drop
     row = ticked.settle(ticked.create("b", name))
     assert row.state is ProcessState.COMPLETED, row.error
-    assert server.frozen == [] and shelf.find(ticked.location, "b").rows == 2
+    assert server.frozen == [] and backups.find(ticked.location, "b").rows == 2
 
 
 @pytest.mark.parametrize("server", ["system-unfreeze", "without-system-unfreeze"], indirect=True)
@@ -178,9 +178,9 @@ def test_an_embedded_source_unfreezes_its_tables(tmp_path: Path, monkeypatch: py
             "CREATE TABLE t (id UInt64) ENGINE = MergeTree ORDER BY id", "INSERT INTO t VALUES (1)"
         )
         table = session.describe("default", "t")
-        pins.freeze(session, table, ["all"], "calve-a-1")
+        freeze.freeze(session, table, ["all"], "calve-a-1")
         monkeypatch.setattr(shadow, "remove", lambda disks, name: None)
-        pins.release(session, "calve-a-1", table=("default", "t"))
+        freeze.release(session, "calve-a-1", table=("default", "t"))
         assert not shadow.holds([source.folder], "calve-a-1")
 
 
@@ -193,7 +193,7 @@ def test_no_name_but_ours_is_ever_unfrozen(tmp_path: Path, name: str) -> None:
             "ALTER TABLE t FREEZE WITH NAME 'nightly'",
         )
         with pytest.raises(PermanentError, match="no name of a pin"):
-            pins.release(session, name, table=("default", "t"))
+            freeze.release(session, name, table=("default", "t"))
         assert source.frozen == ["nightly"]
 
 

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from shelf_scene import Interposed, ShelfScene, make_part
 
-from calve.backup import deleting, shelf
-from calve.backup.part_address import address_of
+from calve.archive import backups
+from calve.archive.address import address_of
+from calve.backup import deletion
 from calve.model.errors import NotFoundError
 
 
@@ -50,12 +51,12 @@ def test_P16_deleting_a_full_backup_leaves_its_increments_whole(scene: ShelfScen
     shared, gone = scene.part("shared"), scene.part("gone", "all_2_2_0")
     full = scene.backup("full", shared, gone)
     increment = scene.backup("increment", shared)
-    deleted = deleting.delete(scene.location, "full")
+    deleted = deletion.delete(scene.location, "full")
     assert (deleted.parts, deleted.shared) == (1, 1)
     assert scene.stored == set(increment.places)
     assert set(full.places) - set(increment.places)
     with pytest.raises(NotFoundError, match="no backup 'full'"):
-        shelf.find(scene.location, "full")
+        backups.find(scene.location, "full")
 
 
 def test_P16_the_last_backup_takes_its_parts_along(scene: ShelfScene) -> None:
@@ -63,13 +64,13 @@ def test_P16_the_last_backup_takes_its_parts_along(scene: ShelfScene) -> None:
     for name in ("a", "b"):
         scene.backup(name, part)
     for name in ("a", "b"):
-        deleting.delete(scene.location, name)
+        deletion.delete(scene.location, name)
     assert not any(uri.startswith(("parts/", "under-way/")) for uri in scene.objects)
 
 
 def test_a_name_that_was_deleted_can_be_used_again(scene: ShelfScene) -> None:
     scene.backup("nightly", scene.part("one"), process_id="first")
-    deleting.delete(scene.location, "nightly")
+    deletion.delete(scene.location, "nightly")
     manifest = scene.backup("nightly", scene.part("two"), process_id="second")
     assert (manifest.number, manifest.process_id) == (2, "second")
 
@@ -82,24 +83,24 @@ class TestD9:
         scene.backup("old", part)
         plan = scene.plan("new", [part])
         receipts = scene.run(plan)  # its intent is out, its manifest is not
-        deleted = deleting.delete(scene.location, "old")
+        deleted = deletion.delete(scene.location, "old")
         assert (deleted.parts, deleted.awaited) == (0, 1)
         scene.publish(plan, receipts)
-        assert set(shelf.find(scene.location, "new").places) <= scene.stored
+        assert set(backups.find(scene.location, "new").places) <= scene.stored
         # What waited is settled by the next sweep, which finds the part named.
-        for key in deleting.unfinished(scene.location):
-            deleting.sweep(scene.location, key)
-        assert deleting.unfinished(scene.location) == []
-        assert set(shelf.find(scene.location, "new").places) <= scene.stored
+        for key in deletion.unfinished(scene.location):
+            deletion.sweep(scene.location, key)
+        assert deletion.unfinished(scene.location) == []
+        assert set(backups.find(scene.location, "new").places) <= scene.stored
 
     def test_D9_a_delete_before_the_intent_makes_the_create_store_it_itself(self, scene: ShelfScene) -> None:
         part = scene.part("shared")
         old = scene.backup("old", part)
         plan = scene.plan("new", [part])  # it knows of the stored part
         assert plan.reuse
-        deleting.delete(scene.location, "old")
+        deletion.delete(scene.location, "old")
         scene.publish(plan, scene.run(plan))
-        new = shelf.find(scene.location, "new")
+        new = backups.find(scene.location, "new")
         assert set(new.places) == scene.stored
         assert not set(new.places) & set(old.places)
 
@@ -114,22 +115,22 @@ class TestD9:
             nonlocal calls
             calls += 1
             if calls == at:
-                deleting.delete(scene.location, "old")
+                deletion.delete(scene.location, "old")
 
         scene.publish(plan, scene.run(plan, Interposed(scene.storage, meanwhile)))
         if calls < at:
-            deleting.delete(scene.location, "old")
-        assert set(shelf.find(scene.location, "new").places) <= scene.stored
+            deletion.delete(scene.location, "old")
+        assert set(backups.find(scene.location, "new").places) <= scene.stored
 
     def test_D9_an_intent_of_a_backup_that_was_given_up_holds_nothing(self, scene: ShelfScene) -> None:
-        from calve.backup import publishing
+        from calve.backup import publish
 
         part = scene.part("shared")
         scene.backup("old", part)
         plan = scene.plan("new", [part])
         scene.run(plan)
-        publishing.fence(scene.location, plan)
-        assert deleting.delete(scene.location, "old").parts == 1
+        publish.fence(scene.location, plan)
+        assert deletion.delete(scene.location, "old").parts == 1
         assert scene.stored == set()
 
 
@@ -156,12 +157,12 @@ def test_a_delete_that_dies_anywhere_is_taken_up_and_never_hurts_another(tmp_pat
 
         broken = type(scene.location)(scene.location.url, Interposed(scene.storage, die))  # type: ignore[arg-type]
         try:
-            deleting.delete(broken, "doomed")
+            deletion.delete(broken, "doomed")
         except _Died:
             calls = at + 1
         assert set(kept.places) <= scene.stored
         with contextlib.suppress(NotFoundError):  # it had ended before it died
-            deleting.delete(scene.location, "doomed")
-        assert deleting.unfinished(scene.location) == []
+            deletion.delete(scene.location, "doomed")
+        assert deletion.unfinished(scene.location) == []
         assert scene.stored == set(kept.places)
     assert at > 8, "the delete is too short to say anything"

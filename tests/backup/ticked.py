@@ -9,10 +9,10 @@ from random import Random
 
 from backup_place import DirectRunner
 
+from calve.archive.location import Location
 from calve.backup import submit
 from calve.backup.kind import BackupKind
-from calve.backup.location import Location
-from calve.clickhouse.ports import Source
+from calve.clickhouse.source import Source
 from calve.control.spawn import inline
 from calve.control.worker import WorkerLoop
 from calve.model.ids import ProcessId, WorkerId

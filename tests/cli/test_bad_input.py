@@ -12,7 +12,7 @@ from calve.app.config.load import load_config
 from calve.app.config.template import write
 from calve.app.wiring import open_app
 from calve.cli.ps import KINDS
-from calve.clickhouse.embedded.embedded import EmbeddedSource
+from calve.clickhouse.embedded.source import EmbeddedSource
 from calve.model.process import ProcessQuery
 from calve.store import open_store
 

@@ -6,7 +6,7 @@ import pytest
 from calve_command import call
 
 from calve.app.config.template import write
-from calve.clickhouse.embedded.embedded import EmbeddedSource
+from calve.clickhouse.embedded.source import EmbeddedSource
 
 pytestmark = pytest.mark.spark
 

@@ -3,8 +3,8 @@
 import pytest
 
 from calve.app.exporting import Asked
-from calve.clickhouse.parts.pending import keeps_the_shape
-from calve.clickhouse.pins import pins
+from calve.clickhouse.parts.mutations import keeps_the_shape
+from calve.clickhouse.pins import freeze
 from calve.clickhouse.tables import Mutation, describe
 from calve.model.errors import RefusedError
 from calve.model.plan import ExportPlan
@@ -86,7 +86,7 @@ def test_W7_a_pending_rename_is_never_ignored(place: Place) -> None:
         )
         table = describe(session, "db", "renamed")
         with pytest.raises(RefusedError, match="RENAME COLUMN s TO t") as caught:
-            pins.freeze(session, table, ["all"], "calve-renamed-1", ignore=True)
+            freeze.freeze(session, table, ["all"], "calve-renamed-1", ignore=True)
     assert "--mutations wait" in caught.value.hint and "ignore" not in caught.value.hint
     assert place.frozen == []
 

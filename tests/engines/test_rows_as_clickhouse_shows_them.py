@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from calve.app.exporting import Asked
-from calve.clickhouse.pins.held import refuse_row_policies
+from calve.clickhouse.pins.pin import refuse_row_policies
 from calve.clickhouse.tables import describe
 from calve.control.ports import TaskOrder, TaskResult
 from calve.model.errors import RefusedError

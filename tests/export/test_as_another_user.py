@@ -20,7 +20,7 @@ AS_NOBODY = (
 MAKE = """
 import sys
 from pathlib import Path
-from calve.clickhouse.embedded.embedded import EmbeddedSource
+from calve.clickhouse.embedded.source import EmbeddedSource
 with EmbeddedSource("main", Path("clickhouse").absolute(), create=True).visit() as session:
     for statement in sys.stdin.read().split(";;"):
         session.execute(statement)

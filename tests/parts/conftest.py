@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from executor import Executor
 
-from calve.clickhouse.embedded.embedded import EmbeddedSession, EmbeddedSource
+from calve.clickhouse.embedded.source import EmbeddedSession, EmbeddedSource
 
 
 @pytest.fixture(scope="session")

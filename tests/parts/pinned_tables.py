@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from calve.clickhouse.embedded.embedded import EmbeddedSession
+from calve.clickhouse.embedded.source import EmbeddedSession
 from calve.clickhouse.engine import ddl
 from calve.clickhouse.parts.partitions import partitions
-from calve.clickhouse.pins import pins
+from calve.clickhouse.pins import freeze
 from calve.clickhouse.sql.tokens import name as quoted
 from calve.clickhouse.tables import TableInfo, describe
 
@@ -18,7 +18,7 @@ class Pinned:
     """A table, pinned."""
 
     table: TableInfo
-    parts: list[pins.FrozenPart]
+    parts: list[freeze.FrozenPart]
     name: str
     scratch: ddl.ScratchTable
     partition_ids: list[str] = field(default_factory=list)
@@ -39,8 +39,8 @@ class Pinned:
 def pin(session: EmbeddedSession, table: str, name: str = "calve-test-1", database: str = "db") -> Pinned:
     described = describe(session, database, table)
     ids = [partition.id for partition in partitions(session, described)]
-    pins.freeze(session, described, ids, name)
-    parts = pins.frozen_parts(session, described, ids, name)
+    freeze.freeze(session, described, ids, name)
+    parts = freeze.frozen_parts(session, described, ids, name)
     return Pinned(
         table=described, parts=parts, name=name, scratch=ddl.scratch_table(described), partition_ids=ids
     )
@@ -63,4 +63,4 @@ def released(session: EmbeddedSession, name: str = "calve-test-1") -> Iterator[N
     try:
         yield
     finally:
-        pins.release(session, name)
+        freeze.release(session, name)

@@ -9,7 +9,7 @@ import pytest
 from executor import Executor
 from pinned_tables import make, pin, released
 
-from calve.clickhouse.embedded.embedded import EmbeddedSession
+from calve.clickhouse.embedded.source import EmbeddedSession
 from calve.model.errors import CalveError, PermanentError, TemporaryError
 
 _CREATE = "CREATE TABLE {t} (id UInt64, s String) ENGINE = MergeTree ORDER BY id"

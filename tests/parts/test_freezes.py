@@ -7,11 +7,11 @@ import pytest
 from executor import Executor
 from pinned_tables import by_value, make, pin, released
 
-from calve.clickhouse.embedded.embedded import EmbeddedSession, EmbeddedSource
+from calve.clickhouse.embedded.source import EmbeddedSession, EmbeddedSource
 from calve.clickhouse.engine.ddl import scratch_table
 from calve.clickhouse.parts.partitions import find, partitions
-from calve.clickhouse.pins import pins, shadow
-from calve.clickhouse.pins.held import Seen, held_partitions
+from calve.clickhouse.pins import freeze, shadow
+from calve.clickhouse.pins.pin import Seen, held_partitions
 from calve.clickhouse.tables import describe
 from calve.model.errors import NotFoundError, PermanentError, RefusedError
 
@@ -67,9 +67,9 @@ def test_D5_a_pin_is_never_taken_twice_under_one_name(session: EmbeddedSession) 
     with released(session):
         pinned = pin(session, "d5")
         with pytest.raises(PermanentError) as caught:
-            pins.freeze(session, pinned.table, pinned.partition_ids, pinned.name)
+            freeze.freeze(session, pinned.table, pinned.partition_ids, pinned.name)
         assert caught.value.code == "pin_taken"
-        again = pins.frozen_parts(session, pinned.table, pinned.partition_ids, pinned.name)
+        again = freeze.frozen_parts(session, pinned.table, pinned.partition_ids, pinned.name)
         assert again == pinned.parts
 
 
@@ -86,7 +86,7 @@ def test_D6_parts_are_those_of_the_pin_also_after_the_table_merged_and_lost_them
             "d6",
             ("OPTIMIZE TABLE {t} FINAL", "ALTER TABLE {t} DROP PARTITION 1", "TRUNCATE TABLE {t}"),
         )
-        listed = pins.frozen_parts(session, pinned.table, pinned.partition_ids, pinned.name)
+        listed = freeze.frozen_parts(session, pinned.table, pinned.partition_ids, pinned.name)
         assert listed == pinned.parts
         assert by_value(executor.read(pinned.scratch.create, pinned.paths, sql)) == expected
 
@@ -99,7 +99,7 @@ def test_L32_a_pin_is_released_after_its_table_or_database_was_dropped(
     pinned = pin(session, "t", "calve-dropped-1", database="gone")
     make(session, "t", (drop,), database="gone")
     assert Path(pinned.paths[0]).exists()
-    pins.release(session, pinned.name)
+    freeze.release(session, pinned.name)
     assert not any("dropped" in name for name in _shadow(session))
 
 
@@ -109,12 +109,12 @@ def test_L30_a_release_takes_a_pin_that_was_half_taken_never_taken_or_released_b
     with source.visit() as session:
         make(session, "t", (_CREATE, _INSERT))
         table = describe(session, "db", "t")
-        pins.release(session, "calve-never-1")
+        freeze.release(session, "calve-never-1")
         half = partitions(session, table)[:1]
-        pins.freeze(session, table, [half[0].id], "calve-half-1")
+        freeze.freeze(session, table, [half[0].id], "calve-half-1")
     with source.visit() as session:  # another worker, later, knows the name only
-        pins.release(session, "calve-half-1")
-        pins.release(session, "calve-half-1")
+        freeze.release(session, "calve-half-1")
+        freeze.release(session, "calve-half-1")
         assert _shadow(session) == ["increment.txt"]
 
 
@@ -123,9 +123,9 @@ def test_a_release_leaves_freezes_of_others_alone(session: EmbeddedSession) -> N
     pin(session, "foreign", "calve-mine-1")
     pin(session, "foreign", "calve-mine-11")
     before = set(_shadow(session))
-    pins.release(session, "calve-mine-1")
+    freeze.release(session, "calve-mine-1")
     assert before - set(_shadow(session)) == {"calve%2Dmine%2D1"}
-    pins.release(session, "calve-mine-11")
+    freeze.release(session, "calve-mine-11")
     shutil.rmtree(session.folder / "shadow" / "nightly")
 
 
@@ -164,8 +164,8 @@ def test_P12_told_to_wait_the_mutation_is_applied_first(session: EmbeddedSession
     table = describe(session, "db", "p12_wait")
     assert [mutation.parts_to_do for mutation in table.mutations] == [2]
     with released(session):
-        pins.freeze(session, table, ["0", "1"], "calve-test-1", wait=True)
-        parts = pins.frozen_parts(session, table, ["0", "1"], "calve-test-1")
+        freeze.freeze(session, table, ["0", "1"], "calve-test-1", wait=True)
+        parts = freeze.frozen_parts(session, table, ["0", "1"], "calve-test-1")
         rows = executor.read(
             scratch_table(table).create,
             [part.path for part in parts],
@@ -207,8 +207,8 @@ def test_W6_told_to_wait_patches_are_applied_and_deleted_rows_do_not_return(
     make(session, "w6_wait", _PATCHED)
     table = describe(session, "db", "w6_wait")
     with released(session):
-        pins.freeze(session, table, ["all"], "calve-test-1", wait=True)
-        parts = pins.frozen_parts(session, table, ["all"], "calve-test-1")
+        freeze.freeze(session, table, ["all"], "calve-test-1", wait=True)
+        parts = freeze.frozen_parts(session, table, ["all"], "calve-test-1")
         rows = executor.read(
             scratch_table(table).create,
             [part.path for part in parts],
@@ -280,9 +280,9 @@ def test_a_partition_that_is_not_there_is_not_found_and_others_are_named(session
         find(session, table, ["9"])
     assert "0, 1" in caught.value.hint
     with released(session):
-        pins.freeze(session, table, ["9"], "calve-test-1")
+        freeze.freeze(session, table, ["9"], "calve-test-1")
         with pytest.raises(NotFoundError):
-            pins.frozen_parts(session, table, ["9"], "calve-test-1")
+            freeze.frozen_parts(session, table, ["9"], "calve-test-1")
 
 
 def test_a_default_that_only_the_server_can_compute_is_left_out_and_parts_that_need_it_are_refused(

@@ -5,7 +5,7 @@ from executor import Executor
 from part_shapes import SHAPES, Shape
 from pinned_tables import by_value, make, pin, released
 
-from calve.clickhouse.embedded.embedded import EmbeddedSession
+from calve.clickhouse.embedded.source import EmbeddedSession
 from calve.clickhouse.engine.ddl import scratch_table
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyiceberg.schema import Schema
 
-from calve.clickhouse.embedded.embedded import EmbeddedSource
+from calve.clickhouse.embedded.source import EmbeddedSource
 from calve.export.choices import Choices
 from calve.export.iceberg_types import CASTABLE
 from calve.export.mapping import map_columns

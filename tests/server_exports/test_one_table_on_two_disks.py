@@ -7,7 +7,7 @@ import pytest
 from served import PASSWORD, WITH_UUID
 
 from calve.app.exporting import Asked
-from calve.clickhouse.embedded.embedded import EmbeddedSource
+from calve.clickhouse.embedded.source import EmbeddedSource
 from calve.model.errors import UsageError
 from calve.model.plan import ExportPlan
 from calve.model.process import Process

@@ -11,7 +11,7 @@ from killing import export_through_the_death_of_its_server
 from served import PASSWORD, ROWS, Served, events
 
 from calve.app.exporting import Asked
-from calve.clickhouse.engine import folders
+from calve.clickhouse.engine import scratch_folder
 from calve.model.errors import PermanentError
 from calve.model.states import ProcessState
 from support.local_runner import LocalRunner
@@ -91,7 +91,7 @@ def _command_lines() -> Iterator[bytes]:
 
 def _engines() -> Iterator[Path]:
     """The folders of executors' engines, whose statements hold the password in memory."""
-    for folder in folders._root().glob(f"{folders._prefix()}*"):
+    for folder in scratch_folder._root().glob(f"{scratch_folder._prefix()}*"):
         yield from folder.rglob("*")
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from calve.clickhouse.pins.held import Held
+from calve.clickhouse.pins.pin import Held
 from calve.clickhouse.server.source import ServerSource
 from calve.model.errors import CalveError
 from calve.model.plan import PartPlan, Relation, Slice
@@ -61,7 +61,7 @@ class ExecutorChild:
 
 def _answer(order: dict[str, Any]) -> dict[str, Any]:
     from calve.clickhouse.engine.engine import worker_engine
-    from calve.clickhouse.server.staging import Access, staged
+    from calve.clickhouse.server.stage import Access, staged
 
     parts = [PartPlan(**part) for part in order["parts"]]
     slices = [tuple(piece) for piece in order["slices"]]

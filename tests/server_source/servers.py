@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from calve.clickhouse.pins.held import Held, Wanted
+from calve.clickhouse.pins.pin import Held, Wanted
 from calve.clickhouse.server.source import ServerOptions, ServerSession, ServerSource
 from support.clickhouse_front import NO_USERS, FrontOptions, FrontUser, clickhouse_front
 from support.clickhouse_server import ServerOptions as OldOptions

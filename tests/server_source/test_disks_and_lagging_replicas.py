@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from servers import WITH_UUID, Place, pin_name
 
-from calve.clickhouse.pins.held import Held
+from calve.clickhouse.pins.pin import Held
 from calve.clickhouse.server import replicas
 from calve.clickhouse.server.source import ServerOptions, ServerSource
 from calve.clickhouse.server.tables import describe

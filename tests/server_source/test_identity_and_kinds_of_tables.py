@@ -7,9 +7,9 @@ import pytest
 from executor_child import ExecutorChild
 from servers import PASSWORD, TIMEZONE, UUID, WITH_UUID, Place, pin_name
 
-from calve.clickhouse.server import clones, replicas
-from calve.clickhouse.server.held import UNKNOWN_POLICIES
+from calve.clickhouse.server import clone, replicas
 from calve.clickhouse.server.partitions import partitions
+from calve.clickhouse.server.pin import UNKNOWN_POLICIES
 from calve.clickhouse.server.source import ServerOptions, ServerSource
 from calve.clickhouse.server.tables import describe
 from calve.model.errors import NotFoundError, PermanentError, RefusedError, TemporaryError
@@ -164,7 +164,7 @@ def test_a_read_only_user_gets_no_pin_and_reads_parts_by_name(place: Place, exec
     assert executor.read(source, held, "count() AS n, sum(a) AS s")["rows"] == [{"n": 3000, "s": 4498500}]
     source.let_go(name, held.to_json())
     with place.source().visit() as session:
-        assert not clones.exists(session, name)
+        assert not clone.exists(session, name)
 
 
 def test_a_user_without_grants_gets_no_pin_and_it_is_said(today: Place, executor: ExecutorChild) -> None:

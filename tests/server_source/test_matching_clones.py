@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from calve.clickhouse.server.declared import columns_with_ttl
 from calve.clickhouse.server.matching import matched
 from calve.clickhouse.server.parts import ListedPart
+from calve.clickhouse.sql.columns import columns_with_ttl
 from calve.clickhouse.sql.engine_clause import EngineClause
 from calve.clickhouse.sql.zones import explicit
 from calve.clickhouse.tables import TableInfo

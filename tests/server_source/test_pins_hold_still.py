@@ -7,8 +7,8 @@ import pytest
 from executor_child import ExecutorChild
 from servers import WITH_UUID, Place, pin_name
 
-from calve.clickhouse.pins.held import Held
-from calve.clickhouse.server import clones
+from calve.clickhouse.pins.pin import Held
+from calve.clickhouse.server import clone
 from calve.clickhouse.server.partitions import partitions
 from calve.clickhouse.server.source import ServerOptions, ServerSource
 from calve.clickhouse.server.tables import describe
@@ -73,7 +73,7 @@ def test_D5_a_pin_is_taken_once_under_its_name(place: Place) -> None:
         place.hold(table, name)
     assert refused.value.code == "pin_taken"
     with place.source().visit() as session:
-        found = session.rows(f"SELECT count() AS n FROM {clones.pin_table(name).sql}")
+        found = session.rows(f"SELECT count() AS n FROM {clone.pin_table(name).sql}")
     assert found == [{"n": 3000}]
 
 
@@ -81,7 +81,7 @@ def test_D5_replacing_a_partition_twice_doubles_nothing(place: Place) -> None:
     """The statement that fills a clone may be sent again after a lost answer."""
     table, name = place.numbers(), pin_name()
     place.hold(table, name)
-    pin = clones.pin_table(name).sql
+    pin = clone.pin_table(name).sql
     place.run(f"ALTER TABLE {pin} REPLACE PARTITION ID '202401' FROM {table}")
     assert place.ask(f"SELECT count() AS n FROM {pin}") == [{"n": 3000}]
 
@@ -124,7 +124,7 @@ def test_D12_a_clone_inherits_neither_the_table_s_nor_a_column_s_ttl(
     name = pin_name()
     held = today.hold(table, name)
     # Merging by force is what TTL waits for: with a TTL left, all rows would go now.
-    today.run(f"SYSTEM START MERGES {clones.pin_table(name).sql}")
+    today.run(f"SYSTEM START MERGES {clone.pin_table(name).sql}")
     [row] = today.ask(f"SELECT create_table_query AS text FROM system.tables WHERE name = '{name}'")
     assert "TTL" not in str(row["text"]).replace("merge_with_ttl", "").replace("_ttl_", "").replace(
         "ttl_only", ""
@@ -144,7 +144,7 @@ def test_a_clone_merges_nothing_by_itself_also_after_a_restart(today: Place) -> 
     )
     name = pin_name()
     held = today.hold(table, name)
-    today.run(f"SYSTEM START MERGES {clones.pin_table(name).sql}", f"SYSTEM START MERGES {table}")
+    today.run(f"SYSTEM START MERGES {clone.pin_table(name).sql}", f"SYSTEM START MERGES {table}")
     parts = "SELECT count() AS n FROM system.parts WHERE active AND "
     while today.ask(f"{parts} database = '{table.split('.')[0]}'") == [{"n": 100}]:
         """The source, with as many parts, is merged in the background: so would the clone be."""
@@ -157,7 +157,7 @@ def test_a_pin_is_released_and_released_again(place: Place) -> None:
     for _ in range(2):
         place.source().let_go(name, held.to_json())
     with place.source().visit() as session:
-        assert not clones.exists(session, name)
+        assert not clone.exists(session, name)
 
 
 def test_a_pin_of_which_only_the_name_is_known_is_released(place: Place) -> None:
@@ -166,7 +166,7 @@ def test_a_pin_of_which_only_the_name_is_known_is_released(place: Place) -> None
     place.run(f"DROP TABLE {table}")
     place.source().let_go(name, "")
     with place.source().visit() as session:
-        assert not clones.exists(session, name)
+        assert not clone.exists(session, name)
 
 
 def test_a_dead_replica_keeps_no_pin_at_another_from_being_released(today: Place) -> None:
@@ -178,7 +178,7 @@ def test_a_dead_replica_keeps_no_pin_at_another_from_being_released(today: Place
     with pytest.raises(UnavailableError):
         both.let_go(name, "")
     with today.source().visit() as session:
-        assert not clones.exists(session, name)
+        assert not clone.exists(session, name)
 
 
 def test_a_pin_of_another_kind_of_process_is_released_by_its_own_words(today: Place) -> None:
@@ -187,7 +187,7 @@ def test_a_pin_of_another_kind_of_process_is_released_by_its_own_words(today: Pl
     today.hold(today.numbers(), name)
     today.source().let_go(name, '{"database": "db", "name": "t", "roots": []}')
     with today.source().visit() as session:
-        assert not clones.exists(session, name)
+        assert not clone.exists(session, name)
 
 
 def test_a_release_before_anything_was_taken_is_fine(place: Place) -> None:
@@ -208,9 +208,9 @@ def test_a_clone_that_is_too_large_to_drop_goes_part_by_part(front: Callable[...
     with source.visit() as session:
         with pytest.raises(TemporaryError, match="max_"):
             session.execute("DROP TABLE `calve_pins`.`calve-big-1` SYNC")
-        assert clones.names(session) == ["calve-big-1"]
+        assert clone.names(session) == ["calve-big-1"]
         source.let_go("calve-big-1", held.to_json())
-        assert clones.names(session) == []
+        assert clone.names(session) == []
 
 
 @pytest.mark.parametrize("name", ["t", "calve-x-1`; DROP TABLE t", "../calve-x-1", "calve-x-1-2"])
@@ -333,4 +333,4 @@ def test_L30_a_pin_whose_taking_broke_at_any_statement_leaves_nothing_once_relea
                 place.hold(table, name, source)
             source.let_go(name, "")
             with place.source().visit() as session:
-                assert not clones.exists(session, name), f"after statement {broken}"
+                assert not clone.exists(session, name), f"after statement {broken}"

@@ -8,7 +8,7 @@ import pytest
 from executor_child import ExecutorChild
 from servers import PASSWORD, TIMEZONE, WITH_UUID, Place
 
-from calve.clickhouse.pins.held import Held
+from calve.clickhouse.pins.pin import Held
 from calve.clickhouse.server.source import ServerOptions, ServerSource
 from support.clickhouse_front import ClickHouseFront, FrontOptions
 from support.network_proxy import Fault, Mode, NetworkProxy

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from servers import PASSWORD, Place
 
-from calve.clickhouse.server import failures
+from calve.clickhouse.server import errors
 from calve.clickhouse.server.source import ServerOptions, ServerSource
 from calve.model.errors import CalveError, PermanentError, TemporaryError, UnavailableError, UsageError
 from support.clickhouse_front import ClickHouseFront, FrontOptions
@@ -68,7 +68,7 @@ def test_an_answer_that_trickles_for_ever_is_given_up(today: Place) -> None:
 
 def test_a_statement_that_we_gave_up_is_ended_at_the_server(today: Place) -> None:
     with today.source().visit() as session:
-        with pytest.raises(failures.HungError):
+        with pytest.raises(errors.HungError):
             session.execute(
                 "SELECT count() FROM numbers(1000000000000) WHERE NOT ignore(sipHash64(number))", seconds=0.3
             )

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from calve.clickhouse.embedded.embedded import EmbeddedSession, EmbeddedSource
+from calve.clickhouse.embedded.source import EmbeddedSession, EmbeddedSource
 
 
 @pytest.fixture

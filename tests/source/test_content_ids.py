@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from calve.clickhouse.embedded.embedded import EmbeddedSession, EmbeddedSource
+from calve.clickhouse.embedded.source import EmbeddedSession, EmbeddedSource
 from calve.clickhouse.parts.partitions import partitions
 from calve.clickhouse.tables import describe
 from calve.model.content import unchanged

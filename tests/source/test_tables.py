@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from calve.clickhouse.embedded.embedded import EmbeddedSession, EmbeddedSource
+from calve.clickhouse.embedded.source import EmbeddedSession, EmbeddedSource
 from calve.clickhouse.parts.partitions import partitions
 from calve.clickhouse.tables import Column, describe
 from calve.model.errors import NotFoundError, RefusedError

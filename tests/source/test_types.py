@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calve.clickhouse.embedded.embedded import EmbeddedSession
+from calve.clickhouse.embedded.source import EmbeddedSession
 from calve.clickhouse.sql import types
 from calve.clickhouse.sql.types import Element, Other, parse
 

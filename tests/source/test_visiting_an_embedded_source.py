@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from calve.clickhouse.embedded.embedded import EmbeddedSource, folder_of
+from calve.clickhouse.embedded.source import EmbeddedSource, folder_of
 from calve.clickhouse.errors import SourceBusyError
 from calve.model.errors import CalveError, NotFoundError, PermanentError, TemporaryError, UsageError
 
 _HOLDER = """
 import sys
 from pathlib import Path
-from calve.clickhouse.embedded.embedded import EmbeddedSource
+from calve.clickhouse.embedded.source import EmbeddedSource
 with EmbeddedSource("main", Path(sys.argv[1]), create=True).visit() as session:
     session.execute("CREATE DATABASE IF NOT EXISTS db")
     receive = session.host._receive

@@ -11,9 +11,9 @@ from threading import RLock
 from types import TracebackType
 from typing import Any, Self
 
-from calve.clickhouse.embedded.embedded import EmbeddedSource
-from calve.clickhouse.engine.own_engine import OwnEngineSource
-from calve.clickhouse.ports import Session
+from calve.clickhouse.embedded.base import OwnEngineSource
+from calve.clickhouse.embedded.source import EmbeddedSource
+from calve.clickhouse.source import Session
 
 
 class KeptSource(OwnEngineSource):

@@ -24,8 +24,8 @@ from calve.app.config.template import render
 from calve.app.exporting import Asked, request_of
 from calve.app.wiring import App, open_app
 from calve.app.work import follow, own_worker
-from calve.clickhouse.embedded.embedded import EmbeddedSource
-from calve.clickhouse.ports import Session, Source
+from calve.clickhouse.embedded.source import EmbeddedSource
+from calve.clickhouse.source import Session, Source
 from calve.control.ports import Runner
 from calve.export.submit import Checked, check_export, submit_export
 from calve.model.ids import ProcessId

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from calve.clickhouse.ports import Session
 from calve.clickhouse.server.source import ServerOptions, ServerSource
+from calve.clickhouse.source import Session
 from calve.control.ports import Runner, TaskOrder, TaskResult
 from support.place import Place
 

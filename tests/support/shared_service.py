@@ -16,8 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from calve.clickhouse.engine.own_engine import OwnEngineSession, OwnEngineSource
-from calve.clickhouse.ports import Disk, Session, Source
+from calve.clickhouse.embedded.base import OwnEngineSession, OwnEngineSource
+from calve.clickhouse.source import Disk, Session, Source
 from calve.control.ports import Runner, TaskOrder, TaskResult
 
 _CLOSED = (EOFError, ConnectionError, OSError)

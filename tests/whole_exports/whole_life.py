@@ -17,9 +17,9 @@ from pyiceberg.manifest import ManifestEntryStatus
 from pyiceberg.table import Table
 from sqlalchemy.exc import OperationalError
 
-from calve.clickhouse.engine.own_engine import OwnEngineSource
+from calve.clickhouse.embedded.base import OwnEngineSource
 from calve.clickhouse.parts.selection import Selection
-from calve.clickhouse.ports import Session, Source
+from calve.clickhouse.source import Session, Source
 from calve.control.ports import Runner, TaskOrder
 from calve.control.spawn import inline
 from calve.control.worker import WorkerLoop

@@ -14,7 +14,7 @@ from pyiceberg.table import Table
 from whole_life import LIMITS, Ports
 
 from calve.clickhouse.parts.selection import Selection
-from calve.clickhouse.ports import Source
+from calve.clickhouse.source import Source
 from calve.control.worker import WorkerLoop
 from calve.export.kind import ExportKind
 from calve.export.request import ExportRequest

@@ -8,13 +8,14 @@ from datetime import datetime
 
 from calve.app.storages import properties_of
 from calve.app.wiring import App
-from calve.backup import deleting, shelf
-from calve.backup.deleting import Deleted
+from calve.archive import backups
+from calve.archive.location import Location
+from calve.archive.manifest import Manifest
+from calve.backup import deletion
+from calve.backup.deletion import Deleted
 from calve.backup.kind import BackupKind
-from calve.backup.location import Location
-from calve.backup.manifest import Manifest
 from calve.backup.retention import Keep, kept
-from calve.clickhouse.ports import Source
+from calve.clickhouse.source import Source
 from calve.model.errors import RefusedError
 from calve.model.limits import Limits
 from calve.objects.storage import Storage
@@ -72,7 +73,7 @@ class Line:
 
 def lines(location: Location) -> list[Line]:
     """Oldest first, damaged ones too."""
-    found = shelf.listed(location)
+    found = backups.listed(location)
     uses = Counter(place for one in found if one.manifest for place in one.manifest.places)
     return [
         Line(
@@ -102,7 +103,7 @@ def _own_bytes(manifest: Manifest, uses: Mapping[str, int]) -> int:
 def delete_backup(app: App, name: str) -> Deleted:
     location = BackupReach(app).location()
     _refuse_used(app, name)
-    return deleting.delete(location, name)
+    return deletion.delete(location, name)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +117,7 @@ def prune(app: App, keep: Keep, *, dry_run: bool) -> Pruned:
     """Delete what the rules do not keep, and take up deletes that did not come to their end. A backup
     that cannot be read counts for no rule and stays, until it is deleted by its name."""
     location = BackupReach(app).location()
-    found = shelf.listed(location)
+    found = backups.listed(location)
     whole = [one.manifest for one in found if one.manifest]
     standing = kept(whole, lambda one: datetime.fromisoformat(one.created_at), keep)
     doomed = [one.name for one in whole if one not in standing]
@@ -126,10 +127,10 @@ def prune(app: App, keep: Keep, *, dry_run: bool) -> Pruned:
             deleted.append(Deleted(name=name))
             continue
         _refuse_used(app, name)
-        deleted.append(deleting.delete(location, name))
+        deleted.append(deletion.delete(location, name))
     if not dry_run:
-        earlier = [key for key in deleting.unfinished(location) if key.name not in doomed]
-        deleted += [deleting.sweep(location, key) for key in earlier]
+        earlier = [key for key in deletion.unfinished(location) if key.name not in doomed]
+        deleted += [deletion.sweep(location, key) for key in earlier]
     return Pruned(
         kept=tuple(one.name for one in standing),
         deleted=tuple(deleted),

@@ -5,9 +5,9 @@ from datetime import timedelta
 
 from calve.app.destination import parse_destination
 from calve.app.wiring import App
-from calve.backup.shelf import find
+from calve.archive.backups import find
 from calve.clickhouse.parts.selection import Selection
-from calve.clickhouse.sql.names import TableName, parse
+from calve.clickhouse.sql.table_name import TableName, parse
 from calve.export.request import ExportRequest
 
 

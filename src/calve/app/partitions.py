@@ -7,7 +7,7 @@ from enum import StrEnum
 from calve.app.destination import Destination
 from calve.app.wiring import App
 from calve.clickhouse.parts.partitions import PartitionInfo
-from calve.clickhouse.sql.names import TableName
+from calve.clickhouse.sql.table_name import TableName
 from calve.export.keys import key_hash, key_text
 from calve.export.request import ExportRequest
 from calve.iceberg import tables as lake_tables

@@ -25,8 +25,8 @@ from calve.model.reaching import reaches
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
-    from calve.backup.location import Location
-    from calve.clickhouse.ports import Source
+    from calve.archive.location import Location
+    from calve.clickhouse.source import Source
     from calve.control.worker import WorkerLoop
     from calve.iceberg.catalogs.lent_keys import Lender
     from calve.objects.storage import Storage
@@ -82,7 +82,7 @@ class App:
         return self._sources[name]
 
     def _open_source(self, name: str) -> "Source":
-        from calve.clickhouse.embedded.embedded import EmbeddedSource
+        from calve.clickhouse.embedded.source import EmbeddedSource
 
         config, limits = self.config.source(name), self.config.limits
         if not config.embedded:

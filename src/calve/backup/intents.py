@@ -9,7 +9,7 @@ backup is decided: by its manifest, which then speaks for itself, or by a tombst
 import json
 from collections.abc import Sequence
 
-from calve.backup.location import Key, Location
+from calve.archive.location import Key, Location
 from calve.model.errors import NotFoundError, PermanentError
 
 

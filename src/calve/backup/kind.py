@@ -5,13 +5,14 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from calve import __version__
-from calve.backup import probing, publishing, shelf
-from calve.backup.freezing import Frozen, freeze
-from calve.backup.location import Location
-from calve.backup.manifest import Manifest
+from calve.archive import backups
+from calve.archive.location import Location
+from calve.archive.manifest import Manifest
+from calve.archive.ports import BackupPorts
+from calve.backup import probing, publish
+from calve.backup.frozen import Frozen, freeze
 from calve.backup.payload import BackupPayload
 from calve.backup.plan import BackupPlan, Reuse, Upload, divide
-from calve.backup.ports import BackupPorts
 from calve.backup.receipt import BackupReceipt
 from calve.backup.request import BackupRequest
 from calve.backup.schema import read_schema
@@ -172,15 +173,15 @@ class BackupKind:
     ) -> Published:
         read = _read(plan)
         found = [BackupReceipt.from_json(text) for text in receipts]
-        return publishing.publish(self._location(read), read, found, note)
+        return publish.publish(self._location(read), read, found, note)
 
     def fence(self, process: Process, plan: str) -> Fenced | Published:
         read = _read(plan)
-        return publishing.fence(self._location(read), read)
+        return publish.fence(self._location(read), read)
 
     def undo(self, process: Process, plan: str, receipts: Sequence[str]) -> str:
         read = _read(plan)
-        return publishing.undo(self._location(read), read)
+        return publish.undo(self._location(read), read)
 
     def probe(self, lane: str) -> None:
         probing.probe(self._ports, lane)
@@ -198,7 +199,7 @@ def _read(plan: str) -> BackupPlan:
 
 def refuse_taken(location: Location, request: BackupRequest) -> None:
     try:
-        found = shelf.find(location, request.name)
+        found = backups.find(location, request.name)
     except NotFoundError:
         return
     raise RefusedError(
@@ -214,7 +215,7 @@ def reusable(
     """Where each content is stored already, as far as it is known. The task looks again."""
     wanted = {upload.address for upload in uploads}
     reuse: dict[str, Reuse] = {}
-    for manifest in shelf.readable(location):
+    for manifest in backups.readable(location):
         if len(reuse) == len(wanted):
             break
         if manifest.location_id != location_id:

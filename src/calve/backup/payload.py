@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
-from calve.backup.location import Location
+from calve.archive.location import Location
 from calve.backup.plan import BackupPlan, Reuse, Upload
 from calve.objects.storage import Storage
 

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
-from calve.backup.freezing import Frozen
-from calve.backup.location import Key
-from calve.backup.manifest import Manifest, PartEntry
+from calve.archive.location import Key
+from calve.archive.manifest import Manifest, PartEntry
+from calve.backup.frozen import Frozen
 from calve.model.stored import known_fields
 
 PARTS_A_TASK = 500

@@ -2,7 +2,7 @@
 
 import secrets
 
-from calve.backup.ports import BackupPorts
+from calve.archive.ports import BackupPorts
 
 _SOURCE = "source:"
 

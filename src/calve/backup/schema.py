@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from calve.backup.manifest import SchemaEntry
-from calve.clickhouse.ports import Session
+from calve.archive.manifest import SchemaEntry
+from calve.clickhouse.source import Session
 from calve.clickhouse.sql.system_columns import system_columns
 from calve.clickhouse.sql.tokens import name as quoted
 from calve.clickhouse.sql.tokens import string

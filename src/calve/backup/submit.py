@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from calve.archive.location import Location, checked_name
+from calve.archive.ports import LANE, BackupPorts
 from calve.backup.kind import NAME, refuse_taken
-from calve.backup.location import Location, checked_name
-from calve.backup.ports import LANE, BackupPorts
 from calve.backup.request import BackupRequest
 from calve.backup.schema import match
 from calve.control.ports import Store

@@ -8,12 +8,12 @@ import time
 from concurrent.futures import Executor
 from pathlib import Path
 
+from calve.archive.location import Key, Location
+from calve.archive.parts import check_sizes, lanes, read_index, store
 from calve.backup import intents
-from calve.backup.location import Key, Location
 from calve.backup.payload import BackupPayload
 from calve.backup.plan import Reuse, Upload
 from calve.backup.receipt import BackupReceipt, PartReceipt
-from calve.backup.stored import check_sizes, lanes, read_index, store
 from calve.model.errors import PermanentError
 from calve.tasks import receipts
 

@@ -82,7 +82,7 @@ def list_(session: Session) -> None:
 def show(session: Session, name: str) -> None:
     """Show what a backup holds."""
     from calve.app.backups import BackupReach, lines
-    from calve.backup.shelf import find
+    from calve.archive.backups import find
     from calve.cli.backup_pages import manifest_of, show_json, show_page
 
     location = BackupReach(session.app).location()
@@ -102,12 +102,13 @@ def verify(session: Session, name: str, read_data: str) -> int:
     Names each object that is missing, short or changed; the exit code is then 1.
     """
     from calve.app.backups import BackupReach
-    from calve.backup import shelf, verifying
+    from calve.archive import backups
+    from calve.backup import verification
     from calve.cli.backup_pages import verified_json, verified_page
 
     share = _share(read_data)
     location = BackupReach(session.app).location()
-    found = verifying.verify(location, shelf.find(location, name), read_share=share)
+    found = verification.verify(location, backups.find(location, name), read_share=share)
     session.answer(verified_json(found), verified_page(found))
     return exits.DONE if found.whole else exits.FAILED
 

@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from calve.app.backups import Line, Pruned, stored_bytes
-from calve.backup.deleting import Deleted
-from calve.backup.manifest import Manifest
-from calve.backup.verifying import Verified
+from calve.archive.manifest import Manifest
+from calve.backup.deletion import Deleted
+from calve.backup.verification import Verified
 from calve.cli import output, words
 
 _MOST_FLAWS = 50

@@ -17,7 +17,7 @@ from calve.app.wiring import App
 from calve.cli import exits, output, words
 from calve.cli.command import Session
 from calve.cli.exporting import run
-from calve.clickhouse.sql.names import parse
+from calve.clickhouse.sql.table_name import parse
 from calve.export.submit import check_export, submit_export
 from calve.iceberg import tables
 from calve.model.plan import ExportPlan

@@ -10,7 +10,7 @@ from calve.cli.command import Session, command
 
 if TYPE_CHECKING:
     from calve.app.partitions import Listed
-    from calve.clickhouse.sql.names import TableName
+    from calve.clickhouse.sql.table_name import TableName
 
 _NUMBERS = frozenset({"ROWS", "BYTES", "PARTS", "AGE", "LEVEL"})
 
@@ -30,7 +30,7 @@ def partitions(session: Session, table: str, destination: str | None, as_parts: 
     """List the partitions of a table: id, value, rows, bytes, parts, age; and what DEST has of them."""
     from calve.app.destination import parse_destination
     from calve.app.partitions import list_partitions
-    from calve.clickhouse.sql.names import parse
+    from calve.clickhouse.sql.table_name import parse
 
     name = parse(table)
     if as_parts:

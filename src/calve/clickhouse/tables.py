@@ -8,10 +8,10 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from calve.clickhouse.errors import ACCESS_DENIED
-from calve.clickhouse.ports import Statements
+from calve.clickhouse.source import Statements
 from calve.clickhouse.sql import engine_clause
 from calve.clickhouse.sql.engine_clause import EngineClause
-from calve.clickhouse.sql.names import TableName
+from calve.clickhouse.sql.table_name import TableName
 from calve.clickhouse.sql.tokens import string
 from calve.model.errors import CalveError, NotFoundError, PermanentError, RefusedError
 

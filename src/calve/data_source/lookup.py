@@ -9,20 +9,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from calve.backup import offering
-from calve.backup.location import Location
-from calve.clickhouse.embedded.embedded import EmbeddedSource, folder_of
+from calve.archive import source
+from calve.archive.location import Location
+from calve.clickhouse.embedded.source import EmbeddedSource, folder_of
 from calve.clickhouse.engine.ddl import scratch_table
 from calve.clickhouse.parts.listing import live_parts
 from calve.clickhouse.parts.partitions import find
 from calve.clickhouse.parts.selection import Selection
-from calve.clickhouse.pins import pins
-from calve.clickhouse.ports import Session
+from calve.clickhouse.pins import freeze
 from calve.clickhouse.server import live
 from calve.clickhouse.server.parts import ListedPart, listed_parts
 from calve.clickhouse.server.source import ServerOptions, ServerSource
 from calve.clickhouse.server.version import Version
 from calve.clickhouse.server.visit import ServerVisit
+from calve.clickhouse.source import Session
 from calve.clickhouse.tables import Column, TableInfo, describe
 from calve.data_source.options import Options
 from calve.data_source.spark_types import MAPPED_AS
@@ -58,7 +58,7 @@ def look_up(options: Options, names: Sequence[str] = ()) -> Lookup:
     source = EmbeddedSource("source", folder_of(options.source))
     with source.visit() as session:
         table = describe(session, options.table.database, options.table.table)
-        pins.refuse_unfinished(session, table)
+        freeze.refuse_unfinished(session, table)
         scratch = scratch_table(table)
         parts = _frozen(session, table, options) if options.frozen else _live(session, table, options)
     return Lookup(
@@ -75,24 +75,24 @@ def _live(session: Session, table: TableInfo, options: Options) -> tuple[PartPla
 
 
 def _frozen(session: Session, table: TableInfo, options: Options) -> tuple[PartPlan, ...]:
-    ids = options.partitions or pins.frozen_partitions(session, table, options.frozen)
+    ids = options.partitions or freeze.frozen_partitions(session, table, options.frozen)
     if not ids:
         raise NotFoundError(
             f"the freeze {options.frozen} holds nothing of table {table}",
             code="no_freeze",
             hint="name it as ALTER TABLE … FREEZE WITH NAME did",
         )
-    return tuple(part.plan() for part in pins.frozen_parts(session, table, ids, options.frozen))
+    return tuple(part.plan() for part in freeze.frozen_parts(session, table, ids, options.frozen))
 
 
 def _in_backup(options: Options) -> Lookup:
     url = options.backups if "://" in options.backups else full_uri(str(Path(options.backups).absolute()))
     location = Location(url, Storage(options.storage))
     database, table = options.table.database, options.table.table
-    manifest, entry = offering.table_in(location, options.backup, database, table)
+    manifest, entry = source.table_in(location, options.backup, database, table)
     wanted = Selection(partitions=options.partitions, all=not options.partitions)
-    ids = [one.id for one in offering.select(manifest, entry, wanted)]
-    held = offering.held(location, options.backup, database, table, partitions=ids, parts=(), final=False)
+    ids = [one.id for one in source.select(manifest, entry, wanted)]
+    held = source.held(location, options.backup, database, table, partitions=ids, parts=(), final=False)
     return Lookup(
         columns=held.columns, relation=held.relation, parts=held.parts, settings=dict(held.settings)
     )
@@ -107,7 +107,7 @@ def _at_server(options: Options, names: Sequence[str]) -> Lookup:
     source = ServerSource(_SERVER, _server_options(options))
     with source.visit() as session:
         table = session.describe(options.table.database, options.table.table)
-        pins.refuse_unfinished(session, table)
+        freeze.refuse_unfinished(session, table)
         parts = _server_parts(session, table, options)
         read = replace(table, columns=_needed(table.columns, names))
         return Lookup(

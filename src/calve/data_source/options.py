@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Self
 
 from calve.clickhouse.server.address import SCHEMES
-from calve.clickhouse.sql.names import TableName, parse
+from calve.clickhouse.sql.table_name import TableName, parse
 from calve.model.errors import UsageError
 
 _HINT = "see docs/spark-data-source.md"

@@ -6,8 +6,8 @@ from functools import lru_cache
 
 from pyiceberg.catalog import Catalog
 
-from calve.backup import offering
-from calve.clickhouse.pins.held import Held, Wanted
+from calve.archive import source
+from calve.clickhouse.pins.pin import Held, Wanted
 from calve.clickhouse.server import live
 from calve.control.ports import (
     AdoptedWork,
@@ -109,7 +109,7 @@ class ExportKind:
         if not request.from_backup:
             [pin] = pins
             return Held.from_json(pin.detail)
-        return offering.held(
+        return source.held(
             self._ports.backups(),
             request.from_backup,
             request.database,
@@ -130,7 +130,7 @@ class ExportKind:
             attempt=attempt,
             storage=self._ports.storage_properties(catalog, table),
             lending=self._ports.lending(catalog),
-            backup=self._ports.backup_properties() if read.relation.mode == offering.MODE else None,
+            backup=self._ports.backup_properties() if read.relation.mode == source.MODE else None,
             source=self._ports.source(read.source).access() if read.relation.mode == live.MODE else None,
             connect_seconds=limits.connect_seconds,
             call_seconds=limits.call_seconds,

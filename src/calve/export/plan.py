@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from pyiceberg.catalog import Catalog
 
-from calve.clickhouse.pins.held import Held
+from calve.clickhouse.pins.pin import Held
 from calve.export import destination, keys
 from calve.export.choices import Choices
 from calve.export.destination import Shape

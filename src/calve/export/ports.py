@@ -4,8 +4,8 @@ from typing import Any, Protocol
 
 from pyiceberg.catalog import Catalog
 
-from calve.backup.location import Location
-from calve.clickhouse.ports import Source
+from calve.archive.location import Location
+from calve.clickhouse.source import Source
 from calve.export.choices import Choices
 from calve.model.limits import Limits
 from calve.objects.storage import Storage

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from calve.backup import offering
-from calve.backup.location import Location
-from calve.backup.stored import fetch
+from calve.archive import source
+from calve.archive.location import Location
+from calve.archive.parts import fetch
 from calve.clickhouse.engine.engine import Engine
 from calve.clickhouse.engine.scratch import attached
-from calve.clickhouse.engine.shared_folders import shared
-from calve.clickhouse.server import live, staging
+from calve.clickhouse.engine.shared_folder import shared
+from calve.clickhouse.server import live, stage
 from calve.export.payload import TaskPayload
 from calve.model.errors import PermanentError
 from calve.model.plan import PartPlan
@@ -113,14 +113,14 @@ def _staged(engine: Engine, payload: TaskPayload) -> Iterator[_Opened]:
     """Rows of a server, fetched over HTTP."""
     slices = [(piece.part, piece.start, piece.end) for piece in payload.slices]
     settings = {**payload.settings, "max_memory_usage": str(payload.memory_mb * _MEGABYTE)}
-    access = staging.Access.of(payload.source)
-    with staging.staged(engine, payload.relation, payload.parts, slices, access, settings) as table:
+    access = stage.Access.of(payload.source)
+    with stage.staged(engine, payload.relation, payload.parts, slices, access, settings) as table:
         yield table, [part.path for part in payload.parts]
 
 
 _WAYS: Mapping[str, Callable[[Engine, TaskPayload], AbstractContextManager[_Opened]]] = {
     "frozen": _attached,
-    offering.MODE: _attached,
+    source.MODE: _attached,
     live.MODE: _staged,
 }
 
@@ -128,7 +128,7 @@ _WAYS: Mapping[str, Callable[[Engine, TaskPayload], AbstractContextManager[_Open
 @contextmanager
 def _folders(engine: Engine, payload: TaskPayload) -> Iterator[list[str]]:
     """Where each part's files are; those of a backup are fetched first, every byte checked."""
-    if payload.relation.mode != offering.MODE:
+    if payload.relation.mode != source.MODE:
         yield [part.path for part in payload.parts]
         return
     storage = Storage(
@@ -145,7 +145,7 @@ def _folders(engine: Engine, payload: TaskPayload) -> Iterator[list[str]]:
                 folder = stack.enter_context(_shared(location, part))
             else:
                 folder = own / str(at)
-                fetch(location, offering.stored_part(part), folder / part.name)
+                fetch(location, source.stored_part(part), folder / part.name)
             paths.append(str(folder / part.name))
         yield paths
 
@@ -163,4 +163,4 @@ def _shared(location: Location, part: PartPlan) -> AbstractContextManager[Path]:
     """A huge part is read by many tasks: a machine fetches it once for all of them. What is stored
     never changes, so its place and the hash of its index say what it is."""
     key = hashlib.sha256(f"{location.url}\n{part.path}\n{part.name}".encode()).hexdigest()[:32]
-    return shared(key, lambda folder: fetch(location, offering.stored_part(part), folder / part.name))
+    return shared(key, lambda folder: fetch(location, source.stored_part(part), folder / part.name))

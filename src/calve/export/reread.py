@@ -11,7 +11,7 @@ from pyiceberg.schema import Schema
 
 from calve.clickhouse.parts import partitions
 from calve.clickhouse.parts.selection import named_content
-from calve.clickhouse.ports import Session, Source
+from calve.clickhouse.source import Session, Source
 from calve.clickhouse.sql.tokens import string
 from calve.clickhouse.tables import TableInfo
 from calve.export.request import ExportRequest

@@ -4,15 +4,15 @@ before anything is queued, pinned or written."""
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from calve.backup import offering
-from calve.backup.ports import LANE
+from calve.archive import source
+from calve.archive.ports import LANE
 from calve.clickhouse.embedded.parser import parser
 from calve.clickhouse.engine.ddl import scratch_table
 from calve.clickhouse.parts.partitions import PartitionInfo
 from calve.clickhouse.parts.selection import Selection, select
-from calve.clickhouse.pins import pins
-from calve.clickhouse.pins.held import refuse_row_policies
-from calve.clickhouse.ports import Session
+from calve.clickhouse.pins import freeze
+from calve.clickhouse.pins.pin import refuse_row_policies
+from calve.clickhouse.source import Session
 from calve.clickhouse.sql import filters
 from calve.clickhouse.tables import TableInfo
 from calve.control.ports import StoreWriter
@@ -135,7 +135,7 @@ def _look_into_backup(
     ports: ExportPorts, request: ExportRequest, selection: Selection, refusals: Gathered
 ) -> _Seen:
     """The source is not asked: it may be gone."""
-    manifest, entry = offering.table_in(ports.backups(), request.from_backup, request.database, request.table)
+    manifest, entry = source.table_in(ports.backups(), request.from_backup, request.database, request.table)
     table = entry.info(request.source)
     where = request.where
     with refusals.among():
@@ -144,8 +144,8 @@ def _look_into_backup(
         where = _checked_where(table, where) if where else ""
     found: list[PartitionInfo] = []
     with refusals.among():
-        found = offering.select(manifest, entry, selection)
-    parts = offering.part_plans(entry, [one.id for one in found], selection.parts)
+        found = source.select(manifest, entry, selection)
+    parts = source.part_plans(entry, [one.id for one in found], selection.parts)
     note = f"read from backup {manifest.name}, made at {manifest.created_at}"
     return table, found, parts, (note,), where
 
@@ -158,7 +158,7 @@ def _checked_where(table: TableInfo, where: str) -> str:
 def _look_at_pending(session: Session, table: TableInfo, request: ExportRequest) -> tuple[str, ...]:
     if request.mutations == "wait":
         return tuple(f"mutation {one} will be waited for" for one in table.mutations)
-    return pins.refuse_unfinished(session, table, ignore=request.mutations == "ignore")
+    return freeze.refuse_unfinished(session, table, ignore=request.mutations == "ignore")
 
 
 def _refuse_final(table: TableInfo, request: ExportRequest, *, embedded: bool) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from calve.clickhouse.parts import part_files
-from calve.clickhouse.ports import Session
+from calve.clickhouse.source import Session
 from calve.clickhouse.sql.tokens import name as quoted
 from calve.clickhouse.sql.tokens import string
 from calve.model.errors import PermanentError, TemporaryError

@@ -5,8 +5,8 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from calve.backup.manifest import Manifest, SchemaEntry, TableEntry
-from calve.clickhouse.ports import Session
+from calve.archive.manifest import Manifest, SchemaEntry, TableEntry
+from calve.clickhouse.source import Session
 from calve.clickhouse.sql.lenient import LENIENT
 from calve.clickhouse.sql.system_columns import system_columns
 from calve.clickhouse.sql.tokens import name as quoted

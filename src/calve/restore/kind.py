@@ -5,9 +5,10 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from calve.backup import probing, shelf
-from calve.backup.location import Key
-from calve.backup.ports import BackupPorts
+from calve.archive import backups
+from calve.archive.location import Key
+from calve.archive.ports import BackupPorts
+from calve.backup import probing
 from calve.control.ports import (
     AdoptedWork,
     Fenced,
@@ -62,7 +63,7 @@ class RestoreKind:
         request = RestoreRequest.from_json(process.request)
         location = self._ports.location()
         key = Key(name=request.backup, number=request.number)
-        manifest = shelf.same(location, key, request.backup_process)
+        manifest = backups.same(location, key, request.backup_process)
         with self._ports.source(request.source).visit() as session:
             found = creating.make_schema(session, manifest, request)
             ready = receiving.ready(session, manifest, request, found) if request.data else []

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
-from calve.backup.location import Location
-from calve.backup.manifest import PartEntry
+from calve.archive.location import Location
+from calve.archive.manifest import PartEntry
 from calve.objects.storage import Storage
 from calve.restore.plan import RestorePlan
 

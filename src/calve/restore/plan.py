@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
-from calve.backup.manifest import PartEntry, TableEntry
+from calve.archive.manifest import PartEntry, TableEntry
 from calve.model.stored import known_fields
 from calve.restore.target import Target
 

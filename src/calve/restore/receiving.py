@@ -9,8 +9,8 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from calve.backup.manifest import Manifest, TableEntry
-from calve.clickhouse.ports import Session
+from calve.archive.manifest import Manifest, TableEntry
+from calve.clickhouse.source import Session
 from calve.clickhouse.sql import engine_clause
 from calve.clickhouse.sql.tokens import name as quoted
 from calve.clickhouse.tables import TableInfo

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
-from calve.backup import shelf
-from calve.backup.manifest import Manifest
-from calve.backup.ports import LANE, BackupPorts
+from calve.archive import backups
+from calve.archive.manifest import Manifest
+from calve.archive.ports import LANE, BackupPorts
 from calve.control.ports import Store
 from calve.model.errors import NotFoundError, Outcome, UsageError
 from calve.model.ids import new_process_id
@@ -65,7 +65,7 @@ class Submitted:
 
 def request_of(ports: BackupPorts, asked: Asked) -> RestoreRequest:
     """Which objects of which backup, and what they will be called."""
-    manifest = shelf.find(ports.location(), asked.backup)
+    manifest = backups.find(ports.location(), asked.backup)
     names = [table.full_name for table in manifest.tables] + [one.full_name for one in manifest.schemas]
     chosen = _chosen(manifest, names, asked.tables)
     return RestoreRequest(

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from calve.backup.stored import fetch
+from calve.archive.parts import fetch
 from calve.model.errors import TemporaryError
 from calve.model.stored import known_fields
 from calve.objects.storage import Storage

@@ -10,7 +10,7 @@ from typing import Any
 
 from pyiceberg.table import Table
 
-from calve.clickhouse.ports import Session
+from calve.clickhouse.source import Session
 from calve.clickhouse.sql.tokens import name, string
 from calve.iceberg import checksums
 from calve.iceberg.errors import catalog_call

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from calve.app.config.template import render
 from calve.app.config.values import CONFIG_NAME
-from calve.clickhouse.embedded.embedded import EmbeddedSource
+from calve.clickhouse.embedded.source import EmbeddedSource
 from calve.clickhouse.errors import SourceBusyError
 from calve.model.errors import CalveError, RefusedError, UsageError
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from calve.clickhouse import errors
-from calve.clickhouse.engine import folders, shared_folders
+from calve.clickhouse.engine import scratch_folder, shared_folder
 from calve.clickhouse.engine.chdb_session import NO_SETTINGS, ChdbSession, EngineError
 from calve.clickhouse.sql import rows
 from calve.clickhouse.sql.rows import FORMAT
@@ -78,10 +78,10 @@ def worker_engine() -> Engine:
                 hint="open the engine only in the process that uses it",
             )
         if _engine is None:
-            folders.sweep()
+            scratch_folder.sweep()
             with contextlib.suppress(CalveError):  # told to whoever needs it
-                shared_folders.sweep()
-            held = folders.hold()
+                shared_folder.sweep()
+            held = scratch_folder.hold()
             # if we die here, the folder's lock is free and the next engine sweeps it
             atexit.register(held.remove)
             _engine = Engine(held.path)

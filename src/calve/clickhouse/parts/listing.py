@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from calve.clickhouse.ports import Statements
+from calve.clickhouse.source import Statements
 from calve.clickhouse.sql.tokens import string
 from calve.clickhouse.tables import PATCH_PREFIX, TableInfo
 from calve.model.plan import PartPlan

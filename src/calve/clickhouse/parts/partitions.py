@@ -8,7 +8,7 @@ from typing import Any
 
 from calve.clickhouse.parts.content import Extent, content_id, file_hash
 from calve.clickhouse.parts.part_files import content_hash
-from calve.clickhouse.ports import Session, Statements
+from calve.clickhouse.source import Session, Statements
 from calve.clickhouse.sql.tokens import string, unquote
 from calve.clickhouse.tables import PATCH_PREFIX, TableInfo
 from calve.model.content import PartMark

@@ -9,7 +9,7 @@ from calve.clickhouse.parts import part_files, partitions
 from calve.clickhouse.parts.content import file_hash, parts_content
 from calve.clickhouse.parts.part_files import content_hash
 from calve.clickhouse.parts.partitions import PartitionInfo
-from calve.clickhouse.ports import Session
+from calve.clickhouse.source import Session
 from calve.clickhouse.sql.tokens import string
 from calve.clickhouse.tables import TableInfo
 from calve.model.errors import NotFoundError, RefusedError, UsageError

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from calve.clickhouse.pins import shadow
-from calve.clickhouse.ports import Session
+from calve.clickhouse.source import Session
 from calve.clickhouse.sql.tokens import name as quoted
 from calve.clickhouse.sql.tokens import string
 from calve.model.errors import CalveError

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from calve.clickhouse.server import failures
+from calve.clickhouse.server import errors
 from calve.clickhouse.server.address import Address
 from calve.clickhouse.server.answers import TAG_HEADER, exception_in
 from calve.model.errors import CalveError, UsageError
@@ -81,7 +81,7 @@ class Client:
         try:
             return self._exchange(connection, request, what, until)
         except TimeoutError:
-            raise failures.hung(what, request.seconds, self._source) from None
+            raise errors.hung(what, request.seconds, self._source) from None
         except (http.client.IncompleteRead, http.client.HTTPException, OSError) as error:
             raise self._broken(what, error) from None
         finally:
@@ -107,7 +107,7 @@ class Client:
             ) from None
         except OSError as error:
             connection.close()
-            raise failures.unreachable(what, _cause(error), self._source) from None
+            raise errors.unreachable(what, _cause(error), self._source) from None
         return connection
 
     def _exchange(
@@ -128,7 +128,7 @@ class Client:
         body = self._body(answer, what)
         failure = exception_in(body, answer.getheader(TAG_HEADER))
         if failure is not None:
-            raise failures.of_server(failure, what, self._source, self._credentials.secrets)
+            raise errors.of_server(failure, what, self._source, self._credentials.secrets)
         return body
 
     def _body(self, answer: http.client.HTTPResponse, what: str) -> bytes:
@@ -140,35 +140,35 @@ class Client:
             except http.client.IncompleteRead as error:
                 failure = exception_in(bytes(pieces), tag)
                 if failure is None:
-                    raise failures.cut_off(what, f"{len(pieces)} bytes came") from error
-                raise failures.of_server(failure, what, self._source, self._credentials.secrets) from None
+                    raise errors.cut_off(what, f"{len(pieces)} bytes came") from error
+                raise errors.of_server(failure, what, self._source, self._credentials.secrets) from None
             if not piece:
                 return self._checked_end(answer, pieces, what)
             pieces += piece
             if len(pieces) > _MOST_BYTES:
-                raise failures.cut_off(what, f"it is larger than {_MOST_BYTES} bytes")
+                raise errors.cut_off(what, f"it is larger than {_MOST_BYTES} bytes")
 
     def _checked_end(self, answer: http.client.HTTPResponse, pieces: bytearray, what: str) -> bytes:
         """`http.client` takes a closed connection for the end of a body in some cases; we do not."""
         left = answer.length
         if left:
-            raise failures.cut_off(what, f"{left} bytes are missing")
+            raise errors.cut_off(what, f"{left} bytes are missing")
         return bytes(pieces)
 
     def _refused(self, answer: http.client.HTTPResponse, what: str) -> CalveError:
         text = answer.read(_ERROR_BYTES).decode("utf-8", "replace")
-        if failures.code_of(text):
-            return failures.of_server(text, what, self._source, self._credentials.secrets)
+        if errors.code_of(text):
+            return errors.of_server(text, what, self._source, self._credentials.secrets)
         if answer.status in (401, 403):
-            return failures.of_server("Code: 516. refused", what, self._source, ())
+            return errors.of_server("Code: 516. refused", what, self._source, ())
         # A proxy or balancer in between, or no ClickHouse at all.
-        shown = failures.masked(" ".join(text.split())[:200], self._credentials.secrets)
-        return failures.unreachable(what, f"HTTP {answer.status} {shown}".strip(), self._source)
+        shown = errors.masked(" ".join(text.split())[:200], self._credentials.secrets)
+        return errors.unreachable(what, f"HTTP {answer.status} {shown}".strip(), self._source)
 
     def _broken(self, what: str, error: Exception) -> CalveError:
         if isinstance(error, http.client.BadStatusLine) or not isinstance(error, http.client.HTTPException):
-            return failures.unreachable(what, _cause(error), self._source)
-        return failures.cut_off(what, type(error).__name__)
+            return errors.unreachable(what, _cause(error), self._source)
+        return errors.cut_off(what, type(error).__name__)
 
 
 def _wait_until(connection: http.client.HTTPConnection, until: float) -> None:

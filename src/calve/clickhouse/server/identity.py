@@ -7,7 +7,7 @@ the configuration can say it: `id`.
 """
 
 from calve.clickhouse.server.session import ServerSession
-from calve.clickhouse.sql.names import TableName
+from calve.clickhouse.sql.table_name import TableName
 from calve.clickhouse.sql.tokens import string
 from calve.clickhouse.tables import ZERO_UUID
 from calve.model.errors import RefusedError

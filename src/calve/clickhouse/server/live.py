@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from calve.clickhouse.engine.ddl import scratch_table
+from calve.clickhouse.server.freezable import unknown_columns
 from calve.clickhouse.server.session import ServerSession
-from calve.clickhouse.server.ways import unknown_columns
 from calve.clickhouse.sql.engine_clause import EngineClause
 from calve.clickhouse.sql.tokens import Sort, name, string, tokens
 from calve.clickhouse.sql.zones import explicit

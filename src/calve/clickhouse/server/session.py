@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from calve.clickhouse.ports import Disk
-from calve.clickhouse.server import failures, version
+from calve.clickhouse.server import errors, version
 from calve.clickhouse.server.client import Client, Request
 from calve.clickhouse.server.version import Features
+from calve.clickhouse.source import Disk
 from calve.clickhouse.sql import rows as exact
 from calve.clickhouse.sql.tokens import name as quoted
 from calve.clickhouse.sql.tokens import string
@@ -157,7 +157,7 @@ class ServerSession:
             types = [column["type"] for column in answer["meta"]]
             lines = [json.dumps(line) for line in (names, types, *answer["data"])]
         except (ValueError, KeyError, TypeError) as error:
-            raise failures.cut_off(f"source {self.source}, {what}", f"it is no JSON ({error})") from None
+            raise errors.cut_off(f"source {self.source}, {what}", f"it is no JSON ({error})") from None
         return exact.decode("\n".join(lines).encode())
 
     def _ask(
@@ -172,7 +172,7 @@ class ServerSession:
         )
         try:
             return self._client.ask(request)
-        except failures.HungError as error:
+        except errors.HungError as error:
             raise self._ended(request, error) from None
 
     def _ended(self, request: Request, error: CalveError) -> CalveError:

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from calve.clickhouse.pins.held import Held, Wanted
-from calve.clickhouse.server import held
+from calve.clickhouse.pins.pin import Held, Wanted
+from calve.clickhouse.server import pin
 from calve.clickhouse.server.address import Address, parse_url
 from calve.clickhouse.server.client import Client, Credentials
 from calve.clickhouse.server.session import ServerOptions, ServerSession
@@ -33,17 +33,17 @@ class ServerSource:
     def hold(self, wanted: Wanted, name: str) -> Held:
         """Fails over between replicas up to the pin and never after it."""
         with self.visit() as session:
-            return held.hold(session, wanted, name)
+            return pin.hold(session, wanted, name)
 
     def let_go(self, name: str, detail: str) -> None:
         """Where the journal does not say at which replica, at all of them: whoever died while taking it
         may have been at any. One that is down keeps none of the others from being looked at."""
-        known = held.replica_of(detail)
+        known = pin.replica_of(detail)
         missed: CalveError | None = None
         for replica in [known] if known else [address.url for address in self.addresses]:
             try:
                 with self.visit(replica) as session:
-                    held.let_go(session, name, detail)
+                    pin.let_go(session, name, detail)
             except CalveError as error:
                 missed = missed or error
         if missed is not None:

@@ -5,11 +5,11 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from calve.clickhouse import tables
-from calve.clickhouse.server.declared import declared_columns
 from calve.clickhouse.server.identity import identity
 from calve.clickhouse.server.session import ServerSession
 from calve.clickhouse.sql import engine_clause
-from calve.clickhouse.sql.names import TableName
+from calve.clickhouse.sql.columns import declared_columns
+from calve.clickhouse.sql.table_name import TableName
 from calve.clickhouse.sql.tokens import name as quoted
 from calve.clickhouse.sql.tokens import string
 from calve.clickhouse.tables import Column, Mutation, TableInfo

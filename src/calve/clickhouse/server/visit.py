@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from calve.clickhouse.parts.partitions import PartitionInfo
 from calve.clickhouse.pins import shadow
-from calve.clickhouse.server import clones, partitions, tables
+from calve.clickhouse.server import clone, partitions, tables
 from calve.clickhouse.server.session import ServerSession
-from calve.clickhouse.sql.names import TableName
+from calve.clickhouse.sql.table_name import TableName
 from calve.clickhouse.tables import Mutation, TableInfo
 from calve.model.plan import PartPlan
 
@@ -45,7 +45,7 @@ class ServerVisit(ServerSession):
         return ""
 
     def held_names(self) -> tuple[str, ...]:
-        cloned = {name for name in clones.names(self) if shadow.is_ours(name)}
+        cloned = {name for name in clone.names(self) if shadow.is_ours(name)}
         return tuple(sorted(cloned.union(shadow.names([disk.path for disk in self.disks()]))))
 
     def remarks(self) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from calve.clickhouse.engine.ddl import needs_server
-from calve.clickhouse.ports import Session
+from calve.clickhouse.source import Session
 from calve.clickhouse.sql.functions import lasting
 from calve.clickhouse.sql.syntax import Node
 from calve.clickhouse.sql.tokens import Sort, tokens

@@ -12,10 +12,10 @@ from typing import Any
 from calve.clickhouse import tables
 from calve.clickhouse.parts import listing, partitions
 from calve.clickhouse.parts.partitions import PartitionInfo
-from calve.clickhouse.pins import held, shadow
-from calve.clickhouse.pins.held import Held, Wanted
-from calve.clickhouse.ports import Disk, Session
-from calve.clickhouse.sql.names import TableName
+from calve.clickhouse.pins import pin, shadow
+from calve.clickhouse.pins.pin import Held, Wanted
+from calve.clickhouse.source import Disk, Session
+from calve.clickhouse.sql.table_name import TableName
 from calve.clickhouse.tables import Mutation, TableInfo
 from calve.model.plan import PartPlan
 
@@ -88,12 +88,12 @@ class OwnEngineSource(ABC):
 
     def hold(self, wanted: Wanted, name: str) -> Held:
         with self.visit() as session:
-            return held.hold(session, wanted, name)
+            return pin.hold(session, wanted, name)
 
     def let_go(self, name: str, detail: str) -> None:
         # The visit waits for the folder: a FREEZE that a killed client left under way has ended by then.
         with self.visit() as session:
-            held.let_go(session, name, detail)
+            pin.let_go(session, name, detail)
 
     def access(self) -> dict[str, str]:
         return {}

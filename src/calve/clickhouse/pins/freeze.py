@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from calve.clickhouse.parts import part_files, pending
+from calve.clickhouse.parts import mutations, part_files
 from calve.clickhouse.parts.part_facts import FiledPart, PartFacts
 from calve.clickhouse.parts.part_files import PartName
 from calve.clickhouse.parts.partitions import rows_seen
 from calve.clickhouse.pins import shadow, unfreezing
-from calve.clickhouse.ports import Disk, Session
+from calve.clickhouse.source import Disk, Session
 from calve.clickhouse.sql.system_columns import system_columns
 from calve.clickhouse.sql.tokens import string
 from calve.clickhouse.tables import TableInfo, patch_parts
@@ -48,8 +48,8 @@ def refuse_unfinished(
     only change rows are let be, and the notes say so."""
     if wait:
         _apply_unfinished(session, table)
-    mutations = session.unfinished_mutations(table.full_name)
-    return pending.refuse(table, mutations, patch_parts(session, table.full_name), ignore=ignore)
+    unfinished = session.unfinished_mutations(table.full_name)
+    return mutations.refuse_unapplied(table, unfinished, patch_parts(session, table.full_name), ignore=ignore)
 
 
 def freeze(

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, Self
 
 from calve.clickhouse.engine.ddl import scratch_table
 from calve.clickhouse.parts.content import Extent, content_id, parts_content
-from calve.clickhouse.pins import pins
-from calve.clickhouse.ports import Session
+from calve.clickhouse.pins import freeze
+from calve.clickhouse.source import Session
 from calve.clickhouse.tables import Column, TableInfo
 from calve.model.content import PartMark
 from calve.model.errors import RefusedError
@@ -86,7 +86,7 @@ def hold(session: Session, wanted: Wanted, name: str) -> Held:
     table = session.describe(wanted.database, wanted.table)
     refuse_row_policies(table, ignore=wanted.ignore_row_policies)
     # If we die here, the journal names the pin and its release takes what there is of it.
-    ignored = pins.freeze(
+    ignored = freeze.freeze(
         session,
         table,
         wanted.partitions,
@@ -110,7 +110,7 @@ def hold(session: Session, wanted: Wanted, name: str) -> Held:
             marked=True,
             named=bool(wanted.parts),
         ),
-        roots=pins.pin_roots(session),
+        roots=freeze.pin_roots(session),
         notes=_default_notes(scratch.stripped) + ignored,
         settings={"session_timezone": table.timezone},
         database=table.database,
@@ -118,16 +118,16 @@ def hold(session: Session, wanted: Wanted, name: str) -> Held:
     )
 
 
-def chosen_parts(session: Session, table: TableInfo, wanted: Wanted, name: str) -> list[pins.FrozenPart]:
+def chosen_parts(session: Session, table: TableInfo, wanted: Wanted, name: str) -> list[freeze.FrozenPart]:
     """Those that the pin holds and that were asked for."""
-    frozen = pins.frozen_parts(session, table, wanted.partitions, name)
+    frozen = freeze.frozen_parts(session, table, wanted.partitions, name)
     refuse_gone(table, wanted, (part.name for part in frozen))
     return [part for part in frozen if not wanted.parts or part.name in wanted.parts]
 
 
 def let_go(session: Session, name: str, detail: str) -> None:
     """Release a pin that may or may not have been taken, whose table may be gone. Twice is harmless."""
-    pins.release(session, name, journaled_roots(detail), journaled_table(detail))
+    freeze.release(session, name, journaled_roots(detail), journaled_table(detail))
 
 
 def journaled_roots(detail: str) -> tuple[str, ...]:

@@ -8,13 +8,13 @@ import json
 import logging
 from collections.abc import Callable, Sequence
 
-from calve.backup import shelf
-from calve.backup.deleting import remove_parts
-from calve.backup.location import Key, Location
-from calve.backup.manifest import Manifest
+from calve.archive import backups
+from calve.archive.backups import Tombstone
+from calve.archive.location import Key, Location
+from calve.archive.manifest import Manifest
+from calve.backup.deletion import remove_parts
 from calve.backup.plan import BackupPlan, placed
 from calve.backup.receipt import BackupReceipt
-from calve.backup.shelf import Tombstone
 from calve.control.ports import Fenced, Published
 from calve.model.change import Result
 from calve.model.errors import NotFoundError, PermanentError, RefusedError, TemporaryError
@@ -47,7 +47,7 @@ def fence(location: Location, plan: BackupPlan) -> Fenced | Published:
     tombstone = Tombstone(process_id=plan.process_id).to_json().encode()
     # If we die here, the tombstone stands or does not; fencing again finds out.
     location.storage.put_if_absent(location.manifest(plan.backup_key), tombstone)
-    found = shelf.read(location, plan.backup_key)
+    found = backups.read(location, plan.backup_key)
     if isinstance(found, Manifest) and found.process_id == plan.process_id:
         return Published(result=result_of(found), message=_sentence(found))
     return Fenced()
@@ -65,7 +65,7 @@ def undo(location: Location, plan: BackupPlan) -> str:
     if isinstance(fence(location, plan), Published):
         return f"backup {plan.backup_key.name} is complete"
     places = _places_of(location, plan.process_id)
-    needed = shelf.needed(location)
+    needed = backups.needed(location)
     if places:
         needed.refuse_unreadable(f"what process {plan.process_id} stored is kept")
     remove_parts(location, [place for place in places if place not in needed.places])
@@ -88,7 +88,7 @@ def _places_of(location: Location, process_id: str) -> list[str]:
 def _ours(location: Location, plan: BackupPlan, key: Key) -> Manifest | None:
     """Our manifest; None if nothing is decided. RefusedError if the name went to another."""
     try:
-        found = shelf.read(location, key)
+        found = backups.read(location, key)
     except NotFoundError:
         return None
     if isinstance(found, Tombstone):

@@ -1,4 +1,4 @@
-"""A pin at a server, taken, described and released: `calve.clickhouse.pins.held` for servers.
+"""A pin at a server, taken, described and released: `calve.clickhouse.pins.pin` for servers.
 
 Three ways, decided here and said in the plan's notes: a FREEZE where executors see the disks, a
 hard-linked clone, or, for a user who may only read, no pin: parts are read by name, and one that
@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from calve.clickhouse.engine.ddl import scratch_table
-from calve.clickhouse.parts import pending
+from calve.clickhouse.parts import mutations
 from calve.clickhouse.parts.partitions import rows_seen
-from calve.clickhouse.pins import pins
-from calve.clickhouse.pins.held import (
+from calve.clickhouse.pins import freeze
+from calve.clickhouse.pins.pin import (
     Held,
     Seen,
     Wanted,
@@ -24,7 +24,7 @@ from calve.clickhouse.pins.held import (
     refuse_gone,
     refuse_row_policies,
 )
-from calve.clickhouse.server import clones, live, replicas, ways
+from calve.clickhouse.server import clone, freezable, live, replicas
 from calve.clickhouse.server.matching import matched
 from calve.clickhouse.server.parts import ListedPart, listed_parts
 from calve.clickhouse.server.visit import ServerVisit
@@ -41,12 +41,12 @@ def hold(session: ServerVisit, wanted: Wanted, name: str) -> Held:
     table = session.describe(wanted.database, wanted.table)
     refuse_row_policies(table, ignore=wanted.ignore_row_policies)
     replicas.ready(session, table)
-    ignored = pins.refuse_unfinished(
+    ignored = freeze.refuse_unfinished(
         session, table, wait=wanted.wait_mutations, ignore=wanted.ignore_mutations
     )
     parts = listed_parts(session, table.database, table.name, wanted.partitions)
-    pins.refuse_absent(table, wanted.partitions, parts)
-    held = _held_somehow(session, table, wanted, name, ways.obstacle(session, table, parts))
+    freeze.refuse_absent(table, wanted.partitions, parts)
+    held = _held_somehow(session, table, wanted, name, freezable.obstacle(session, table, parts))
     return replace(held, notes=held.notes + ignored)
 
 
@@ -54,10 +54,10 @@ def let_go(session: ServerVisit, name: str, detail: str) -> None:
     """Release a pin that may or may not have been taken at this replica. Twice is harmless."""
     if session.read_only:
         return  # such a user took nothing
-    clones.release(session, name)
+    clone.release(session, name)
     roots = journaled_roots(detail)
     if roots or session.disks():
-        pins.release(session, name, roots, journaled_table(detail))
+        freeze.release(session, name, roots, journaled_table(detail))
 
 
 def replica_of(detail: str) -> str:
@@ -84,7 +84,7 @@ def _held_somehow(
 def _frozen(session: ServerVisit, table: TableInfo, wanted: Wanted, name: str) -> Held:
     _refuse_hidden_policies(table, wanted)
     # if we die here, the journal names the pin, and its release takes what there is of it
-    pins.freeze(session, table, wanted.partitions, name, ignore=wanted.ignore_mutations)
+    freeze.freeze(session, table, wanted.partitions, name, ignore=wanted.ignore_mutations)
     frozen = chosen_parts(session, table, wanted, name)
     scratch = scratch_table(table, final=wanted.final)
     scratch.refuse_parts_without((part.name, part.columns) for part in frozen)
@@ -105,19 +105,19 @@ def _frozen(session: ServerVisit, table: TableInfo, wanted: Wanted, name: str) -
             Seen(part.partition_id, part.extent, replace(part.mark, hash=hashes.get(part.name, "")))
             for part in frozen
         ],
-        roots=pins.pin_roots(session),
+        roots=freeze.pin_roots(session),
     )
     return replace(held, database=table.database, name=table.name)
 
 
 def _cloned(session: ServerVisit, table: TableInfo, wanted: Wanted, name: str, why: str) -> Held:
     before = listed_parts(session, table.database, table.name, wanted.partitions, inactive=True)
-    clones.clone(session, table, wanted.partitions, name)
+    clone.clone(session, table, wanted.partitions, name)
     _refuse_hidden_policies(table, wanted)  # not before: who may make no clone reads through them
     after = listed_parts(session, table.database, table.name, wanted.partitions, inactive=True)
-    pins.refuse_unfinished(session, table, ignore=wanted.ignore_mutations)
-    pins.refuse_altered(session, table)
-    pin = clones.pin_table(name)
+    freeze.refuse_unfinished(session, table, ignore=wanted.ignore_mutations)
+    freeze.refuse_altered(session, table)
+    pin = clone.pin_table(name)
     cloned = listed_parts(session, pin.database, pin.table, wanted.partitions)
     pairs = matched(table, before, after, cloned)
     pairs = [(part, origin) for part, origin in pairs if not wanted.parts or origin.name in wanted.parts]
@@ -128,7 +128,7 @@ def _cloned(session: ServerVisit, table: TableInfo, wanted: Wanted, name: str, w
 
 def _by_name(session: ServerVisit, table: TableInfo, wanted: Wanted, why: str) -> Held:
     # Read from the table itself, rows come with its patches: as before them they cannot be had.
-    pending.refuse(table, (), patch_parts(session, table.full_name))
+    mutations.refuse_unapplied(table, (), patch_parts(session, table.full_name))
     parts = listed_parts(session, table.database, table.name, wanted.partitions)
     chosen = [(part, part) for part in parts if not wanted.parts or part.name in wanted.parts]
     refuse_gone(table, wanted, (part.name for part, _ in chosen))
@@ -145,7 +145,7 @@ def _live(
     notes: tuple[str, ...],
 ) -> Held:
     """`pairs` are parts as they are read and as the source names them."""
-    pins.refuse_absent(table, wanted.partitions, (part for part, _ in pairs))
+    freeze.refuse_absent(table, wanted.partitions, (part for part, _ in pairs))
     masked = [part.name for part, _ in pairs if part.masked]
     counted = rows_seen(session, there, masked, "_part")
     return _held(

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from calve.clickhouse import errors
+from calve.clickhouse.embedded.base import OwnEngineSession, OwnEngineSource
 from calve.clickhouse.embedded.gate import Gate, gate_of
 from calve.clickhouse.embedded.host_process import HostDied, HostProcess, HostTimeout
 from calve.clickhouse.engine.chdb_session import NO_SETTINGS
-from calve.clickhouse.engine.own_engine import OwnEngineSession, OwnEngineSource
 from calve.clickhouse.errors import SourceBusyError
-from calve.clickhouse.ports import Disk
+from calve.clickhouse.source import Disk
 from calve.clickhouse.sql import rows
 from calve.model.errors import CalveError, PermanentError, TemporaryError, UsageError
 

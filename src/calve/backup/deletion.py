@@ -8,10 +8,11 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from calve.backup import intents, shelf
-from calve.backup.location import Key, Location, checked_name
-from calve.backup.manifest import Manifest, salvaged_places
-from calve.backup.shelf import Tombstone
+from calve.archive import backups
+from calve.archive.backups import Tombstone
+from calve.archive.location import Key, Location, checked_name
+from calve.archive.manifest import Manifest, salvaged_places
+from calve.backup import intents
 from calve.model.errors import NotFoundError, PermanentError
 
 _OBJECTS_AT_ONCE = 1000
@@ -44,7 +45,7 @@ def delete(location: Location, name: str) -> Deleted:
             return sweep(location, key)
     begun = [key for key in keys.decided & keys.marked if key.name == name]
     if not begun:
-        shelf.find(location, name)  # says what there is
+        backups.find(location, name)  # says what there is
     return sweep(location, begun[0])
 
 
@@ -65,7 +66,7 @@ def sweep(location: Location, key: Key) -> Deleted:
     decided in between is found by its manifest. While a backup that stands cannot be read nothing is
     removed, because it may need anything."""
     relied_on = intents.relied_on(location)
-    needed = shelf.needed(location)
+    needed = backups.needed(location)
     try:
         doomed = _read(location, key)
         places = _places(location, key, doomed)
@@ -95,7 +96,7 @@ def sweep(location: Location, key: Key) -> Deleted:
 def _read(location: Location, key: Key) -> Manifest | Tombstone | None:
     """None for one that is damaged."""
     try:
-        return shelf.read(location, key)
+        return backups.read(location, key)
     except PermanentError as error:
         if error.code != "backup_damaged":
             raise

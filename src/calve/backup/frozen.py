@@ -11,15 +11,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from calve.backup.manifest import PartEntry, PartitionEntry, TableEntry
-from calve.backup.part_address import address_of
+from calve.archive.address import address_of
+from calve.archive.manifest import PartEntry, PartitionEntry, TableEntry
 from calve.backup.request import BackupRequest
 from calve.clickhouse.engine.ddl import scratch_table
 from calve.clickhouse.parts.partitions import PartitionInfo
-from calve.clickhouse.pins import pins
-from calve.clickhouse.pins.held import refuse_row_policies
-from calve.clickhouse.pins.pins import FrozenPart
-from calve.clickhouse.ports import Session
+from calve.clickhouse.pins import freeze as freezes
+from calve.clickhouse.pins.freeze import FrozenPart
+from calve.clickhouse.pins.pin import refuse_row_policies
+from calve.clickhouse.source import Session
 from calve.clickhouse.sql.system_columns import system_columns
 from calve.clickhouse.sql.tokens import string
 from calve.clickhouse.tables import TableInfo
@@ -63,7 +63,9 @@ def freeze(session: Session, request: BackupRequest, database: str, name: str, p
         return _freeze(session, request, database, name, pin)
     except NotFoundError as error:
         if error.code in _VANISHED and not _is_there(session, database, name):
-            return Frozen(database=database, name=name, roots=pins.pin_roots(session), skipped=error.message)
+            return Frozen(
+                database=database, name=name, roots=freezes.pin_roots(session), skipped=error.message
+            )
         if error.code == "no_partition":
             raise TemporaryError(
                 f"{error.message}: it was dropped in the moment the table was frozen",
@@ -88,12 +90,12 @@ def _freeze(session: Session, request: BackupRequest, database: str, name: str, 
     chosen = _chosen(session.partitions(table), request.partitions)
     ids = [one.id for one in chosen]
     # if we die here, the journal names the pin and its release takes what there is of it
-    pins.freeze(session, table, ids, pin, wait=request.mutations == "wait")
-    frozen = pins.frozen_parts(session, table, ids, pin)
+    freezes.freeze(session, table, ids, pin, wait=request.mutations == "wait")
+    frozen = freezes.frozen_parts(session, table, ids, pin)
     return Frozen(
         database=database,
         name=name,
-        roots=pins.pin_roots(session),
+        roots=freezes.pin_roots(session),
         table=_entry(session, table, chosen, frozen),
         paths=tuple(part.path for part in frozen),
     )
@@ -103,7 +105,7 @@ def _refuse_other_disks(session: Session, table: TableInfo) -> None:
     """Files on such disks are pointers to objects elsewhere, or ciphertext: a copy of them is no
     backup of the rows. Never a backup of the schema alone."""
     if session.embedded:
-        return  # `pins.freeze` refuses whatever is no local disk
+        return  # `freezes.freeze` refuses whatever is no local disk
     columns = system_columns(session, ("disks",))
     if not columns:
         return  # a server too old for any disk but its own

@@ -16,8 +16,8 @@ from calve.model.plan import PartPlan
 
 if TYPE_CHECKING:  # they are made of statements, so their modules need this one
     from calve.clickhouse.parts.partitions import PartitionInfo
-    from calve.clickhouse.pins.held import Held, Wanted
-    from calve.clickhouse.sql.names import TableName
+    from calve.clickhouse.pins.pin import Held, Wanted
+    from calve.clickhouse.sql.table_name import TableName
     from calve.clickhouse.tables import Mutation, TableInfo
 
 

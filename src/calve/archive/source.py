@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from calve.backup import shelf
-from calve.backup.location import Location
-from calve.backup.manifest import Manifest, PartEntry, TableEntry
+from calve.archive import backups
+from calve.archive.location import Location
+from calve.archive.manifest import Manifest, PartEntry, TableEntry
 from calve.clickhouse.engine.ddl import ScratchTable
 from calve.clickhouse.parts.content import content_id, file_hash, parts_content
 from calve.clickhouse.parts.partitions import PartitionInfo
 from calve.clickhouse.parts.selection import Selection
-from calve.clickhouse.pins.held import Held, HeldPartition
+from calve.clickhouse.pins.pin import Held, HeldPartition
 from calve.clickhouse.sql.engine_clause import EngineClause
 from calve.clickhouse.sql.tokens import string
 from calve.model.errors import NotFoundError, RefusedError
@@ -24,7 +24,7 @@ _SEPARATOR = "#"  # between a stored part's place and the hash of its index
 
 def table_in(location: Location, backup: str, database: str, table: str) -> tuple[Manifest, TableEntry]:
     """NotFoundError names what the backup has."""
-    manifest = shelf.find(location, backup)
+    manifest = backups.find(location, backup)
     for entry in manifest.tables:
         if entry.full_name == (database, table):
             return manifest, entry

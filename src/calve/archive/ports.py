@@ -2,8 +2,8 @@
 
 from typing import Protocol
 
-from calve.backup.location import Location
-from calve.clickhouse.ports import Source
+from calve.archive.location import Location
+from calve.clickhouse.source import Source
 from calve.model.limits import Limits
 
 LANE = "backup:"  # how lanes and needs name a backup location

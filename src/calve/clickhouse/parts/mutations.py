@@ -30,7 +30,7 @@ def keeps_the_shape(mutation: Mutation) -> bool:
     return bool(words) and (words[0] in _OF_ROWS or tuple(words[:2]) in _OF_NOTHING_READ)
 
 
-def refuse(
+def refuse_unapplied(
     table: TableInfo, mutations: Sequence[Mutation], patches: Sequence[str], *, ignore: bool = False
 ) -> tuple[str, ...]:
     """RefusedError names what stands in the way (W6, W7, P12); otherwise notes of what is ignored."""

@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from calve.backup.location import Key, Location, checked_name
-from calve.backup.manifest import Manifest, damaged
+from calve.archive.location import Key, Location, checked_name
+from calve.archive.manifest import Manifest, damaged
 from calve.model.errors import NotFoundError, PermanentError
 
 

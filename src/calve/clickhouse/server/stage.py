@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from calve.clickhouse.engine.engine import Engine
 from calve.clickhouse.engine.scratch import attached
-from calve.clickhouse.server import failures
+from calve.clickhouse.server import errors
 from calve.clickhouse.server.address import parse_url
 from calve.clickhouse.server.client import Client, Credentials, Request
 from calve.clickhouse.server.live import LiveTable, named_aliases
@@ -287,15 +287,15 @@ class _Fetch:
 
     def _explained(self, error: CalveError, part: PartPlan) -> CalveError:
         """The server's own words where they came through, and never a secret."""
-        text = failures.masked(error.message, self._access.credentials.secrets)
+        text = errors.masked(error.message, self._access.credentials.secrets)
         text = text.removeprefix(f"{self._what(part)}: ")
         remote = _REMOTE.search(text)
         if error.code in _NETWORK and remote:
-            return failures.of_server(
+            return errors.of_server(
                 remote.group(), self._what(part), self._live.source, self._access.credentials.secrets
             )
         if error.code in _CUT or any(sign in text for sign in _GARBLED):
-            return failures.cut_off(self._what(part), text)
+            return errors.cut_off(self._what(part), text)
         if error.code in _NETWORK:
-            return failures.unreachable(self._what(part), text, self._live.source)
+            return errors.unreachable(self._what(part), text, self._live.source)
         return type(error)(f"{self._what(part)}: {text}", code=error.code, hint=error.hint)

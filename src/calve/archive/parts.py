@@ -14,9 +14,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Self
 
-from calve.backup.location import Location
-from calve.backup.manifest import PartEntry
-from calve.backup.part_address import PartFile, address_of, part_files
+from calve.archive.address import PartFile, address_of, part_files
+from calve.archive.location import Location
+from calve.archive.manifest import PartEntry
 from calve.model.errors import CalveError, NotFoundError, PermanentError
 
 INLINE_BYTES = 4096

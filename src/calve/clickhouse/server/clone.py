@@ -9,10 +9,10 @@ drops and truncates of the source change nothing in it, nor wait for it (L4).
 from collections.abc import Sequence
 
 from calve.clickhouse.pins.shadow import checked
-from calve.clickhouse.server.declared import columns_with_ttl
 from calve.clickhouse.server.session import ServerSession
 from calve.clickhouse.sql import tokens
-from calve.clickhouse.sql.names import TableName
+from calve.clickhouse.sql.columns import columns_with_ttl
+from calve.clickhouse.sql.table_name import TableName
 from calve.clickhouse.tables import TableInfo
 from calve.model.errors import CalveError, NotFoundError, PermanentError, RefusedError
 

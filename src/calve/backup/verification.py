@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from calve.backup.location import Location
-from calve.backup.manifest import Manifest, PartEntry
-from calve.backup.stored import Problem, StoredFile, check_sizes, read_index, read_object
+from calve.archive.location import Location
+from calve.archive.manifest import Manifest, PartEntry
+from calve.archive.parts import Problem, StoredFile, check_sizes, read_index, read_object
 from calve.model.errors import NotFoundError, PermanentError
 
 PARTS_AT_ONCE = 8
