@@ -56,7 +56,7 @@ def test_a_column_that_differs_is_named(catalog: FaultySqlCatalog, work: Work, s
 def test_rows_that_are_missing_are_counted(catalog: FaultySqlCatalog, work: Work, snapshot_id: str) -> None:
     receipt = replace(work.receipts[0], rows=11)
     proof = verify(catalog, work.plan, (receipt, *work.receipts[1:]), snapshot_id)
-    assert proof.faults == ("18 rows are there where 19 were exported",)
+    assert proof.faults == ("18 rows found, 19 exported",)
 
 
 def test_a_file_with_other_content_under_its_name_is_found(

@@ -4,6 +4,8 @@ import threading
 from pathlib import Path
 
 import pytest
+from calve.parquet.fence import fence
+from calve.parquet.undo import undo
 from plain_place import (
     Attempt,
     LosesTheAnswer,
@@ -15,12 +17,10 @@ from plain_place import (
     rows_of,
 )
 
-from calve.iceberg.publish.outcome import AlreadyExported, Fenced, PublishedSnapshot
+from calve.destination.outcome import AlreadyExported, Fenced, PublishedSnapshot
 from calve.model.errors import CalveError, PermanentError, UnknownOutcomeError
 from calve.model.states import ProcessState
-from calve.parquet.fence import fence
 from calve.parquet.publish import publish
-from calve.parquet.undo import undo
 
 
 class Notes:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from calve.destination.address import is_folder
 from calve.app.exporting import Asked
 from calve.app.wiring import App
 from calve.export.kind import ExportKind
@@ -173,7 +174,7 @@ class OutagePlace:
 
     def ids_in(self, table: str) -> list[int]:
         """The `id` of every row there, sorted: any lost or doubled row shows."""
-        if "/" in table:
+        if is_folder(table):
             return self._ids_in_files(table)
         return sorted(self.place.read(table).column("id").to_pylist())
 

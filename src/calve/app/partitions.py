@@ -4,17 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from calve.app.destination import Destination
 from calve.app.wiring import App
 from calve.clickhouse.parts.partitions import PartitionInfo
 from calve.clickhouse.sql.table_name import TableName
+from calve.destination.address import Address
+from calve.destination.outcome import EarlierExport
 from calve.export.keys import key_hash, key_text
 from calve.export.request import ExportRequest
-from calve.iceberg import tables as lake_tables
-from calve.iceberg.publish.outcome import EarlierExport
-from calve.iceberg.publish.search import find_export
 from calve.model.content import unchanged
-from calve.model.errors import NotFoundError
 from calve.model.plan import PartPlan
 
 _WHOLE = ExportRequest(
@@ -35,7 +32,7 @@ class Listed:
     earlier: EarlierExport | None = None
 
 
-def list_partitions(app: App, name: TableName, destination: Destination | None) -> list[Listed]:
+def list_partitions(app: App, name: TableName, destination: Address | None) -> list[Listed]:
     source = app.source(name.source or app.config.default_source)
     with source.visit() as session:
         table = session.describe(name.database, name.table)
@@ -52,19 +49,14 @@ def list_parts(app: App, name: TableName) -> list[PartPlan]:
         return list(session.parts(session.describe(name.database, name.table)))
 
 
-def _compared(
-    app: App, identity: str, found: Sequence[PartitionInfo], destination: Destination
-) -> list[Listed]:
-    try:
-        table = lake_tables.load(app.catalog(destination.catalog), destination.identifier)
-    except NotFoundError:
-        # A table that is not there yet has nothing of any partition.
+def _compared(app: App, identity: str, found: Sequence[PartitionInfo], destination: Address) -> list[Listed]:
+    table = app.destination(destination).find()
+    if table is None:  # it does not exist yet, so it has nothing of any partition
         return [Listed(partition=partition, exported=Exported.NO) for partition in found]
-    uuid = str(table.metadata.table_uuid)
     listed = []
     for partition in found:
-        text = key_text(identity=identity, partition=partition.id, selection=_WHOLE, uuid=uuid)
-        earlier = find_export(table, key_hash(text))
+        text = key_text(identity=identity, partition=partition.id, selection=_WHOLE, uuid=table.uuid)
+        earlier = table.find_export(key_hash(text))
         listed.append(Listed(partition=partition, exported=_status(partition, earlier), earlier=earlier))
     return listed
 

@@ -4,9 +4,10 @@ import json
 from dataclasses import dataclass
 
 from calve.app.wiring import App
+from calve.destination.outcome import Proof
 from calve.export.request import ExportRequest
 from calve.export.reread import read_again
-from calve.iceberg.verify import Proof, expected_checksums, verify
+from calve.iceberg.verify import expected_checksums
 from calve.iceberg.verify_rewrite import RewriteProof, verify_rewrites
 from calve.model.errors import RefusedError
 from calve.model.ids import ProcessId
@@ -15,8 +16,6 @@ from calve.model.process import Process
 from calve.model.receipt import Receipt
 from calve.model.states import ProcessState, TaskState
 from calve.optimize.plan import OptimizePlan
-from calve.parquet import verify as plain
-from calve.parquet.folder import folder_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,11 +81,8 @@ def prove(app: App, process_id: ProcessId, *, deep: bool = False) -> Proven:
     tasks = app.store.tasks(process_id, frozenset({TaskState.DONE}))
     receipts = [Receipt.from_json(task.receipt) for task in tasks if task.receipt]
     read = ExportPlan.from_json(plan)
-    catalog = app.catalog(read.destination.catalog)
-    if (folder := folder_of(catalog)) is not None:
-        table = plain.verify(folder, process_id, read, receipts)
-    else:
-        table = verify(catalog, read, receipts, process.snapshot_id)
+    destination = app.destination(ExportRequest.from_json(process.request).address)
+    table = destination.verify(process_id, read, receipts, process.snapshot_id)
     return Proven(table=table, source=_against_source(app, process, read, receipts) if deep else None)
 
 

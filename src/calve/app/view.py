@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from calve.destination.address import is_folder
 from calve.model.errors import ErrorInfo
 from calve.model.process import Event, Pin, Process, Task, Worker
 from calve.model.reaching import kinds_in, without_kinds
@@ -53,7 +54,7 @@ def detail_json(process: Process, plan: str | None, tasks: Sequence[Task], pins:
 def readers_files(process: Process, tasks: Sequence[Task]) -> list[Json]:
     """The data files that a process published to plain Parquet: what a reader takes instead of a glob.
     An Iceberg table lists its files itself."""
-    if process.kind != "export" or "/" not in process.destination or not process.files:
+    if process.kind != "export" or not is_folder(process.destination) or not process.files:
         return []
     return [
         {"path": file["path"], "rows": file["rows"], "bytes": file["bytes"], "sha256": file["sha256"]}

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from calve.app.config import Config, SourceConfig
 from calve.app.storages import catalog_properties, properties_of
 from calve.control.ports import Kind, Store
+from calve.destination.address import Address, is_folder
 from calve.export.choices import Choices
 from calve.model.ids import ProcessId
 from calve.model.limits import Limits
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from calve.archive.location import Location
     from calve.clickhouse.source import Source
     from calve.control.worker import WorkerLoop
-    from calve.iceberg.catalogs.lent_keys import Lender
+    from calve.destination.port import Destination
     from calve.objects.storage import Storage
     from calve.spark.runner import SparkRunner
 
@@ -41,7 +42,7 @@ class App:
         self._closing = ExitStack()
         self._sources: dict[str, Source] = {}
         self._catalogs: dict[str, tuple[dict[str, Any], Catalog]] = {}
-        self._lenders: dict[tuple[str, ...], Lender] = {}
+        self._destinations: dict[Address, tuple[dict[str, str], Destination]] = {}
 
     def close(self) -> None:
         self._closing.close()
@@ -115,27 +116,33 @@ class App:
         return ServerSource(config.name, options)
 
     def catalog(self, name: str) -> "Catalog":
-        """The catalog of that name; of a location (with a `/`), its folder of plain Parquet as one.
-        Opened again when a profile's keys were changed: a worker lives longer than some keys."""
+        """The catalog of that name. Opened again when a profile's keys were changed: a worker lives longer
+        than some keys."""
+        from calve.iceberg.catalogs.catalog import open_catalog
+
         properties = self.catalog_properties(name)
         opened = self._catalogs.get(name)
         if opened is None or opened[0] != properties:
-            opened = self._catalogs[name] = (properties, self._open_catalog(name, properties))
+            opened = self._catalogs[name] = (properties, open_catalog(name, properties, self.limits))
         return opened[1]
 
-    def _open_catalog(self, name: str, properties: dict[str, Any]) -> "Catalog":
-        from calve.iceberg.catalogs.catalog import open_catalog
-        from calve.parquet.folder import ParquetFolder
+    def destination(self, address: Address) -> "Destination":
+        """Opened again when its keys were changed, as catalogs are."""
+        from calve.tasks.destinations import open_destination
 
-        if "/" in name:
-            return ParquetFolder(name, self.storage(name))
-        return open_catalog(name, properties, self.config.limits)
+        properties = self.storage_properties(address.catalog)
+        opened = self._destinations.get(address)
+        if opened is None or opened[0] != properties:
+            opened = self._destinations[address] = (properties, open_destination(address, self))
+        return opened[1]
 
     def catalog_properties(self, name: str) -> dict[str, Any]:
-        """Its entry, or a location's section, completed by the environment. Never stored."""
-        if "/" in name:
-            return properties_of(self.config, name)
+        """Its entry, completed by the environment. Never stored."""
         return catalog_properties(self.config, name)
+
+    def location_properties(self, uri: str) -> dict[str, str]:
+        """Its section, completed by the environment. Never stored."""
+        return properties_of(self.config, uri)
 
     @property
     def limits(self) -> Limits:
@@ -145,48 +152,24 @@ class App:
     def choices(self) -> Choices:
         return self.config.choices
 
-    def storage_properties(self, catalog: str, table: tuple[str, ...] = ()) -> dict[str, str]:
-        """Those that are text: nested tables (auth, ssl) are the catalog's client's own. For a table,
-        with the keys that its catalog lends for it."""
-        keys = self._lender(catalog, table)
-        return self._configured(catalog) if keys is None else keys.properties()
+    def storage_properties(self, place: str) -> dict[str, str]:
+        """Of a catalog's tables, or of a folder. Those that are text: nested tables (auth, ssl) are for
+        the catalog's client."""
+        if is_folder(place):
+            return self.location_properties(place)
+        return {
+            name: value for name, value in self.catalog_properties(place).items() if isinstance(value, str)
+        }
 
-    def lending(self, catalog: str) -> dict[str, Any]:
-        """What an executor needs to ask the catalog for new keys; {} where it lends none."""
-        from calve.iceberg.catalogs.lent_keys import lends
-
-        if not lends(self.catalog(catalog)):
-            return {}
-        properties = self.catalog_properties(catalog)
-        return {"name": catalog, "properties": properties, "storage": self._configured(catalog)}
-
-    def _configured(self, catalog: str) -> dict[str, str]:
-        properties = self.catalog_properties(catalog)
-        return {name: value for name, value in properties.items() if isinstance(value, str)}
-
-    def _lender(self, catalog: str, table: tuple[str, ...]) -> "Lender | None":
-        from calve.iceberg.catalogs.lent_keys import lender, lends
-
-        if not table or "/" in catalog:
-            return None
-        opened = self.catalog(catalog)
-        if not lends(opened):
-            return None
-        key = (catalog, *table)
-        if key not in self._lenders:
-            self._lenders[key] = lender(opened, table, self._configured(catalog))
-        return self._lenders[key]
-
-    def storage(self, catalog: str, table: tuple[str, ...] = ()) -> "Storage":
-        """The object storage of a catalog's tables; of one table, with keys that are lent for it."""
+    def storage(self, place: str) -> "Storage":
+        """The object storage of a catalog's tables, or of a folder."""
         from calve.objects.storage import Storage
 
         limits = self.config.limits
         return Storage(
-            self._configured(catalog),
+            self.storage_properties(place),
             connect_seconds=limits.connect_seconds,
             call_seconds=limits.call_seconds,
-            keys=self._lender(catalog, table),
         )
 
     def backups(self) -> "Location":

@@ -7,12 +7,10 @@ restored from yesterday, then come to the same answer (D1).
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pyiceberg.table import Table
-
+from calve.destination.outcome import EarlierExport
+from calve.destination.overlap import refuse_overlap
+from calve.destination.port import FoundTable
 from calve.export.request import ExportRequest
-from calve.iceberg.publish.outcome import EarlierExport
-from calve.iceberg.publish.overlap import refuse_overlap
-from calve.iceberg.publish.search import find_export
 from calve.model.content import merged_since, unchanged
 from calve.model.errors import RefusedError
 from calve.model.plan import KeyPlan
@@ -48,11 +46,11 @@ class Earlier:
         )
 
 
-def look_up(table: Table, wanted: Sequence[KeyPlan]) -> list[Earlier]:
+def look_up(table: FoundTable, wanted: Sequence[KeyPlan]) -> list[Earlier]:
     """The keys among these that the table has already."""
     found = []
     for key in wanted:
-        export = find_export(table, key.hash)
+        export = table.find_export(key.hash)
         if export is not None:
             found.append(
                 Earlier(
@@ -66,6 +64,6 @@ def look_up(table: Table, wanted: Sequence[KeyPlan]) -> list[Earlier]:
     return found
 
 
-def refuse_overlapping(table: Table, request: ExportRequest, wanted: Sequence[KeyPlan]) -> None:
+def refuse_overlapping(table: FoundTable, request: ExportRequest, wanted: Sequence[KeyPlan]) -> None:
     if not request.allow_overlap:
-        refuse_overlap(table.metadata.properties, request.source_table, wanted)
+        refuse_overlap(table.exports(), request.source_table, wanted)

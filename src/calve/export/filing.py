@@ -4,14 +4,12 @@ The engine is told an integer ordinal, never a value: a value can hold `/../`, `
 or be NULL (D10). Values come back typed, and only Iceberg's own encoding makes a path of them.
 """
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table.locations import load_location_provider
 from pyiceberg.transforms import parse_transform
 from pyiceberg.types import (
     BinaryType,
@@ -29,9 +27,8 @@ from calve.export.reading import Rows
 from calve.iceberg import partitions
 from calve.model.errors import PermanentError
 from calve.model.plan import DestinationPlan
-from calve.parquet.paths import hive_path
+from calve.tasks.destinations import placement
 
-LONGEST_FOLDER = 200  # bytes; file systems end at 255
 MOST_PARTITIONS = 10_000  # of one task; beyond it every file would hold next to nothing
 
 
@@ -49,7 +46,6 @@ class Filing:
 
     def __init__(self, destination: DestinationPlan, schema: Schema) -> None:
         self._fields = destination.spec
-        self._plain = destination.form == "parquet"
         self._schema = schema
         self._spec = PartitionSpec(
             *(
@@ -64,9 +60,7 @@ class Filing:
             spec_id=destination.spec_id,
         )
         self._types = [field.field_type for field in self._spec.partition_type(schema).fields]
-        self._locations = load_location_provider(
-            destination.location, {**destination.properties, "write.data.path": destination.data_location}
-        )
+        self._placement = placement(destination, self._spec, schema)
 
     @property
     def key_sql(self) -> str:
@@ -120,34 +114,10 @@ class Filing:
         )
 
     def location(self, partition: Partition, file_name: str) -> str:
-        """The full URI of a data file, where the table's location provider puts it."""
-        key: Any = _Folder(self._spec, self._schema, partition, plain=self._plain) if self._fields else None
-        return str(self._locations.new_data_location(file_name, key))
-
-
-class _Folder:
-    """What a location provider asks of a partition key. PyIceberg's own applies transforms to
-    source values; ours are transformed already."""
-
-    def __init__(self, spec: PartitionSpec, schema: Schema, partition: Partition, *, plain: bool) -> None:
-        self._spec, self._schema, self._partition, self._plain = spec, schema, partition, plain
-
-    def to_path(self) -> str:
-        record = partitions.record(self._spec, self._schema, self._partition.values)
-        if self._plain:
-            return hive_path(self._spec, self._schema, record)
-        path = str(self._spec.partition_to_path(record, self._schema))
-        return "/".join(_short(folder) for folder in path.split("/"))
-
-
-def _short(folder: str) -> str:
-    """A name that file systems take. Nobody reads a value from a path, so it may be cut; the hash
-    keeps apart what begins alike."""
-    if len(folder) <= LONGEST_FOLDER:
-        return folder
-    # not within a %XX, which would be no encoding of anything
-    kept = folder[: LONGEST_FOLDER // 2].rsplit("%", 1)[0]
-    return f"{kept}~{hashlib.sha256(folder.encode()).hexdigest()[:32]}"
+        """The full URI of a data file, where the destination puts it."""
+        if not self._fields:
+            return self._placement.file(None, file_name)
+        return self._placement.file(partitions.record(self._spec, self._schema, partition.values), file_name)
 
 
 def _json_sql(kind: IcebergType, select: str) -> str:

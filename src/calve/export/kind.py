@@ -4,8 +4,6 @@ import json
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
-from pyiceberg.catalog import Catalog
-
 from calve.archive import source
 from calve.clickhouse.pins.pin import Held, Wanted
 from calve.clickhouse.server import live
@@ -18,32 +16,26 @@ from calve.control.ports import (
     TaskOrder,
     TaskResult,
 )
-from calve.export import adoption, probing
+from calve.destination.address import Address
+from calve.destination.outcome import AlreadyExported, EarlierExport, PublishedSnapshot
+from calve.destination.port import Destination
+from calve.export import adoption
 from calve.export.earlier import Earlier
 from calve.export.payload import TaskPayload, receipt_uri
 from calve.export.plan import draft
 from calve.export.ports import ExportPorts
 from calve.export.request import ExportRequest
-from calve.iceberg.catalogs.lent_keys import lends
-from calve.iceberg.publish.fence import fence
-from calve.iceberg.publish.outcome import AlreadyExported, EarlierExport, PublishedSnapshot
-from calve.iceberg.publish.publish import publish
-from calve.iceberg.undo import undo
 from calve.model.change import NewPin, PinChange, Result
 from calve.model.errors import RefusedError
 from calve.model.plan import ExportPlan
 from calve.model.process import NewTask, Pin, Process, Task
 from calve.model.receipt import Receipt
 from calve.model.states import PinState
-from calve.objects.storage import Storage
-from calve.parquet import fence as plain_fence
-from calve.parquet import publish as plain
-from calve.parquet import undo as plain_undo
-from calve.parquet.folder import folder_of
 from calve.tasks import receipts
 from calve.tasks.orders import left_by, order_for
 
 NAME = "export"
+SOURCE = "source:"  # lanes and needs of a source
 TASK_FUNCTION = "calve.export.task:run"  # named, not imported: executors alone need the engine
 
 
@@ -87,9 +79,9 @@ class ExportKind:
         self, process: Process, pins: Sequence[Pin], adopted: AdoptedWork | None
     ) -> Planned | NothingToDo:
         request = ExportRequest.from_json(process.request)
-        catalog = self._catalog(process)
+        destination = self._destination(process)
         drafted = draft(
-            catalog,
+            destination,
             process.id,
             request,
             self._held(request, pins),
@@ -99,8 +91,7 @@ class ExportKind:
         plan = drafted.plan
         if not plan.keys:
             return _nothing(drafted.unchanged)
-        if lends(catalog):
-            probing.refuse_without_receipts(self._storage(plan), plan)
+        destination.check_writable(plan)
         standing = adoption.standing_receipts(plan, adopted)
         tasks = tuple(_new_task(number, standing.get(number)) for number in range(len(plan.tasks)))
         return Planned(plan=plan.to_json(), tasks=tasks)
@@ -123,13 +114,13 @@ class ExportKind:
 
     def order(self, process: Process, plan: str, task: Task, attempt: int) -> TaskOrder:
         read, limits = _read(plan), self._ports.limits
-        catalog, table = read.destination.catalog, read.destination.identifier
+        access = self._destination(process).executor_access()
         payload = TaskPayload.of(
             read,
             task=task.number,
             attempt=attempt,
-            storage=self._ports.storage_properties(catalog, table),
-            lending=self._ports.lending(catalog),
+            storage=access.storage,
+            lending=access.lending,
             backup=self._ports.backup_properties() if read.relation.mode == source.MODE else None,
             source=self._ports.source(read.source).access() if read.relation.mode == live.MODE else None,
             connect_seconds=limits.connect_seconds,
@@ -140,7 +131,7 @@ class ExportKind:
     def find_receipt(self, process: Process, plan: str, task: Task) -> TaskResult | None:
         read = _read(plan)
         uri = receipt_uri(read.destination.receipts_location, process.id, task.number, task.attempt)
-        text = receipts.stored(self._storage(read), uri)
+        text = receipts.stored(self._destination(process).storage(), uri)
         return left_by(task, text, Receipt.from_json, lambda receipt: len(receipt.files))
 
     # -- publishing ---------------------------------------------------------------------------------
@@ -148,50 +139,37 @@ class ExportKind:
     def publish(
         self, process: Process, plan: str, receipts: Sequence[str], note: Callable[[str], None]
     ) -> Published:
-        catalog, read, noted = self._catalog(process), _read(plan), process.publish_note
         left = [Receipt.from_json(text) for text in receipts]
-        if (folder := folder_of(catalog)) is not None:
-            outcome = plain.publish(folder, process.id, read, left, noted, note)
-        else:
-            outcome = publish(catalog, process.id, read, left, noted, note, limits=self._ports.limits)
+        destination = self._destination(process)
+        outcome = destination.publish(process.id, _read(plan), left, process.publish_note, note)
         if isinstance(outcome, PublishedSnapshot):
             return _published(outcome)
         return _already(process, outcome)
 
     def fence(self, process: Process, plan: str) -> Fenced | Published:
-        catalog, read, noted = self._catalog(process), _read(plan), process.publish_note
-        if (folder := folder_of(catalog)) is not None:
-            answer = plain_fence.fence(folder, process.id, read, noted)
-        else:
-            answer = fence(catalog, process.id, read, noted, limits=self._ports.limits)
+        answer = self._destination(process).fence(process.id, _read(plan), process.publish_note)
         return _published(answer) if isinstance(answer, PublishedSnapshot) else Fenced()
 
     def undo(self, process: Process, plan: str, receipts: Sequence[str]) -> str:
-        catalog, read = self._catalog(process), _read(plan)
-        if (folder := folder_of(catalog)) is not None:
-            return plain_undo.undo(folder, process.id, read, process.publish_note).message
-        undone = undo(
-            catalog,
-            self._storage(read),
-            process.id,
-            read,
-            [Receipt.from_json(text) for text in receipts],
-            process.publish_note,
-            limits=self._ports.limits,
-        )
-        return undone.message
+        left = [Receipt.from_json(text) for text in receipts]
+        return self._destination(process).undo(process.id, _read(plan), left, process.publish_note).message
 
     def probe(self, lane: str) -> None:
-        probing.probe(self._ports, lane)
+        if not lane.startswith(SOURCE):
+            self._ports.destination(Address.of_lane(lane)).probe()
+            return
+        with self._ports.source(lane.removeprefix(SOURCE)).visit() as session:
+            session.rows("SELECT 1", what="probing")
 
     def probe_for(self, lane: str, process: Process) -> None:
-        probing.probe(self._ports, lane, process.id, ExportRequest.from_json(process.request))
+        """Also what stands behind the lane, for this process."""
+        if lane.startswith(SOURCE):
+            self.probe(lane)
+        else:
+            self._destination(process).probe(process.id)
 
-    def _storage(self, plan: ExportPlan) -> Storage:
-        return self._ports.storage(plan.destination.catalog, plan.destination.identifier)
-
-    def _catalog(self, process: Process) -> Catalog:
-        return self._ports.catalog(ExportRequest.from_json(process.request).catalog)
+    def _destination(self, process: Process) -> Destination:
+        return self._ports.destination(ExportRequest.from_json(process.request).address)
 
 
 @lru_cache(maxsize=16)

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from pyiceberg.catalog import Catalog
-
 from calve.clickhouse.pins.pin import Held
+from calve.destination.port import Destination
 from calve.export import destination, keys
 from calve.export.choices import Choices
 from calve.export.destination import Shape
@@ -26,7 +25,7 @@ class Drafted:
 
 
 def draft(
-    catalog: Catalog,
+    to: Destination,
     process_id: ProcessId,
     request: ExportRequest,
     held: Held,
@@ -37,8 +36,8 @@ def draft(
     unless it is to be replaced."""
     shape = shape_of(held)
     layout = destination.lay_out(shape, request, choices)
-    table, match = destination.ready(catalog, layout, request)
-    wanted = keys.key_plans(request, held.identity, held.partitions, str(table.metadata.table_uuid))
+    table, match = destination.ready(to, layout, request)
+    wanted = keys.key_plans(request, held.identity, held.partitions, table.uuid)
     earlier = look_up(table, wanted)
     refuse_overlapping(table, request, wanted)
     unchanged = tuple(one for one in earlier if one.unchanged and not request.force)
@@ -60,7 +59,7 @@ def draft(
             tasks=slices(parts, limits, whole=request.final, split=_splits(held)),
             columns=match.columns,
             keys=chosen,
-            destination=destination.describe(catalog, table, match, shape),
+            destination=destination.describe(to, table, match, shape),
             replace=request.force,
             discard_deletes=request.discard_deletes,
             refuse_overlap=not request.allow_overlap,

@@ -1,14 +1,13 @@
 """What an export reaches, by the names of the configuration. The application implements it."""
 
-from typing import Any, Protocol
-
-from pyiceberg.catalog import Catalog
+from typing import Protocol
 
 from calve.archive.location import Location
-from calve.clickhouse.source import Source
+from calve.clickhouse.ports import Source
+from calve.destination.address import Address
+from calve.destination.port import Destination
 from calve.export.choices import Choices
 from calve.model.limits import Limits
-from calve.objects.storage import Storage
 
 
 class ExportPorts(Protocol):
@@ -23,16 +22,7 @@ class ExportPorts(Protocol):
 
     def source(self, name: str) -> Source: ...
 
-    def catalog(self, name: str) -> Catalog: ...
-
-    def storage(self, catalog: str, table: tuple[str, ...] = ()) -> Storage:
-        """Where a catalog's tables keep their files; of one table, with keys that are lent for it."""
-
-    def storage_properties(self, catalog: str, table: tuple[str, ...] = ()) -> dict[str, str]:
-        """What an executor needs to build the same storage. Never stored: it may hold secrets."""
-
-    def lending(self, catalog: str) -> dict[str, Any]:
-        """What an executor needs to ask the catalog for new keys; {} where it lends none. Never stored."""
+    def destination(self, address: Address) -> Destination: ...
 
     def backups(self) -> Location:
         """Where backups are kept."""

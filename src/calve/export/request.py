@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
 from calve.clickhouse.parts.part_files import parse_name
+from calve.destination.address import Address
 from calve.model.stored import known_fields
 
 
@@ -36,9 +37,9 @@ class ExportRequest:
     from_backup: str = ""  # the name of a backup: its parts are read, and the source is not asked
 
     @property
-    def plain(self) -> bool:
-        """Plain Parquet: `catalog` is then the full URI of the folder."""
-        return "/" in self.catalog
+    def address(self) -> Address:
+        """Where the export goes."""
+        return Address(catalog=self.catalog, identifier=self.identifier, storage=self.storage)
 
     @property
     def source_table(self) -> str:
@@ -46,7 +47,7 @@ class ExportRequest:
 
     @property
     def destination(self) -> str:
-        return f"{self.catalog}/" if self.plain else ".".join((self.catalog, *self.identifier))
+        return str(self.address)
 
     @property
     def selection(self) -> str:

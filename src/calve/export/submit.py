@@ -19,8 +19,7 @@ from calve.control.ports import StoreWriter
 from calve.export import destination, keys
 from calve.export.destination import Layout, Shape
 from calve.export.earlier import Earlier, look_up, refuse_overlapping
-from calve.export.kind import NAME
-from calve.export.lanes import destination_needs, lane_of
+from calve.export.kind import NAME, SOURCE
 from calve.export.plan import merges_rows, merging_note, slices
 from calve.export.ports import ExportPorts
 from calve.export.refusals import Gathered
@@ -58,7 +57,7 @@ class Submission:
 
 def check_export(ports: ExportPorts, request: ExportRequest, selection: Selection) -> Checked:
     """Look at source and destination; change nothing. `request.partitions` is filled in here."""
-    catalog = ports.catalog(request.catalog)
+    to = ports.destination(request.address)
     refusals = Gathered(request.source_table)
     table, found, parts, ignored, where = (
         _look_into_backup(ports, request, selection, refusals)
@@ -71,7 +70,7 @@ def check_export(ports: ExportPorts, request: ExportRequest, selection: Selectio
     refusals.raise_all()
     unreachable: UnavailableError | None = None
     try:
-        existing = destination.find_table(catalog, request)
+        existing = destination.find_table(to, request)
     except UnavailableError as error:
         # Accepted all the same: planning looks again, and an outage refuses nobody (L3).
         existing, unreachable = None, error
@@ -79,9 +78,9 @@ def check_export(ports: ExportPorts, request: ExportRequest, selection: Selectio
     target = made(layout)
     if existing is not None:
         match = destination.check(existing, layout, request)
-        destination.describe(catalog, existing, match, shape_of(table))  # refuses what cannot be written
+        destination.describe(to, existing, match, shape_of(table))  # refuses what cannot be written
         target = fitted(existing, match)
-        wanted = keys.key_plans(request, table.identity, found, str(existing.metadata.table_uuid))
+        wanted = keys.key_plans(request, table.identity, found, existing.uuid)
         earlier = look_up(existing, wanted)
         refuse_overlapping(existing, request, wanted)
     known = {one.partition: one for one in earlier}
@@ -183,8 +182,8 @@ def submit_export(
     ports: ExportPorts, store: StoreWriter, checked: Checked, *, priority: int = 0
 ) -> Submission:
     """Queue one process for each partition, or, beyond `limits.commits_per_export`, for several."""
-    # A commit of plain Parquet is one small object, and one put must be a whole publish.
-    most = len(checked.chosen) if checked.request.plain else ports.limits.commits_per_export
+    shares = ports.destination(checked.request.address).shares_commits
+    most = ports.limits.commits_per_export if shares else len(checked.chosen)
     groups = _groups(checked.chosen, most)
     batch = new_batch_id() if len(groups) > 1 else None
     new = [
@@ -210,7 +209,7 @@ def _groups(chosen: Sequence[PartitionInfo], most: int) -> list[Sequence[Partiti
 
 
 def _read_from(ports: ExportPorts, request: ExportRequest) -> str:
-    return f"{LANE}{ports.backups().url}" if request.from_backup else f"source:{request.source}"
+    return f"{LANE}{ports.backups().url}" if request.from_backup else f"{SOURCE}{request.source}"
 
 
 def _new_process(
@@ -223,8 +222,8 @@ def _new_process(
         kind=NAME,
         source=request.source_table,
         destination=request.destination,
-        lane=lane_of(request),
-        needs=(*destination_needs(request), _read_from(ports, request)),
+        lane=request.address.lane,
+        needs=(*request.address.needs, _read_from(ports, request)),
         request=request.to_json(),
         partitions=ids,
         locks=tuple(

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table import Table
 from pyiceberg.table.sorting import SortOrder
 
+from calve.destination.port import FoundTable
 from calve.export.destination import Layout
 from calve.export.mapping import Match
 
@@ -48,7 +48,7 @@ def made(layout: Layout) -> Target:
     return Target(columns=columns, schema=layout.schema, spec=layout.spec, sort_order=layout.sort_order)
 
 
-def fitted(table: Table, match: Match) -> Target:
+def fitted(table: FoundTable, match: Match) -> Target:
     """A table that exists, with what `--evolve` adds to it."""
     columns = [
         TargetColumn(
@@ -72,6 +72,4 @@ def fitted(table: Table, match: Match) -> Target:
         )
         for column in match.lacking
     ]
-    return Target(
-        columns=tuple(columns), schema=table.schema(), spec=table.spec(), sort_order=table.sort_order()
-    )
+    return Target(columns=tuple(columns), schema=table.schema, spec=table.spec, sort_order=table.sort_order)

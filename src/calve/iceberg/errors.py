@@ -44,18 +44,20 @@ _NETWORK_WORDS = ("NETWORK_CONNECTION", "curlCode", "timed out", "Connection ref
 
 
 @contextmanager
-def catalog_call(catalog: str, doing: str) -> Iterator[None]:
-    """Whatever a call to a catalog raises leaves as a CalveError that names the catalog and the act."""
+def catalog_call(catalog: str, doing: str, entry: str = "") -> Iterator[None]:
+    """Whatever a call to a catalog raises leaves as a CalveError that names the catalog and the act.
+    `entry` is what to fix in the configuration, where it is not the catalog's own section."""
     try:
         yield
     except CalveError:
         raise
     except Exception as cause:
-        raise translate(catalog, doing, cause) from cause
+        raise translate(catalog, doing, cause, entry) from cause
 
 
-def translate(catalog: str, doing: str, cause: Exception) -> CalveError:
+def translate(catalog: str, doing: str, cause: Exception, entry: str = "") -> CalveError:
     """The CalveError for what a catalog's client raised."""
+    entry = entry or f"[catalog.{catalog}]"
     message = f"catalog {catalog}: {doing}: {describe(cause)}"
     if isinstance(
         cause, iceberg.NoSuchTableError | iceberg.NoSuchNamespaceError | iceberg.NoSuchIdentifierError
@@ -67,19 +69,19 @@ def translate(catalog: str, doing: str, cause: Exception) -> CalveError:
         return PermanentError(
             message,
             code="catalog_certificate",
-            hint=f"name the authority's certificates as ca_file under {_entry(catalog)}",
+            hint=f"name the authority's certificates as ca_file under {entry}",
         )
     if _is_credentials(cause):
         return PermanentError(
             message,
             code="catalog_credentials",
-            hint=f"check user, password, token or keys under {_entry(catalog)}",
+            hint=f"check user, password, token or keys under {entry}",
         )
     if _is_unreachable(cause):
         return UnavailableError(
             message,
             code="catalog_unreachable",
-            hint=_check_that(catalog, cause),
+            hint=_check_that(catalog, entry, cause),
             service=f"catalog:{catalog}",
         )
     if isinstance(cause, iceberg.NotInstalledError | ModuleNotFoundError):
@@ -97,16 +99,11 @@ def translate(catalog: str, doing: str, cause: Exception) -> CalveError:
     return TemporaryError(message, code="catalog_error", hint=f"`calve doctor` probes catalog {catalog}")
 
 
-def _check_that(catalog: str, cause: Exception) -> str:
+def _check_that(catalog: str, entry: str, cause: Exception) -> str:
     """What does not answer: the catalog, or, with it in good health, the storage of its metadata files."""
     if any(word in str(cause) for word in _STORAGE_WORDS):
-        return f'check that the storage is up, and "s3.endpoint" under {_entry(catalog)}: `calve doctor`'
+        return f'check that the storage is up, and "s3.endpoint" under {entry}: `calve doctor`'
     return f"check that catalog {catalog} is up and its uri right: `calve doctor`"
-
-
-def _entry(catalog: str) -> str:
-    """What to mend in the configuration; a place for plain Parquet is no catalog."""
-    return f'[storage."{catalog}"], or of the bucket it is in' if "/" in catalog else f"[catalog.{catalog}]"
 
 
 def describe(cause: BaseException) -> str:

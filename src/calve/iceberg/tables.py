@@ -5,6 +5,7 @@ from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.types import (
     DecimalType,
@@ -20,6 +21,7 @@ from pyiceberg.types import (
     StructType,
 )
 
+from calve.destination.address import ICEBERG
 from calve.iceberg.catalogs.entry import RECEIPTS, SORT_ORDER_IDS
 from calve.iceberg.errors import catalog_call
 from calve.model.errors import NotFoundError, PermanentError, RefusedError
@@ -114,18 +116,36 @@ def tells_sort_orders(catalog: Catalog) -> bool:
 
 def describe(catalog: Catalog, table: Table) -> DestinationPlan:
     """The table as a plan keeps it. RefusedError for a format that cannot be written."""
-    _check_format(table, RefusedError)
-    metadata = table.metadata
-    spec = metadata.spec()
-    head = metadata.current_snapshot()
-    location = full_uri(metadata.location.rstrip("/"))
-    return DestinationPlan(
+    _check_format(table.metadata, f"table {'.'.join(table.name())}", RefusedError)
+    return describe_metadata(
+        table.metadata,
         catalog=catalog.name,
         identifier=tuple(table.name()),
-        uuid=str(metadata.table_uuid),
-        location=location,
+        form=ICEBERG,
         data_location=full_uri(table.location_provider().data_path),
         receipts_location=receipts_location(catalog, table),
+    )
+
+
+def describe_metadata(
+    metadata: TableMetadata,
+    *,
+    catalog: str,
+    identifier: tuple[str, ...],
+    form: str,
+    data_location: str,
+    receipts_location: str,
+) -> DestinationPlan:
+    spec = metadata.spec()
+    head = metadata.current_snapshot()
+    return DestinationPlan(
+        catalog=catalog,
+        identifier=identifier,
+        form=form,
+        uuid=str(metadata.table_uuid),
+        location=full_uri(metadata.location.rstrip("/")),
+        data_location=data_location,
+        receipts_location=receipts_location,
         schema_id=metadata.current_schema_id,
         schema=metadata.schema().model_dump_json(),
         spec_id=spec.spec_id,
@@ -147,11 +167,13 @@ def describe(catalog: Catalog, table: Table) -> DestinationPlan:
     )
 
 
-def _check_format(table: Table, kind: type[RefusedError] | type[PermanentError]) -> None:
-    version = table.metadata.format_version
+def _check_format(
+    metadata: TableMetadata, name: str, kind: type[RefusedError] | type[PermanentError]
+) -> None:
+    version = metadata.format_version
     if version not in WRITABLE_FORMATS:
         raise kind(
-            f"table {'.'.join(table.name())} has Iceberg format version {version}; versions 1 and 2 can be written",
+            f"{name} has Iceberg format version {version}; only versions 1 and 2 can be written",
             code="format_not_supported",
             hint="export into a table of format version 2",
         )
@@ -159,20 +181,23 @@ def _check_format(table: Table, kind: type[RefusedError] | type[PermanentError])
 
 def check(plan: ExportPlan, table: Table) -> None:
     """PermanentError, naming what changed, if the table no longer takes the plan's files."""
-    name = ".".join(table.name())
+    refuse_changes(plan, table.metadata, f"table {'.'.join(table.name())}")
+
+
+def refuse_changes(plan: ExportPlan, metadata: TableMetadata, name: str) -> None:
     destination = plan.destination
-    found = str(table.metadata.table_uuid)
+    found = str(metadata.table_uuid)
     if found != destination.uuid:
         raise PermanentError(
-            f"table {name} was dropped and made again: its uuid is {found}, the plan's is {destination.uuid}",
+            f"{name} was dropped and created again: its uuid is {found}, the plan's is {destination.uuid}",
             code="destination_replaced",
             hint="export again into the new table",
         )
-    _check_format(table, PermanentError)
-    changes = [*_changed_columns(plan, table.schema()), *_changed_spec(destination, table)]
+    _check_format(metadata, name, PermanentError)
+    changes = [*_changed_columns(plan, metadata.schema()), *_changed_spec(destination, metadata)]
     if changes:
         raise PermanentError(
-            f"table {name} changed since the plan was made: {'; '.join(changes)}",
+            f"{name} changed since the plan was made: {'; '.join(changes)}",
             code="destination_changed",
             hint="undo the change, or export the partitions again: the new plan follows the table",
         )
@@ -244,19 +269,20 @@ def _is_promoted(before: PrimitiveType, after: PrimitiveType) -> bool:
             return False
 
 
-def _changed_spec(destination: DestinationPlan, table: Table) -> list[str]:
+def _changed_spec(destination: DestinationPlan, metadata: TableMetadata) -> list[str]:
     """Files are written under the plan's spec id, which Iceberg allows as long as the spec exists
     as it was: a new default spec alone is no obstacle."""
-    spec = table.metadata.specs().get(destination.spec_id)
+    schema = metadata.schema()
+    spec = metadata.specs().get(destination.spec_id)
     if spec is None:
         return [f"partition spec {destination.spec_id} was removed"]
     planned = [(item.field_id, item.source_id, item.name, item.transform) for item in destination.spec]
     found = [(item.field_id, item.source_id, item.name, str(item.transform)) for item in spec.fields]
     if planned != found:
         return [f"partition spec {destination.spec_id} is another one than planned"]
-    columns = {field.field_id for field in table.schema().fields}
+    columns = {field.field_id for field in schema.fields}
     return [
         f"the source column of partition field {item.name} was dropped"
         for item in spec.fields
-        if item.source_id not in columns and table.schema().find_column_name(item.source_id) is None
+        if item.source_id not in columns and schema.find_column_name(item.source_id) is None
     ]

@@ -9,18 +9,17 @@ everything is left and reported. Only names that carry the process's id are ever
 import logging
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
 
+from calve.destination.outcome import PublishedSnapshot, Undone
 from calve.iceberg import tables
 from calve.iceberg.errors import catalog_call
 from calve.iceberg.publish import marks
 from calve.iceberg.publish.fence import fence
 from calve.iceberg.publish.manifests import is_attempt_file, manifests_of
-from calve.iceberg.publish.outcome import PublishedSnapshot
 from calve.iceberg.publish.search import search
 from calve.iceberg.publish.tidy import attempt_files
 from calve.model.errors import NotFoundError
@@ -31,19 +30,6 @@ from calve.objects.storage import Storage
 from calve.objects.uri import full_uri
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Undone:
-    """What became of a process's files."""
-
-    deleted: tuple[str, ...] = ()
-    left: tuple[str, ...] = ()
-    reason: str = ""  # why they were left; "" when nothing was
-
-    @property
-    def message(self) -> str:
-        return f"{len(self.left)} files were left: {self.reason}" if self.left or self.reason else ""
 
 
 def undo(

@@ -5,16 +5,17 @@ batches, and compared with what the tasks computed while reading the source. Wha
 there any more (an expired snapshot, compacted files) is said, never guessed.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, Table
+from pyiceberg.table.metadata import TableMetadata
 
+from calve.destination.outcome import ColumnProof, Proof
 from calve.iceberg import checksums, tables
 from calve.iceberg.errors import catalog_call
 from calve.model.errors import PermanentError, RefusedError
@@ -23,57 +24,18 @@ from calve.model.receipt import Receipt
 from calve.objects.uri import full_uri
 
 
-@dataclass(frozen=True, kw_only=True)
-class ColumnProof:
-    """One column: what the tasks computed, and what was read back."""
-
-    name: str
-    expected: str
-    found: str
-
-    @property
-    def same(self) -> bool:
-        return self.expected == self.found
-
-
-@dataclass(frozen=True, kw_only=True)
-class Proof:
-    """What a verification found."""
-
-    snapshot_id: str
-    files: int
-    expected_rows: int
-    found_rows: int
-    columns: tuple[ColumnProof, ...]
-
-    @property
-    def faults(self) -> tuple[str, ...]:
-        rows = (
-            (f"{self.found_rows} rows are there where {self.expected_rows} were exported",)
-            if self.found_rows != self.expected_rows
-            else ()
-        )
-        return rows + tuple(
-            f"column {column.name} differs: checksum {column.found}, exported {column.expected}"
-            for column in self.columns
-            if not column.same
-        )
-
-    @property
-    def ok(self) -> bool:
-        return not self.faults
-
-
 def verify(catalog: Catalog, plan: ExportPlan, receipts: Sequence[Receipt], snapshot_id: str) -> Proof:
     """Read a process's files at its snapshot and compare. RefusedError where they cannot be read there."""
     table = tables.load(catalog, plan.destination.identifier)
     _check_snapshot(plan, table, snapshot_id)
     with catalog_call(catalog.name, f"reading snapshot {snapshot_id} of {'.'.join(table.name())}"):
-        return prove(table, plan, receipts, _scan_tasks(table, receipts, snapshot_id), snapshot_id)
+        work = _scan_tasks(table, receipts, snapshot_id)
+        return prove(table.metadata, table.io, plan, receipts, work, snapshot_id)
 
 
 def prove(
-    table: Table,
+    metadata: TableMetadata,
+    io: FileIO,
     plan: ExportPlan,
     receipts: Sequence[Receipt],
     work: Sequence[FileScanTask],
@@ -81,7 +43,7 @@ def prove(
 ) -> Proof:
     """Read the files of `work` and compare."""
     expected = expected_checksums(plan, receipts)
-    rows, found = read_back(table, _columns(plan), work)
+    rows, found = read_back(metadata, io, _columns(plan), work)
     return Proof(
         snapshot_id=snapshot_id,
         files=len(work),
@@ -147,17 +109,14 @@ def _scan_tasks(table: Table, receipts: Sequence[Receipt], snapshot_id: str) -> 
     return work
 
 
-def read_back(table: Table, schema: Schema, work: Sequence[FileScanTask]) -> tuple[int, dict[str, int]]:
+def read_back(
+    metadata: TableMetadata, io: FileIO, schema: Schema, work: Sequence[FileScanTask]
+) -> tuple[int, dict[str, int]]:
     rows = 0
     sums = {field.name: 0 for field in schema.fields}
-    for batch in _batches(table, schema, work):
+    for batch in ArrowScan(metadata, io, schema, AlwaysTrue()).to_record_batches(work):
         rows += batch.num_rows
         for field in schema.fields:
             part = checksums.of_arrow(field.field_type, batch.column(field.name))
             sums[field.name] = checksums.add(sums[field.name], part)
     return rows, sums
-
-
-def _batches(table: Table, schema: Schema, work: Sequence[FileScanTask]) -> Iterator[Any]:
-    scan = ArrowScan(table.metadata, table.io, schema, AlwaysTrue())
-    return scan.to_record_batches(work)

@@ -71,8 +71,8 @@ def _proof(catalog: Catalog, table: Table, name: str, snapshot_id: int) -> Rewri
         before, after = _planned(table, name, parent), _planned(table, name, snapshot_id)
         taken = [task for key, task in before.items() if key not in after]
         put = [task for key, task in after.items() if key not in before]
-        rows_before, sums_before = read_back(table, schema, taken)
-        rows_after, sums_after = read_back(table, schema, put)
+        rows_before, sums_before = read_back(table.metadata, table.io, schema, taken)
+        rows_after, sums_after = read_back(table.metadata, table.io, schema, put)
     return RewriteProof(
         snapshot_id=str(snapshot_id),
         files_before=len(taken),

@@ -1,8 +1,8 @@
 """Commit objects: one for each key and generation, put if-none-match, never changed.
 
 The generations of a key have no gaps: the next one is put only when all before it are taken. The
-highest that is no tombstone is what the destination shows of the key. A tombstone is a commit that
-publishes nothing: whoever could still have put its own at that name no longer can.
+highest that is not a tombstone is what the destination shows of the key. A tombstone is a commit that
+publishes nothing: it takes the name that a late put would need.
 """
 
 import json
@@ -10,12 +10,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
-from calve.model.errors import NotFoundError, RefusedError
+from calve.destination.outcome import EarlierExport
+from calve.model.errors import RefusedError
 from calve.model.plan import ExportPlan, KeyPlan
 from calve.model.receipt import Receipt
 from calve.model.stored import known_fields
-from calve.objects.storage import Storage
-from calve.parquet import places
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,12 +66,30 @@ class Commit:
             files=files,
         )
 
+    @property
+    def id(self) -> str:
+        """What stands where an Iceberg export has its snapshot's id."""
+        return f"{self.key}.{self.generation}"
+
+    @property
+    def export(self) -> EarlierExport:
+        identity, partition, selection = self.input
+        return EarlierExport(
+            key_hash=self.key,
+            process_id=self.process,
+            snapshot_id=str(self.generation),
+            content=self.content,
+            rows=self.rows,
+            files=len(self.files),
+            input=(identity, partition, selection),
+        )
+
     def to_json(self) -> str:
         return json.dumps(asdict(self), sort_keys=True, indent=1, ensure_ascii=False)
 
     @classmethod
     def from_json(cls, uri: str, text: str) -> Self:
-        """RefusedError for what somebody else put there. Fields of a newer version are left alone."""
+        """RefusedError for anything else under that name. Fields of a newer version are ignored."""
         try:
             read: dict[str, Any] = json.loads(text)
             known = known_fields(cls, read)
@@ -84,9 +101,9 @@ class Commit:
             return cls(**known)
         except (ValueError, TypeError, AttributeError) as cause:
             raise RefusedError(
-                f"{uri} does not read as a commit",
+                f"{uri} cannot be read as a commit",
                 code="mark_unreadable",
-                hint="somebody changed it; look whether its rows are there before removing it",
+                hint="it was changed by hand or damaged; check whether its rows are there before you remove it",
             ) from cause
 
 
@@ -95,22 +112,6 @@ def only_key(plan: ExportPlan) -> KeyPlan:
     commit among keys because each one costs a snapshot; here a commit costs one small object."""
     [key] = plan.keys
     return key
-
-
-def read(storage: Storage, location: str, key_hash: str, generation: int) -> Commit | None:
-    uri = places.commit(location, key_hash, generation)
-    try:
-        return Commit.from_json(uri, storage.read(uri).decode(errors="replace"))
-    except NotFoundError:
-        return None
-
-
-def generations(storage: Storage, location: str, key_hash: str) -> list[Commit]:
-    """Every generation of a key, asked one by one: a listing may lag behind, a read may not."""
-    found: list[Commit] = []
-    while (commit := read(storage, location, key_hash, len(found))) is not None:
-        found.append(commit)
-    return found
 
 
 def shown(commits: Sequence[Commit]) -> Commit | None:

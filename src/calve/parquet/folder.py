@@ -1,117 +1,126 @@
-"""A folder of plain Parquet, seen as a catalog of one table.
+"""A folder of plain Parquet, and where everything in it is.
 
-So that choosing, mapping, planning and comparing are the same as for Iceberg. The table's schema,
-spec, sort order and identity are in `_calve/schema.json`, put if-none-match: the first export
-decides, later ones must fit. The keys that are exported are its commits, shown as the properties
-that an Iceberg table would have. There are no snapshots.
+Its schema, spec, sort order and identity are in `_calve/schema.json`, put if-none-match: the first
+export decides, later ones must fit. The keys that are exported are its commits. Readers that glob skip
+`_calve`: a name that begins with `_` is hidden to Spark, Hive and Trino.
 """
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import cached_property
 from threading import Lock
-from typing import Any
 
-from pyiceberg.catalog import Catalog
-from pyiceberg.catalog.noop import NoopCatalog
-from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
-from pyiceberg.io import load_file_io
-from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil, new_table_metadata
-from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
+from pyiceberg.table.sorting import SortOrder
 
-from calve.iceberg.catalogs import file_io
-from calve.iceberg.publish import marks
+from calve.destination.outcome import EarlierExport
+from calve.destination.port import FoundTable
 from calve.model.errors import NotFoundError, RefusedError
-from calve.objects.storage import Storage
 from calve.objects.uri import full_uri
-from calve.parquet import places
+from calve.objects.storage import Storage
 from calve.parquet.commits import Commit, shown
 
-IDENTIFIER = ("files",)
+HIDDEN = "_calve"
+_COMMIT = re.compile(r"/[0-9a-f]+\.\d+\.json$")
 _READS_AT_ONCE = 8
 
 
-class ParquetFolder(NoopCatalog):
-    """See `pyiceberg.catalog.Catalog`: load and create are all there is to do."""
+class Folder:
+    """One folder and the storage that it is in. Thread-safe."""
 
     def __init__(self, location: str, storage: Storage) -> None:
-        super().__init__(location, **storage.properties)
         self.location = full_uri(location.rstrip("/"))
         self.storage = storage
         self._lock = Lock()
         self._read: dict[str, Commit] = {}  # without their files; a commit never changes
 
-    def load_table(self, identifier: str | tuple[str, ...]) -> Table:
-        try:
-            data = self.storage.read(places.schema(self.location))
-        except NotFoundError as cause:
-            raise NoSuchTableError(f"nothing was exported to {self.location} yet") from cause
-        return self._table(self._parsed(data))
+    @property
+    def schema_uri(self) -> str:
+        return f"{self.location}/{HIDDEN}/schema.json"
 
-    def create_table(
-        self,
-        identifier: str | tuple[str, ...],
-        schema: Any,
-        location: str | None = None,
-        partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
-        sort_order: SortOrder = UNSORTED_SORT_ORDER,
-        properties: Mapping[str, str] = {},
-    ) -> Table:
-        assert isinstance(schema, Schema)
-        metadata = new_table_metadata(
-            schema,
-            partition_spec,
-            sort_order,
-            self.location,
-            # Data files stand under the folder itself, in the folders of their partition.
-            {**properties, "write.data.path": self.location, "write.object-storage.enabled": "false"},
-        )
+    @property
+    def receipts(self) -> str:
+        return f"{self.location}/{HIDDEN}/receipts"
+
+    @property
+    def commits(self) -> str:
+        return f"{self.location}/{HIDDEN}/commits"
+
+    def commit_uri(self, key_hash: str, generation: int) -> str:
+        return f"{self.commits}/{key_hash}.{generation}.json"
+
+    # -- the table ----------------------------------------------------------------------------------
+
+    def find(self) -> "FolderTable | None":
+        try:
+            data = self.storage.read(self.schema_uri)
+        except NotFoundError:
+            return None
+        return FolderTable(self, self._parsed(data))
+
+    def table(self) -> "FolderTable":
+        """NotFoundError where nothing was exported yet."""
+        found = self.find()
+        if found is None:
+            raise NotFoundError(
+                f"{self.location} holds no export: {HIDDEN}/schema.json is missing",
+                code="no_such_table",
+                hint="check the path; if the folder was removed, export again",
+            )
+        return found
+
+    def create(self, schema: Schema, spec: PartitionSpec, sort_order: SortOrder) -> "FolderTable":
+        """The table of the first that asks, whatever the others want."""
+        # Data files are under the folder itself, in the folders of their partition.
+        properties = {"write.data.path": self.location, "write.object-storage.enabled": "false"}
+        metadata = new_table_metadata(schema, spec, sort_order, self.location, properties)
         document = {"version": 1, "table": json.loads(metadata.model_dump_json())}
         # If we die here, the schema is there or not; the next try finds it and must fit.
-        if not self.storage.put_if_absent(
-            places.schema(self.location), json.dumps(document, indent=1).encode()
-        ):
-            raise TableAlreadyExistsError(self.location)
-        return self._table(metadata)
-
-    def namespace_exists(self, namespace: str | tuple[str, ...]) -> bool:
-        return True
+        if self.storage.put_if_absent(self.schema_uri, json.dumps(document, indent=1).encode()):
+            return FolderTable(self, metadata)
+        return self.table()
 
     def _parsed(self, data: bytes) -> TableMetadata:
         try:
             return TableMetadataUtil.parse_obj(json.loads(data)["table"])
         except (ValueError, KeyError, TypeError) as cause:
             raise RefusedError(
-                f"{places.schema(self.location)} does not read as a schema",
+                f"{self.schema_uri} cannot be read as a schema",
                 code="mark_unreadable",
-                hint="somebody changed it; export into another folder",
+                hint="it was changed by hand or damaged; export into another folder",
             ) from cause
 
-    def _table(self, metadata: TableMetadata) -> Table:
-        keys = {marks.property_of(commit.key): _property(commit) for commit in self._shown()}
-        seen = metadata.model_copy(update={"properties": {**metadata.properties, **keys}})
-        return Table(
-            IDENTIFIER,
-            seen,
-            places.schema(self.location),
-            load_file_io(file_io.bounded(self.storage.properties), self.location),
-            self,
-        )
+    # -- its commits --------------------------------------------------------------------------------
 
-    def _shown(self) -> list[Commit]:
-        """What every key shows now."""
+    def read_commit(self, key_hash: str, generation: int) -> Commit | None:
+        uri = self.commit_uri(key_hash, generation)
+        try:
+            return Commit.from_json(uri, self.storage.read(uri).decode(errors="replace"))
+        except NotFoundError:
+            return None
+
+    def generations(self, key_hash: str) -> list[Commit]:
+        """Every generation of a key, asked one by one: a listing may lag behind, a read may not."""
+        found: list[Commit] = []
+        while (commit := self.read_commit(key_hash, len(found))) is not None:
+            found.append(commit)
+        return found
+
+    def shown(self) -> list[Commit]:
+        """What every key shows now, without the files."""
         by_key: dict[str, list[Commit]] = {}
-        for commit in self._commits():
+        for commit in self._listed():
             by_key.setdefault(commit.key, []).append(commit)
         found = (shown(sorted(own, key=lambda one: one.generation)) for own in by_key.values())
         return [commit for commit in found if commit is not None]
 
-    def _commits(self) -> list[Commit]:
-        listed = [uri for uri in self.storage.list(places.commits(self.location)) if places.parse_commit(uri)]
+    def _listed(self) -> list[Commit]:
+        listed = [uri for uri in self.storage.list(self.commits) if _COMMIT.search(uri)]
         with self._lock:
             missing = [uri for uri in listed if uri not in self._read]
         if missing:
@@ -127,18 +136,36 @@ class ParquetFolder(NoopCatalog):
         return replace(commit, files=())
 
 
-def folder_of(catalog: Catalog) -> ParquetFolder | None:
-    """The folder that a catalog is, if it is one."""
-    return catalog if isinstance(catalog, ParquetFolder) else None
+class FolderTable(FoundTable):
+    """The folder as one look found it. Its commits are listed when they are first asked for."""
 
+    def __init__(self, folder: Folder, metadata: TableMetadata) -> None:
+        self.folder = folder
+        self.metadata = metadata
 
-def _property(commit: Commit) -> str:
-    """As `marks.read_property` reads it; the generation stands where a snapshot would."""
-    value = {
-        "process": commit.process,
-        "snapshot": str(commit.generation),
-        "content": commit.content,
-        "input": list(commit.input),
-        "rows": commit.rows,
-    }
-    return json.dumps(value)
+    @property
+    def uuid(self) -> str:
+        return str(self.metadata.table_uuid)
+
+    @property
+    def schema(self) -> Schema:
+        return self.metadata.schema()
+
+    @property
+    def spec(self) -> PartitionSpec:
+        return self.metadata.spec()
+
+    @property
+    def sort_order(self) -> SortOrder:
+        orders = {order.order_id: order for order in self.metadata.sort_orders}
+        return orders[self.metadata.default_sort_order_id]
+
+    def find_export(self, key_hash: str) -> EarlierExport | None:
+        return self._exports.get(key_hash)
+
+    def exports(self) -> Iterable[EarlierExport]:
+        return self._exports.values()
+
+    @cached_property
+    def _exports(self) -> dict[str, EarlierExport]:
+        return {commit.key: commit.export for commit in self.folder.shown()}

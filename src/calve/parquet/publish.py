@@ -1,53 +1,53 @@
 """Publishing plain Parquet: one put, if-none-match, of the commit that lists a process's files.
 
 Exactly once, because all that could publish a key race for one name, and a process moves on to the
-next name only when the one it noted is certainly another's (its own put, should it still be under
-way, can no longer land there).
+next name only when the one it noted is certainly another's: its own put, should it still be under
+way, can no longer land there. The fence uses the same name, for a tombstone.
 """
 
 import json
 from collections.abc import Callable, Sequence
 
-from calve.iceberg.publish.outcome import AlreadyExported, EarlierExport, PublishedSnapshot
-from calve.iceberg.publish.overlap import refuse_overlap
+from calve.destination.outcome import AlreadyExported, Fenced, PublishedSnapshot, Undone
+from calve.destination.overlap import refuse_overlap
 from calve.iceberg.publish.recount import recount
-from calve.iceberg.tables import check, load
+from calve.iceberg.tables import refuse_changes
+from calve.iceberg.undo import files_of
 from calve.model.content import unchanged
 from calve.model.errors import CalveError, PermanentError, TemporaryError, UnknownOutcomeError
 from calve.model.plan import ExportPlan
 from calve.model.receipt import Receipt
-from calve.parquet import commits, places
 from calve.parquet.commits import Commit, only_key, shown
-from calve.parquet.folder import IDENTIFIER, ParquetFolder
+from calve.parquet.folder import Folder
 
 
 def publish(
-    folder: ParquetFolder,
+    folder: Folder,
     process_id: str,
     plan: ExportPlan,
     receipts: Sequence[Receipt],
     noted: str,
     note: Callable[[str], None],
 ) -> PublishedSnapshot | AlreadyExported:
-    """One attempt: search, check, recount, note, put once, look again. Raises as Iceberg's does."""
-    found = commits.generations(folder.storage, folder.location, only_key(plan).hash)
+    """One attempt: search, check, recount, note, put once, look again."""
+    found = folder.generations(only_key(plan).hash)
     settled = _settled(folder, process_id, plan, found)
     if settled is not None:
         return settled
-    table = load(folder, IDENTIFIER)
+    table = folder.table()
     if plan.refuse_overlap:
-        refuse_overlap(table.metadata.properties, plan.table, plan.keys)
-    check(plan, table)
+        refuse_overlap(table.exports(), plan.table, plan.keys)
+    refuse_changes(plan, table.metadata, f"folder {folder.location}")
     recount(plan, receipts)
     commit = Commit.of(plan, process_id, receipts, generation=len(found))
-    # If we die here, the note names a generation that was never put: whoever fences takes that name.
-    note(_write_note([*read_note(noted), commit.generation]))
+    # If we die here, the note names a generation that was never put; a fence takes that name.
+    note(_write_note([*_read_note(noted), commit.generation]))
     _put(folder, commit)
     return _look_again(folder, process_id, plan, commit)
 
 
 def _settled(
-    folder: ParquetFolder, process_id: str, plan: ExportPlan, found: Sequence[Commit]
+    folder: Folder, process_id: str, plan: ExportPlan, found: Sequence[Commit]
 ) -> PublishedSnapshot | AlreadyExported | None:
     """The answer, if the commits give one. Before any other check (L11)."""
     for commit in found:
@@ -63,12 +63,12 @@ def _settled(
     if current is None or plan.replace:
         return None
     return AlreadyExported(
-        exports=(_earlier(current),), unchanged=unchanged(current.content, only_key(plan).content)
+        exports=(current.export,), unchanged=unchanged(current.content, only_key(plan).content)
     )
 
 
-def _put(folder: ParquetFolder, commit: Commit) -> None:
-    uri = places.commit(folder.location, commit.key, commit.generation)
+def _put(folder: Folder, commit: Commit) -> None:
+    uri = folder.commit_uri(commit.key, commit.generation)
     try:
         # If we die here, the commit is there or not; the next attempt reads it by its name.
         folder.storage.put_if_absent(uri, commit.to_json().encode())
@@ -77,30 +77,30 @@ def _put(folder: ParquetFolder, commit: Commit) -> None:
 
 
 def _look_again(
-    folder: ParquetFolder, process_id: str, plan: ExportPlan, sent: Commit
+    folder: Folder, process_id: str, plan: ExportPlan, sent: Commit
 ) -> PublishedSnapshot | AlreadyExported:
-    """Whatever the storage answered, the object decides: its own put, too, may be told as taken."""
+    """Whatever the storage answered, the object decides: our own put may be reported as taken."""
     try:
-        found = commits.generations(folder.storage, folder.location, sent.key)
+        found = folder.generations(sent.key)
     except TemporaryError as cause:
-        raise _unknown(places.commit(folder.location, sent.key, sent.generation), cause) from cause
+        raise _unknown(folder.commit_uri(sent.key, sent.generation), cause) from cause
     settled = _settled(folder, process_id, plan, found)
     if settled is None:
         raise TemporaryError(
-            f"generation {sent.generation} of the key was taken by another process in {folder.location}",
+            f"another process took generation {sent.generation} of the key in {folder.location}",
             code="publish_conflict",
-            hint="it is tried again by itself",
+            hint="it is retried automatically",
         )
     return settled
 
 
-def _published(folder: ParquetFolder, commit: Commit, found: Sequence[Commit]) -> PublishedSnapshot:
+def _published(folder: Folder, commit: Commit, found: Sequence[Commit]) -> PublishedSnapshot:
     replaced = shown(found[: commit.generation])
     if replaced is not None and shown(found) is commit:
         _remove_replaced(folder, commit, found)
     return PublishedSnapshot(
         process_id=commit.process,
-        snapshot_id=f"{commit.key}.{commit.generation}",
+        snapshot_id=commit.id,
         rows=commit.rows,
         files=len(commit.files),
         bytes=commit.bytes,
@@ -109,28 +109,61 @@ def _published(folder: ParquetFolder, commit: Commit, found: Sequence[Commit]) -
     )
 
 
-def _remove_replaced(folder: ParquetFolder, commit: Commit, found: Sequence[Commit]) -> None:
-    """Files of generations that this one replaced: readers that glob would see both for ever."""
+def _remove_replaced(folder: Folder, commit: Commit, found: Sequence[Commit]) -> None:
+    """Files of generations that this one replaced: readers that glob would always see both."""
     kept = {file.path for file in commit.files}
     gone = [file.path for one in found[: commit.generation] for file in one.files if file.path not in kept]
     # If we die here, the process is not COMPLETED yet: the next attempt finds its commit and goes on.
     folder.storage.delete(gone)
 
 
-def _earlier(commit: Commit) -> EarlierExport:
-    identity, partition, selection = commit.input
-    return EarlierExport(
-        key_hash=commit.key,
-        process_id=commit.process,
-        snapshot_id=str(commit.generation),
-        content=commit.content,
-        rows=commit.rows,
-        files=len(commit.files),
-        input=(identity, partition, selection),
-    )
+def fence(folder: Folder, process_id: str, plan: ExportPlan, noted: str) -> Fenced | PublishedSnapshot:
+    """Put a tombstone at every name that was noted. A process that noted nothing has put nothing, and
+    the store refuses its next note."""
+    key = only_key(plan)
+    for generation in _read_note(noted):
+        tombstone = Commit(key=key.hash, generation=generation, process=process_id, tombstone=True)
+        uri = folder.commit_uri(key.hash, generation)
+        # If we die here, the tombstone is there or not; the next fence finds out.
+        if folder.storage.put_if_absent(uri, tombstone.to_json().encode()):
+            continue
+        found = folder.read_commit(key.hash, generation)
+        if found is None:
+            raise UnknownOutcomeError(
+                f"{uri} is taken and cannot be read",
+                code="publish_unknown",
+                hint="it is looked up again automatically",
+            )
+        if found.process == process_id and not found.tombstone:
+            return PublishedSnapshot(
+                process_id=process_id,
+                snapshot_id=found.id,
+                rows=found.rows,
+                files=len(found.files),
+                bytes=found.bytes,
+            )
+    return Fenced(tag=key.hash)
 
 
-def read_note(text: str) -> tuple[int, ...]:
+def undo(folder: Folder, process_id: str, plan: ExportPlan, noted: str) -> Undone:
+    """Delete what the process wrote and no commit lists, whatever its generation: a retry may have
+    published it. Idempotent."""
+    storage = folder.storage
+    mine = files_of(storage, process_id, plan)
+    if noted and isinstance(fence(folder, process_id, plan, noted), PublishedSnapshot):
+        return Undone(left=mine, reason="they are published")
+    listed = {file.path for commit in folder.generations(only_key(plan).hash) for file in commit.files}
+    left = tuple(uri for uri in mine if uri in listed)
+    gone = tuple(uri for uri in mine if uri not in listed)
+    receipts = tuple(storage.list(f"{folder.receipts}/{process_id}"))
+    # If we die here, some are deleted; the next call lists, proves and deletes the others.
+    storage.delete(gone)
+    # Receipts last: as long as a file is there, something names it.
+    storage.delete(receipts)
+    return Undone(deleted=(*gone, *receipts), left=left, reason="commits list them" if left else "")
+
+
+def _read_note(text: str) -> tuple[int, ...]:
     """The generations that were about to be put, oldest first."""
     return tuple(json.loads(text)["generations"]) if text else ()
 
@@ -141,8 +174,8 @@ def _write_note(generations: Sequence[int]) -> str:
 
 def _unknown(uri: str, cause: CalveError) -> UnknownOutcomeError:
     return UnknownOutcomeError(
-        f"whether {uri} was put is not known: {cause.message}",
+        f"it is not known whether {uri} was put: {cause.message}",
         code="publish_unknown",
-        hint="nothing is deleted or repeated; it is looked up again by itself",
+        hint="nothing is deleted or repeated; it is looked up again automatically",
         service=cause.service,
     )

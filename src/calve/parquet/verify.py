@@ -2,38 +2,41 @@
 
 from collections.abc import Sequence
 
+from pyiceberg.io import load_file_io
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
-from pyiceberg.table import FileScanTask, Table
+from pyiceberg.table import FileScanTask
 from pyiceberg.typedef import Record
 
+from calve.destination.outcome import Proof
+from calve.iceberg.catalogs import file_io
 from calve.iceberg.errors import catalog_call
-from calve.iceberg.tables import load
-from calve.iceberg.verify import Proof, prove
+from calve.iceberg.verify import prove
 from calve.model.errors import PermanentError, RefusedError
 from calve.model.plan import ExportPlan
 from calve.model.receipt import Receipt
-from calve.parquet import commits
-from calve.parquet.commits import Commit, only_key, shown
-from calve.parquet.folder import IDENTIFIER, ParquetFolder
+from calve.parquet.commits import Commit, ListedFile, only_key, shown
+from calve.parquet.folder import Folder
 
 
-def verify(folder: ParquetFolder, process_id: str, plan: ExportPlan, receipts: Sequence[Receipt]) -> Proof:
+def verify(folder: Folder, process_id: str, plan: ExportPlan, receipts: Sequence[Receipt]) -> Proof:
     """RefusedError where another export replaced it: its files are gone."""
     commit = _commit(folder, process_id, plan)
     _check_listed(folder, commit, receipts)
-    table = load(folder, IDENTIFIER)
-    work = [_task(table, commit, n) for n in range(len(commit.files))]
-    with catalog_call(folder.location, f"reading the files of process {process_id}"):
-        return prove(table, plan, receipts, work, f"{commit.key}.{commit.generation}")
+    table = folder.table()
+    work = [_task(file, table.spec.spec_id) for file in commit.files]
+    io = load_file_io(file_io.bounded(folder.storage.properties), folder.location)
+    entry = f'[storage."{folder.location}"], or of the bucket it is in'
+    with catalog_call(folder.location, f"reading the files of process {process_id}", entry=entry):
+        return prove(table.metadata, io, plan, receipts, work, commit.id)
 
 
-def _commit(folder: ParquetFolder, process_id: str, plan: ExportPlan) -> Commit:
-    found = commits.generations(folder.storage, folder.location, only_key(plan).hash)
+def _commit(folder: Folder, process_id: str, plan: ExportPlan) -> Commit:
+    found = folder.generations(only_key(plan).hash)
     current = shown(found)
     if current is not None and current.process == process_id:
         return current
     if any(one.process == process_id and not one.tombstone for one in found):
-        by = current.process if current else "nobody"
+        by = current.process if current else "none"
         raise RefusedError(
             f"what process {process_id} exported to {folder.location} was replaced by process {by}",
             code="replaced",
@@ -42,12 +45,12 @@ def _commit(folder: ParquetFolder, process_id: str, plan: ExportPlan) -> Commit:
     raise PermanentError(
         f"{folder.location} has no commit of process {process_id}",
         code="commit_missing",
-        hint="somebody removed it, and with it what readers go by; export again with --force",
+        hint="it was removed, and with it the list that readers use; export again with --force",
     )
 
 
-def _check_listed(folder: ParquetFolder, commit: Commit, receipts: Sequence[Receipt]) -> None:
-    """What readers are told must be what the tasks wrote, and be there, whole."""
+def _check_listed(folder: Folder, commit: Commit, receipts: Sequence[Receipt]) -> None:
+    """The files that the commit lists must be those that the tasks wrote, all there and whole."""
     wrote = {file.path: file.bytes for receipt in receipts for file in receipt.files}
     listed = {file.path: file.bytes for file in commit.files}
     there = folder.storage.sizes(folder.location)
@@ -63,8 +66,7 @@ def _check_listed(folder: ParquetFolder, commit: Commit, receipts: Sequence[Rece
         )
 
 
-def _task(table: Table, commit: Commit, number: int) -> FileScanTask:
-    file = commit.files[number]
+def _task(file: ListedFile, spec_id: int) -> FileScanTask:
     data = DataFile.from_args(
         content=DataFileContent.DATA,
         file_path=file.path,
@@ -73,5 +75,5 @@ def _task(table: Table, commit: Commit, number: int) -> FileScanTask:
         record_count=file.rows,
         file_size_in_bytes=file.bytes,
     )
-    data.spec_id = table.spec().spec_id
+    data.spec_id = spec_id
     return FileScanTask(data)

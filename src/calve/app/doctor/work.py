@@ -108,11 +108,13 @@ def _left(app: App, process_id: ProcessId) -> str:
 
 
 def _files(app: App, process_id: ProcessId) -> tuple[str, ...]:
-    from calve.iceberg.undo import files_of
+    from calve.destination.address import Address
     from calve.model.plan import ExportPlan
 
     text = app.store.plan(process_id)
     if text is None:
         return ()
     plan = ExportPlan.from_json(text)
-    return files_of(app.storage(plan.destination.catalog, plan.destination.identifier), process_id, plan)
+    to = plan.destination
+    address = Address(catalog=to.catalog, identifier=to.identifier)
+    return app.destination(address).files_of(process_id, plan)

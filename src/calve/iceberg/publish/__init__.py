@@ -10,8 +10,8 @@ here: retries and budgets (the control plane's), deleting files (`lake.undo`), r
 Never `Transaction` or `Table.append`: PyIceberg's retry loop rebases without our search.
 """
 
+from calve.destination.outcome import AlreadyExported, EarlierExport, Fenced, PublishedSnapshot
 from calve.iceberg.publish.fence import fence
-from calve.iceberg.publish.outcome import AlreadyExported, EarlierExport, Fenced, PublishedSnapshot
 from calve.iceberg.publish.publish import publish
 from calve.iceberg.publish.search import find_export
 

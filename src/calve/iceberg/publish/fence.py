@@ -8,12 +8,12 @@ Only after `Fenced` may a process end FAILED or CANCELLED and its files be delet
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
+from calve.destination.outcome import Fenced, PublishedSnapshot
 from calve.iceberg import tables
 from calve.iceberg.errors import catalog_call
 from calve.iceberg.publish import marks
 from calve.iceberg.publish.build import build_empty, head_of
 from calve.iceberg.publish.commit import Answer, Commit, send, tombstone_commit
-from calve.iceberg.publish.outcome import Fenced, PublishedSnapshot
 from calve.iceberg.publish.publish import tag_age_ms
 from calve.iceberg.publish.search import Findings, search
 from calve.model.errors import NotFoundError, TemporaryError, UnknownOutcomeError

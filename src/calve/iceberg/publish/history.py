@@ -7,9 +7,9 @@ from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntryStatus
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_of
 
+from calve.destination.outcome import EarlierExport
 from calve.iceberg.publish import marks
 from calve.iceberg.publish.manifests import manifests_of
-from calve.iceberg.publish.outcome import EarlierExport
 from calve.model.errors import RefusedError
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from calve.iceberg.publish.outcome import EarlierExport
+from calve.destination.outcome import EarlierExport
 from calve.model.plan import ExportPlan, KeyPlan
 from calve.model.receipt import Receipt
 from calve.model.stored import known_fields

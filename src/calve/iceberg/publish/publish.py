@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
+from calve.destination.outcome import AlreadyExported, EarlierExport, PublishedSnapshot
+from calve.destination.overlap import refuse_overlap
 from calve.iceberg import tables
 from calve.iceberg.catalogs.lent_keys import lent_to
 from calve.iceberg.errors import catalog_call
@@ -17,11 +19,9 @@ from calve.iceberg.publish.build import Staged, build
 from calve.iceberg.publish.commit import Answer, Reply, publish_commit, send
 from calve.iceberg.publish.manifests import manifests_of
 from calve.iceberg.publish.marks import Sent
-from calve.iceberg.publish.outcome import AlreadyExported, EarlierExport, PublishedSnapshot
-from calve.iceberg.publish.overlap import refuse_overlap
 from calve.iceberg.publish.recount import recount
 from calve.iceberg.publish.replace import NOTHING, find_removal
-from calve.iceberg.publish.search import refuse_if_unprovable, search
+from calve.iceberg.publish.search import all_exports, refuse_if_unprovable, search
 from calve.iceberg.publish.tidy import tidy
 from calve.model.content import unchanged
 from calve.model.errors import (
@@ -68,7 +68,7 @@ def publish(
         return settled
     refuse_if_unprovable(table.metadata, sent, tag_age_ms(limits))
     if plan.refuse_overlap:
-        refuse_overlap(table.metadata.properties, plan.table, plan.keys)
+        refuse_overlap(all_exports(table.metadata), plan.table, plan.keys)
     tables.check(plan, table)
     recount(plan, receipts)
     staged = _stage(catalog, table, process_id, plan, receipts, earlier, now_ms)

@@ -20,10 +20,10 @@ from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Snapshot
 
+from calve.destination.outcome import EarlierExport
 from calve.iceberg.publish import history, marks
 from calve.iceberg.publish.history import Place, place_of
 from calve.iceberg.publish.manifests import ManifestFiles, manifests_of
-from calve.iceberg.publish.outcome import EarlierExport
 from calve.model.errors import RefusedError
 from calve.model.plan import ExportPlan
 

@@ -4,16 +4,16 @@ Pure: it reads metadata that was just loaded, and answers for exactly that metad
 then asserts that main is still the head that was searched.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV1
 from pyiceberg.table.snapshots import Snapshot
 
+from calve.destination.outcome import EarlierExport, PublishedSnapshot
 from calve.iceberg.publish import marks
 from calve.iceberg.publish.marks import Sent
-from calve.iceberg.publish.outcome import EarlierExport, PublishedSnapshot
 from calve.model.errors import RefusedError
 from calve.model.plan import KeyPlan
 
@@ -45,6 +45,15 @@ def search(
 def find_export(table: Table, key_hash: str) -> EarlierExport | None:
     """Who published a key into this table, if anybody did."""
     return _earlier(table.metadata, key_hash)
+
+
+def all_exports(metadata: TableMetadata) -> Iterator[EarlierExport]:
+    """Every key that a property remembers; those that cannot be read are left out."""
+    for name, value in metadata.properties.items():
+        if name.startswith(marks.KEY_PROPERTY):
+            export = marks.read_property(name.removeprefix(marks.KEY_PROPERTY), value)
+            if export is not None:
+                yield export
 
 
 def refuse_if_unprovable(metadata: TableMetadata, sent: Sequence[Sent], tag_age_ms: int) -> None:

@@ -1,0 +1,7 @@
+"""Where exports go: the port, and the values that every implementation answers with.
+
+`address` says how a destination is written down, `port` what it must do, `outcome` what it can
+answer. The implementations are `calve.iceberg.destination` and `calve.parquet.destination`; the
+registry that opens them is `calve.tasks.destinations`. Must not be here: anything that knows one
+of them.
+"""

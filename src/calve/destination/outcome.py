@@ -1,0 +1,102 @@
+"""What a destination can answer. Snapshot ids are text, as people see them: an Iceberg snapshot's id, or the
+key and generation of a commit of plain Parquet."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class EarlierExport:
+    """One key as the table remembers it."""
+
+    key_hash: str
+    process_id: str
+    snapshot_id: str
+    content: str = ""  # of the input; "" where only a snapshot's summary remembers the key
+    rows: int = 0
+    files: int = 0
+    tasks: tuple[int, ...] | None = None  # the tasks that wrote its files; None: every task of the process
+    shared: bool = False  # its files cannot be told from those of other keys of that process
+    input: tuple[str, str, str] = ("", "", "")  # source identity, partition, selection
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishedSnapshot:
+    """The process's files are, or were, visible under this snapshot."""
+
+    process_id: str
+    snapshot_id: str
+    rows: int
+    files: int
+    bytes: int
+    replaced_rows: int = 0
+    replaced_files: int = 0
+    expired: bool = False  # the snapshot itself is gone; a lasting mark remembers it
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlreadyExported:
+    """Every key of the plan was published by another process; nothing was published."""
+
+    exports: tuple[EarlierExport, ...]
+    unchanged: bool  # what they exported is what this plan would
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fenced:
+    """No commit of this process can land any more."""
+
+    tag: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Undone:
+    """What became of a process's files."""
+
+    deleted: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    reason: str = ""  # why they were left; "" when nothing was
+
+    @property
+    def message(self) -> str:
+        return f"{len(self.left)} files were left: {self.reason}" if self.left or self.reason else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnProof:
+    """One column: what the tasks computed, and what was read back."""
+
+    name: str
+    expected: str
+    found: str
+
+    @property
+    def same(self) -> bool:
+        return self.expected == self.found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proof:
+    """What a verification found."""
+
+    snapshot_id: str
+    files: int
+    expected_rows: int
+    found_rows: int
+    columns: tuple[ColumnProof, ...]
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        rows = (
+            (f"{self.found_rows} rows found, {self.expected_rows} exported",)
+            if self.found_rows != self.expected_rows
+            else ()
+        )
+        return rows + tuple(
+            f"column {column.name} differs: checksum {column.found}, exported {column.expected}"
+            for column in self.columns
+            if not column.same
+        )
+
+    @property
+    def ok(self) -> bool:
+        return not self.faults

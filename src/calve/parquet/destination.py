@@ -1,0 +1,130 @@
+"""Plain Parquet behind the destination port. It has no catalog and no snapshots: a commit of one key is
+one small object in the folder."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import SortOrder
+from pyiceberg.typedef import Record
+from pyiceberg.types import IcebergType
+
+from calve.destination.address import PARQUET, Address
+from calve.destination.outcome import AlreadyExported, Fenced, Proof, PublishedSnapshot, Undone
+from calve.destination.port import Destination, ExecutorAccess, FoundTable, write_probe
+from calve.iceberg.tables import describe_metadata
+from calve.iceberg.undo import files_of
+from calve.model.errors import RefusedError
+from calve.model.limits import Limits
+from calve.model.plan import DestinationPlan, ExportPlan
+from calve.model.receipt import Receipt
+from calve.objects.storage import Storage
+from calve.parquet import publish, verify
+from calve.parquet.folder import Folder, FolderTable
+from calve.parquet.paths import hive_path
+
+
+class Locations(Protocol):
+    @property
+    def limits(self) -> Limits: ...
+    def location_properties(self, uri: str) -> dict[str, str]: ...
+
+
+def open_destination(address: Address, reach: Locations) -> "ParquetDestination":
+    storage = Storage(
+        reach.location_properties(address.catalog),
+        connect_seconds=reach.limits.connect_seconds,
+        call_seconds=reach.limits.call_seconds,
+    )
+    return ParquetDestination(address, storage)
+
+
+class ParquetDestination(Destination):
+    shares_commits = False  # a commit is one object, and one put must be a whole publish
+    evolves = False
+    tells_sort_order = True
+
+    def __init__(self, address: Address, storage: Storage) -> None:
+        self.address = address
+        self._folder = Folder(address.catalog, storage)
+
+    def find(self) -> FolderTable | None:
+        return self._folder.find()
+
+    def create(self, schema: Schema, spec: PartitionSpec, sort_order: SortOrder) -> FolderTable:
+        return self._folder.create(schema, spec, sort_order)
+
+    def add_columns(self, table: FoundTable, columns: Sequence[tuple[str, IcebergType]]) -> FolderTable:
+        raise RefusedError(
+            f"cannot add columns to {self.address}: plain Parquet keeps the schema of its first export",
+            code="evolve",
+            hint="export into another folder, or leave out the columns with --exclude",
+        )
+
+    def describe(self, table: FoundTable) -> DestinationPlan:
+        assert isinstance(table, FolderTable)
+        return describe_metadata(
+            table.metadata,
+            catalog=self.address.catalog,
+            identifier=self.address.identifier,
+            form=PARQUET,
+            data_location=self._folder.location,
+            receipts_location=self._folder.receipts,
+        )
+
+    def check_writable(self, plan: ExportPlan) -> None:
+        """Creating the folder's schema was a write with the same keys."""
+
+    def publish(
+        self,
+        process_id: str,
+        plan: ExportPlan,
+        receipts: Sequence[Receipt],
+        noted: str,
+        note: Callable[[str], None],
+    ) -> PublishedSnapshot | AlreadyExported:
+        return publish.publish(self._folder, process_id, plan, receipts, noted, note)
+
+    def fence(self, process_id: str, plan: ExportPlan, noted: str) -> Fenced | PublishedSnapshot:
+        return publish.fence(self._folder, process_id, plan, noted)
+
+    def undo(self, process_id: str, plan: ExportPlan, receipts: Sequence[Receipt], noted: str) -> Undone:
+        return publish.undo(self._folder, process_id, plan, noted)
+
+    def files_of(self, process_id: str, plan: ExportPlan) -> tuple[str, ...]:
+        return files_of(self.storage(), process_id, plan)
+
+    def verify(
+        self, process_id: str, plan: ExportPlan, receipts: Sequence[Receipt], snapshot_id: str
+    ) -> Proof:
+        return verify.verify(self._folder, process_id, plan, receipts)
+
+    def probe(self, process_id: str = "") -> None:
+        """Without a process there is no name to write to, and a lane is a whole bucket: its first
+        process asks."""
+        if process_id:
+            write_probe(self.storage(), f"{self._folder.receipts}/{process_id}/probe")
+
+    def storage(self) -> Storage:
+        return self._folder.storage
+
+    def executor_access(self) -> ExecutorAccess:
+        return ExecutorAccess(storage=self.storage().properties)
+
+
+def placement(plan: DestinationPlan, spec: PartitionSpec, schema: Schema) -> "HivePlacement":
+    return HivePlacement(plan, spec, schema)
+
+
+class HivePlacement:
+    """Files go into hive-style folders of their partition's values."""
+
+    def __init__(self, plan: DestinationPlan, spec: PartitionSpec, schema: Schema) -> None:
+        self._plan, self._spec, self._schema = plan, spec, schema
+
+    def file(self, partition: Record | None, name: str) -> str:
+        folder = self._plan.data_location
+        if partition is not None:
+            folder = f"{folder}/{hive_path(self._spec, self._schema, partition)}"
+        return f"{folder}/{name}"
