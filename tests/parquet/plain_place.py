@@ -14,7 +14,7 @@ from calve.model.plan import ExportPlan
 from calve.model.process import Process
 from calve.model.receipt import Receipt
 from calve.objects.storage import Storage
-from calve.parquet.folder import ParquetFolder
+from calve.parquet.folder import Folder
 from support.place import Place
 
 EVENTS = (
@@ -62,8 +62,8 @@ class Attempt:
         return replace(self, process_id=process_id, plan=replace(self.plan, replace=force))
 
 
-def folder_at(out: Path, storage: Storage | None = None) -> ParquetFolder:
-    return ParquetFolder(out.as_uri(), storage or Storage())
+def folder_at(out: Path, storage: Storage | None = None) -> Folder:
+    return Folder(out.as_uri(), storage or Storage())
 
 
 def commits_in(out: Path) -> dict[str, dict[str, Any]]:

@@ -4,8 +4,6 @@ import threading
 from pathlib import Path
 
 import pytest
-from calve.parquet.fence import fence
-from calve.parquet.undo import undo
 from plain_place import (
     Attempt,
     LosesTheAnswer,
@@ -20,7 +18,7 @@ from plain_place import (
 from calve.destination.outcome import AlreadyExported, Fenced, PublishedSnapshot
 from calve.model.errors import CalveError, PermanentError, UnknownOutcomeError
 from calve.model.states import ProcessState
-from calve.parquet.publish import publish
+from calve.parquet.publish import fence, publish, undo
 
 
 class Notes:

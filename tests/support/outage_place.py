@@ -12,9 +12,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from calve.destination.address import is_folder
 from calve.app.exporting import Asked
 from calve.app.wiring import App
+from calve.destination.address import is_folder
 from calve.export.kind import ExportKind
 from calve.model.ids import ProcessId
 from calve.model.process import Process, ProcessQuery

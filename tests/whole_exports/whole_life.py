@@ -23,11 +23,14 @@ from calve.clickhouse.source import Session, Source
 from calve.control.ports import Runner, TaskOrder
 from calve.control.spawn import inline
 from calve.control.worker import WorkerLoop
+from calve.destination.address import Address
+from calve.destination.port import Destination
 from calve.export.choices import Choices
 from calve.export.kind import ExportKind
 from calve.export.request import ExportRequest
 from calve.export.submit import Checked, check_export, submit_export
 from calve.iceberg.catalogs.catalog import open_catalog
+from calve.iceberg.destination import IcebergDestination
 from calve.model.errors import CalveError, TemporaryError
 from calve.model.ids import ProcessId, WorkerId
 from calve.model.limits import Limits
@@ -92,18 +95,21 @@ class Ports:
             self._catalog.commit_table = commit_table  # type: ignore[method-assign]
         return self._catalog
 
-    def storage(self, catalog: str, table: tuple[str, ...] = ()) -> Storage:
-        return _breaking_storage(Storage(self.properties), self.faults)
-
-    def storage_properties(self, catalog: str, table: tuple[str, ...] = ()) -> dict[str, str]:
-        return self.properties
-
-    def lending(self, catalog: str) -> dict[str, Any]:
-        return {}
+    def destination(self, address: Address) -> Destination:
+        return _BreakingDestination(self, address)
 
     def close(self) -> None:
         if self._catalog is not None:
             self._catalog.close()
+
+
+class _BreakingDestination(IcebergDestination):
+    def __init__(self, ports: "Ports", address: Address) -> None:
+        super().__init__(address, ports.catalog(address.catalog), ports.properties, ports.limits)
+        self._faults = ports.faults
+
+    def storage(self) -> Storage:
+        return _breaking_storage(super().storage(), self._faults)
 
 
 class _BreakingSource(OwnEngineSource):

@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from calve.archive.location import Location
-from calve.clickhouse.ports import Source
+from calve.clickhouse.source import Source
 from calve.destination.address import Address
 from calve.destination.port import Destination
 from calve.export.choices import Choices

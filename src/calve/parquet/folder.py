@@ -21,8 +21,8 @@ from pyiceberg.table.sorting import SortOrder
 from calve.destination.outcome import EarlierExport
 from calve.destination.port import FoundTable
 from calve.model.errors import NotFoundError, RefusedError
-from calve.objects.uri import full_uri
 from calve.objects.storage import Storage
+from calve.objects.uri import full_uri
 from calve.parquet.commits import Commit, shown
 
 HIDDEN = "_calve"
