@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calve.export.reading import Piece
-from calve.export.slicing import PARTS_A_TASK, slice_parts
+from calve.export.slices import PARTS_A_TASK, slice_parts
 from calve.export.writing import take
 from calve.model.plan import PartPlan, Slice
 

@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 
 from calve.app.exporting import Asked
-from calve.export.submit import Checked, submit_export
+from calve.clickhouse.parts.partitions import PartitionInfo
+from calve.export.submit import submit_export
+from calve.export.survey import Survey
 from calve.model.errors import CalveError, NotFoundError, RefusedError, UsageError
 from calve.model.process import ProcessQuery
 from support.place import Place
@@ -13,12 +15,14 @@ from support.place import Place
 EXCLUDED = {"exclude": ("wide",)}
 
 
-def check(place: Place, table: str = "db.events", to: str = "lake.ns.events", **asked: Any) -> Checked:
+def check(
+    place: Place, table: str = "db.events", to: str = "lake.ns.events", **asked: Any
+) -> Survey[PartitionInfo]:
     with place.app() as app:
         return place.check(app, table, to, Asked(**(EXCLUDED if table == "db.events" else {}) | asked))
 
 
-def chosen(checked: Checked) -> list[str]:
+def chosen(checked: Survey[PartitionInfo]) -> list[str]:
     return [one.id for one in checked.chosen]
 
 

@@ -25,9 +25,11 @@ from calve.app.exporting import Asked, request_of
 from calve.app.wiring import App, open_app
 from calve.app.work import follow, own_worker
 from calve.clickhouse.embedded.source import EmbeddedSource
+from calve.clickhouse.parts.partitions import PartitionInfo
 from calve.clickhouse.source import Session, Source
 from calve.control.ports import Runner
-from calve.export.submit import Checked, check_export, submit_export
+from calve.export.submit import submit_export, survey_export
+from calve.export.survey import Survey
 from calve.model.ids import ProcessId
 from calve.model.process import Process
 
@@ -78,8 +80,8 @@ class Place:
 
     # -- exporting ----------------------------------------------------------------------------------
 
-    def check(self, app: App, table: str, to: str, asked: Asked) -> Checked:
-        return check_export(app, request_of(app, table, to, asked), asked.selection)
+    def check(self, app: App, table: str, to: str, asked: Asked) -> Survey[PartitionInfo]:
+        return survey_export(app, request_of(app, table, to, asked), asked.selection)
 
     def submit(self, app: App, table: str, to: str, asked: Asked) -> list[ProcessId]:
         submission = submit_export(app, app.store, self.check(app, table, to, asked))

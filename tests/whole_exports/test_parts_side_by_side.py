@@ -10,7 +10,7 @@ from whole_life import Life
 
 from calve.clickhouse.parts.selection import Selection
 from calve.export.request import ExportRequest
-from calve.export.submit import check_export, submit_export
+from calve.export.submit import submit_export, survey_export
 from calve.model.errors import RefusedError
 from calve.model.ids import ProcessId
 from calve.model.states import ProcessState
@@ -39,7 +39,7 @@ def submit(life: Life, *parts: str) -> ProcessId:
         source="main", database="db", table="side", catalog="lake", identifier=("ns", "events"), partitions=()
     )
     selection = Selection(parts=parts) if parts else Selection(all=True)
-    [process] = submit_export(life.ports, life.store, check_export(life.ports, request, selection)).processes
+    [process] = submit_export(life.ports, life.store, survey_export(life.ports, request, selection)).processes
     life.ids.append(process.id)
     return process.id
 

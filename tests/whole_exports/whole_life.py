@@ -18,6 +18,7 @@ from pyiceberg.table import Table
 from sqlalchemy.exc import OperationalError
 
 from calve.clickhouse.embedded.base import OwnEngineSource
+from calve.clickhouse.parts.partitions import PartitionInfo
 from calve.clickhouse.parts.selection import Selection
 from calve.clickhouse.source import Session, Source
 from calve.control.ports import Runner, TaskOrder
@@ -28,7 +29,8 @@ from calve.destination.port import Destination
 from calve.export.choices import Choices
 from calve.export.kind import ExportKind
 from calve.export.request import ExportRequest
-from calve.export.submit import Checked, check_export, submit_export
+from calve.export.submit import submit_export, survey_export
+from calve.export.survey import Survey
 from calve.iceberg.catalogs.catalog import open_catalog
 from calve.iceberg.destination import IcebergDestination
 from calve.model.errors import CalveError, TemporaryError
@@ -217,7 +219,7 @@ class Life:
         self.ports.close()
         self.store.close()
 
-    def check(self, *partitions: str, **asked: Any) -> Checked:
+    def check(self, *partitions: str, **asked: Any) -> Survey[PartitionInfo]:
         """What an export would do; without partitions, of all there is."""
         request = ExportRequest(
             source="main",
@@ -229,7 +231,7 @@ class Life:
             **asked,
         )
         selection = Selection(partitions=partitions) if partitions else Selection(all=True)
-        return check_export(self.ports, request, selection)
+        return survey_export(self.ports, request, selection)
 
     def submit(self, *partitions: str, **asked: Any) -> list[ProcessId]:
         submission = submit_export(self.ports, self.store, self.check(*partitions, **asked))

@@ -18,7 +18,7 @@ from calve.clickhouse.source import Source
 from calve.control.worker import WorkerLoop
 from calve.export.kind import ExportKind
 from calve.export.request import ExportRequest
-from calve.export.submit import check_export, submit_export
+from calve.export.submit import submit_export, survey_export
 from calve.iceberg.catalogs.catalog import open_catalog
 from calve.model.ids import ProcessId
 from calve.model.process import Process
@@ -67,7 +67,7 @@ class Fleet:
         ports = self.ports(source)
         ports.limits = replace(FLEET_LIMITS, commits_per_export=50)
         with open_store(self.store_url) as store:
-            checked = check_export(ports, request, Selection(partitions=partitions))
+            checked = survey_export(ports, request, Selection(partitions=partitions))
             new = submit_export(ports, store, checked).processes
         ports.close()
         return [process.id for process in new]

@@ -2,11 +2,12 @@
 
 from typing import Any
 
-from calve.export.submit import Checked
+from calve.clickhouse.parts.partitions import PartitionInfo
+from calve.export.survey import Survey
 from calve.model.plan import Slice
 
 
-def preview_json(checked: Checked) -> dict[str, Any]:
+def preview_json(checked: Survey[PartitionInfo]) -> dict[str, Any]:
     target = checked.target
     names = {field.field_id: field.name for field in target.schema.fields}
     return {
@@ -47,7 +48,7 @@ def preview_json(checked: Checked) -> dict[str, Any]:
     }
 
 
-def _task(checked: Checked, pieces: tuple[Slice, ...]) -> dict[str, Any]:
+def _task(checked: Survey[PartitionInfo], pieces: tuple[Slice, ...]) -> dict[str, Any]:
     """A task: whole parts, or a range of one."""
     parts = [checked.parts[piece.part] for piece in pieces]
     rows = sum(piece.end - piece.start for piece in pieces)

@@ -18,7 +18,7 @@ from calve.cli import exits, output, words
 from calve.cli.command import Session
 from calve.cli.exporting import run
 from calve.clickhouse.sql.table_name import parse
-from calve.export.submit import check_export, submit_export
+from calve.export.submit import submit_export, survey_export
 from calve.iceberg import tables
 from calve.model.plan import ExportPlan
 from calve.model.process import Process
@@ -68,7 +68,7 @@ def _of_the_demo(session: Session, file: Path) -> Session:
 
 def _export(session: Session) -> list[Process]:
     app, asked = session.app, Asked(every=True)
-    checked = check_export(app, request_of(app, TABLE, DESTINATION, asked), asked.selection)
+    checked = survey_export(app, request_of(app, TABLE, DESTINATION, asked), asked.selection)
     return run(session, list(submit_export(app, app.store, checked).processes))
 
 

@@ -8,8 +8,10 @@ from calve.app.view import error_json, process_json
 from calve.cli import exits, output, words
 from calve.cli.command import Session
 from calve.cli.running import no_worker_warning, run_to_the_end, sentence
+from calve.clickhouse.parts.partitions import PartitionInfo
 from calve.export.earlier import Earlier
-from calve.export.submit import Checked, check_export, submit_export
+from calve.export.submit import submit_export, survey_export
+from calve.export.survey import Survey
 from calve.model.errors import NotFoundError
 from calve.model.ids import ProcessId
 from calve.model.process import Process
@@ -22,7 +24,7 @@ def export_table(
     """Check, queue, run to the end, report; the exit code."""
     app = session.app
     with output.during(f"looking at {table} and {destination} ..."):
-        checked = check_export(app, request_of(app, table, destination, asked), asked.selection)
+        checked = survey_export(app, request_of(app, table, destination, asked), asked.selection)
     if dry_run:
         if checked.unreachable:
             raise checked.unreachable  # half a preview would be taken for a whole one
@@ -44,7 +46,7 @@ def run(session: Session, processes: list[Process]) -> list[Process]:
     return run_to_the_end(session, processes)
 
 
-def _say_earlier(session: Session, checked: Checked) -> None:
+def _say_earlier(session: Session, checked: Survey[PartitionInfo]) -> None:
     if checked.unreachable:
         output.say(f"{checked.unreachable.message}: queued; it is exported once that answers")
     for one in checked.unchanged:
@@ -53,7 +55,9 @@ def _say_earlier(session: Session, checked: Checked) -> None:
         output.say("nothing to export: no partition is chosen")
 
 
-def _report(session: Session, checked: Checked, processes: list[Process], *, ended: bool) -> int:
+def _report(
+    session: Session, checked: Survey[PartitionInfo], processes: list[Process], *, ended: bool
+) -> int:
     documents = [process_json(process) for process in processes]
     documents += [_earlier_json(session, checked, one) for one in (*checked.unchanged, *checked.changed)]
     single = len(checked.request.partitions) == 1 and len(documents) == 1
@@ -68,7 +72,7 @@ def _report(session: Session, checked: Checked, processes: list[Process], *, end
     return exits.worst(codes)
 
 
-def _earlier_json(session: Session, checked: Checked, one: Earlier) -> dict[str, Any]:
+def _earlier_json(session: Session, checked: Survey[PartitionInfo], one: Earlier) -> dict[str, Any]:
     """The process that exported it before, from the store or, of another store's, from the table."""
     error = None if one.unchanged else error_json(one.refusal(checked.request).info)
     try:

@@ -23,7 +23,7 @@ from calve.data_source.options import Options
 from calve.data_source.spark_types import MAPPED_AS, spark_type
 from calve.export.mapping import MappedColumn, map_columns, raise_refusals
 from calve.export.payload import TaskPayload
-from calve.export.slicing import slice_parts
+from calve.export.slices import slice_parts
 from calve.model.errors import NotFoundError, UsageError
 from calve.model.plan import ColumnPlan, DestinationPlan, ExportPlan
 

@@ -30,6 +30,7 @@ from calve.destination.outcome import (
     PublishedSnapshot,
     Undone,
 )
+from calve.model.errors import RefusedError
 from calve.model.plan import DestinationPlan, ExportPlan
 from calve.model.receipt import Receipt
 from calve.objects.storage import Storage
@@ -91,9 +92,13 @@ class Destination(ABC):
     def create(self, schema: Schema, spec: PartitionSpec, sort_order: SortOrder) -> FoundTable:
         """Make it. If it exists by now, the one that exists: the caller compares, as with any it found."""
 
-    @abstractmethod
     def add_columns(self, table: FoundTable, columns: Sequence[tuple[str, IcebergType]]) -> FoundTable:
-        """Add optional columns. RefusedError where `evolves` is false."""
+        """Add optional columns. To be written where `evolves` is true."""
+        raise RefusedError(
+            f"cannot add columns to {self.address}: it keeps the schema of its first export",
+            code="evolve",
+            hint="export into another place, or leave out the columns with --exclude",
+        )
 
     @abstractmethod
     def describe(self, table: FoundTable) -> DestinationPlan:

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from calve.destination.outcome import EarlierExport
-from calve.destination.overlap import refuse_overlap
 from calve.destination.port import FoundTable
 from calve.export.request import ExportRequest
 from calve.model.content import merged_since, unchanged
@@ -62,8 +61,3 @@ def look_up(table: FoundTable, wanted: Sequence[KeyPlan]) -> list[Earlier]:
                 )
             )
     return found
-
-
-def refuse_overlapping(table: FoundTable, request: ExportRequest, wanted: Sequence[KeyPlan]) -> None:
-    if not request.allow_overlap:
-        refuse_overlap(table.exports(), request.source_table, wanted)

@@ -16,90 +16,46 @@ from calve.clickhouse.source import Session
 from calve.clickhouse.sql import filters
 from calve.clickhouse.tables import TableInfo
 from calve.control.ports import StoreWriter
-from calve.export import destination, keys
-from calve.export.destination import Layout, Shape
-from calve.export.earlier import Earlier, look_up, refuse_overlapping
+from calve.export import keys
 from calve.export.kind import NAME, SOURCE
-from calve.export.plan import merges_rows, merging_note, slices
 from calve.export.ports import ExportPorts
 from calve.export.refusals import Gathered
 from calve.export.request import ExportRequest
-from calve.export.target import Target, fitted, made
-from calve.model.errors import UnavailableError, UsageError
+from calve.export.survey import SourceView, Survey, merges_rows, survey
+from calve.model.errors import UsageError
 from calve.model.ids import new_batch_id, new_process_id
-from calve.model.plan import PartPlan, Slice
+from calve.model.plan import PartPlan
 from calve.model.process import Lock, NewProcess, Process
 
 
 @dataclass(frozen=True, kw_only=True)
-class Checked:
-    """A request that would be accepted: what would be exported, and what would not."""
-
-    request: ExportRequest
-    table: TableInfo
-    layout: Layout
-    exists: bool  # the destination table
-    target: Target
-    parts: tuple[PartPlan, ...]  # of what is to be exported, as they are now: the pin decides
-    tasks: tuple[tuple[Slice, ...], ...]  # over `parts`, sliced as planning slices
-    notes: tuple[str, ...]
-    chosen: tuple[PartitionInfo, ...]  # to be exported
-    unchanged: tuple[Earlier, ...]  # exported before, and the same: skipped
-    changed: tuple[Earlier, ...]  # exported before, and changed since: refused without --force
-    unreachable: UnavailableError | None = None  # the destination could not be asked: planning will
-
-
-@dataclass(frozen=True, kw_only=True)
 class Submission:
-    checked: Checked
+    survey: Survey[PartitionInfo]
     processes: tuple[Process, ...]
 
 
-def check_export(ports: ExportPorts, request: ExportRequest, selection: Selection) -> Checked:
+def survey_export(ports: ExportPorts, request: ExportRequest, selection: Selection) -> Survey[PartitionInfo]:
     """Look at source and destination; change nothing. `request.partitions` is filled in here."""
-    to = ports.destination(request.address)
     refusals = Gathered(request.source_table)
-    table, found, parts, ignored, where = (
+    table, found, parts, notes, where = (
         _look_into_backup(ports, request, selection, refusals)
         if request.from_backup
         else _look_at_source(ports, request, selection, refusals)
     )
     request = replace(request, where=where, parts=selection.parts, partitions=tuple(one.id for one in found))
-    with refusals.among():
-        layout = destination.lay_out(shape_of(table), request, ports.choices)
-    refusals.raise_all()
-    unreachable: UnavailableError | None = None
-    try:
-        existing = destination.find_table(to, request)
-    except UnavailableError as error:
-        # Accepted all the same: planning looks again, and an outage refuses nobody (L3).
-        existing, unreachable = None, error
-    earlier: list[Earlier] = []
-    target = made(layout)
-    if existing is not None:
-        match = destination.check(existing, layout, request)
-        destination.describe(to, existing, match, shape_of(table))  # refuses what cannot be written
-        target = fitted(existing, match)
-        wanted = keys.key_plans(request, table.identity, found, existing.uuid)
-        earlier = look_up(existing, wanted)
-        refuse_overlapping(existing, request, wanted)
-    known = {one.partition: one for one in earlier}
-    chosen = tuple(one for one in found if one.id not in known or request.force)
-    mine = tuple(part for part in parts if part.partition_id in {one.id for one in chosen})
-    return Checked(
-        request=request,
-        table=table,
-        layout=layout,
-        exists=existing is not None,
-        target=target,
-        parts=mine,
-        tasks=slices(mine, ports.limits, whole=request.final, split=table.splits_parts),
-        notes=layout.notes + ignored + merging_note(table.engine, request),
-        chosen=chosen,
-        unchanged=() if request.force else tuple(one for one in earlier if one.unchanged),
-        changed=() if request.force else tuple(one for one in earlier if not one.unchanged),
-        unreachable=unreachable,
+    seen = SourceView(
+        identity=table.identity,
+        engine=table.engine,
+        columns=table.columns,
+        partition_key=table.partition_key,
+        sorting_key=table.sorting_key,
+        partitions=tuple(found),
+        parts=parts,
+        splits_parts=table.splits_parts,
+        notes=notes,
     )
+    destination = ports.destination(request.address)
+    return survey(destination, request, seen, ports.choices, ports.limits, refusals=refusals)
 
 
 # With the remarks, and the row filter as the parser writes it.
@@ -164,9 +120,9 @@ def _refuse_final(table: TableInfo, request: ExportRequest, *, embedded: bool) -
     """`--final` where there is no merged view, or none that could be computed."""
     if request.final and not merges_rows(table.engine):
         raise UsageError(
-            f"table {table} has the engine {table.engine}, whose merges combine no rows",
+            f"table {table} has the engine {table.engine}, which never merges rows",
             code="final",
-            hint="leave --final away: its parts are its rows",
+            hint="omit --final: this engine never merges rows",
         )
     if request.final and request.parts:
         raise UsageError(
@@ -179,27 +135,23 @@ def _refuse_final(table: TableInfo, request: ExportRequest, *, embedded: bool) -
 
 
 def submit_export(
-    ports: ExportPorts, store: StoreWriter, checked: Checked, *, priority: int = 0
+    ports: ExportPorts, store: StoreWriter, surveyed: Survey[PartitionInfo], *, priority: int = 0
 ) -> Submission:
     """Queue one process for each partition, or, beyond `limits.commits_per_export`, for several."""
-    shares = ports.destination(checked.request.address).shares_commits
-    most = ports.limits.commits_per_export if shares else len(checked.chosen)
-    groups = _groups(checked.chosen, most)
+    shares = ports.destination(surveyed.request.address).shares_commits
+    most = ports.limits.commits_per_export if shares else len(surveyed.chosen)
+    groups = _groups(surveyed.chosen, most)
     batch = new_batch_id() if len(groups) > 1 else None
     new = [
         replace(
-            _new_process(ports, checked, group, deadline_hours=ports.limits.process_hours),
+            _new_process(ports, surveyed, group, deadline_hours=ports.limits.process_hours),
             batch=batch,
             priority=priority,
         )
         for group in groups
     ]
     # If we die here, the processes are queued or not; asked again, the locks tell.
-    return Submission(checked=checked, processes=tuple(store.submit(new)) if new else ())
-
-
-def shape_of(table: TableInfo) -> Shape:
-    return Shape(columns=table.columns, partition_key=table.partition_key, sorting_key=table.sorting_key)
+    return Submission(survey=surveyed, processes=tuple(store.submit(new)) if new else ())
 
 
 def _groups(chosen: Sequence[PartitionInfo], most: int) -> list[Sequence[PartitionInfo]]:
@@ -213,10 +165,14 @@ def _read_from(ports: ExportPorts, request: ExportRequest) -> str:
 
 
 def _new_process(
-    ports: ExportPorts, checked: Checked, group: Sequence[PartitionInfo], *, deadline_hours: float
+    ports: ExportPorts,
+    surveyed: Survey[PartitionInfo],
+    group: Sequence[PartitionInfo],
+    *,
+    deadline_hours: float,
 ) -> NewProcess:
     ids = tuple(one.id for one in group)
-    request = checked.request.within(ids)
+    request = surveyed.request.within(ids)
     return NewProcess(
         id=new_process_id(),
         kind=NAME,
@@ -229,7 +185,7 @@ def _new_process(
         locks=tuple(
             Lock(name=name, partition=one)
             for one in ids
-            for name in keys.lock_names(request, identity=checked.table.identity, partition=one)
+            for name in keys.lock_names(request, identity=surveyed.source.identity, partition=one)
         ),
         deadline_seconds=deadline_hours * 3600,
     )

@@ -20,7 +20,7 @@ from calve.export.filing import Filing, Partition
 from calve.export.measuring import Measured, Output, measure
 from calve.export.payload import TaskPayload, data_file_name
 from calve.export.reading import Piece, Rows
-from calve.export.slicing import GRANULE_ROWS
+from calve.export.slices import GRANULE_ROWS
 from calve.iceberg import checksums
 from calve.iceberg.files.footer import MAGIC, annotate
 from calve.iceberg.files.physical_types import physical_sql

@@ -8,14 +8,12 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import SortOrder
 from pyiceberg.typedef import Record
-from pyiceberg.types import IcebergType
 
 from calve.destination.address import PARQUET, Address
 from calve.destination.outcome import AlreadyExported, Fenced, Proof, PublishedSnapshot, Undone
 from calve.destination.port import Destination, ExecutorAccess, FoundTable, write_probe
 from calve.iceberg.tables import describe_metadata
 from calve.iceberg.undo import files_of
-from calve.model.errors import RefusedError
 from calve.model.limits import Limits
 from calve.model.plan import DestinationPlan, ExportPlan
 from calve.model.receipt import Receipt
@@ -54,13 +52,6 @@ class ParquetDestination(Destination):
 
     def create(self, schema: Schema, spec: PartitionSpec, sort_order: SortOrder) -> FolderTable:
         return self._folder.create(schema, spec, sort_order)
-
-    def add_columns(self, table: FoundTable, columns: Sequence[tuple[str, IcebergType]]) -> FolderTable:
-        raise RefusedError(
-            f"cannot add columns to {self.address}: plain Parquet keeps the schema of its first export",
-            code="evolve",
-            hint="export into another folder, or leave out the columns with --exclude",
-        )
 
     def describe(self, table: FoundTable) -> DestinationPlan:
         assert isinstance(table, FolderTable)

@@ -5,6 +5,7 @@ offsets. Every physical row is in exactly one slice, and the parts keep their or
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from calve.model.plan import PartPlan, Slice
 
@@ -39,6 +40,22 @@ def slice_parts(
         open_bytes += part.bytes
     if open_task:
         tasks.append(tuple(open_task))
+    return tuple(tasks)
+
+
+def partition_slices(
+    parts: Sequence[PartPlan], *, task_bytes_mb: int, whole: bool, split: bool
+) -> tuple[Task, ...]:
+    """Tasks of one partition each, so that the files of a key can be told from those of another."""
+    tasks: list[Task] = []
+    places: dict[str, list[int]] = {}
+    for place, part in enumerate(parts):
+        places.setdefault(part.partition_id, []).append(place)
+    for mine in places.values():
+        sliced = slice_parts(
+            [parts[place] for place in mine], task_bytes_mb=task_bytes_mb, whole=whole, split=split
+        )
+        tasks += [tuple(replace(piece, part=mine[piece.part]) for piece in task) for task in sliced]
     return tuple(tasks)
 
 

@@ -1,0 +1,277 @@
+"""One look at source and destination, for a dry run, a submission and a plan alike: what is explained is
+what runs.
+
+A dry run and a submission survey a source as a visit shows it and change nothing. Planning surveys
+what its pin holds and prepares the destination first. All else is the same code.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
+
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import SortOrder
+
+from calve.destination.overlap import refuse_overlap
+from calve.destination.port import Destination, FoundTable
+from calve.export.choices import Choices
+from calve.export.earlier import Earlier, look_up
+from calve.export.keys import KeyedPartition, key_plans
+from calve.export.layout import Layout, lay_out, source_types
+from calve.export.mapping import Match, SourceColumn, match_schema, raise_refusals
+from calve.export.partitioning import is_sorted_by, parse_partition_by, plan_spec
+from calve.export.refusals import Gathered
+from calve.export.request import ExportRequest
+from calve.export.slices import partition_slices
+from calve.model.errors import NotFoundError, RefusedError, UnavailableError
+from calve.model.limits import Limits
+from calve.model.plan import ColumnPlan, DestinationPlan, KeyPlan, PartPlan, Slice
+
+P = TypeVar("P", bound=KeyedPartition)
+_MERGING = (
+    "Replacing",
+    "Summing",
+    "Aggregating",
+    "Collapsing",
+    "VersionedCollapsing",
+    "Graphite",
+    "Coalescing",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceView(Generic[P]):
+    """The source's table, as a visit shows it or as a pin holds it."""
+
+    identity: str
+    engine: str
+    columns: tuple[SourceColumn, ...]
+    partition_key: str
+    sorting_key: str
+    partitions: tuple[P, ...]  # those asked for
+    parts: tuple[PartPlan, ...]  # of those
+    splits_parts: bool  # a part can be read by ranges
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetColumn:
+    """A column of the destination, as it is or as it will be created."""
+
+    name: str
+    source: str
+    source_type: str
+    type: str
+    required: bool
+    added: bool = False  # to a table that exists, by --evolve
+    check: str = ""  # what a value must not be for it to be written
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """The table that the rows go into, as it is or as it will be created."""
+
+    columns: tuple[TargetColumn, ...]
+    schema: Schema
+    spec: PartitionSpec
+    sort_order: SortOrder
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit:
+    """A destination that exists, and how the source's columns go into it."""
+
+    columns: tuple[ColumnPlan, ...]
+    destination: DestinationPlan
+    keys: tuple[KeyPlan, ...]  # of the chosen partitions
+
+
+@dataclass(frozen=True, kw_only=True)
+class Survey(Generic[P]):
+    """A request that would be accepted: what would be exported, and what would not."""
+
+    request: ExportRequest
+    source: SourceView[P]
+    target: Target
+    fit: Fit | None  # None where the destination does not exist, or could not be asked
+    chosen: tuple[P, ...]  # to be exported
+    parts: tuple[PartPlan, ...]  # of the chosen
+    tasks: tuple[tuple[Slice, ...], ...]  # over `parts`
+    unchanged: tuple[Earlier, ...]  # exported before, and the same: skipped
+    changed: tuple[Earlier, ...]  # exported before, and changed since: refused without --force
+    notes: tuple[str, ...]
+    unreachable: UnavailableError | None = None  # the destination could not be asked: planning will
+
+    @property
+    def exists(self) -> bool:
+        """The destination, as far as it could be asked."""
+        return self.fit is not None
+
+
+def survey(
+    destination: Destination,
+    request: ExportRequest,
+    source: SourceView[P],
+    choices: Choices,
+    limits: Limits,
+    *,
+    prepare: bool = False,
+    refusals: Gathered | None = None,
+) -> Survey[P]:
+    """`prepare` creates the destination, or adds the columns that it lacks, and needs it to answer.
+    `refusals` are those of looking at the source: all are reported together."""
+    refusals = refusals or Gathered(request.source_table)
+    with refusals.among():
+        layout = lay_out(source, request, choices)
+    refusals.raise_all()
+    table, unreachable = None, None
+    try:
+        table = _find(destination, request)
+    except UnavailableError as error:
+        if prepare:
+            raise
+        # Accepted all the same: planning looks again, and an outage refuses nobody (L3).
+        unreachable = error
+    if table is None and prepare:
+        table = destination.create(layout.schema, layout.spec, layout.sort_order)
+    target, fit, earlier = _created(layout), None, list[Earlier]()
+    if table is not None:
+        table, match = _matched(destination, table, layout, request, prepare=prepare)
+        target = _fitted(table, match)
+        wanted = key_plans(request, source.identity, source.partitions, table.uuid)
+        earlier = look_up(table, wanted)
+        if not request.allow_overlap:
+            refuse_overlap(table.exports(), request.source_table, wanted)
+        fit = Fit(
+            columns=match.columns, destination=_described(destination, table, match, source), keys=wanted
+        )
+    skipped = frozenset[str]() if request.force else {one.partition for one in earlier}
+    parts = tuple(part for part in source.parts if part.partition_id not in skipped)
+    return Survey(
+        request=request,
+        source=source,
+        target=target,
+        fit=fit and replace(fit, keys=tuple(key for key in fit.keys if key.partition not in skipped)),
+        chosen=tuple(one for one in source.partitions if one.id not in skipped),
+        parts=parts,
+        tasks=partition_slices(
+            parts, task_bytes_mb=limits.task_bytes_mb, whole=request.final, split=source.splits_parts
+        ),
+        unchanged=() if request.force else tuple(one for one in earlier if one.unchanged),
+        changed=() if request.force else tuple(one for one in earlier if not one.unchanged),
+        notes=layout.notes + source.notes + _merging_note(source.engine, request),
+        unreachable=unreachable,
+    )
+
+
+def merges_rows(engine: str) -> bool:
+    """Whether merges of that engine combine rows."""
+    return any(name in engine for name in _MERGING)
+
+
+def _merging_note(engine: str, request: ExportRequest) -> tuple[str, ...]:
+    if request.final or not merges_rows(engine):
+        return ()
+    return (
+        f"{engine}: rows that a later merge would combine are exported as they are;"
+        " --final exports the merged view",
+    )
+
+
+def _find(destination: Destination, request: ExportRequest) -> FoundTable | None:
+    """None where it is missing and may be created."""
+    found = destination.find()
+    if found is None and not request.create:
+        raise NotFoundError(
+            f"{request.destination} does not exist",
+            code="no_such_table",
+            hint="omit --no-create to create it",
+        )
+    return found
+
+
+def _matched(
+    destination: Destination, table: FoundTable, layout: Layout, request: ExportRequest, *, prepare: bool
+) -> tuple[FoundTable, Match]:
+    match = _match(table, layout, request)
+    if match.lacking and (prepare or not destination.evolves):
+        table = destination.add_columns(table, [(column.name, column.type) for column in match.lacking])
+        match = _match(table, layout, request)
+    return table, match
+
+
+def _match(table: FoundTable, layout: Layout, request: ExportRequest) -> Match:
+    """How the layout fits a table that exists; refuses, with every reason, what does not."""
+    refusals = Gathered(request.source_table)
+    with refusals.among():
+        _refuse_other_partitioning(table, request)
+    match = match_schema(layout.mapping, table.schema, evolve=request.evolve)
+    with refusals.among():
+        raise_refusals(request.source_table, match.refusals)
+    refusals.raise_all()
+    return match
+
+
+def _refuse_other_partitioning(table: FoundTable, request: ExportRequest) -> None:
+    if request.partition_by and parse_partition_by(request.partition_by, table.schema) != table.spec:
+        raise RefusedError(
+            f"table {request.destination} exists and is not partitioned by {request.partition_by!r}",
+            code="other_partitioning",
+            hint="omit --partition-by: the files follow the table's own spec",
+        )
+
+
+def _described(
+    destination: Destination, table: FoundTable, match: Match, source: SourceView[P]
+) -> DestinationPlan:
+    """The destination as the plan keeps it, with the SQL of its partition values."""
+    names = {column.source: column.name for column in match.columns}
+    return replace(
+        destination.describe(table),
+        spec=plan_spec(table.spec, table.schema, match.columns),
+        sorted=destination.tells_sort_order
+        and is_sorted_by(source.sorting_key, source_types(source), names, table.schema, table.sort_order),
+    )
+
+
+def _created(layout: Layout) -> Target:
+    """A table that does not exist yet."""
+    columns = tuple(
+        TargetColumn(
+            name=column.name,
+            source=column.source,
+            source_type=str(column.source_type),
+            type=str(column.type),
+            required=column.required,
+            check=" or ".join(dict.fromkeys(check.reason for check in column.cast.checks)),
+        )
+        for column in layout.mapping.columns
+    )
+    return Target(columns=columns, schema=layout.schema, spec=layout.spec, sort_order=layout.sort_order)
+
+
+def _fitted(table: FoundTable, match: Match) -> Target:
+    """A table that exists, with what `--evolve` adds to it."""
+    columns = [
+        TargetColumn(
+            name=column.name,
+            source=column.source,
+            source_type=column.source_type,
+            type=column.type,
+            required=column.required,
+            check=column.check_reason,
+        )
+        for column in match.columns
+    ]
+    columns += [
+        TargetColumn(
+            name=column.name,
+            source=column.source,
+            source_type=str(column.source_type),
+            type=str(column.type),
+            required=False,
+            added=True,
+        )
+        for column in match.lacking
+    ]
+    return Target(columns=tuple(columns), schema=table.schema, spec=table.spec, sort_order=table.sort_order)
