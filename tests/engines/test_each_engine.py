@@ -108,7 +108,7 @@ def test_final_of_a_plain_table_and_of_single_parts_is_refused(place: Place, exp
         "CREATE TABLE db.plain (id UInt32) ENGINE = MergeTree ORDER BY id", "INSERT INTO db.plain VALUES (1)"
     )
     with place.app() as app:
-        with pytest.raises(UsageError, match="combine no rows"):
+        with pytest.raises(UsageError, match="never merges rows"):
             place.check(app, "db.plain", "lake.ns.plain", Asked(every=True, final=True))
         with pytest.raises(UsageError, match="whole partition"):
             place.check(app, "db.summing", "lake.ns.x", Asked(parts=("1_1_1_0",), final=True))

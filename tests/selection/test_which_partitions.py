@@ -97,10 +97,10 @@ def test_reasons_of_table_command_and_columns_come_in_one_list(place: Place) -> 
     usage = {"where": "id < today()", "final": True}
     with pytest.raises(UsageError) as caught:
         check(place, "db.mixed", every=True, **usage)
-    for words in ("merges combine no rows", "today() is not allowed", "\n  w: Int256"):
+    for words in ("never merges rows", "today() is not allowed", "\n  w: Int256"):
         assert words in caught.value.message
     assert caught.value.message.count("cannot be exported as it is") == 1
-    assert "leave --final away" in caught.value.hint and "--cast w=" in caught.value.hint
+    assert "omit --final" in caught.value.hint and "--cast w=" in caught.value.hint
     with pytest.raises(RefusedError, match="no age"):
         check(place, "db.mixed", older_than_hours=24, **usage)
 

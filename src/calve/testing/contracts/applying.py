@@ -1,7 +1,5 @@
 """Changes: whole or not at all, guarded, counted, recorded."""
 
-# ruff: noqa: N802 (tests carry the numbers of lessons)
-
 from itertools import product
 
 import pytest

@@ -1,7 +1,5 @@
 """Leases and fences: one owner at a time, by the database's clock, fair over lanes."""
 
-# ruff: noqa: N802 (tests carry the numbers of lessons)
-
 import pytest
 
 from calve.control.ports import Store

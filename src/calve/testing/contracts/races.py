@@ -1,8 +1,6 @@
 """Races, with real threads that start together, each with a handle of its own: exactly one
 wins, and the others are told."""
 
-# ruff: noqa: N802 (tests carry the numbers of lessons)
-
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """The drain of pins."""
 
-# ruff: noqa: N802 (tests carry the numbers of lessons)
-
 import pytest
 
 from calve.control.ports import Store

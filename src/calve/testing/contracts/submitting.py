@@ -1,7 +1,5 @@
 """Accepting: all or none, one holder of a lock, retries that adopt."""
 
-# ruff: noqa: N802 (tests carry the numbers of lessons)
-
 import pytest
 
 from calve.control.ports import Store
