@@ -78,7 +78,7 @@ def _synthetic_table(catalog: Catalog, files: int) -> None:
     from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate
 
     table = make_table(catalog)
-    snapshot = build_empty(table, "bench").snapshot
+    snapshot = build_empty(table, "bench")
     written = ManifestFiles(table=table, process_id="bench", snapshot_id=snapshot.snapshot_id)
     written.add(list(_data_files(table.location(), files)), 0)
     listed = snapshot.model_copy(update={"manifest_list": written.list(written.written, None)})

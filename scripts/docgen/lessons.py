@@ -9,13 +9,13 @@ HEAD = """\
 
 Each line is a failure that a real system of this kind has had (L), that peers reported (P), that
 trying this design showed (D), or that the engine's defaults cause silently when data files are
-written (W). Each has tests that fail without its cure, named after its number.
+written (W), or that trying the first release showed (T). Each has tests that fail without its cure, named after its number.
 
 | lesson | tests |
 | --- | --- |
 """
-_TEST = re.compile(r"^\s*(?:async )?def (test_([LPDW]\d+)_\w+)", re.MULTILINE)
-_CLASS = re.compile(r"^class (Test_?([LPDW]\d+)_\w+)", re.MULTILINE)
+_TEST = re.compile(r"^\s*(?:async )?def (test_([LPDWT]\d+)_\w+)", re.MULTILINE)
+_CLASS = re.compile(r"^class (Test_?([LPDWT]\d+)_\w+)", re.MULTILINE)
 
 
 def page(lessons: Path, tests: tuple[Path, ...], root: Path) -> str:

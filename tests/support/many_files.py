@@ -16,7 +16,7 @@ def repeat_file(catalog: Catalog, identifier: tuple[str, ...], times: int) -> No
     table = catalog.load_table(identifier)
     [task] = table.scan().plan_files()
     path = task.file.file_path.removeprefix("file://")
-    snapshot = build_empty(table, "many").snapshot
+    snapshot = build_empty(table, "many")
     written = ManifestFiles(table=table, process_id="many", snapshot_id=snapshot.snapshot_id)
     written.add([_linked(task.file, path, number) for number in range(times)], task.file.spec_id)
     before = manifests_of(table, table.current_snapshot())

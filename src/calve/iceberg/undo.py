@@ -17,12 +17,13 @@ from pyiceberg.table import Table
 from calve.destination.outcome import PublishedSnapshot, Undone
 from calve.iceberg import tables
 from calve.iceberg.errors import catalog_call
+from calve.iceberg.lookup import find_by_uuid
 from calve.iceberg.publish import marks
 from calve.iceberg.publish.fence import fence
 from calve.iceberg.publish.manifests import is_attempt_file, manifests_of
 from calve.iceberg.publish.search import search
 from calve.iceberg.publish.tidy import attempt_files
-from calve.model.errors import NotFoundError
+from calve.model.errors import TemporaryError
 from calve.model.limits import Limits
 from calve.model.plan import ExportPlan
 from calve.model.receipt import Receipt
@@ -48,16 +49,13 @@ def undo(
     on a doubt.
     """
     named = _named_files(process_id, receipts)
-    try:
-        table = tables.load(catalog, plan.destination.identifier)
-    except NotFoundError:
+    table = find_by_uuid(catalog, plan.destination.identifier, plan.destination.uuid)
+    if table is None:
         return Undone(left=named, reason=f"table {_name(plan)} is gone, so nothing proves them unused")
-    if str(table.metadata.table_uuid) != plan.destination.uuid:
-        return Undone(left=named, reason=f"table {_name(plan)} was made again, so nothing proves them unused")
     if _is_published(catalog, table, process_id, plan, noted, limits):
         return Undone(left=named, reason="they are published")
     candidates = _candidates(storage, process_id, plan, named)
-    table = tables.load(catalog, plan.destination.identifier)  # fresh: after the fence
+    table = _after_the_fence(catalog, tuple(table.name()), process_id, plan, noted)
     with catalog_call(catalog.name, f"proving files of process {process_id} unused"):
         referenced = set(_referenced(table, plan))
         gone = _unused_metadata(storage, table, process_id, noted)
@@ -79,6 +77,20 @@ def _is_published(
     if not noted:
         return search(table.metadata, process_id, plan.keys).ours is not None
     return isinstance(fence(catalog, process_id, plan, noted, limits=limits), PublishedSnapshot)
+
+
+def _after_the_fence(
+    catalog: Catalog, identifier: tuple[str, ...], process_id: str, plan: ExportPlan, noted: str
+) -> Table:
+    """A fresh look. One that does not show the fence is older than it, and proves nothing (T2)."""
+    table = tables.load(catalog, identifier)
+    if noted and not search(table.metadata, process_id, plan.keys).fenced:
+        raise TemporaryError(
+            f"catalog {catalog.name} does not show the fence of process {process_id} yet",
+            code="catalog_lags",
+            hint="nothing is deleted; it is tried again by itself",
+        )
+    return table
 
 
 def files_of(storage: Storage, process_id: str, plan: ExportPlan) -> tuple[str, ...]:

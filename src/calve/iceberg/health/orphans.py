@@ -17,8 +17,9 @@ from pyiceberg.table.metadata import TableMetadata
 from calve.iceberg.health.paths import normal
 from calve.iceberg.health.table_files import PathSet, StoredFile, list_files
 
-# data file, manifest: calve-<id>-…; manifest list: snap-…-calve-<id>.avro; receipts: metadata/calve/<id>/…
-_MARK = re.compile(r"(?:^|-)calve-([a-z0-9]+)(?=[-.])")
+# data file, manifest: calve-<id>-…; manifest list: snap-…-calve-<id>.avro; of a fence:
+# snap-…-calve-fence-<id>.avro; receipts: metadata/calve/<id>/…
+_MARK = re.compile(r"(?:^|-)calve-(?:fence-)?([a-z0-9]+)(?=[-.])")
 _RECEIPT = re.compile(r"/metadata/calve/([^/]+)/[^/]+$")
 _WRITES_TO = (
     "write.data.path",

@@ -71,12 +71,14 @@ def build(
     return _staged(snapshot, output)
 
 
-def build_empty(table: Table, process_id: str, now_ms: int | None = None) -> Staged:
-    """A snapshot of no files: what a tombstone needs to stand on in a table that has none."""
+def build_empty(table: Table, process_id: str, now_ms: int | None = None) -> Snapshot:
+    """A snapshot that adds no file and keeps those of main's head: the tombstone of a process."""
     snapshot_id = table.metadata.new_snapshot_id()
-    output = ManifestFiles(table=table, process_id=process_id, snapshot_id=snapshot_id)
+    # Under a name of its own: undo deletes a process's unused metadata files, and this one is used.
+    output = ManifestFiles(table=table, process_id=f"fence-{process_id}", snapshot_id=snapshot_id)
+    kept = NOTHING.rewrite(table, output)
     summary = {marks.FENCE: process_id, marks.VERSION: calve.__version__}
-    return _staged(_snapshot(table, output, [], Operation.APPEND, summary, now_ms), output)
+    return _snapshot(table, output, kept, Operation.APPEND, summary, now_ms)
 
 
 def _staged(snapshot: Snapshot, output: ManifestFiles) -> Staged:

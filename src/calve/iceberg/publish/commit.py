@@ -13,7 +13,6 @@ from pyiceberg.exceptions import (
     BadRequestError,
     CommitFailedException,
     ForbiddenError,
-    NoSuchTableError,
     UnauthorizedError,
 )
 from pyiceberg.table import Table
@@ -34,7 +33,9 @@ from calve.iceberg.errors import translate
 from calve.iceberg.publish import marks
 from calve.model.errors import CalveError
 
-_DEFINITIVE_STATUS = (401, 403, 404, 419)  # 419: REST catalogs' own, for a token that has expired
+# 419: REST catalogs' own, for a token that has expired. Not 404: the table may have been renamed since
+# an earlier copy of the request was applied (T12), so a look has to tell.
+_DEFINITIVE_STATUS = (401, 403, 419)
 
 
 class Answer(Enum):
@@ -42,7 +43,7 @@ class Answer(Enum):
 
     LANDED = "landed"
     CONFLICT = "conflict"  # an assertion failed; may hide an earlier landing, so look
-    REFUSED = "refused"  # 401, 403, 404, 419: nobody tried to apply it
+    REFUSED = "refused"  # 401, 403, 419: nobody tried to apply it
     UNKNOWN = "unknown"
 
 
@@ -80,28 +81,33 @@ def publish_commit(
         requirements=(
             _assert_uuid(metadata),
             _assert_main(metadata),
-            *_assert_no_tag(catalog, metadata, process_id),
+            *_assert_tag(catalog, metadata, process_id, None),
         ),
         updates=tuple(updates),
     )
 
 
 def tombstone_commit(
-    catalog: Catalog, metadata: TableMetadata, process_id: str, empty: Snapshot | None, tag_age_ms: int
+    catalog: Catalog, metadata: TableMetadata, process_id: str, empty: Snapshot, tag_age_ms: int
 ) -> Commit:
-    """The tag on main's head; in a table without a head, on an empty snapshot that becomes it.
+    """The empty snapshot on main, and the tag on it.
 
-    There a publish asserted `main = null` and, in PyIceberg's own catalogs, nothing of the tag:
-    only a head refuses it.
+    T1: a late publish asserts that main is where it was searched, so a new head refuses it for as
+    long as that head has successors only. A tag alone would not: it is as old as the snapshot that
+    it names, and is swept with the next expiry of a table that nobody has written to for a while.
     """
-    if empty is not None:
-        return publish_commit(catalog, metadata, process_id, empty, {}, tag_age_ms)
+    tag = metadata.refs.get(marks.tag_of(process_id))  # of a fence that main was rolled back behind
     return Commit(
         requirements=(
             _assert_uuid(metadata),
-            _assert_ref(marks.tag_of(process_id), None),
+            _assert_main(metadata),
+            *_assert_tag(catalog, metadata, process_id, None if tag is None else tag.snapshot_id),
         ),
-        updates=(_set_tag(process_id, metadata.refs[MAIN_BRANCH].snapshot_id, tag_age_ms),),
+        updates=(
+            AddSnapshotUpdate(snapshot=empty),
+            _set_main(metadata, empty),
+            _set_tag(process_id, empty.snapshot_id, tag_age_ms),
+        ),
     )
 
 
@@ -119,7 +125,7 @@ def _classify(cause: Exception) -> Answer:
     """Only what is known not to be an answer to *this* request failing midway is not UNKNOWN."""
     if isinstance(cause, CommitFailedException | BadRequestError):
         return Answer.CONFLICT
-    if isinstance(cause, UnauthorizedError | ForbiddenError | NoSuchTableError):
+    if isinstance(cause, UnauthorizedError | ForbiddenError):
         return Answer.REFUSED
     if _status(cause) in _DEFINITIVE_STATUS:
         return Answer.REFUSED
@@ -127,7 +133,7 @@ def _classify(cause: Exception) -> Answer:
 
 
 def _status(cause: Exception) -> Any:
-    """PyIceberg has no error of its own for a 404 to a commit; the HTTP error below it tells."""
+    """PyIceberg has no error of its own for a 419 to a commit; the HTTP error below it tells."""
     return getattr(getattr(cause.__cause__, "response", None), "status_code", None)
 
 
@@ -140,12 +146,12 @@ def _assert_main(metadata: TableMetadata) -> AssertRefSnapshotId:
     return _assert_ref(MAIN_BRANCH, None if main is None else main.snapshot_id)
 
 
-def _assert_no_tag(
-    catalog: Catalog, metadata: TableMetadata, process_id: str
+def _assert_tag(
+    catalog: Catalog, metadata: TableMetadata, process_id: str, snapshot_id: int | None
 ) -> tuple[AssertRefSnapshotId, ...]:
     if isinstance(catalog, MetastoreCatalog) and not metadata.snapshots:
         return ()  # PyIceberg rejects it on a table without snapshots; there `main = null` does the same
-    return (_assert_ref(marks.tag_of(process_id), None),)
+    return (_assert_ref(marks.tag_of(process_id), snapshot_id),)
 
 
 def _assert_ref(name: str, snapshot_id: int | None) -> AssertRefSnapshotId:

@@ -1,86 +1,96 @@
 """The fence: after it, no commit of a process can land.
 
-A commit that was sent, or is about to be sent by a worker that was stopped, asserts that its
-process's tag is absent. Whoever takes the tag first decides: the publish, or this tombstone.
-Only after `Fenced` may a process end FAILED or CANCELLED and its files be deleted (D2).
+A commit that was sent, or is about to be sent by a worker that was stopped, asserts that main is
+the head it was built on, and that its process's tag is absent. The fence moves main to an empty
+snapshot and sets the tag on it, in one commit that asserts the same. Whoever is first decides.
+Only after `Fenced` may a process end FAILED or CANCELLED and its files be deleted (D2). The tag may
+be swept later; main has moved for good (T1).
 """
+
+from logging import getLogger
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
 
 from calve.destination.outcome import Fenced, PublishedSnapshot
-from calve.iceberg import tables
+from calve.iceberg.catalogs.lent_keys import lent_to
 from calve.iceberg.errors import catalog_call
+from calve.iceberg.lookup import find_by_uuid
 from calve.iceberg.publish import marks
-from calve.iceberg.publish.build import build_empty, head_of
-from calve.iceberg.publish.commit import Answer, Commit, send, tombstone_commit
+from calve.iceberg.publish.build import build_empty
+from calve.iceberg.publish.commit import Answer, send, tombstone_commit
 from calve.iceberg.publish.publish import tag_age_ms
-from calve.iceberg.publish.search import Findings, search
-from calve.model.errors import NotFoundError, TemporaryError, UnknownOutcomeError
+from calve.iceberg.publish.search import search
+from calve.model.errors import TemporaryError, UnknownOutcomeError
 from calve.model.limits import Limits
 from calve.model.plan import ExportPlan
 
-LOOKS = 3  # a race is lost to the publish once, or to other writers; more is the control plane's budget
+LOOKS = 8  # races lost to other writers in one call; more is the control plane's budget
+
+_log = getLogger(__name__)
 
 
 def fence(
     catalog: Catalog, process_id: str, plan: ExportPlan, noted: str, *, limits: Limits | None = None
 ) -> Fenced | PublishedSnapshot:
-    """Take the process's tag as a tombstone, or find that the process was published.
+    """Put the process's tombstone on main, or find that the process was published.
 
     Twice gives the same answer. UnavailableError or UnknownOutcomeError where neither can be had
     now: then nothing may be deleted, and the process's keys stay locked.
     """
-    sent = marks.read_note(noted)
     reason = ""
-    for _ in range(LOOKS):
+    lost: list[Snapshot] = []
+    for look in range(LOOKS + 1):
         try:
-            table = tables.load(catalog, plan.destination.identifier)
-        except NotFoundError:
+            table = find_by_uuid(catalog, plan.destination.identifier, plan.destination.uuid)
+        except TemporaryError as cause:
+            if not look:
+                raise
+            raise _unknown(process_id, cause.message, cause.service) from cause
+        if table is None:
             # A commit asserts the table's uuid, so it cannot land where there is no such table.
-            # Should the very table come back under its name, undo has left the files in place.
+            # Should the very table come back, undo has left the files in place.
             return Fenced(tag=marks.tag_of(process_id))
-        if str(table.metadata.table_uuid) != plan.destination.uuid:
-            return Fenced(tag=marks.tag_of(process_id))
-        found = search(table.metadata, process_id, plan.keys, sent)
-        if (settled := _settled(process_id, found)) is not None:
+        if (settled := _settled(table, process_id, plan, noted)) is not None:
+            _tidy(table, lost)
             return settled
-        commit = _tombstone(catalog, table, process_id, tag_age_ms(limits))
+        if look == LOOKS or reason:
+            break
+        doing = f"fencing process {process_id}"
+        with lent_to(table), catalog_call(catalog.name, doing):
+            empty = build_empty(table, process_id)
+        lost.append(empty)
+        commit = tombstone_commit(catalog, table.metadata, process_id, empty, tag_age_ms(limits))
         # If we die here, the tombstone stands or does not: the next call finds out.
-        reply = send(catalog, table, commit, f"fencing process {process_id}")
+        reply = send(catalog, table, commit, doing)
         if reply.answer is Answer.REFUSED and reply.error is not None:
             raise reply.error
-        reason = "" if reply.error is None else reply.error.message
         if reply.answer is Answer.UNKNOWN:
-            break
-    return _look_again(catalog, process_id, plan, noted, reason)
+            reason = "no reason given" if reply.error is None else reply.error.message
+    raise _unknown(process_id, reason or "main moved at every try, or the catalog does not show it yet")
 
 
-def _settled(process_id: str, found: Findings) -> Fenced | PublishedSnapshot | None:
+def _settled(
+    table: Table, process_id: str, plan: ExportPlan, noted: str
+) -> Fenced | PublishedSnapshot | None:
+    found = search(table.metadata, process_id, plan.keys, marks.read_note(noted))
     if found.ours is not None:
         return found.ours
-    return Fenced(tag=marks.tag_of(process_id)) if found.tombstone else None
+    return Fenced(tag=marks.tag_of(process_id)) if found.fenced else None
 
 
-def _tombstone(catalog: Catalog, table: Table, process_id: str, age_ms: int) -> Commit:
-    empty = None
-    if head_of(table.metadata) is None:
-        with catalog_call(catalog.name, f"writing metadata files of table {'.'.join(table.name())}"):
-            empty = build_empty(table, process_id).snapshot
-    return tombstone_commit(catalog, table.metadata, process_id, empty, age_ms)
-
-
-def _look_again(
-    catalog: Catalog, process_id: str, plan: ExportPlan, noted: str, reason: str
-) -> Fenced | PublishedSnapshot:
-    try:
-        table = tables.load(catalog, plan.destination.identifier)
-    except TemporaryError as cause:
-        raise _unknown(process_id, cause.message, cause.service) from cause
-    found = search(table.metadata, process_id, plan.keys, marks.read_note(noted))
-    if (settled := _settled(process_id, found)) is not None:
-        return settled
-    raise _unknown(process_id, reason or "the catalog accepted it and does not show it yet")
+def _tidy(table: Table, tried: list[Snapshot]) -> None:
+    """Manifest lists of tries that lost. Each asserted what no longer holds, so none can land."""
+    there = {snapshot.snapshot_id for snapshot in table.metadata.snapshots}
+    for snapshot in tried:
+        if snapshot.snapshot_id in there:
+            continue
+        try:
+            # If we die here, a file that nothing refers to is left.
+            table.io.delete(snapshot.manifest_list)
+        except OSError as cause:
+            _log.info("could not delete %s, which nothing refers to: %s", snapshot.manifest_list, cause)
 
 
 def _unknown(process_id: str, reason: str, service: str = "") -> UnknownOutcomeError:

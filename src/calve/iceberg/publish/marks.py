@@ -3,6 +3,8 @@
 - tag `calve-<process id>`: asserted absent by the commit that sets it, so it is set once, by
   the publish or as a tombstone by the fence. It counts as published only if its snapshot's
   summary carries the process id.
+- summary `calve.fenced-process-id`: of the empty snapshot that the fence puts on main. It refuses
+  what was sent before it, whatever becomes of the tag.
 - summary `calve.process-id`, `calve.export-key` (hashes, comma between), `calve.version`.
 - property `calve.export.<key hash>`: outlives tags and snapshots (P8).
 - note: the control plane's row remembers the snapshot ids that were about to be sent.

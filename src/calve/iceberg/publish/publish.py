@@ -14,6 +14,7 @@ from calve.destination.overlap import refuse_overlap
 from calve.iceberg import tables
 from calve.iceberg.catalogs.lent_keys import lent_to
 from calve.iceberg.errors import catalog_call
+from calve.iceberg.lookup import find_by_uuid
 from calve.iceberg.publish import marks
 from calve.iceberg.publish.build import Staged, build
 from calve.iceberg.publish.commit import Answer, Reply, publish_commit, send
@@ -26,7 +27,6 @@ from calve.iceberg.publish.tidy import tidy
 from calve.model.content import unchanged
 from calve.model.errors import (
     CalveError,
-    NotFoundError,
     PermanentError,
     RefusedError,
     TemporaryError,
@@ -70,6 +70,7 @@ def publish(
     if plan.refuse_overlap:
         refuse_overlap(all_exports(table.metadata), plan.table, plan.keys)
     tables.check(plan, table)
+    _refuse_renamed(plan, table)
     recount(plan, receipts)
     staged = _stage(catalog, table, process_id, plan, receipts, earlier, now_ms)
     commit = publish_commit(
@@ -119,6 +120,15 @@ def _settled(
     )
 
 
+def _refuse_renamed(plan: ExportPlan, table: Table) -> None:
+    if tuple(table.name()) != plan.destination.identifier:
+        raise PermanentError(
+            f"table {_name(plan)} was renamed to {'.'.join(table.name())}",
+            code="destination_renamed",
+            hint="export again, to the name that it has now",
+        )
+
+
 def _stage(
     catalog: Catalog,
     table: Table,
@@ -145,8 +155,6 @@ def _look_again(
             _prove_readable(catalog, table, settled)
     except TemporaryError as cause:
         raise _unknown(plan, f"a commit was sent, and {cause.message}", cause) from cause
-    except NotFoundError as cause:
-        raise _unknown(plan, f"a commit was sent, and then {cause.message}", cause) from cause
     if isinstance(settled, PublishedSnapshot):
         tidy(table, process_id, sent, settled.snapshot_id)
     if settled is not None:
@@ -172,13 +180,22 @@ def _prove_readable(catalog: Catalog, table: Table, published: PublishedSnapshot
 
 
 def _load(catalog: Catalog, plan: ExportPlan, sent: Sequence[Sent]) -> Table:
-    """While an earlier send is unresolved, even a definitive answer to a load settles nothing."""
+    """While an earlier send is unresolved, even a definitive answer to a load settles nothing, and a
+    table that is gone from its name is looked for by its uuid (T12)."""
+    destination = plan.destination
+    if not sent:
+        return tables.load(catalog, destination.identifier)
     try:
-        return tables.load(catalog, plan.destination.identifier)
-    except (NotFoundError, PermanentError) as cause:
-        if not sent:
-            raise
+        table = find_by_uuid(catalog, destination.identifier, destination.uuid)
+    except PermanentError as cause:
         raise _unknown(plan, f"a commit was sent earlier, and {cause.message}", cause) from cause
+    if table is None:
+        raise PermanentError(
+            f"table {_name(plan)} (uuid {destination.uuid}) was dropped after a commit was sent to it",
+            code="destination_dropped",
+            hint="export again: the table is made anew",
+        )
+    return table
 
 
 def _unknown(plan: ExportPlan, what: str, cause: CalveError | None) -> UnknownOutcomeError:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV1
-from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.snapshots import Snapshot, ancestors_of
 
 from calve.destination.outcome import EarlierExport, PublishedSnapshot
 from calve.iceberg.publish import marks
@@ -23,7 +24,8 @@ class Findings:
     """What the marks say."""
 
     ours: PublishedSnapshot | None = None
-    tombstone: bool = False  # our tag stands on a snapshot that is not ours
+    tombstone: bool = False  # our tag stands on a snapshot that is not ours, or a snapshot says so
+    fenced: bool = False  # and main's head comes after that snapshot: no commit of ours can land
     earlier: tuple[EarlierExport, ...] = ()  # keys of the plan that others published
 
 
@@ -38,8 +40,13 @@ def search(
     for export in earlier:
         if export.process_id == process_id:
             return Findings(ours=_remembered(export, earlier))
-    tombstone = marks.tag_of(process_id) in metadata.refs
-    return Findings(tombstone=tombstone, earlier=tuple(earlier))
+    fences = {one.snapshot_id for one in metadata.snapshots if _mark(one, marks.FENCE) == process_id}
+    main = ancestors_of(metadata.snapshot_by_name(MAIN_BRANCH), metadata) if fences else ()
+    return Findings(
+        tombstone=bool(fences) or marks.tag_of(process_id) in metadata.refs,
+        fenced=any(one.snapshot_id in fences for one in main),
+        earlier=tuple(earlier),
+    )
 
 
 def find_export(table: Table, key_hash: str) -> EarlierExport | None:
