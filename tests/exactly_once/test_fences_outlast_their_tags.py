@@ -6,11 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from calve.testing.catalog_faults import Fault, FaultySqlCatalog, Landing, Reading, Told
-from calve.testing.catalog_proxy import CatalogProxy
-from calve.testing.iceberg_rest import IcebergRest, apache_rest
-from calve.testing.lake import IDENTIFIER, make_table, make_work, rows_of, sqlite_properties
-from calve.testing.outcomes import Publisher, append_as_somebody_else, assert_every_manifest_is_there
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import RESTError
 from pyiceberg.table.update import RemoveSnapshotRefUpdate, RemoveSnapshotsUpdate, SetSnapshotRefUpdate
@@ -25,6 +20,11 @@ from calve.model.errors import PermanentError, UnknownOutcomeError
 from calve.model.ids import new_process_id
 from calve.model.limits import Limits
 from calve.objects.storage import Storage
+from support.catalog_faults import Fault, FaultySqlCatalog, Landing, Reading, Told
+from support.catalog_proxy import CatalogProxy
+from support.iceberg_rest import IcebergRest, apache_rest
+from support.lake import IDENTIFIER, make_table, make_work, rows_of, sqlite_properties
+from support.outcomes import Publisher, append_as_somebody_else, assert_every_manifest_is_there
 
 HELD = Fault(told=Told.TIMEOUT, landing=Landing.LAST, reading=Reading.AT_ONCE, looks=0)
 AGES = {"no snapshot": None, "a fresh head": 0, "a head of yesterday": 1, "a head of last year": 365}

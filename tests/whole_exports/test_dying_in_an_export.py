@@ -132,7 +132,10 @@ def check_end(story: Story, life: Life) -> None:
         assert row.rows == len(IDS)
     else:
         table = life.table()
-        assert table is None or stray_files(table) == []
+        # A tombstone that was written and not sent stays for the orphans' removal: undo deletes no file of
+        # a fence, since main may stand on it.
+        stray = [] if table is None else [name for name in stray_files(table) if "-calve-fence-" not in name]
+        assert stray == []
 
 
 @pytest.mark.parametrize("how", ["before", "after", "reported_failed"])
