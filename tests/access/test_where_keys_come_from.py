@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from calve.model.errors import UsageError
-from calve.objects.credentials import resolved
+from calve.objects.credentials import resolve
 from support.place import Place
 
 KEYS = {"s3.access-key-id": "ours", "s3.secret-access-key": "our-secret"}
@@ -48,13 +48,13 @@ def key(found: dict[str, object]) -> object:
 
 
 def test_keys_of_the_configuration_come_first_and_take_no_token_from_elsewhere(home: dict[str, str]) -> None:
-    found = resolved(KEYS, home | VARIABLES | {"AWS_PROFILE": "work"})
+    found = resolve(KEYS, home | VARIABLES | {"AWS_PROFILE": "work"})
     assert key(found) == "ours"
     assert "s3.session-token" not in found
 
 
 def test_a_profile_that_the_configuration_names_comes_before_the_environment(home: dict[str, str]) -> None:
-    found = resolved({"s3.profile-name": "work"}, home | VARIABLES)
+    found = resolve({"s3.profile-name": "work"}, home | VARIABLES)
     assert (key(found), found["s3.secret-access-key"], found["s3.session-token"]) == ("of-work", "s3", "t3")
     assert (found["s3.region"], found["s3.endpoint"]) == ("eu-central-1", "https://work.example")
 
@@ -62,29 +62,29 @@ def test_a_profile_that_the_configuration_names_comes_before_the_environment(hom
 def test_the_environment_comes_before_profiles_that_the_configuration_does_not_name(
     home: dict[str, str],
 ) -> None:
-    found = resolved({}, home | VARIABLES | {"AWS_PROFILE": "work"})
+    found = resolve({}, home | VARIABLES | {"AWS_PROFILE": "work"})
     assert (key(found), found["s3.secret-access-key"], found["s3.session-token"]) == ("of-env", "s1", "t1")
 
 
 def test_the_profile_of_the_environment_comes_before_the_default_one(home: dict[str, str]) -> None:
-    assert key(resolved({}, home | {"AWS_PROFILE": "work"})) == "of-work"
-    found = resolved({}, home)
+    assert key(resolve({}, home | {"AWS_PROFILE": "work"})) == "of-work"
+    found = resolve({}, home)
     assert (key(found), found["s3.region"]) == ("of-default", "eu-west-1")
 
 
 def test_files_of_profiles_may_be_elsewhere(tmp_path: Path) -> None:
     (tmp_path / "keys").write_text(CREDENTIALS)
-    assert key(resolved({}, {"AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "keys"), "HOME": "/none"})) == (
+    assert key(resolve({}, {"AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "keys"), "HOME": "/none"})) == (
         "of-default"
     )
 
 
 def test_what_is_found_nowhere_stays_open_for_the_machine_s_own_role(tmp_path: Path) -> None:
-    assert resolved({"warehouse": "s3://b/w"}, {"HOME": str(tmp_path)}) == {"warehouse": "s3://b/w"}
+    assert resolve({"warehouse": "s3://b/w"}, {"HOME": str(tmp_path)}) == {"warehouse": "s3://b/w"}
 
 
 def test_a_bucket_for_everybody_takes_no_keys(home: dict[str, str]) -> None:
-    assert key(resolved({"s3.anonymous": "true"}, home | VARIABLES)) is None
+    assert key(resolve({"s3.anonymous": "true"}, home | VARIABLES)) is None
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_a_bucket_for_everybody_takes_no_keys(home: dict[str, str]) -> None:
     ],
 )
 def test_regions(given: dict[str, str], environ: dict[str, str], region: str | None) -> None:
-    assert resolved(given | KEYS, environ).get("s3.region") == region
+    assert resolve(given | KEYS, environ).get("s3.region") == region
 
 
 def test_certificates_come_from_the_configuration_or_as_aws_s_tools_take_them(tmp_path: Path) -> None:
@@ -110,9 +110,9 @@ def test_certificates_come_from_the_configuration_or_as_aws_s_tools_take_them(tm
         Path(names[name]).write_text("-----BEGIN CERTIFICATE-----\n")
     variable = {"AWS_CA_BUNDLE": names["variable"]}
     both = {"s3.ca-file": names["storage"], "ca_file": names["catalog"]}
-    assert resolved(KEYS | both, variable)["s3.ca-file"] == names["storage"]
-    assert resolved(KEYS | {"ca_file": names["catalog"]}, variable)["s3.ca-file"] == names["catalog"]
-    assert resolved(KEYS, variable)["s3.ca-file"] == names["variable"]
+    assert resolve(KEYS | both, variable)["s3.ca-file"] == names["storage"]
+    assert resolve(KEYS | {"ca_file": names["catalog"]}, variable)["s3.ca-file"] == names["catalog"]
+    assert resolve(KEYS, variable)["s3.ca-file"] == names["variable"]
 
 
 @pytest.mark.parametrize("content", [None, "", "-----BEGIN PRIVATE KEY-----"])
@@ -121,7 +121,7 @@ def test_a_file_without_certificates_is_the_user_s_to_mend(tmp_path: Path, conte
     if content is not None:
         file.write_text(content)
     with pytest.raises(UsageError) as told:
-        resolved(KEYS | {"s3.ca-file": str(file)}, {})
+        resolve(KEYS | {"s3.ca-file": str(file)}, {})
     assert told.value.code == "storage_ca_file"
     assert str(file) in told.value.message
 
@@ -137,7 +137,7 @@ def test_a_file_without_certificates_is_the_user_s_to_mend(tmp_path: Path, conte
 def test_a_profile_that_gives_no_keys_says_why(home: dict[str, str], name: str, words: str) -> None:
     for given, environ in (({"s3.profile-name": name}, {}), ({}, {"AWS_PROFILE": name})):
         with pytest.raises(UsageError) as told:
-            resolved(given, home | environ)
+            resolve(given, home | environ)
         assert told.value.code == "storage_profile"
         assert words in told.value.message
 
@@ -145,10 +145,10 @@ def test_a_profile_that_gives_no_keys_says_why(home: dict[str, str], name: str, 
 def test_a_profile_of_the_environment_without_keys_is_no_obstacle_where_a_catalog_may_lend_them(
     home: dict[str, str],
 ) -> None:
-    found = resolved({"type": "rest"}, home | {"AWS_PROFILE": "by-login"}, keys_may_be_lent=True)
+    found = resolve({"type": "rest"}, home | {"AWS_PROFILE": "by-login"}, keys_may_be_lent=True)
     assert key(found) is None
     with pytest.raises(UsageError):
-        resolved({"s3.profile-name": "by-login"}, home, keys_may_be_lent=True)
+        resolve({"s3.profile-name": "by-login"}, home, keys_may_be_lent=True)
 
 
 def test_a_worker_follows_keys_that_are_replaced_in_their_file(
@@ -175,7 +175,7 @@ def test_P22_a_broken_file_of_profiles_is_named_and_not_quoted(tmp_path: Path) -
     (tmp_path / ".aws").mkdir()
     (tmp_path / ".aws" / "credentials").write_text("aws_secret_access_key = canary-secret\n")
     with pytest.raises(UsageError) as told:
-        resolved({}, {"HOME": str(tmp_path)})
+        resolve({}, {"HOME": str(tmp_path)})
     assert told.value.code == "storage_profile"
     assert "canary" not in str(told.value) + told.value.hint
     assert told.value.__cause__ is None and told.value.__suppress_context__

@@ -5,11 +5,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from calve.iceberg.health.orphans import Orphans, Owner, judge, process_of
-from calve.iceberg.health.paths import normal
 from calve.iceberg.health.report import orphan_limit
 from calve.iceberg.health.settings import Settings
 from calve.iceberg.health.table_files import PathSet, StoredFile
 from calve.model.limits import Limits
+from calve.objects.uri import comparable
 
 NOW = datetime(2026, 1, 10, tzinfo=UTC)
 OLD = NOW - timedelta(days=5)
@@ -71,7 +71,7 @@ def test_what_the_table_refers_to_stays_however_its_path_is_spelled() -> None:
     ],
 )
 def test_two_spellings_of_one_file_are_one_and_two_files_never_are(one: str, other: str, same: bool) -> None:
-    assert (normal(one) == normal(other)) is same
+    assert (comparable(one) == comparable(other)) is same
 
 
 def test_young_files_are_not_judged() -> None:

@@ -1,6 +1,5 @@
 """DEST as a person types it: `catalog.namespace.table`, or, with a `/`, a place for plain Parquet."""
 
-import re
 from pathlib import Path
 
 from calve.app.config import Config
@@ -8,9 +7,8 @@ from calve.app.config.places import location
 from calve.app.storages import section_of
 from calve.destination.address import Address, is_folder, parse_table_name
 from calve.model.errors import UsageError
+from calve.objects.uri import is_served
 
-_SCHEMES = ("file://", "s3://", "s3a://", "s3n://")
-_S3 = re.compile(r"s3[an]?://[^/]+")
 
 
 def parse_destination(text: str, config: Config) -> Address:
@@ -36,7 +34,7 @@ def parse_table(text: str, config: Config) -> Address:
 def _folder(text: str, config: Config) -> Address:
     """A folder is relative to where the command runs: it is typed there, not in the configuration."""
     uri = location(text, Path.cwd()).rstrip("/")
-    if not uri.startswith(_SCHEMES) or (uri.startswith("s3") and not _S3.match(uri)):
+    if not is_served(uri):
         raise UsageError(
             f"invalid folder {text!r}",
             code="destination_name",

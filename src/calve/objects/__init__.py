@@ -1,5 +1,7 @@
-"""Where objects are kept: a local folder, S3. Each is an `ObjectStore`; `calve.objects.storage` picks one.
+"""Object storage: one port (`port`), its implementations (`local`, `s3`), and how they are reached.
 
-Belongs here: what differs between the two and the wrapping of their errors. Must not be
-here: what the objects mean.
+`storage.Storage` serves every location by its full URI; `credentials` finds keys, region, endpoint and
+certificates; `errors` is the one place that classifies what a storage answers. To add another cloud,
+write its module beside `s3`, name its schemes in `uri` and its class in `storage`, and have its tests
+inherit `calve.testing.contracts.objects`. Must not be here: Iceberg, ClickHouse, Spark, the store.
 """

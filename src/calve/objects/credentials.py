@@ -1,30 +1,100 @@
 """One answer to "which keys, region, endpoint, certificates", found once, where the configuration is.
 
-The driver, executors, PyIceberg and Spark each have a way of their own to search the environment, and
-executors have another environment. So the search is done here, on the driver, in the order that AWS's
-own tools have, and everyone is handed the result: configuration, then a profile that was named, then
-AWS_* variables, then the default profile. What is found nowhere stays open: roles of the machine
-itself are each program's own to ask for.
+The driver, executors, PyIceberg and Spark each search the environment in their own way, and executors
+have another environment. So `resolve` searches on the driver, in the order of AWS's own tools, and hands
+the result to everyone: configuration, then a profile that was named, then AWS_* variables, then the
+default profile. What is found nowhere stays open: each program asks for the role of its own machine.
+
+The result travels as PyIceberg's properties. `S3Access` is the same as a value, whatever the spelling;
+each client's own form is made from it in one place: obstore's in `objects.s3`, Arrow's in
+`iceberg.catalogs.file_io`, Spark's in `spark.catalog_conf`, a signature's in `objects.lifecycle`.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from calve.model.errors import UsageError
 from calve.objects.profiles import DEFAULT, has_keys, named_profile, usable_profile
 
+DEFAULT_REGION = "us-east-1"  # what servers that are not AWS answer to
 CA_FILE = "s3.ca-file"
 _KEY, _SECRET, _TOKEN = "s3.access-key-id", "s3.secret-access-key", "s3.session-token"
 _PROFILES = ("s3.profile-name", "client.profile-name")
-_USUAL_REGION = "us-east-1"  # what servers that are not AWS answer to
+# The fields of `S3Access`, which are also the keys of a `[storage."…"]` section, as PyIceberg names them.
+_NAMES = {
+    "endpoint": "s3.endpoint",
+    "region": "s3.region",
+    "access_key_id": _KEY,
+    "secret_access_key": _SECRET,
+    "session_token": _TOKEN,
+    "profile": _PROFILES[0],
+    "ca_file": CA_FILE,
+    "virtual_addressing": "s3.force-virtual-addressing",
+    "anonymous": "s3.anonymous",
+    "proxy": "s3.proxy-uri",
+    "role_arn": "s3.role-arn",
+    "role_session_name": "s3.role-session-name",
+    "encryption": "s3.server-side-encryption",
+    "kms_key_id": "s3.sse-kms-key-id",
+}
 
 
-def resolved(
+@dataclass(frozen=True, kw_only=True)
+class S3Access:
+    """How buckets of S3, and of what speaks its protocol, are reached. Empty: not given."""
+
+    endpoint: str = ""
+    region: str = ""
+    access_key_id: str = ""
+    secret_access_key: str = field(default="", repr=False)
+    session_token: str = field(default="", repr=False)
+    profile: str = ""
+    ca_file: str = ""
+    virtual_addressing: bool = False
+    anonymous: bool = False
+    proxy: str = ""
+    role_arn: str = ""
+    role_session_name: str = ""
+    encryption: str = ""
+    kms_key_id: str = ""
+
+    @classmethod
+    def of(cls, properties: Mapping[str, Any]) -> Self:
+        """From PyIceberg's properties, in any spelling."""
+        given: dict[str, Any] = {ours: str(properties.get(theirs) or "") for ours, theirs in _NAMES.items()}
+        given["region"] = given["region"] or str(properties.get("client.region") or "")
+        for flag in ("virtual_addressing", "anonymous"):
+            given[flag] = given[flag].lower() == "true"
+        if "s3.force-virtual-addressing" not in properties:  # a catalog's server says it in Java's words
+            given["virtual_addressing"] = str(properties.get("s3.path-style-access", "")).lower() == "false"
+        return cls(**given)
+
+    @property
+    def some_region(self) -> str:
+        """For clients that must name one."""
+        return self.region or DEFAULT_REGION
+
+    @property
+    def signs(self) -> bool:
+        """Whether there are keys to sign a request with; those of a role are the client's own."""
+        return bool(self.access_key_id and self.secret_access_key and not self.role_arn)
+
+
+def section_properties(section: Mapping[str, str]) -> dict[str, str]:
+    """A `[storage."…"]` section as PyIceberg's properties."""
+    found = {theirs: section[ours] for ours, theirs in _NAMES.items() if section.get(ours)}
+    if (virtual := _NAMES["virtual_addressing"]) in found:
+        found[virtual] = found[virtual].lower()
+    return found
+
+
+def resolve(
     properties: Mapping[str, Any], environ: Mapping[str, str], *, keys_may_be_lent: bool = False
 ) -> dict[str, Any]:
-    """PyIceberg's own names, completed. UsageError for a profile or a file that is not there. Where a
-    catalog may lend the keys, a profile of the environment that has none is no obstacle."""
+    """PyIceberg's properties, completed. UsageError for a profile or a file that is missing. Where a
+    catalog may lend the keys, a profile of the environment that has none is ignored."""
     found = dict(properties)
     for name in ("access-key-id", "secret-access-key", "session-token"):
         if value := found.get(f"client.{name}"):
@@ -82,7 +152,7 @@ def _complete(found: dict[str, Any], profile: Mapping[str, str], environ: Mappin
         environ.get("AWS_REGION"),
         environ.get("AWS_DEFAULT_REGION"),
         profile.get("region"),
-        _USUAL_REGION if endpoint else "",
+        DEFAULT_REGION if endpoint else "",
     )
     ca_file = first(
         found.get(CA_FILE),
@@ -99,7 +169,7 @@ def _complete(found: dict[str, Any], profile: Mapping[str, str], environ: Mappin
 
 
 def check_ca_file(path: str) -> None:
-    """UsageError unless there are certificates in it: the clients' own words for that help nobody."""
+    """UsageError unless there are certificates in it: the clients' own messages do not help."""
     try:
         text = Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError as cause:
@@ -109,7 +179,7 @@ def check_ca_file(path: str) -> None:
             return
         why = "it holds no certificate"
     raise UsageError(
-        f"the ca_file {path} cannot be used: {why}",
+        f"cannot use the ca_file {path}: {why}",
         code="storage_ca_file",
         hint="name a PEM file with the authority's certificates; executors need it at the same path",
     )

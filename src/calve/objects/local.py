@@ -1,8 +1,9 @@
 """A local folder as object storage: whole objects or none, also across a crash.
 
-An object is written under a temporary name beside its place, flushed to disk, and then
-linked (refused if the name is taken) or renamed (overwrites). Temporary names start with a
-dot and end with `.calve-tmp`: no reader globs them, and a sweep can tell them.
+An object is written to a file without a name, flushed to disk, and then linked to its place (refused if
+the name is taken) or, to replace another, renamed. So a program that is killed leaves nothing behind.
+Where the file system has no nameless files (NFS), the file has a temporary name beside its place, which
+starts with a dot and ends with `.calve-tmp`: no reader globs those, and no listing shows them.
 """
 
 import contextlib
@@ -14,52 +15,60 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from calve.model.errors import CalveError, NotFoundError, PermanentError, RefusedError, TemporaryError
-from calve.objects.port import Upload, Uploads
+from calve.model.errors import RefusedError
+from calve.objects.errors import translated
+from calve.objects.port import UploadCleanup
+from calve.objects.uri import Uri
 
-SCHEME = "file://"
 TEMPORARY_SUFFIX = ".calve-tmp"
-_NO_ACCESS = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+_HANDLES = Path("/proc/self/fd")
+_NAMELESS = getattr(os, "O_TMPFILE", 0) if _HANDLES.is_dir() else 0
+_NO_NAMELESS = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOSYS})
 _NO_COPY_RANGE = frozenset({errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM})
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
-class LocalStore:
-    """Objects under `file:///…`."""
+class LocalObjects:
+    """Objects under `file:///…`: see `port.ObjectStore`."""
 
     def put_if_absent(self, uri: str, data: bytes) -> bool:
-        target = local_path(uri)
-        with _wrapped(uri), _temporary(target, lambda out: out.write(data)) as temporary:
+        target = _path(uri)
+        with translated(uri), _written(target, lambda out: out.write(data)) as link:
             try:
-                # If we die here, only the temporary file is left.
-                os.link(temporary, target)
+                # If we die here, there is no object.
+                link(target)
             except FileExistsError:
                 return False
             _flush(target.parent)
             return True
 
     def upload(self, local: Path, uri: str, *, flush: bool = True) -> None:
-        target = local_path(uri)
+        target = _path(uri)
 
         def copy(out: BinaryIO) -> None:
             with local.open("rb") as source:
                 _copy(source, out)
 
-        with _wrapped(uri), _temporary(target, copy, flush=flush) as temporary:
-            # If we die here, only the temporary file is left.
-            temporary.replace(target)
+        with translated(uri), _written(target, copy, flush=flush) as link:
+            try:
+                # If we die here, there is no object.
+                link(target)
+            except FileExistsError:
+                beside = _temporary(target)
+                link(beside)
+                # If we die here, the old object and a temporary file are there.
+                beside.replace(target)
             if flush:
                 _flush(target.parent)
 
     def link(self, local: Path, uri: str) -> None:
-        target = local_path(uri)
-        with _wrapped(uri):
+        target = _path(uri)
+        with translated(uri):
             target.parent.mkdir(parents=True, exist_ok=True)
         try:
-            # If we die here, the link is there or not; nothing names it yet.
+            # If we die here, the link is there or not; nothing refers to it yet.
             os.link(local, target)
         except FileExistsError:
-            return  # by this very call, made before
+            return  # made by an earlier call
         except OSError as error:
             raise RefusedError(
                 f"{local} cannot be hard-linked to {target}: {error.strerror}",
@@ -68,76 +77,52 @@ class LocalStore:
             ) from None
 
     def flush(self, uris: Sequence[str]) -> None:
-        paths = [local_path(uri) for uri in uris]
+        paths = [_path(uri) for uri in uris]
         for path in (*paths, *sorted({path.parent for path in paths})):
-            with _wrapped(f"{SCHEME}{path}"):
+            with translated(path.as_posix()):
                 _flush(path)
 
     def read(self, uri: str) -> bytes:
-        with _wrapped(uri):
-            return local_path(uri).read_bytes()
+        with translated(uri):
+            return _path(uri).read_bytes()
 
     def download(self, uri: str, local: Path) -> None:
-        with _wrapped(uri), local_path(uri).open("rb") as source, local.open("wb") as out:
+        with translated(uri), _path(uri).open("rb") as source, local.open("wb") as out:
             _copy(source, out)
 
     def exists(self, uri: str) -> bool:
-        with _wrapped(uri):
-            return local_path(uri).is_file()
+        with translated(uri):
+            return _path(uri).is_file()
 
     def size(self, uri: str) -> int:
-        with _wrapped(uri):
-            return local_path(uri).stat().st_size
+        with translated(uri):
+            return _path(uri).stat().st_size
 
     def list(self, prefix_uri: str) -> list[str]:
-        with _wrapped(prefix_uri):
+        with translated(prefix_uri):
             return sorted(
-                f"{SCHEME}{Path(folder) / name}"
-                for folder, _, names in os.walk(local_path(prefix_uri), onerror=_raise_unless_missing)
+                f"file://{Path(folder) / name}"
+                for folder, _, names in os.walk(_path(prefix_uri), onerror=_raise_unless_missing)
                 for name in names
                 if not name.endswith(TEMPORARY_SUFFIX)
             )
 
     def sizes(self, prefix_uri: str) -> dict[str, int]:
-        with _wrapped(prefix_uri):
-            return {uri: local_path(uri).stat().st_size for uri in self.list(prefix_uri)}
+        with translated(prefix_uri):
+            return {uri: _path(uri).stat().st_size for uri in self.list(prefix_uri)}
 
     def delete(self, uris: Sequence[str]) -> None:
         for uri in uris:
-            with _wrapped(uri):
-                # If we die here, the rest is deleted by the next call.
-                local_path(uri).unlink(missing_ok=True)
+            with translated(uri):
+                # If we die here, the next call deletes the rest.
+                _path(uri).unlink(missing_ok=True)
 
-    def uploads(self, prefix_uri: str) -> Uploads:
-        with _wrapped(prefix_uri):
-            return [
-                Upload(uri=f"{SCHEME}{Path(folder) / _begun(name)}", id=str(Path(folder) / name))
-                for folder, _, names in os.walk(local_path(prefix_uri), onerror=_raise_unless_missing)
-                for name in sorted(names)
-                if name.endswith(TEMPORARY_SUFFIX)
-            ]
-
-    def abort(self, uploads: Sequence[Upload]) -> None:
-        for upload in uploads:
-            with _wrapped(upload.uri):
-                Path(upload.id).unlink(missing_ok=True)
+    def upload_cleanup(self, prefix_uri: str) -> UploadCleanup:
+        return UploadCleanup(automatic=True, words="needs no rule")
 
 
-def _begun(temporary: str) -> str:
-    """The name that a temporary file was begun for."""
-    return temporary.removesuffix(TEMPORARY_SUFFIX).rpartition(".")[0].removeprefix(".")
-
-
-def local_path(uri: str) -> Path:
-    """The file that a `file://` URI names. Taken literally, and never upwards."""
-    path = Path(uri.removeprefix(SCHEME))
-    if not uri.startswith(SCHEME) or not path.is_absolute() or ".." in path.parts:
-        raise PermanentError(
-            f"not the URI of a local object: {uri}",
-            code="storage_uri",
-            hint="a local location is written file:///absolute/path",
-        )
-    return path
+def _path(uri: str) -> Path:
+    return Uri.parse(uri).path
 
 
 def _copy(source: BinaryIO, out: BinaryIO) -> None:
@@ -152,19 +137,47 @@ def _copy(source: BinaryIO, out: BinaryIO) -> None:
 
 
 @contextlib.contextmanager
-def _temporary(target: Path, fill: Callable[[BinaryIO], object], *, flush: bool = True) -> Iterator[Path]:
+def _written(
+    target: Path, fill: Callable[[BinaryIO], object], *, flush: bool = True
+) -> Iterator[Callable[[Path], None]]:
+    """A filled file, by what gives it a name: that fails if the name is taken."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".{target.name[:150]}.{secrets.token_hex(6)}{TEMPORARY_SUFFIX}")
+    handle, temporary = _open(target)
     try:
-        # If we die here, the temporary file is left; nothing reads it.
-        with temporary.open("xb") as out:
+        with os.fdopen(handle, "wb") as out:
             fill(out)
             out.flush()
             if flush:
-                os.fsync(out.fileno())
-        yield temporary
+                os.fsync(handle)
+
+            def link(name: Path) -> None:
+                if temporary is not None:
+                    os.link(temporary, name)
+                else:
+                    # `src_dir_fd` makes Python follow the link that /proc has for the file.
+                    os.link(_HANDLES / str(handle), name, src_dir_fd=handle, follow_symlinks=True)
+
+            yield link
     finally:
-        temporary.unlink(missing_ok=True)
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+
+
+def _open(target: Path) -> tuple[int, Path | None]:
+    """A new file in the target's folder, and its temporary name if it had to have one."""
+    if _NAMELESS:
+        try:
+            return os.open(target.parent, _NAMELESS | os.O_RDWR, 0o666), None
+        except OSError as error:
+            if error.errno not in _NO_NAMELESS:
+                raise
+    temporary = _temporary(target)
+    # If we die here, the temporary file stays; nothing reads it.
+    return os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666), temporary
+
+
+def _temporary(target: Path) -> Path:
+    return target.with_name(f".{target.name[:150]}.{secrets.token_hex(6)}{TEMPORARY_SUFFIX}")
 
 
 def _flush(path: Path) -> None:
@@ -179,26 +192,3 @@ def _flush(path: Path) -> None:
 def _raise_unless_missing(error: OSError) -> None:
     if error.errno != errno.ENOENT:
         raise error
-
-
-@contextlib.contextmanager
-def _wrapped(uri: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise _calve_error(uri, error) from error
-
-
-def _calve_error(uri: str, error: OSError) -> CalveError:
-    cause = error.strerror or type(error).__name__
-    if error.errno == errno.ENOENT:
-        return NotFoundError(f"no such object: {uri}", code="object_missing")
-    if error.errno in _NO_ACCESS:
-        return PermanentError(
-            f"no access to {uri}: {cause}",
-            code="storage_denied",
-            hint="give the user that runs the tasks the right to write there",
-        )
-    if error.errno in _FULL:
-        return TemporaryError(f"no space left for {uri}: {cause}", code="storage_full", hint="free some disk")
-    return TemporaryError(f"{uri}: {cause}", code="storage_failed")

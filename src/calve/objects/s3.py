@@ -7,78 +7,49 @@ starts after the first third.
 """
 
 import contextlib
-import re
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import obstore
 from obstore import exceptions
 from obstore.store import S3Store
 
-from calve.model.errors import (
-    CalveError,
-    NotFoundError,
-    PermanentError,
-    RefusedError,
-    TemporaryError,
-    UnavailableError,
-)
-from calve.objects.credentials import CA_FILE, check_ca_file
-from calve.objects.port import Upload, Uploads
-from calve.objects.s3_uploads import S3Uploads
-from calve.objects.trust import trusting
+from calve.model.errors import NotFoundError, PermanentError, RefusedError, TemporaryError
+from calve.objects import lifecycle
+from calve.objects.credentials import S3Access, check_ca_file
+from calve.objects.errors import first_line, no_bucket, translated
+from calve.objects.port import Bounds, UploadCleanup
+from calve.objects.uri import Uri
 
-SCHEMES = ("s3://", "s3a://", "s3n://")
 # Both bound memory (10 MB an upload) and the bandwidth that the timeouts presume (1.5 MB/s by default).
 CHUNK_BYTES = 5 << 20  # the least that S3 takes
 CHUNKS_AT_ONCE = 2
-_DEFAULT_REGION = "us-east-1"
-_COPIED = {
-    "s3.endpoint": "endpoint",
-    "s3.access-key-id": "access_key_id",
-    "s3.secret-access-key": "secret_access_key",
-    "s3.session-token": "session_token",
-    "s3.region": "region",
-    "s3.role-arn": "role_arn",
-    "s3.role-session-name": "role_session_name",
-    "s3.server-side-encryption": "server_side_encryption",
-    "s3.sse-kms-key-id": "sse_kms_key_id",
-}
-_NO_BUCKET = re.compile(r"NoSuchBucket|bucket does not exist", re.IGNORECASE)
-# Where clouds give a machine, or a container, the keys of its role.
-_ROLE_PLACES = ("//169.254.169.254/", "//169.254.170.2/")
-_CERTIFICATE = re.compile(r"InvalidCertificate|invalid peer certificate|certificate verify failed")
-_REFUSED = re.compile(
-    r"InvalidAccessKeyId|SignatureDoesNotMatch|AccessDenied|InvalidToken|ExpiredToken|"
-    r"InvalidBucketName|\b40[013] |PermanentRedirect|credentials? (?:not|were not)",
-    re.IGNORECASE,
-)
+_CA_VARIABLE = "SSL_CERT_FILE"
+_CA_OF_THE_PROGRAM = os.environ.get(_CA_VARIABLE, "")  # before anything changed it
+_ca_lock = Lock()
 
 
-class S3ObjectStore:
-    """Objects of one bucket."""
+class S3Objects:
+    """Objects of one bucket: see `port.ObjectStore`."""
 
-    def __init__(
-        self, bucket_uri: str, properties: Mapping[str, str], *, connect_seconds: float, call_seconds: float
-    ) -> None:
-        self._bucket_uri = bucket_uri
-        bucket = bucket_uri.split("://", 1)[1]
-        ca_file = properties.get(CA_FILE, "")
-        if ca_file:
-            check_ca_file(ca_file)  # an executor may not have it
-        self._uploads = S3Uploads(
-            bucket_uri, properties, connect_seconds=connect_seconds, call_seconds=call_seconds
-        )
-        with self._wrapped(bucket_uri), trusting(ca_file):
+    def __init__(self, place: str, properties: Mapping[str, str], bounds: Bounds) -> None:
+        self._place = place
+        self._bounds = bounds
+        self._access = access = S3Access.of(properties)
+        if access.ca_file:
+            check_ca_file(access.ca_file)  # an executor may not have it
+        with self._translated(place), _trusting(access.ca_file):
             self._store = S3Store(
-                bucket,
-                config=_config(properties),
-                client_options=_client(properties, connect_seconds, call_seconds),
+                place.partition("://")[2],
+                config=obstore_config(access),
+                client_options=_client_options(access, bounds),
                 retry_config={
                     "max_retries": 10,
-                    "retry_timeout": timedelta(seconds=call_seconds / 3),
+                    "retry_timeout": timedelta(seconds=bounds.call_seconds / 3),
                     "backoff": {
                         "init_backoff": timedelta(milliseconds=100),
                         "max_backoff": timedelta(seconds=2),
@@ -88,7 +59,7 @@ class S3ObjectStore:
             )
 
     def put_if_absent(self, uri: str, data: bytes) -> bool:
-        with self._wrapped(uri):
+        with self._translated(uri):
             try:
                 # If we die here, the object is there or not; a second call finds out.
                 obstore.put(self._store, self._key(uri), data, mode="create")
@@ -97,10 +68,10 @@ class S3ObjectStore:
         return True
 
     def upload(self, local: Path, uri: str, *, flush: bool = True) -> None:
-        large = local.stat().st_size > CHUNK_BYTES
-        with self._wrapped(uri), self._not_forgotten(uri):
-            # If we die here, parts of a multipart upload stay invisible until the bucket's
-            # lifecycle rule ends it; no object appears.
+        with self._translated(uri), self._not_forgotten(uri):
+            large = local.stat().st_size > CHUNK_BYTES
+            # If we die here, no object appears; parts that were sent stay, invisible, until the bucket's
+            # lifecycle rule aborts the upload. If it fails, obstore aborts it.
             obstore.put(
                 self._store,
                 self._key(uri),
@@ -118,10 +89,10 @@ class S3ObjectStore:
         )
 
     def flush(self, uris: Sequence[str]) -> None:
-        """What was acknowledged is durable."""
+        """An acknowledged object is durable."""
 
     def read(self, uri: str) -> bytes:
-        with self._wrapped(uri):
+        with self._translated(uri):
             found = obstore.get(self._store, self._key(uri))
             size = int(found.meta["size"])
             if size <= CHUNK_BYTES:
@@ -130,7 +101,7 @@ class S3ObjectStore:
 
     def download(self, uri: str, local: Path) -> None:
         size = self.size(uri)
-        with self._wrapped(uri), local.open("wb") as out:
+        with self._translated(uri), local.open("wb") as out:
             for piece in self._pieces(uri, size):
                 out.write(piece)
 
@@ -149,7 +120,7 @@ class S3ObjectStore:
         return True
 
     def size(self, uri: str) -> int:
-        with self._wrapped(uri):
+        with self._translated(uri):
             return int(obstore.head(self._store, self._key(uri))["size"])
 
     def list(self, prefix_uri: str) -> list[str]:
@@ -157,9 +128,9 @@ class S3ObjectStore:
 
     def sizes(self, prefix_uri: str) -> dict[str, int]:
         prefix = self._key(prefix_uri.rstrip("/"), may_be_root=True)
-        with self._wrapped(prefix_uri):
+        with self._translated(prefix_uri):
             return {
-                f"{self._bucket_uri}/{item['path']}": int(item["size"])
+                f"{self._place}/{item['path']}": int(item["size"])
                 for batch in obstore.list(self._store, prefix or None)
                 for item in batch
             }
@@ -169,133 +140,100 @@ class S3ObjectStore:
             return
         keys = [self._key(uri) for uri in uris]
         gone = (exceptions.NotFoundError, FileNotFoundError)
-        with self._wrapped(uris[0]):
+        with self._translated(uris[0]):
             try:
                 # If we die here, the rest is deleted by the next call.
                 obstore.delete(self._store, keys)
-            except gone:  # some servers tell; one at a time, then
+            except gone:  # some servers say so; then one at a time
                 for key in keys:
                     with contextlib.suppress(*gone):
                         obstore.delete(self._store, key)
 
-    def uploads(self, prefix_uri: str) -> Uploads:
-        return self._uploads.below(f"{self._key(prefix_uri.rstrip('/'), may_be_root=True)}/".lstrip("/"))
-
-    def abort(self, uploads: Sequence[Upload]) -> None:
-        # Some servers still list an upload that was finished, and would take its object's data along.
-        self._uploads.abort([upload for upload in uploads if not self.exists(upload.uri)])
+    def upload_cleanup(self, prefix_uri: str) -> UploadCleanup:
+        return lifecycle.upload_cleanup(Uri.parse(prefix_uri), self._access, self._bounds)
 
     def _key(self, uri: str, *, may_be_root: bool = False) -> str:
-        key = uri.removeprefix(self._bucket_uri).removeprefix("/")
-        if not uri.startswith(self._bucket_uri) or (not key and not may_be_root) or ".." in key.split("/"):
-            raise PermanentError(f"not the URI of an object in {self._bucket_uri}: {uri}", code="storage_uri")
-        return key
+        found = Uri.parse(uri)
+        if found.place != self._place or not (found.key or may_be_root):
+            raise PermanentError(
+                f"invalid location {uri!r}: not an object of {self._place}", code="storage_uri"
+            )
+        return found.key
 
     @contextlib.contextmanager
     def _not_forgotten(self, uri: str) -> Iterator[None]:
-        """A server that was restarted may not know an upload in parts any more, and says "not found": of
-        the upload, for the object's name is new. The next attempt begins anew."""
+        """A server that was restarted may have forgotten a multipart upload and answer "not found", which
+        means the upload: the object's name is new. The next attempt starts again."""
         try:
             yield
         except exceptions.NotFoundError as error:
-            if _NO_BUCKET.search(str(error)):
+            if no_bucket(error):
                 raise
             raise TemporaryError(
-                f"{self._bucket_uri} knows nothing of the upload of {uri}: {_first_line(error)}",
+                f"{self._place} lost the upload of {uri}: {first_line(error)}",
                 code="upload_forgotten",
-                hint="it is tried again by itself",
+                hint="it is retried",
             ) from error
 
-    @contextlib.contextmanager
-    def _wrapped(self, uri: str) -> Iterator[None]:
-        try:
-            yield
-        except (exceptions.BaseError, FileNotFoundError, PermissionError, OSError, ValueError) as error:
-            raise _calve_error(uri, self._bucket_uri, error) from error
+    def _translated(self, uri: str) -> contextlib.AbstractContextManager[None]:
+        return translated(uri, self._place)
 
 
-def _config(properties: Mapping[str, str]) -> dict[str, Any]:
+def obstore_config(access: S3Access) -> dict[str, Any]:
+    """The one place that turns access into obstore's configuration."""
     config: dict[str, Any] = {
-        ours: properties[theirs] for theirs, ours in _COPIED.items() if properties.get(theirs)
+        "endpoint": access.endpoint,
+        "access_key_id": access.access_key_id,
+        "secret_access_key": access.secret_access_key,
+        "session_token": access.session_token,
+        "role_arn": access.role_arn,
+        "role_session_name": access.role_session_name,
+        "server_side_encryption": access.encryption,
+        "sse_kms_key_id": access.kms_key_id,
     }
-    config.setdefault("region", properties.get("client.region", _DEFAULT_REGION))
-    if "access_key_id" in config:
+    config = {name: value for name, value in config.items() if value}
+    if access.access_key_id:
         # Otherwise a token of the environment, which belongs to other keys, is sent along.
         config.setdefault("session_token", "")
-    config["virtual_hosted_style_request"] = _virtual_addressing(properties)
-    config["conditional_put"] = "etag"
-    if _flag(properties, "s3.anonymous"):
+    if access.anonymous:
         config["skip_signature"] = True
-    return config
-
-
-def _client(properties: Mapping[str, str], connect_seconds: float, call_seconds: float) -> dict[str, Any]:
-    client: dict[str, Any] = {
-        "connect_timeout": timedelta(seconds=min(connect_seconds, call_seconds / 3)),
-        "timeout": timedelta(seconds=call_seconds * 0.45),
-        "allow_http": properties.get("s3.endpoint", "").startswith("http://"),
+    return config | {
+        "region": access.some_region,
+        "virtual_hosted_style_request": access.virtual_addressing,
+        "conditional_put": "etag",
     }
-    if proxy := properties.get("s3.proxy-uri"):
-        client["proxy_url"] = proxy
+
+
+def _client_options(access: S3Access, bounds: Bounds) -> dict[str, Any]:
+    client: dict[str, Any] = {
+        "connect_timeout": timedelta(seconds=min(bounds.connect_seconds, bounds.call_seconds / 3)),
+        "timeout": timedelta(seconds=bounds.call_seconds * 0.45),
+        "allow_http": access.endpoint.startswith("http://"),
+    }
+    if access.proxy:
+        client["proxy_url"] = access.proxy
     return client
 
 
-def _virtual_addressing(properties: Mapping[str, str]) -> bool:
-    """A catalog's server says it in Java's words."""
-    if "s3.force-virtual-addressing" in properties:
-        return _flag(properties, "s3.force-virtual-addressing")
-    return properties.get("s3.path-style-access", "").lower() == "false"
+@contextlib.contextmanager
+def _trusting(ca_file: str) -> Iterator[None]:
+    """A client that is built inside trusts that file alone; without one, what the program trusts.
+
+    obstore takes no file of certificates: its TLS reads SSL_CERT_FILE while a client is built, and never
+    again. So the variable is set for that moment only. ClickHouse's engine, in the same process, has a
+    value of its own in it (`clickhouse.server.trust`), which must be neither lost nor used here.
+    """
+    with _ca_lock:
+        before = os.environ.get(_CA_VARIABLE, "")
+        _set_ca(ca_file or _CA_OF_THE_PROGRAM)
+        try:
+            yield
+        finally:
+            _set_ca(before)
 
 
-def _flag(properties: Mapping[str, str], name: str) -> bool:
-    return str(properties.get(name, "false")).lower() == "true"
-
-
-def _keys_hint(bucket_uri: str, error: Exception) -> str:
-    """For a bucket without keys, where the machine was asked for its role, and has none to give."""
-    if not any(place in str(error) for place in _ROLE_PLACES):
-        return ""
-    return (
-        "no keys are configured, so the machine was asked for its role: give access_key_id and"
-        f' secret_access_key_file in [storage."{bucket_uri}"], or those of its catalog, or AWS_ACCESS_KEY_ID'
-    )
-
-
-def _calve_error(uri: str, bucket_uri: str, error: Exception) -> CalveError:
-    text = _first_line(error)
-    if _NO_BUCKET.search(str(error)):
-        return PermanentError(
-            f"no such bucket: {bucket_uri}", code="bucket_missing", hint="create it, or mend the location"
-        )
-    if _CERTIFICATE.search(str(error)):
-        return PermanentError(
-            f"{bucket_uri}: nobody that is trusted vouches for the certificate of its endpoint",
-            code="storage_certificate",
-            hint='name the authority\'s certificates: ca_file in [storage."…"], or "s3.ca-file" in [catalog.…]',
-        )
-    denied = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError, PermissionError)
-    if isinstance(error, denied) or _REFUSED.search(str(error)):
-        return PermanentError(
-            f"{bucket_uri} refused the request for {uri}: {text}",
-            code="storage_denied",
-            hint=_keys_hint(bucket_uri, error)
-            or "check the keys, the region and the bucket's policy in the configuration",
-        )
-    if isinstance(error, (exceptions.NotFoundError, FileNotFoundError)):
-        return NotFoundError(f"no such object: {uri}", code="object_missing")
-    if isinstance(error, ValueError) and not isinstance(error, exceptions.BaseError):
-        return PermanentError(f"{bucket_uri}: {text}", code="storage_config")
-    if isinstance(error, exceptions.GenericError):
-        return UnavailableError(
-            f"{bucket_uri} cannot be reached: {text}",
-            code="storage_unavailable",
-            hint=_keys_hint(bucket_uri, error)
-            or "check the endpoint; waiting exports go on by themselves once it answers",
-            service=f"storage:{bucket_uri}",
-        )
-    return TemporaryError(f"{uri}: {text}", code="storage_failed")
-
-
-def _first_line(error: Exception) -> str:
-    """obstore appends a debug dump after the message; people need the first line of it."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+def _set_ca(value: str) -> None:
+    if value:
+        os.environ[_CA_VARIABLE] = value
+    else:
+        os.environ.pop(_CA_VARIABLE, None)

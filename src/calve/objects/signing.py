@@ -1,4 +1,4 @@
-"""Signature version 4: a request to S3 that no client library of ours can make."""
+"""AWS's signature version 4, for a request to S3 that none of our client libraries makes. Pure."""
 
 import datetime
 import hashlib
@@ -15,16 +15,16 @@ class Signer:
     access_key_id: str
     secret_access_key: str = field(repr=False)
     session_token: str = field(default="", repr=False)
-    region: str = "us-east-1"
+    region: str
 
     def url(self, base: str, path: str, query: Mapping[str, str]) -> str:
-        """Path and query encoded as the signature wants them; send it as it is."""
+        """Path and query encoded as the signature needs them; send it unchanged."""
         return f"{base.rstrip('/')}{quote(path)}{'?' if query else ''}{_query(query)}"
 
     def headers(
         self, method: str, url: str, query: Mapping[str, str], now: datetime.datetime, body: bytes = b""
     ) -> dict[str, str]:
-        """What the request for `url`, made by the method of that name, must carry."""
+        """The headers that a request for `url` must carry."""
         at = now.astimezone(datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
         parts = urlsplit(url)
         payload = hashlib.sha256(body).hexdigest()

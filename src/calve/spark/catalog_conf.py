@@ -1,21 +1,21 @@
 """One `[catalog.…]` entry for two clients: PyIceberg's properties as Spark's Iceberg catalog reads them.
 
-Pure. What has the same name in both is handed on; what only one of them has is translated or left
-out. The catalog keeps its name: SQL catalogs store it in every row.
+Pure. A property that both name alike is handed on; what only one of them has is translated or left out. The catalog keeps its name: SQL catalogs store it in every row.
 """
 
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from calve.iceberg.catalogs.entry import catalog_type, property_text
 from calve.model.errors import UsageError
+from calve.objects.credentials import S3Access
+from calve.objects.uri import S3, kind_of
 from calve.spark.jars import ICEBERG_AWS, ICEBERG_SPARK, POSTGRES_JDBC, SQLITE_JDBC, Jar
 
 SPARK_CATALOG = "org.apache.iceberg.spark.SparkCatalog"
 S3_FILE_IO = "org.apache.iceberg.aws.s3.S3FileIO"
-_S3_SCHEMES = ("s3://", "s3a://", "s3n://")
 _BUSY_MS = 15_000  # SQLite: how long a writer waits for another
-_DEFAULT_REGION = "us-east-1"
 
 # Of Python's client only.
 _NOT_HANDED_ON = (
@@ -32,7 +32,7 @@ _ASKS_FOR_KEYS = "header.X-Iceberg-Access-Delegation"
 def spark_catalog(name: str, properties: Mapping[str, Any], location: str = "") -> dict[str, str]:
     """Spark's configuration for a catalog. `location` is a table's: it tells where the files are when
     the catalog's warehouse does not."""
-    given = {key: _text(value) for key, value in properties.items() if not isinstance(value, Mapping)}
+    given = {key: property_text(value) for key, value in properties.items() if not isinstance(value, Mapping)}
     conf = {
         key: value for key, value in given.items() if key not in _NOT_HANDED_ON and not key.startswith(_OURS)
     }
@@ -64,13 +64,9 @@ def certificates_for(properties: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(str(file) for file in named if file))
 
 
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
 def _connection(name: str, given: Mapping[str, str]) -> dict[str, str]:
     uri = given.get("uri", "")
-    match given.get("type", "").lower() or _inferred(uri):
+    match catalog_type(given):
         case "sql":
             return _jdbc(name, uri)
         case "rest":
@@ -86,19 +82,6 @@ def _connection(name: str, given: Mapping[str, str]) -> dict[str, str]:
                 code="catalog_not_for_spark",
                 hint="tables of sql, rest, hive and glue catalogs can be optimized",
             )
-
-
-def _inferred(uri: str) -> str:
-    """As PyIceberg does where no type is given."""
-    scheme = uri.partition(":")[0].partition("+")[0]
-    return {
-        "http": "rest",
-        "https": "rest",
-        "thrift": "hive",
-        "sqlite": "sql",
-        "postgresql": "sql",
-        "postgres": "sql",
-    }.get(scheme, "")
 
 
 def _jdbc(name: str, uri: str) -> dict[str, str]:
@@ -127,12 +110,13 @@ def _jdbc(name: str, uri: str) -> dict[str, str]:
 
 
 def _files(given: Mapping[str, str], location: str) -> dict[str, str]:
-    if not (given.get("warehouse", "").startswith(_S3_SCHEMES) or location.startswith(_S3_SCHEMES)):
+    """The one place that turns access to object storage into Spark's configuration. Keys have the same
+    names in both clients."""
+    if S3 not in (kind_of(given.get("warehouse", "")), kind_of(location)):
         return {}
-    virtual = given.get("s3.force-virtual-addressing", "false") == "true"
-    region = given.get("s3.region") or given.get("client.region") or _DEFAULT_REGION
+    access = S3Access.of(given)
     return {
         "io-impl": S3_FILE_IO,
-        "client.region": region,
-        "s3.path-style-access": "false" if virtual else "true",
+        "client.region": access.some_region,
+        "s3.path-style-access": "false" if access.virtual_addressing else "true",
     }

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model, field_validator
 from calve.export.choices import NanosecondsAs, StringAs, UInt64As, UuidAs, WideIntegersAs
 from calve.iceberg.catalogs.entry import SORT_ORDER_IDS
 from calve.model.limits import Limits
+from calve.objects.credentials import DEFAULT_REGION
 
 
 class Section(BaseModel):
@@ -48,7 +49,8 @@ class StorageSection(Section):
 
     endpoint: str = Field(default="", description="address of the service, where it is not AWS")
     region: str = Field(
-        default="", description="region of the bucket; where it is empty, the AWS variables', or us-east-1"
+        default="",
+        description=f"region of the bucket; where it is empty, the AWS variables', or {DEFAULT_REGION}",
     )
     access_key_id: str = Field(
         default="", description="key id; the usual AWS variables are used where it is empty"

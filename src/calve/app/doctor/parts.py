@@ -9,6 +9,7 @@ from calve.iceberg.catalogs.entry import RECEIPTS
 from calve.model.errors import PermanentError
 from calve.model.ids import new_process_id
 from calve.model.states import PinState
+from calve.objects.uri import is_served
 
 
 def configuration(app: App) -> Iterator[Finding]:
@@ -77,7 +78,7 @@ def catalog(app: App, *, name: str) -> Iterator[Finding]:
     # A table bucket takes nothing but tables; what is written beside them has a place of its own then.
     place = str(given.get(RECEIPTS) or given.get("warehouse", ""))
     words = f"answers; {_counted(namespaces, 'namespace')}"
-    if place.startswith(("file://", "s3://", "s3a://")):
+    if is_served(place):
         _write(app, name, place)
         words += f"; {place} can be written"
     yield Finding(part=f"catalog:{name}", ok=True, words=words)

@@ -28,6 +28,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, OperationalError, ProgrammingError
 
 from calve.iceberg.catalogs import file_io
+from calve.iceberg.catalogs.entry import property_text
 from calve.iceberg.catalogs.tokens import bound_token
 from calve.iceberg.errors import describe
 from calve.model.errors import UsageError
@@ -41,7 +42,7 @@ def open_catalog(name: str, properties: Mapping[str, Any], limits: Limits | None
     """The catalog of `[catalog.<name>]`. Cheap; UsageError if the properties cannot be right."""
     limits = limits or Limits()
     given: dict[str, Any] = {
-        key: value if isinstance(value, dict) else _text(value) for key, value in properties.items()
+        key: value if isinstance(value, dict) else property_text(value) for key, value in properties.items()
     }
     given = _with_certificates(_with_file_timeouts(given, limits))
     if warehouse := given.get("warehouse"):
@@ -70,11 +71,6 @@ def _hint(name: str, cause: Exception) -> str:
     if isinstance(cause, ModuleNotFoundError) and (cause.name or "").startswith("psycopg"):
         return f"write uri of [catalog.{name}] as postgresql://…, without a driver: Calve brings its own"
     return f"see [catalog.{name}] in calve.toml: type, uri, warehouse"
-
-
-def _text(value: Any) -> str:
-    """PyIceberg's properties are text; TOML's booleans and numbers are not."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _warehouse(location: str) -> str:

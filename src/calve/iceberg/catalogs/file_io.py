@@ -1,9 +1,9 @@
-"""PyIceberg's Arrow file system, with an authority of one's own, and with an end to every read of metadata.
+"""PyIceberg's file access through Arrow, with certificates of one's own and a bound on every metadata read.
 
-PyIceberg hands on everything but the file of certificates; Arrow itself takes it. Arrow bounds the
-silence between two bytes and not the request (tried: a body that drips is read for ever), so metadata
-in S3, which every catalog call reads, is read by the client that data files are written with. Data
-files, which `calve verify` reads, are Arrow's as before.
+PyIceberg hands on everything but the file of certificates, which Arrow itself takes. Arrow bounds the
+silence between two bytes and not the request (tried: a body that drips is read for ever), so metadata in
+S3, which every catalog call reads, is read by the client that writes data files. Data files, which
+`calve verify` reads, are still Arrow's.
 """
 
 import io
@@ -15,24 +15,13 @@ from pyiceberg.io import InputFile, InputStream
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from calve.model.errors import CalveError, NotFoundError, UnavailableError
-from calve.objects.credentials import CA_FILE
-from calve.objects.s3 import SCHEMES as S3_SCHEMES
+from calve.objects.credentials import CA_FILE, S3Access
 from calve.objects.storage import Storage
+from calve.objects.uri import S3, kind_of
 
 IMPLEMENTATION = "calve.iceberg.catalogs.file_io.BoundedFileIO"
 _METADATA = (".json", ".avro", ".json.gz")
 _TRIES = 3  # that Arrow's client has in the time of a call
-_COPIED = {
-    "s3.endpoint": "endpoint_override",
-    "s3.access-key-id": "access_key",
-    "s3.secret-access-key": "secret_key",
-    "s3.session-token": "session_token",
-    "s3.region": "region",
-    "s3.proxy-uri": "proxy_options",
-    "s3.role-arn": "role_arn",
-    "s3.role-session-name": "session_name",
-    CA_FILE: "tls_ca_file_path",
-}
 
 
 def bounded(properties: Mapping[str, Any]) -> dict[str, Any]:
@@ -41,11 +30,11 @@ def bounded(properties: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class BoundedFileIO(PyArrowFileIO):
-    """What S3 answers with is checked against `s3.ca-file`, and its metadata is there in time."""
+    """Checks S3's certificate against `s3.ca-file`, and bounds reads of metadata."""
 
     def new_input(self, location: str) -> Any:
         found = super().new_input(location)
-        if location.startswith(tuple(S3_SCHEMES)) and location.endswith(_METADATA):
+        if kind_of(location) == S3 and location.endswith(_METADATA):
             return _Metadata(found, self._storage())
         return found
 
@@ -68,17 +57,33 @@ class BoundedFileIO(PyArrowFileIO):
         given = self.properties
         if not given.get(CA_FILE):
             return super()._initialize_s3_fs(netloc)
-        options: dict[str, Any] = {ours: given[name] for name, ours in _COPIED.items() if given.get(name)}
-        for name in ("connect", "request"):
-            if seconds := given.get(f"s3.{name}-timeout"):
-                options[f"{name}_timeout"] = float(seconds)
-        for name, option in (("force-virtual-addressing", "force_virtual_addressing"), ("anonymous",) * 2):
-            options[option] = str(given.get(f"s3.{name}", "false")).lower() == "true"
-        return S3FileSystem(**options)
+        return S3FileSystem(**arrow_options(given))
+
+
+def arrow_options(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """The one place that turns access into the options of Arrow's S3 client."""
+    access = S3Access.of(properties)
+    options: dict[str, Any] = {
+        "endpoint_override": access.endpoint,
+        "access_key": access.access_key_id,
+        "secret_key": access.secret_access_key,
+        "session_token": access.session_token,
+        "region": access.region,
+        "proxy_options": access.proxy,
+        "role_arn": access.role_arn,
+        "session_name": access.role_session_name,
+        "tls_ca_file_path": access.ca_file,
+    }
+    for name in ("connect", "request"):
+        options[f"{name}_timeout"] = float(properties.get(f"s3.{name}-timeout") or 0)
+    return {name: value for name, value in options.items() if value} | {
+        "force_virtual_addressing": access.virtual_addressing,
+        "anonymous": access.anonymous,
+    }
 
 
 class _Metadata(InputFile):
-    """One file of metadata, read whole. Errors are those that PyIceberg's callers know."""
+    """One file of metadata, read whole. Its errors are those that PyIceberg's callers know."""
 
     def __init__(self, arrow: InputFile, storage: Storage) -> None:
         super().__init__(arrow.location)
@@ -95,11 +100,11 @@ class _Metadata(InputFile):
         try:
             return io.BytesIO(self._storage.read(self.location))
         except CalveError as error:
-            raise _known(error) from error
+            raise _as_os_error(error) from error
 
 
-def _known(error: CalveError) -> OSError:
-    """What `lake.errors` makes the same of as of Arrow's error."""
+def _as_os_error(error: CalveError) -> OSError:
+    """As `iceberg.errors` classifies Arrow's error of the same cause."""
     if isinstance(error, NotFoundError):
         return FileNotFoundError(error.message)
     if isinstance(error, UnavailableError):

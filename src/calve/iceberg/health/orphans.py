@@ -14,8 +14,8 @@ from enum import StrEnum
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
-from calve.iceberg.health.paths import normal
 from calve.iceberg.health.table_files import PathSet, StoredFile, list_files
+from calve.objects.uri import comparable, is_below
 
 # data file, manifest: calve-<id>-…; manifest list: snap-…-calve-<id>.avro; of a fence:
 # snap-…-calve-fence-<id>.avro; receipts: metadata/calve/<id>/…
@@ -86,11 +86,8 @@ def find_orphans(
 def elsewhere(metadata: TableMetadata) -> tuple[str, ...]:
     """Where a table writes outside its location. Other tables may write there too, and nothing there
     says whose a file is: it is never looked into."""
-    own = normal(metadata.location).rstrip("/") + "/"
     named = [metadata.properties[name] for name in _WRITES_TO if name in metadata.properties]
-    return tuple(
-        dict.fromkeys(path for path in named if not (normal(path).rstrip("/") + "/").startswith(own))
-    )
+    return tuple(dict.fromkeys(path for path in named if not is_below(path, metadata.location)))
 
 
 def _hidden(path: str) -> bool:
@@ -121,7 +118,7 @@ def judge(
     for found in files:
         if (_sidecar_of(found.path) or found.path) in reachable:
             continue
-        if foreign and normal(found.path).startswith(foreign):
+        if foreign and comparable(found.path).startswith(foreign):
             of_others += 1
             continue
         process = process_of(found.path)
@@ -150,6 +147,6 @@ def judge(
 
 def _tables_inside(files: Iterable[StoredFile], own: str) -> tuple[str, ...]:
     """Folders of other tables below this one: whatever is in them is theirs."""
-    mine = normal(own).rstrip("/")
-    bases = {normal(match.group(1)) for found in files if (match := _METADATA_FILE.match(found.path))}
+    mine = comparable(own).rstrip("/")
+    bases = {comparable(match.group(1)) for found in files if (match := _METADATA_FILE.match(found.path))}
     return tuple(f"{base}/" for base in bases - {mine})

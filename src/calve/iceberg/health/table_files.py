@@ -17,9 +17,9 @@ from pyiceberg.table.snapshots import Snapshot
 
 from calve.iceberg.errors import catalog_call
 from calve.iceberg.health.entries import read_entries
-from calve.iceberg.health.paths import normal
 from calve.iceberg.publish.manifests import manifests_of
 from calve.model.errors import RefusedError
+from calve.objects.uri import comparable
 
 
 class StoredFile(NamedTuple):
@@ -64,10 +64,10 @@ class PathSet:
         self.update(paths)
 
     def update(self, paths: Iterable[str]) -> None:
-        self._hashes.update(hash(normal(path)) for path in paths)
+        self._hashes.update(hash(comparable(path)) for path in paths)
 
     def __contains__(self, path: str) -> bool:
-        return hash(normal(path)) in self._hashes
+        return hash(comparable(path)) in self._hashes
 
     def __len__(self) -> int:
         return len(self._hashes)

@@ -1,0 +1,115 @@
+"""Whether a bucket aborts incomplete multipart uploads by itself: its own lifecycle rules, asked for.
+
+A killed executor leaves the parts of an upload: invisible, but stored and paid for. obstore aborts an
+upload that fails, but can neither list those of others nor read a bucket's rules; so this one request is
+made and signed here. Where the keys are the machine's own role there is nothing to sign with.
+"""
+
+import datetime as dt
+from collections.abc import Iterator
+from xml.etree import ElementTree
+
+import requests
+
+from calve.objects.credentials import S3Access
+from calve.objects.errors import first_line
+from calve.objects.port import Bounds, UploadCleanup
+from calve.objects.signing import Signer
+from calve.objects.uri import Uri
+from calve.wire.bounded_http import bound
+
+_DAYS = 2
+_ABORT = "AbortIncompleteMultipartUpload"
+_SELECTIVE = ("Tag", "ObjectSizeGreaterThan", "ObjectSizeLessThan")  # a rule with these leaves some out
+
+
+def upload_cleanup(folder: Uri, access: S3Access, bounds: Bounds) -> UploadCleanup:
+    """What the bucket's rules say about uploads below a folder. Raises nothing: an answer that cannot be
+    had is one of its answers."""
+    if not access.signs:
+        return _unknown("Calve has no keys to ask with: they come from the machine's role", folder, access)
+    try:
+        answer = _ask(folder.bucket, access, bounds)
+        if answer.status_code == 404 and "NoSuchBucket" not in answer.text:
+            return _missing(folder, access)
+        if not answer.ok:
+            reason = f"the bucket answered {answer.status_code} {answer.reason}"
+            if answer.status_code in (401, 403):
+                reason += " (the keys lack s3:GetLifecycleConfiguration)"
+            return _unknown(reason, folder, access)
+        rules = ElementTree.fromstring(answer.content)
+    except (requests.RequestException, ElementTree.ParseError) as error:
+        return _unknown(f"{type(error).__name__}: {first_line(error)}", folder, access)
+    days = [found for rule in rules if (found := _days(rule, folder.key)) is not None]
+    if not days:
+        return _missing(folder, access)
+    return UploadCleanup(automatic=True, words=f"incomplete uploads are aborted after {min(days)} days")
+
+
+def _days(rule: ElementTree.Element, key: str) -> int | None:
+    """After how many days a rule aborts the uploads below a key; None if it does not."""
+    texts = {name: (element.text or "").strip() for name, element in _all(rule)}
+    covers = key.startswith(texts.get("Prefix", "")) and not any(name in texts for name in _SELECTIVE)
+    days = texts.get("DaysAfterInitiation", "")
+    if texts.get("Status") != "Enabled" or _ABORT not in texts or not covers or not days.isdigit():
+        return None
+    return int(days)
+
+
+def _all(element: ElementTree.Element) -> Iterator[tuple[str, ElementTree.Element]]:
+    """Everything inside, by name, whatever namespace the server uses."""
+    return ((inner.tag.rpartition("}")[2], inner) for inner in element.iter())
+
+
+def _ask(bucket: str, access: S3Access, bounds: Bounds) -> requests.Response:
+    signer = Signer(
+        access_key_id=access.access_key_id,
+        secret_access_key=access.secret_access_key,
+        session_token=access.session_token,
+        region=access.some_region,
+    )
+    query = {"lifecycle": ""}
+    # With virtual addressing the endpoint is the bucket's own, as obstore has it.
+    path = "/" if access.endpoint and access.virtual_addressing else f"/{bucket}"
+    base = access.endpoint.rstrip("/") or f"https://s3.{access.some_region}.amazonaws.com"
+    url = signer.url(base, path, query)
+    headers = signer.headers("GET", url, query, dt.datetime.now(dt.UTC))
+    proxies = {"http": access.proxy, "https": access.proxy} if access.proxy else None
+    with requests.Session() as session:
+        bound(
+            session,
+            connect_seconds=bounds.connect_seconds,
+            call_seconds=bounds.call_seconds,
+            ca_file=access.ca_file,
+        )
+        return session.get(url, headers=headers, proxies=proxies)
+
+
+def _missing(folder: Uri, access: S3Access) -> UploadCleanup:
+    return UploadCleanup(
+        automatic=False,
+        words="no lifecycle rule aborts incomplete multipart uploads: what killed programs left stays for ever",
+        remedy=f"add a rule: {rule_command(folder.bucket, access.endpoint)}"
+        " (it replaces the rules that the bucket has: add yours to it)",
+    )
+
+
+def _unknown(reason: str, folder: Uri, access: S3Access) -> UploadCleanup:
+    return UploadCleanup(
+        automatic=None,
+        words=f"whether incomplete multipart uploads are aborted cannot be checked: {reason}",
+        remedy=f"make sure that the bucket has such a rule: {rule_command(folder.bucket, access.endpoint)}",
+    )
+
+
+def rule_command(bucket: str, endpoint: str = "") -> str:
+    """The command that gives a bucket the rule."""
+    at = f" --endpoint-url {endpoint}" if endpoint else ""
+    rule = (
+        '{"Rules":[{"ID":"abort-incomplete-uploads","Status":"Enabled","Filter":{"Prefix":""},'
+        f'"{_ABORT}":{{"DaysAfterInitiation":{_DAYS}}}}}]}}'
+    )
+    return (
+        f"aws s3api put-bucket-lifecycle-configuration{at} --bucket {bucket}"
+        f" --lifecycle-configuration '{rule}'"
+    )
