@@ -130,12 +130,14 @@ def test_single_parts_are_exported_and_overlap_is_refused(place: Place, bucket: 
         exported(place, bucket, "2")
 
 
-def test_doctor_writes_to_each_storage_and_tells_what_to_mend(place: Place, bucket: Bucket) -> None:
+def test_doctor_writes_to_each_storage_and_tells_what_to_fix(place: Place, bucket: Bucket) -> None:
     before = bucket.every()
     part = f"storage:s3://{BUCKET}"
     with place.app() as app:
-        [well] = [finding for finding in examine(app, spark=False) if finding.part == part]
-        assert well.ok and bucket.every() == before
+        well, rule = [finding for finding in examine(app, spark=False) if finding.part == part]
+        assert well.ok and not well.warning and bucket.every() == before
+        assert rule.ok and rule.warning and "incomplete multipart uploads" in rule.words
+        assert "put-bucket-lifecycle-configuration --endpoint-url https://127.0.0.1" in rule.remedy
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/no/such/file")
         with place.app() as app:

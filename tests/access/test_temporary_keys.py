@@ -87,7 +87,8 @@ def test_an_export_with_temporary_keys(
         assert process.state is ProcessState.COMPLETED, place.told(process.id)
         assert place.ids_in(to) == EXPECTED
         found = place.app.storage(to if "/" in to else "far")
-        assert found.uploads(f"s3://{BUCKET}") == [], "these requests are signed with the token too"
+        rules = found.upload_cleanup(f"s3://{BUCKET}")
+        assert rules.automatic is False, "this request is signed with the token too"
         assert (
             keys.session_token not in f"{process}{place.app.store.plan(process.id)}{place.told(process.id)}"
         )
@@ -99,7 +100,7 @@ def test_an_export_with_temporary_keys(
 def test_P9_a_missing_or_wrong_token_is_refused_at_once(token: str, lender: S3Server, keys: Keys) -> None:
     given, _ = by_config(keys, Path())
     storage = Storage(lender.properties() | given | {"s3.session-token": token})
-    for call in (storage.list, storage.uploads):
-        with pytest.raises(PermanentError) as refused:
-            call(f"s3://{BUCKET}/x")
-        assert refused.value.code == "storage_denied"
+    with pytest.raises(PermanentError) as refused:
+        storage.list(f"s3://{BUCKET}/x")
+    assert refused.value.code == "storage_denied"
+    assert "403" in storage.upload_cleanup(f"s3://{BUCKET}/x").words

@@ -152,7 +152,7 @@ def test_columns_without_a_type_are_refused_by_name_unless_left_out(
         ({"path": "db.t", "backup": "b"}, "go together"),
         ({"source": "chdb:///x"}, "no table is named"),
         ({"path": "db.t", "source": "chdb:///x", "colunms": "a"}, "unknown option 'colunms'"),
-        ({"path": "db.t", "source": "chdb:///x", "split_mb": "0"}, "no number of megabytes"),
+        ({"path": "db.t", "source": "chdb:///x", "split_mb": "0"}, "not a number of megabytes"),
     ],
 )
 def test_options_that_cannot_be_are_usage_errors(options: dict[str, str], words: str) -> None:

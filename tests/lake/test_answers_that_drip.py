@@ -68,7 +68,7 @@ def test_a_server_of_tokens_is_given_up(port: int, way: str) -> None:
 
 
 @HERE_AND_THERE
-@pytest.mark.parametrize("call", ["put", "upload", "read", "list", "uploads"])
+@pytest.mark.parametrize("call", ["put", "upload", "read", "list"])
 def test_a_storage_is_given_up(port: int, call: str, tmp_path: Path) -> None:
     properties = {
         "s3.endpoint": f"http://127.0.0.1:{port}",
@@ -83,11 +83,21 @@ def test_a_storage_is_given_up(port: int, call: str, tmp_path: Path) -> None:
         "upload": lambda: storage.upload(large, uri),
         "read": lambda: storage.read(uri),
         "list": lambda: storage.list("s3://bucket/folder"),
-        "uploads": lambda: storage.uploads("s3://bucket/folder"),
     }
     with pytest.raises(CalveError) as raised:
         calls[call]()
     assert raised.value.info.retryable, raised.value
+
+
+@HERE_AND_THERE
+def test_a_bucket_that_is_asked_for_its_rules_is_given_up(port: int) -> None:
+    properties = {
+        "s3.endpoint": f"http://127.0.0.1:{port}",
+        "s3.access-key-id": "key",
+        "s3.secret-access-key": "secret",
+    }
+    storage = Storage(properties, connect_seconds=SECONDS, call_seconds=SECONDS)
+    assert storage.upload_cleanup("s3://bucket/folder").automatic is None
 
 
 @HERE_AND_THERE

@@ -24,6 +24,7 @@ class S3(ThreadingHTTPServer):
         self.requests: list[str] = []
         self.fail_with: tuple[int, str] | None = None  # status, S3 error code
         self.fail_parts_after: int | None = None
+        self.lifecycle = ""  # the bucket's rules, in XML
         self.silent = threading.Event()
         self.guard = threading.Lock()
 
@@ -115,8 +116,10 @@ class _Handler(BaseHTTPRequestHandler):
             case "DELETE":
                 objects.pop(key, None)
                 self._answer(204, b"")
-            case "GET" if "uploads" in query:
-                self._uploads(query.get("prefix", ""), query.get("key-marker", ""))
+            case "GET" if "lifecycle" in query and self.server.lifecycle:
+                self._xml(self.server.lifecycle)
+            case "GET" if "lifecycle" in query:
+                self._error(404, "NoSuchLifecycleConfiguration")
             case "GET" if not key:
                 self._list(query.get("prefix", ""))
             case _ if key in objects:
@@ -124,18 +127,6 @@ class _Handler(BaseHTTPRequestHandler):
                 self._answer(200, objects[key], headers)
             case _:
                 self._error(404, "NoSuchKey")
-
-    def _uploads(self, prefix: str, after: str) -> None:
-        """Two to a page."""
-        found = [key for key in sorted(self.server.uploads) if key.startswith(prefix) and key > after]
-        uploads = "".join(
-            f"<Upload><Key>{escape(key)}</Key><UploadId>{escape(key)}</UploadId></Upload>"
-            for key in found[:2]
-        )
-        more = (
-            f"<IsTruncated>true</IsTruncated><NextKeyMarker>{found[1]}</NextKeyMarker>" if found[2:] else ""
-        )
-        self._xml(f"<ListMultipartUploadsResult>{uploads}{more}</ListMultipartUploadsResult>")
 
     def _part(self, query: dict[str, str], body: bytes) -> None:
         after = self.server.fail_parts_after

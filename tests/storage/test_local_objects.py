@@ -1,15 +1,32 @@
-"""A local folder is object storage: whole objects or none, taken names stay taken."""
+"""A local folder beyond the contract: what a killed program leaves, and what the file system refuses."""
 
 import os
-import threading
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from calve.model.errors import NotFoundError, PermanentError, TemporaryError
-from calve.objects.local import TEMPORARY_SUFFIX, local_path
+from calve.model.errors import PermanentError, TemporaryError
+from calve.objects import local
+from calve.objects.local import TEMPORARY_SUFFIX
 from calve.objects.storage import Storage
 from support.another_user import another_user
+
+KILLED_WHILE_WRITING = """
+import os, signal, sys
+from pathlib import Path
+from calve.objects import local
+from calve.objects.storage import Storage
+copy = local._copy
+def half(source, out):
+    copy(source, out)
+    out.flush()
+    os.kill(os.getpid(), signal.SIGKILL)
+local._copy = half
+Storage().upload(Path(sys.argv[1]), sys.argv[2])
+"""
 
 
 @pytest.fixture
@@ -17,59 +34,38 @@ def root(tmp_path: Path) -> str:
     return f"file://{tmp_path}/deep/er"
 
 
-def test_an_object_is_put_read_sized_listed_and_deleted(root: str) -> None:
-    storage = Storage()
-    assert storage.put_if_absent(f"{root}/a/one", b"12345")
-    assert storage.exists(f"{root}/a/one") and storage.size(f"{root}/a/one") == 5
-    assert storage.read(f"{root}/a/one") == b"12345"
-    assert storage.list(root) == [f"{root}/a/one"]
-    storage.delete([f"{root}/a/one", f"{root}/a/never"])
-    assert storage.list(root) == [] and not storage.exists(f"{root}/a/one")
-
-
-def test_a_taken_name_is_refused_and_unchanged(root: str) -> None:
-    storage = Storage()
-    assert storage.put_if_absent(f"{root}/x", b"first")
-    assert not storage.put_if_absent(f"{root}/x", b"second")
-    assert storage.read(f"{root}/x") == b"first"
-
-
-def test_of_many_racing_puts_exactly_one_wins(root: str) -> None:
-    storage, wins = Storage(), []
-    barrier = threading.Barrier(8)
-
-    def put(number: int) -> None:
-        barrier.wait()
-        if storage.put_if_absent(f"{root}/x", str(number).encode()):
-            wins.append(number)
-
-    threads = [threading.Thread(target=put, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(wins) == 1 and storage.read(f"{root}/x") == str(wins[0]).encode()
-    assert os.listdir(local_path(root)) == ["x"]  # noqa: PTH208
-
-
-def test_an_upload_is_whole_and_one_that_fails_leaves_nothing(root: str, tmp_path: Path) -> None:
-    storage = Storage()
+def test_a_program_that_is_killed_while_writing_leaves_nothing(root: str, tmp_path: Path) -> None:
     source = tmp_path / "source"
-    source.write_bytes(os.urandom(3_000_000))
-    storage.upload(source, f"{root}/file")
-    assert storage.read(f"{root}/file") == source.read_bytes()
-    with pytest.raises(NotFoundError):
-        storage.upload(tmp_path / "missing", f"{root}/other")
-    assert storage.list(root) == [f"{root}/file"]
-    assert not list(tmp_path.rglob(f"*{TEMPORARY_SUFFIX}"))
+    source.write_bytes(os.urandom(100_000))
+    ended = subprocess.run([sys.executable, "-c", KILLED_WHILE_WRITING, source, f"{root}/file"], timeout=60)
+    assert ended.returncode == -signal.SIGKILL
+    assert list((tmp_path / "deep" / "er").iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["a b", "p=%2F..%2Fx", "é漢🧊", "x?y#z", "month=2024-01"])
-def test_L8_uris_are_taken_literally_and_never_decoded(root: str, name: str) -> None:
-    storage = Storage()
-    assert storage.put_if_absent(f"{root}/{name}/f", b"x")
-    assert storage.list(root) == [f"{root}/{name}/f"]
-    assert (local_path(root) / name / "f").is_file()
+def test_without_nameless_files_it_leaves_one_that_no_listing_shows(
+    root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "source"
+    source.write_bytes(b"x")
+    named = KILLED_WHILE_WRITING.replace("copy = local._copy", "local._NAMELESS = 0; copy = local._copy")
+    subprocess.run([sys.executable, "-c", named, source, f"{root}/file"], timeout=60)
+    [left] = (tmp_path / "deep" / "er").iterdir()
+    assert left.name.startswith(".") and left.name.endswith(TEMPORARY_SUFFIX)
+    assert Storage().list(root) == [] and not Storage().exists(f"{root}/file")
+
+
+@pytest.mark.parametrize("nameless", [True, False])
+def test_a_finished_or_refused_write_leaves_no_temporary_file(
+    root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nameless: bool
+) -> None:
+    if not nameless:
+        monkeypatch.setattr(local, "_NAMELESS", 0)
+    source = tmp_path / "source"
+    source.write_bytes(b"x")
+    for _ in range(2):
+        Storage().upload(source, f"{root}/file")
+        Storage().put_if_absent(f"{root}/object", b"x")
+    assert sorted(os.listdir(tmp_path / "deep" / "er")) == ["file", "object"]  # noqa: PTH208
 
 
 @pytest.mark.parametrize(
@@ -81,14 +77,6 @@ def test_L8_only_full_uris_are_taken(uri: str) -> None:
     assert error.value.code == "storage_uri" and uri in error.value.message
 
 
-def test_missing_objects_and_folders(root: str) -> None:
-    storage = Storage()
-    assert storage.list(f"{root}/nothing") == []
-    for call in (storage.read, storage.size):
-        with pytest.raises(NotFoundError):
-            call(f"{root}/nothing")
-
-
 def test_a_file_where_a_folder_must_be_is_an_error_that_names_it(root: str) -> None:
     storage = Storage()
     storage.put_if_absent(f"{root}/x", b"")
@@ -97,8 +85,8 @@ def test_a_file_where_a_folder_must_be_is_an_error_that_names_it(root: str) -> N
     assert f"{root}/x/y" in error.value.message
 
 
-def test_a_folder_without_write_access_is_permanent(root: str) -> None:
-    folder = local_path(root)
+def test_a_folder_without_write_access_is_permanent(root: str, tmp_path: Path) -> None:
+    folder = tmp_path / "deep" / "er"
     folder.mkdir(parents=True)
     folder.chmod(0o500)
     with another_user(), pytest.raises(PermanentError) as error:

@@ -10,8 +10,9 @@ import pytest
 from obstore.exceptions import GenericError
 from s3_server import BUCKET, S3, running
 
-from calve.model.errors import NotFoundError, PermanentError, UnavailableError
-from calve.objects.s3 import CHUNK_BYTES, _calve_error
+from calve.model.errors import PermanentError, UnavailableError
+from calve.objects.errors import translate
+from calve.objects.s3 import CHUNK_BYTES
 from calve.objects.storage import Storage
 
 ROOT = f"s3://{BUCKET}"
@@ -21,30 +22,6 @@ ROOT = f"s3://{BUCKET}"
 def s3() -> Iterator[S3]:
     with running() as server:
         yield server
-
-
-def test_an_object_is_put_read_sized_listed_and_deleted(s3: S3) -> None:
-    storage = Storage(s3.properties)
-    assert storage.put_if_absent(f"{ROOT}/a/one", b"12345")
-    assert not storage.put_if_absent(f"{ROOT}/a/one", b"other")
-    assert storage.put_if_absent(f"{ROOT}/b", b"x")
-    assert storage.read(f"{ROOT}/a/one") == b"12345" and storage.size(f"{ROOT}/a/one") == 5
-    assert storage.list(f"{ROOT}/a/") == [f"{ROOT}/a/one"]
-    assert storage.list(ROOT) == [f"{ROOT}/a/one", f"{ROOT}/b"]
-    assert not storage.exists(f"{ROOT}/nope")
-    with pytest.raises(NotFoundError):
-        storage.read(f"{ROOT}/nope")
-    storage.delete([f"{ROOT}/a/one", f"{ROOT}/b", f"{ROOT}/nope"])
-    assert s3.objects == {}
-
-
-@pytest.mark.parametrize("name", ["a b", "p=%2F..%2Fx", "é漢🧊", "x+y&z", "month=2024-01"])
-def test_L8_keys_are_the_uri_s_own_text(s3: S3, name: str) -> None:
-    storage = Storage(s3.properties)
-    assert storage.put_if_absent(f"{ROOT}/{name}/f", b"x")
-    assert list(s3.objects) == [f"{name}/f"]
-    assert storage.list(ROOT) == [f"{ROOT}/{name}/f"]
-    assert storage.read(f"{ROOT}/{name}/f") == b"x"
 
 
 def test_large_files_go_up_in_parts_and_small_ones_at_once(s3: S3, tmp_path: Path) -> None:
@@ -58,40 +35,13 @@ def test_large_files_go_up_in_parts_and_small_ones_at_once(s3: S3, tmp_path: Pat
     assert sum("partNumber" in request for request in s3.requests) == 3
 
 
-def test_an_upload_that_is_given_up_leaves_no_object(s3: S3, tmp_path: Path) -> None:
+def test_an_upload_that_fails_is_aborted_at_once(s3: S3, tmp_path: Path) -> None:
     large = tmp_path / "large"
     large.write_bytes(os.urandom(3 * CHUNK_BYTES))
     s3.fail_parts_after = 1
     with pytest.raises(PermanentError):
         Storage(s3.properties).upload(large, f"{ROOT}/large")
-    assert s3.objects == {} and s3.uploads == {}
-
-
-def test_every_page_of_uploads_is_read(s3: S3) -> None:
-    s3.uploads.update({f"a/{number}": {} for number in range(5)} | {"b/0": {}})
-    storage = Storage(s3.properties)
-    found = storage.uploads(f"{ROOT}/a")
-    assert [upload.uri for upload in found] == [f"{ROOT}/a/{number}" for number in range(5)]
-    storage.abort(found)
-    assert list(s3.uploads) == ["b/0"]
-
-
-def test_a_server_without_lists_of_uploads_has_none_and_one_that_refuses_says_what_it_needs(s3: S3) -> None:
-    s3.fail_with = (501, "NotImplemented")
-    assert Storage(s3.properties).uploads(ROOT) == []
-    s3.fail_with = (403, "AccessDenied")
-    with pytest.raises(PermanentError) as refused:
-        Storage(s3.properties).uploads(ROOT)
-    assert refused.value.code == "storage_denied" and "s3:ListBucketMultipartUploads" in refused.value.hint
-    s3.fail_with = (503, "SlowDown")
-    with pytest.raises(UnavailableError) as down:
-        Storage(s3.properties).uploads(ROOT)
-    assert down.value.service == f"storage:{ROOT}"
-
-
-def test_without_keys_to_sign_with_no_upload_is_asked_for(s3: S3) -> None:
-    assert Storage({"s3.endpoint": s3.properties["s3.endpoint"]}).uploads(ROOT) == []
-    assert s3.requests == []
+    assert s3.objects == {} and s3.uploads == {}, "no object, and none of its parts"
 
 
 @pytest.mark.parametrize(
@@ -109,10 +59,10 @@ def test_P9_wrong_credentials_are_permanent_and_not_tried_again(s3: S3, status: 
 def test_a_bucket_without_keys_is_told_so_and_not_to_check_its_endpoint() -> None:
     """Said as the client says it where the machine has no role to give."""
     met = GenericError("Error performing PUT http://169.254.169.254/latest/api/token in 5s: timed out")
-    error = _calve_error("s3://bucket/x", "s3://bucket", met)
+    error = translate(met, "s3://bucket/x", "s3://bucket")
     assert "no keys are configured" in error.hint and '[storage."s3://bucket"]' in error.hint
     met = GenericError("Error performing GET https://s3.example.org/bucket/x in 5s: timed out")
-    assert "check the endpoint" in _calve_error("s3://bucket/x", "s3://bucket", met).hint
+    assert "check the endpoint" in translate(met, "s3://bucket/x", "s3://bucket").hint
 
 
 def test_a_bucket_that_is_not_there_is_permanent(s3: S3) -> None:

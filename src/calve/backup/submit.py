@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from calve.objects.uri import LOCAL, kind_of
 from calve.archive.location import Location, checked_name
 from calve.archive.ports import LANE, BackupPorts
 from calve.backup.kind import NAME, refuse_taken
@@ -53,7 +54,7 @@ def submit(ports: BackupPorts, store: Store, request: BackupRequest) -> Submitte
     """Queue it; or find the process that the same command began and that did not complete, and go on
     with it. RefusedError if there is a backup of that name."""
     location = ports.location()
-    if ports.hard_links and not location.url.startswith("file://"):
+    if ports.hard_links and kind_of(location.url) != LOCAL:
         raise UsageError(
             f"{location.url} is no folder, and only in a folder are there hard links",
             code="no_hard_links",

@@ -19,13 +19,12 @@ def doctor(session: Session, spark: bool) -> int:
     for finding in examine(session.app, spark=spark):
         found.append(finding)
         if not session.json:
-            output.data(
-                f"{'ok' if finding.ok else 'BAD':<4} {finding.part}: {output.one_line(finding.words)}"
-            )
-            if finding.remedy and not finding.ok:
+            level = "warn" if finding.warning else "ok" if finding.ok else "BAD"
+            output.data(f"{level:<4} {finding.part}: {output.one_line(finding.words)}")
+            if finding.remedy and level != "ok":
                 output.data(f"     hint: {output.one_line(finding.remedy)}")
     session.answer([dataclasses.asdict(finding) for finding in found], "")
     bad = sum(not finding.ok for finding in found)
     if not session.json:
-        output.say(f"{bad} to mend." if bad else "All is well.")
+        output.say(f"{bad} to fix." if bad else "All is well.")
     return FAILED if bad else DONE

@@ -54,7 +54,7 @@ def _chunks(pieces: Sequence[Piece]) -> Iterator[list[Piece]]:
 
 
 def _fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """In exactly the types that Spark was told; text that is not UTF-8 fails, naming its column."""
+    """In exactly the types that Spark expects; text that is not UTF-8 fails, naming its column."""
     arrays = []
     for field, column in zip(schema, batch.columns, strict=True):
         try:

@@ -106,7 +106,7 @@ class MergeTreeReader(DataSourceReader):  # type: ignore[misc]
 
 
 class FilteringReader(MergeTreeReader):
-    """A class of its own: Spark refuses a reader that has this method while its switch is off."""
+    """Apart from its base: Spark refuses a reader that has this method while its setting is off."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
         """Take what ClickHouse can skip by; every filter stays Spark's too."""

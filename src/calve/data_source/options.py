@@ -125,7 +125,7 @@ def _listed(text: str) -> tuple[str, ...]:
 
 def _number(text: str) -> int:
     if not text.isdigit() or not int(text):
-        raise _wrong(f"split_mb is {text!r}, which is no number of megabytes")
+        raise _wrong(f"split_mb is {text!r}, not a number of megabytes")
     return int(text)
 
 

@@ -34,7 +34,8 @@ from calve.model.errors import NotFoundError, PermanentError
 from calve.model.limits import Limits
 from calve.model.plan import DestinationPlan, ExportPlan
 from calve.model.receipt import Receipt
-from calve.objects.local import SCHEME as LOCAL
+from calve.objects.errors import DENIED
+from calve.objects.uri import LOCAL, kind_of
 from calve.objects.storage import Storage
 
 _LONGEST_FOLDER = 200  # bytes; file systems end at 255
@@ -122,12 +123,12 @@ class IcebergDestination(Destination):
     def check_writable(self, plan: ExportPlan) -> None:
         """Only keys that a catalog lends are in doubt: a table bucket takes nothing but tables."""
         where = plan.destination.receipts_location
-        if self._lender is None or where.startswith(LOCAL):
+        if self._lender is None or kind_of(where) == LOCAL:
             return
         try:
             write_probe(self.storage(), f"{where}/{plan.process_id}/probe")
         except PermanentError as error:
-            if error.code != "storage_denied":
+            if error.code != DENIED:
                 raise
             raise PermanentError(
                 f"cannot write receipts to {where}: {error.message}",
@@ -167,7 +168,7 @@ class IcebergDestination(Destination):
         with catalog_call(self.catalog.name, "probing"):
             self.catalog.list_namespaces()
         where = self._receipts() if process_id else ""
-        if "://" in where and not where.startswith(LOCAL):
+        if "://" in where and kind_of(where) != LOCAL:
             write_probe(self.storage(), f"{where}/{process_id}/probe")
 
     def storage(self) -> Storage:

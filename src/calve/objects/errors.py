@@ -97,7 +97,7 @@ def unavailable(place: str, text: str, hint: str = "") -> UnavailableError:
     return UnavailableError(
         f"{place} cannot be reached: {text}",
         code="storage_unavailable",
-        hint=hint or "check the endpoint; waiting exports go on by themselves once it answers",
+        hint=hint or "check the endpoint; waiting exports continue once it answers",
         service=f"storage:{place}",
     )
 

@@ -1,4 +1,4 @@
-"""Whether a bucket aborts incomplete multipart uploads by itself: its own lifecycle rules, asked for.
+"""Whether a bucket's own lifecycle rules abort incomplete multipart uploads.
 
 A killed executor leaves the parts of an upload: invisible, but stored and paid for. obstore aborts an
 upload that fails, but can neither list those of others nor read a bucket's rules; so this one request is

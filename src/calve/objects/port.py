@@ -40,7 +40,7 @@ class UploadCleanup:
 
 
 class ObjectStore(Protocol):
-    """Thread-safe. Opening one contacts nobody."""
+    """Thread-safe. Opening one sends no request."""
 
     def put_if_absent(self, uri: str, data: bytes) -> bool:
         """Create the object, whole or not at all. False, and no change, if the name is taken. Of racing

@@ -1,7 +1,7 @@
 """AWS profiles, as every AWS tool reads them: `~/.aws/credentials` and `~/.aws/config`.
 
-Only keys that stand in these files. A profile that gets its keys by a login, a role or a program is
-said to be one: guessing would end in somebody else's keys.
+Only keys that these files hold. A profile that gets its keys by a login, a role or a program is refused
+by name: guessing would end in someone else's keys.
 """
 
 import configparser
@@ -20,29 +20,29 @@ _BY_OTHER_MEANS = (
 
 
 def named_profile(name: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """What the files say of a profile that somebody asked for. UsageError if it cannot give keys."""
+    """A profile that was asked for by name. UsageError if it has no keys."""
     found = _read(name, environ)
     if not found:
         files = " and ".join(str(_path(which, environ)) for which in (_CREDENTIALS, _CONFIG))
         raise UsageError(
             f"no AWS profile {name!r} in {files}",
             code="storage_profile",
-            hint="check the name: `aws configure list-profiles` lists those that there are",
+            hint="check the name: `aws configure list-profiles` lists them",
         )
     if not has_keys(found):
         how = next((key for key in _BY_OTHER_MEANS if key in found), "")
         why = f"gets its keys by {how}" if how else "has no keys"
         raise UsageError(
-            f"the AWS profile {name!r} {why}, and Calve reads only keys that stand in the file",
+            f"the AWS profile {name!r} {why}; Calve reads only keys that the file holds",
             code="storage_profile",
             hint=f'eval "$(aws configure export-credentials --profile {name} --format env)",'
-            " and leave the profile out of the configuration",
+            " and remove the profile from the configuration",
         )
     return found
 
 
 def usable_profile(name: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """A profile that nobody insists on; {} where there is none, or where it leads elsewhere for its keys."""
+    """A profile that was not asked for; {} if there is none, or if it gets its keys elsewhere."""
     found = _read(name, environ)
     return found if has_keys(found) else {}
 

@@ -1,7 +1,7 @@
-"""Remove orphan files, and Calve's own receipts that nobody needs any more.
+"""Remove orphan files, and Calve's own receipts that are no longer needed.
 
-What may go is decided in `lake.health.orphans` (D15); here it is looked at once more, against the
-table as it is now, right before it goes.
+`iceberg.health.orphans` decides what may go (D15); here each file is checked once more, against the table
+as it is now, right before it is deleted.
 """
 
 from collections.abc import Iterable
@@ -62,7 +62,7 @@ def clean(
     with catalog_call(catalog.name, f"removing orphans of table {'.'.join(identifier)}"):
         removed = 0
         if found.removable:
-            # The listing took time: somebody may have taken up a file since (a rollback, an add_files).
+            # The listing took time: a file may be in use again (a rollback, an add_files).
             stays = reachable(tables.load(catalog, identifier))
             removed = delete_files(table, [item.path for item in found.removable if item.path not in stays])
         receipts = delete_files(table, old_receipts(table, store, limits, now))

@@ -1,4 +1,4 @@
-"""Expire snapshots and references that have had their time, then the files that only they needed.
+"""Expire snapshots and references that are past their age, then the files that only they needed.
 
 One commit, sent once, that asserts every reference it looked at. Files go only after the commit
 is seen to have landed, and only if the table, loaded again, refers to them no more (L20).
@@ -95,7 +95,7 @@ def expire(
     raise TemporaryError(
         f"table {'.'.join(identifier)}: other writers were first {TRIES} times: {reason}",
         code="expiry_conflict",
-        hint="it is tried again by itself",
+        hint="it is retried",
     )
 
 

@@ -36,7 +36,7 @@ _SUMMED = ("rewritten_files", "added_files", "rewritten_rows", "added_rows", "re
 
 
 def finish(ports: OptimizePorts, process: Process, plan: OptimizePlan, receipts: Sequence[str]) -> Published:
-    """One attempt. Raises what it met; the next attempt finds what was done."""
+    """One attempt. If it raises, the next attempt finds what was done."""
     catalog = ports.catalog(plan.catalog)
     table = _load(catalog, plan)
     settings = settings_of(table.metadata.properties)
@@ -98,8 +98,8 @@ def _collect(catalog: Catalog, table: Table, settings: Settings) -> TableStats:
 
 
 def drops_dangling(table: Table, stats: TableStats) -> bool:
-    """Whether there are delete files to drop, which delete nothing any more. Where a table has global
-    deletes and one file may hold several (format v3), nobody here can tell them apart: they stay."""
+    """Whether there are delete files to drop that no longer delete anything. Where a table has global
+    deletes and one file may hold several (format v3), they cannot be told apart, and stay."""
     if _may_be_global(table) and driver_work.needs_spark(table):
         return False
     return stats.dangling_deletes > 0
@@ -201,7 +201,7 @@ def _published(
 
 def with_wishes(settings: Settings, *, expire: bool | None, orphans: bool | None) -> Settings:
     """What a person asked for goes before what the table says; but no file of a table that shares its
-    files with others is deleted, whoever asks."""
+    files with others is ever deleted."""
     if not settings.owns_files:
         return settings
     return replace(

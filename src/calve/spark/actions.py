@@ -1,10 +1,10 @@
 """Iceberg's own actions, run through the driver's JVM: what an optimize task is.
 
 Each commit an action makes carries `calve.process-id` and `calve.task` in its snapshot's summary,
-and each step first looks for its mark: a step that landed unseen is found, not repeated. An action
-that says it rewrote files and left no snapshot has failed, whatever it says (P18). Rows stay right
-whoever else writes: Iceberg refuses a rewrite whose input files were removed or got new deletes
-meanwhile, and rewritten files keep the sequence number that later deletes apply to (P19).
+and each step first looks for its mark: a step that landed unseen is found, not repeated. An action that
+reports rewritten files and left no snapshot has failed (P18). Rows stay right while others write: Iceberg
+refuses a rewrite whose input files were removed or got new deletes in the meantime, and rewritten files
+keep the sequence number that later deletes apply to (P19).
 """
 
 import json
@@ -121,9 +121,9 @@ class ActionTable:
         found = self._look(step)
         if claimed and found is None:
             raise TemporaryError(
-                f"table {name}: Iceberg says that it replaced {claimed} files, and no snapshot shows it",
+                f"table {name}: Iceberg reports {claimed} replaced files, but no snapshot shows it",
                 code="rewrite_not_committed",
-                hint="it is tried again by itself; Spark's log has what happened",
+                hint="it is retried; see Spark's log",
             )
         return found
 
@@ -176,7 +176,7 @@ def _execute_data(action: Any) -> int:
     result = action.execute()
     if failed := int(result.failedDataFilesCount()):
         raise TemporaryError(
-            f"{failed} data files were not rewritten", code="rewrite_incomplete", hint="it is tried again"
+            f"{failed} data files were not rewritten", code="rewrite_incomplete", hint="it is retried"
         )
     return int(result.rewrittenDataFilesCount())
 
@@ -191,7 +191,7 @@ def answered(step: str, done: list[dict[str, str] | None], seconds: float) -> di
 
 def answer_of(step: str, summaries: list[dict[str, str]], seconds: float = 0.0) -> dict[str, Any]:
     """What a task reports, from the summaries of the snapshots it made: all that it did is in them,
-    so an attempt that was lost is reported the same by whoever finds its snapshots."""
+    so a lost attempt is reported the same when its snapshots are found."""
 
     def total(name: str) -> int:
         return sum(int(summary.get(name, 0)) for summary in summaries)

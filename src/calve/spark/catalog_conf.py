@@ -25,7 +25,7 @@ _NOT_HANDED_ON = (
     "ca_file", "ca-file", "s3.ca-file",
 )  # fmt: skip
 _OURS = "calve."
-# Python's client asks for the keys of a table's files by itself; Java's has to be told to.
+# Python's client always asks for the keys of a table's files; Java's asks if this header says so.
 _ASKS_FOR_KEYS = "header.X-Iceberg-Access-Delegation"
 
 

@@ -1,8 +1,8 @@
 """The driver's JVM for work that is not shipped to executors as Python: Iceberg's own actions.
 
-Jars are added to the running JVM when the first such order comes, so that whoever only exports
-never needs them. One Spark session for each catalog configuration; nothing of it is on a command
-line, where other users could read secrets (P22).
+Jars are added to the running JVM with the first such order, so exports never need them. Each catalog
+configuration has a Spark session; none of it is on a command line, where other users could read secrets
+(P22).
 """
 
 import os
@@ -52,7 +52,7 @@ class Driver:
 
     def trust(self, ca_files: Sequence[str]) -> None:
         """Have this JVM trust these authorities beside those that it trusts already. The executors of a
-        cluster have JVMs of their own, which are told by `spark.executor.extraJavaOptions`."""
+        cluster have JVMs of their own, which are configured by `spark.executor.extraJavaOptions`."""
         with self._lock:
             if not set(ca_files) <= self._trusted:
                 _trust_too(self.jvm, sorted(self._trusted | set(ca_files)))

@@ -1,4 +1,4 @@
-"""What the JVM threw, turned into ours: by the class of any cause, never by a translated message."""
+"""What the JVM threw, as CalveErrors: by the class of any cause, never by a localized message."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,16 +26,16 @@ _MOST_CAUSES = 20
 
 @contextmanager
 def translated(catalog: str, doing: str) -> Iterator[None]:
-    """Whatever a call into the JVM raises leaves as a CalveError."""
+    """Around every call into the JVM: raises CalveErrors only."""
     from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 
     try:
         yield
     except Py4JJavaError as error:
-        raise _calve_error(catalog, doing, error.java_exception) from error
+        raise translate(catalog, doing, error.java_exception) from error
     except (Py4JNetworkError, ConnectionError) as error:
         raise TemporaryError(
-            f"{doing}: the driver's JVM is gone", code="driver_lost", hint="it is tried again by itself"
+            f"{doing}: the driver's JVM is gone", code="driver_lost", hint="it is retried"
         ) from error
     except Py4JError as error:
         raise TemporaryError(f"{doing}: {_line(str(error))}", code="driver_failed") from error
@@ -46,10 +46,10 @@ def translated(catalog: str, doing: str) -> Iterator[None]:
         origin = getattr(error, "_origin", None)
         if origin is None:
             raise
-        raise _calve_error(catalog, doing, origin) from error
+        raise translate(catalog, doing, origin) from error
 
 
-def _calve_error(catalog: str, doing: str, thrown: Any) -> CalveError:
+def translate(catalog: str, doing: str, thrown: Any) -> CalveError:
     causes = list(_causes(thrown))
     names = {cause.getClass().getSimpleName() for cause in causes}
     said = _line(next((str(cause.getMessage()) for cause in reversed(causes) if cause.getMessage()), ""))
@@ -58,7 +58,7 @@ def _calve_error(catalog: str, doing: str, thrown: Any) -> CalveError:
         return TemporaryError(
             message,
             code="rewrite_conflict",
-            hint="another writer was first; what is left is planned again by itself",
+            hint="another writer was first; the rest is planned again",
         )
     if names & set(_MISSING):
         return NotFoundError(message, code="no_such_table", hint=f"`calve doctor` probes catalog {catalog}")
@@ -76,7 +76,7 @@ def _calve_error(catalog: str, doing: str, thrown: Any) -> CalveError:
             hint=f"check user, password or token under [catalog.{catalog}]",
         )
     if any(word in str(cause.getMessage()) for cause in causes for word in _CANCELLED):
-        return TemporaryError(message, code="cancelled", hint="it was told to stop")
+        return TemporaryError(message, code="cancelled", hint="it was cancelled")
     if names & set(_UNREACHABLE):
         return UnavailableError(
             message,

@@ -82,7 +82,7 @@ def expire(payload: str, driver: Driver) -> str:
         if order["refs"]:
             _remove_refs(table, transaction, order["refs"])
         if order["snapshot_ids"]:
-            # Nothing is older than time itself: only what is named goes.
+            # Nothing is older than 0: only the named snapshots go.
             expiry = transaction.expireSnapshots().expireOlderThan(0).cleanExpiredFiles(False)
             for snapshot_id in order["snapshot_ids"]:
                 expiry = expiry.expireSnapshotId(int(snapshot_id))
@@ -99,9 +99,9 @@ def _remove_refs(table: ActionTable, transaction: Any, refs: dict[str, str]) -> 
         ref = now.get(name)
         if ref is None or str(ref.snapshotId()) != snapshot_id:
             raise TemporaryError(
-                f"reference {name} of table {table.name} was moved or removed meanwhile",
+                f"reference {name} of table {table.name} was moved or removed in the meantime",
                 code="expiry_conflict",
-                hint="it is tried again by itself",
+                hint="it is retried",
             )
         changes = changes.removeBranch(name) if ref.isBranch() else changes.removeTag(name)
     changes.commit()

@@ -27,7 +27,7 @@ CANCEL_AGAIN_SECONDS = 0.5
 
 
 class SparkRunner:
-    """Starts its session on first use, so that whoever holds one pays nothing before."""
+    """Starts its session on first use: holding one costs nothing."""
 
     def __init__(
         self, *, master: str, conf: Mapping[str, str], slots: int = 0, log: Path | None = None

@@ -1,7 +1,7 @@
-"""An HTTP answer that is read by a given moment, headers and body alike, or not at all.
+"""An HTTP answer that is read, headers and body, by a deadline, or not at all.
 
-A socket's timeout bounds the silence between two bytes, not the answer: a server that sends one byte
-now and then, were it only of a header that never ends, would hold its caller for ever.
+A socket's timeout bounds the silence between two bytes, not the answer: a server that sends a byte now
+and then, even of a header that never ends, would hold its caller for ever.
 """
 
 import http.client
@@ -12,7 +12,7 @@ from typing import Any
 
 
 class TimedAnswer(http.client.HTTPResponse):
-    """TimeoutError from whatever would still read at `until`, a moment of `time.monotonic`."""
+    """Reads raise TimeoutError after `until`, a moment of `time.monotonic`."""
 
     def __init__(self, sock: socket.socket, *given: Any, until: float, **named: Any) -> None:
         super().__init__(sock, *given, **named)
@@ -20,7 +20,7 @@ class TimedAnswer(http.client.HTTPResponse):
 
 
 class _TimedStream(io.RawIOBase):
-    """What comes from a socket; each wait is cut to the time that is left."""
+    """The bytes of a socket; each wait ends at the deadline."""
 
     def __init__(self, stream: io.RawIOBase, sock: socket.socket, until: float) -> None:
         super().__init__()

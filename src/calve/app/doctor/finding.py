@@ -9,3 +9,4 @@ class Finding:
     ok: bool
     words: str
     remedy: str = ""
+    warning: bool = False  # nothing fails because of it, but it should be looked at

@@ -78,16 +78,27 @@ def catalog(app: App, *, name: str) -> Iterator[Finding]:
     # A table bucket takes nothing but tables; what is written beside them has a place of its own then.
     place = str(given.get(RECEIPTS) or given.get("warehouse", ""))
     words = f"answers; {_counted(namespaces, 'namespace')}"
-    if is_served(place):
+    served = is_served(place)
+    if served:
         _write(app, name, place)
         words += f"; {place} can be written"
     yield Finding(part=f"catalog:{name}", ok=True, words=words)
+    if served:
+        yield from _upload_cleanup(app, f"catalog:{name}", name, place)
 
 
 def storage(app: App, *, prefix: str) -> Iterator[Finding]:
     """An object can be put there and removed again."""
     _write(app, prefix, prefix)
     yield Finding(part=f"storage:{prefix}", ok=True, words="can be written")
+    yield from _upload_cleanup(app, f"storage:{prefix}", prefix, prefix)
+
+
+def _upload_cleanup(app: App, part: str, name: str, place: str) -> Iterator[Finding]:
+    """A warning, not a failure, where parts of uploads that killed programs left may stay for ever."""
+    found = app.storage(name).upload_cleanup(place)
+    if not found.automatic:
+        yield Finding(part=part, ok=True, warning=True, words=f"{place}: {found.words}", remedy=found.remedy)
 
 
 def _write(app: App, name: str, place: str) -> None:

@@ -149,8 +149,8 @@ class BoundedSqlCatalog(SqlCatalog):
             Path(path).parent.mkdir(parents=True, exist_ok=True)
 
     def _detect(self) -> str:
-        """The schema's version. Tables are made where there are none; a race to make them is
-        decided by whoever finds them made. It can be lost once for each of the two."""
+        """The schema's version. Missing tables are created; a program that loses the race to create them
+        looks again. The race can be lost once for each of the two tables."""
         for last_try in (False, False, True):
             found = inspect(self._engine)
             if found.has_table("iceberg_tables") and found.has_table("iceberg_namespace_properties"):

@@ -4,9 +4,9 @@ They come with the table (`config` or `storage-credentials` of its answer) and a
 loading it again: before they end, and when the storage refuses them earlier than that. They live in
 memory and in what is shipped to executors, and are never stored.
 
-Executors ask the catalog themselves. The other way, handing new keys over from the driver, needs a
-channel into running tasks, which Spark has not, and a driver that is alive: but an attempt outlives
-its worker (D4). The price is that executors must reach the catalog.
+Executors ask the catalog themselves. Handing new keys over from the driver would need a channel into
+running tasks, which Spark does not have, and a living driver, although an attempt outlives its worker
+(D4). The price is that executors must reach the catalog.
 """
 
 import time
@@ -56,7 +56,7 @@ class Lender:
             return self._held
 
     def renewed(self, refused: Properties) -> bool:
-        """The storage refused those: are there others now? Asks once, whoever else was refused too."""
+        """The storage refused those: are there others now? Of several callers that were refused, one asks."""
         with self._lock:
             if self._held == refused:
                 self._hold(self._ask())
@@ -66,7 +66,7 @@ class Lender:
         self._held = dict(properties)
         ends_ms = str(properties.get(_ENDS, ""))
         if not ends_ms.isdigit():
-            self._renew_at = None  # nobody says: they are good until the storage refuses them
+            self._renew_at = None  # no end is given: they are good until the storage refuses them
             return
         now = self._now()
         left = int(ends_ms) / 1000 - now
@@ -80,7 +80,7 @@ def lends(catalog: Catalog) -> bool:
 
 
 def lender(catalog: Catalog, identifier: tuple[str, ...], configured: Properties) -> Lender:
-    """For whoever has the catalog open already."""
+    """For a program that has the catalog open."""
     return Lender(lambda: _lent(catalog, identifier, configured))
 
 
@@ -115,7 +115,7 @@ def lent_to(table: Table) -> Iterator[None]:
         raise TemporaryError(
             error.message,
             code="lent_keys_refused",
-            hint="the catalog lends new keys with every look at the table; it is tried again by itself",
+            hint="the catalog lends new keys each time the table is loaded; it is retried",
         ) from error
 
 

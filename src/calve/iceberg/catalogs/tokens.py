@@ -12,7 +12,7 @@ _MARGIN_PART = 0.5  # of a token's life: a short-lived one must not look expired
 
 
 def bound_token(manager: AuthManager | None, limits: Limits, ca_file: str = "") -> None:
-    """Give the client that fetches tokens by itself (`auth.type = "oauth2"`) a timeout."""
+    """Give the client that fetches tokens (`auth.type = "oauth2"`) a timeout."""
     if isinstance(manager, OAuth2AuthManager):
         manager.token_provider = BoundedTokenProvider(manager.token_provider, limits, ca_file)
 

@@ -2,7 +2,7 @@
 
 Only the footer, which is at the end, is read and rewritten; pages are untouched and nothing
 of them is held in memory. Annotations are set right where ClickHouse's differ from Iceberg's:
-bytes are no STRING, small decimals are integers, UUIDs carry no statistics (W5).
+bytes are not STRING, small decimals are integers, UUIDs carry no statistics (W5).
 """
 
 import os
@@ -80,7 +80,7 @@ class Footer:
 def annotate(path: Path, schema: StructType, *, drop_last: bool = False) -> Footer:
     """Write the field ids of `schema` into a file's footer; columns are found by name.
 
-    `drop_last` takes the last column out of the footer: one that only told the engine which
+    `drop_last` takes the last column out of the footer: one that only says to the engine which
     file a row belongs to. Its few bytes of pages stay, unreferenced.
     If we die here, the file is broken, local and temporary.
     """
@@ -90,7 +90,7 @@ def annotate(path: Path, schema: StructType, *, drop_last: bool = False) -> Foot
             _drop_last(meta)
         leaves = tuple(_annotated(meta, schema, path))
         java_traps.strip_uuid_statistics(meta, leaves)
-        java_traps.mend_zeros(meta, leaves)
+        java_traps.fix_zeros(meta, leaves)
         footer = thrift.encode(meta)
         file.seek(start)
         file.write(footer)
@@ -135,7 +135,7 @@ def _drop_last(meta: Struct) -> None:
 
 
 def _damaged(path: Path, why: str) -> PermanentError:
-    return PermanentError(f"{path.name} is no Parquet file: {why}", code="parquet_footer")
+    return PermanentError(f"{path.name} is not a Parquet file: {why}", code="parquet_footer")
 
 
 @dataclass

@@ -34,7 +34,7 @@ def strip_uuid_statistics(meta: Struct, leaves: Sequence[PlacedLeaf]) -> None:
         _forget_page_index(chunk)
 
 
-def mend_zeros(meta: Struct, leaves: Sequence[PlacedLeaf]) -> None:
+def fix_zeros(meta: Struct, leaves: Sequence[PlacedLeaf]) -> None:
     """To Java -0.0 is below 0.0; to SQL they are equal (W3). So a maximum is never -0.0 and a minimum
     never 0.0, as Parquet asks of writers. And without encoding statistics Iceberg does not look a value
     up in a column's dictionary, where it would not find the zero of the other sign."""
@@ -48,9 +48,9 @@ def mend_zeros(meta: Struct, leaves: Sequence[PlacedLeaf]) -> None:
             statistics = chunk[CHUNK_META].data.get(META_STATISTICS)
             if statistics is None:
                 continue
-            mended = _replace(statistics.data, _MAXIMA, negative, positive)
-            mended |= _replace(statistics.data, _MINIMA, positive, negative)
-            if mended:
+            fixed = _replace(statistics.data, _MAXIMA, negative, positive)
+            fixed |= _replace(statistics.data, _MINIMA, positive, negative)
+            if fixed:
                 _forget_page_index(chunk)
 
 

@@ -80,7 +80,7 @@ def _add_counts(made: FileStatistics, leaf: Leaf, chunks: list[Struct], counted:
 
 def _add_bounds(made: FileStatistics, leaf: Leaf, chunks: list[Struct], mode: Mode, counted: Counted) -> None:
     if isinstance(leaf.type, FloatType | DoubleType) and counted.nans.get(leaf.field_id, 1):
-        return  # NaNs, or nobody counted them
+        return  # NaNs, or not counted
     ranges = []
     for chunk in chunks:
         if _nulls(leaf, chunk) == chunk[META_VALUES].data:

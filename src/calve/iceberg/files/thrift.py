@@ -45,7 +45,7 @@ def struct(fields: Struct | None = None) -> Value:
 
 
 def decode(data: bytes) -> Struct:
-    """The struct that `data` holds. PermanentError if it is no compact Thrift."""
+    """The struct that `data` holds. PermanentError if it is not compact Thrift."""
     reader = _Reader(data)
     try:
         return reader.struct(0)

@@ -139,7 +139,7 @@ def count(
 
 
 def dangling_paths(table: Table, stats: TableStats) -> list[str]:
-    """The delete files that delete nothing any more. `stats` must be of the table's current snapshot."""
+    """The delete files that no longer delete anything. `stats` must be of the table's current snapshot."""
     return [
         entry.path
         for manifest in manifests_of(table, table.metadata.current_snapshot())

@@ -46,7 +46,7 @@ def findings(
     if lost := stats.dangling_deletes:
         yield Finding(
             what="dangling deletes",
-            detail=f"{lost} delete files delete nothing any more",
+            detail=f"{lost} delete files no longer delete anything",
             command=optimize,
         )
     if stats.global_deletes:
@@ -73,11 +73,11 @@ def _past(optimize: str, stats: TableStats, settings: Settings, expirable: Expir
     if expirable.refs:
         detail += f" and {len(expirable.refs)} references"
     if settings.expire:
-        yield Finding(what="old snapshots", detail=f"{detail} have had their time", command=optimize)
+        yield Finding(what="old snapshots", detail=f"{detail} are past their age", command=optimize)
     elif settings.owns_files:
         yield Finding(
             what="old snapshots",
-            detail=f"{detail} have had their time; the table forbids expiry (table-expire.enabled)",
+            detail=f"{detail} are past their age; the table forbids expiry (table-expire.enabled)",
             command=f"{optimize} --expire",
         )
 

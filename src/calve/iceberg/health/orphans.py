@@ -48,7 +48,7 @@ class Orphans:
     of_live: int = 0
     of_unknown: int = 0  # of a process that this store does not know
     of_others: int = 0  # of another table, inside this one's folder
-    elsewhere: tuple[str, ...] = ()  # where the table also writes, and nobody looked
+    elsewhere: tuple[str, ...] = ()  # where the table also writes, which is not listed
     looked_at: int = 0
 
     @property
@@ -72,7 +72,7 @@ def find_orphans(
     table: Table, reachable: PathSet, *, older_than: datetime, owner: Callable[[str], Owner]
 ) -> Orphans:
     """List the table's location and judge what nothing refers to. Receipts are not among it: they
-    are nobody's orphans, and have an age of their own."""
+    are not orphans, and have an age of their own."""
     location = table.metadata.location
     files = [
         found

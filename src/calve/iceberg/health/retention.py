@@ -1,4 +1,4 @@
-"""Which snapshots and references have had their time: Iceberg's own rules, and what Calve protects. Pure.
+"""Which snapshots and references are past their age: Iceberg's own rules, and what Calve protects. Pure.
 
 Kept: the head of every branch and tag, of each branch what its age and count keep (the reference's
 own limits before the table's), and every snapshot that is asked to be kept: the base of a live
@@ -35,7 +35,7 @@ def expiry(
     keep_snapshots: frozenset[int] = frozenset(),
     keep_refs: frozenset[str] = frozenset(),
 ) -> Expiry:
-    """What has had its time at `now_ms`."""
+    """What is past its age at `now_ms`."""
     gone = tuple(
         name
         for name, ref in metadata.refs.items()

@@ -31,7 +31,7 @@ def score(parts: Sequence[Part]) -> int:
 def parts_of(
     stats: TableStats, settings: Settings, *, expirable: int, orphan_bytes: int | None
 ) -> tuple[Part, ...]:
-    """`orphan_bytes` is None where nobody looked."""
+    """`orphan_bytes` is None where orphans were not looked for."""
     parts = [
         Part(name="file sizes", weight=40, good=_file_sizes(stats, settings)),
         Part(name="deletes", weight=30, good=_deletes(stats, settings)),

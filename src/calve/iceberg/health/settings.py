@@ -20,7 +20,7 @@ NEVER = -1
 class Settings:
     """Sizes in bytes, spans in milliseconds, as the properties have them."""
 
-    enabled: bool = True  # whether workers may optimize it by themselves
+    enabled: bool = True  # whether workers may optimize it unasked
     target_bytes: int = 128 * MIB
     fragment_ratio: int = 8  # a fragment has at most target / this
     undersized_ratio: float = 0.75  # below this of the target a file is undersized
@@ -31,7 +31,7 @@ class Settings:
     full_interval_ms: int = NEVER
     full_rewrites_all: bool = True
     most_files: int = 10_000  # files that one task rewrites at most
-    plan_interval_ms: int = 60_000  # between two processes that a worker starts by itself
+    plan_interval_ms: int = 60_000  # between two processes that a worker starts unasked
     expire: bool = True
     snapshot_age_ms: int = 5 * DAY_MS
     snapshots_kept: int = 1
@@ -116,8 +116,8 @@ HONOURED = tuple(name for name, _, _ in _PROPERTIES)
 
 
 def settings_of(properties: Mapping[str, str], base: Settings | None = None) -> Settings:
-    """The settings of a table. RefusedError names a property that cannot be read: a threshold that
-    somebody set and nobody follows would be worse."""
+    """The settings of a table. RefusedError names an invalid property: a threshold that is
+    set and silently ignored would be worse."""
     found: dict[str, Any] = {}
     for name, field, read in _PROPERTIES:
         if (text := properties.get(name)) is None:
@@ -126,9 +126,9 @@ def settings_of(properties: Mapping[str, str], base: Settings | None = None) -> 
             found[field] = read(text)
         except (ValueError, KeyError) as cause:
             raise RefusedError(
-                f"table property {name} is {text!r}, which cannot be read",
+                f"invalid table property {name}: {text!r}",
                 code="property_unreadable",
-                hint=f"set it to a sensible value, or remove it: ALTER TABLE … UNSET TBLPROPERTIES ('{name}')",
+                hint=f"set it to a valid value, or remove it: ALTER TABLE … UNSET TBLPROPERTIES ('{name}')",
             ) from cause
     settings = replace(base or Settings(), **found)
     return settings if settings.owns_files else replace(settings, expire=False, clean_orphans=False)

@@ -56,7 +56,7 @@ class PartitionStats:
 
     @property
     def position_deletes(self) -> int:
-        """Files. Those that apply to no data file any more dangle, and are not here."""
+        """Files that still apply to a data file; the others dangle."""
         return self._applying(POSITION).files
 
     @property
@@ -141,7 +141,7 @@ class TableStats:
 
     @property
     def dangling_deletes(self) -> int:
-        """Delete files that delete nothing any more, by Iceberg's own rules of what applies to what
+        """Delete files that no longer delete anything, by Iceberg's own rules of what applies to what
         (`applies`). Iceberg's own search for them forgets that equality deletes of an unpartitioned spec
         apply to every partition, and would drop those."""
         return sum(

@@ -37,7 +37,7 @@ def list_files(table: Table, location: str) -> Iterator[StoredFile]:
         raise RefusedError(
             f"the files of table {'.'.join(table.name())} cannot be listed through {type(io).__name__}",
             code="listing_unsupported",
-            hint="leave `py-io-impl` out of the catalog's configuration, or skip the search for orphans",
+            hint="remove `py-io-impl` from the catalog's configuration, or skip the search for orphans",
         )
     with catalog_call(table.catalog.name, f"listing {location}"):
         parsed = urlparse(location)

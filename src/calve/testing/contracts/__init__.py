@@ -1,5 +1,6 @@
-"""What every store must do, by theme; `calve.testing.store_contract` puts them together.
+"""What every implementation of a port must do, as tests that its own test class inherits.
 
-Tests here see a store only through its ports. A theme inherits `Contract` and gets `store`
-and `clock` from the class that inherits the whole.
+The store's, by theme: `calve.testing.store_contract` puts them together; a theme inherits `Contract` and
+gets `store` and `clock` from the class that inherits the whole. Object storage's: `objects`. Tests here
+see an implementation through its port only.
 """
