@@ -10,7 +10,6 @@ from calve.model.errors import UsageError
 from calve.objects.uri import is_served
 
 
-
 def parse_destination(text: str, config: Config) -> Address:
     """UsageError for what is not a destination, or whose catalog is not configured."""
     if is_folder(text):

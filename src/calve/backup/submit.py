@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from calve.objects.uri import LOCAL, kind_of
 from calve.archive.location import Location, checked_name
 from calve.archive.ports import LANE, BackupPorts
 from calve.backup.kind import NAME, refuse_taken
@@ -14,6 +13,7 @@ from calve.model.errors import Outcome, RefusedError, UsageError
 from calve.model.ids import ProcessId, new_process_id
 from calve.model.process import Lock, NewProcess, Process, ProcessQuery
 from calve.model.states import Leftovers, ProcessState
+from calve.objects.uri import LOCAL, kind_of
 
 
 @dataclass(frozen=True, kw_only=True)

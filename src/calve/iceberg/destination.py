@@ -35,8 +35,8 @@ from calve.model.limits import Limits
 from calve.model.plan import DestinationPlan, ExportPlan
 from calve.model.receipt import Receipt
 from calve.objects.errors import DENIED
-from calve.objects.uri import LOCAL, kind_of
 from calve.objects.storage import Storage
+from calve.objects.uri import LOCAL, kind_of
 
 _LONGEST_FOLDER = 200  # bytes; file systems end at 255
 
