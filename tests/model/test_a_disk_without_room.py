@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from calve.clickhouse.errors import wrap
+from calve.clickhouse.errors import translate
 from calve.export.writing import _refuse_unfinished
 from calve.model.errors import TemporaryError
 from calve.model.full_disk import as_full_disk, is_full
@@ -34,8 +34,10 @@ def test_other_errors_are_not_taken_for_it() -> None:
     ],
 )
 def test_the_engine_s_words_for_it_are_known(said: str) -> None:
-    assert wrap(said, "writing").code == "disk_full"
-    assert wrap("Code: 75. DB::Exception: Cannot write, errno: 5. (X)", "writing").code == "clickhouse_75"
+    assert translate(said, "writing").code == "disk_full"
+    assert (
+        translate("Code: 75. DB::Exception: Cannot write, errno: 5. (X)", "writing").code == "clickhouse_75"
+    )
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1 and then the disk was full"])

@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 
 import pytest
-from calve.testing.place import Place
 
 from calve.clickhouse.embedded.parser import Parser, parser
 from calve.clickhouse.sql import engine_clause, filters
 from calve.clickhouse.sql.functions import LASTING
 from calve.clickhouse.tables import Column, TableInfo
 from calve.model.errors import UsageError
+from support.place import Place
 
 COLUMNS = {
     "id": "UInt64", "day": "Date", "at": "DateTime", "s": "String", "t": "Tuple(a Int32, b String)",

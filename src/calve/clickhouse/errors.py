@@ -65,7 +65,7 @@ def code_of(message: str) -> int:
     return int(found.group(1)) if found else 0
 
 
-def wrap(message: str, what: str) -> CalveError:
+def translate(message: str, what: str) -> CalveError:
     """Our error for ClickHouse's `message`, met while doing `what` ("reading parts of …")."""
     code = code_of(message)
     text = f"{what}: {_readable(message, code)}"

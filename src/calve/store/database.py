@@ -14,7 +14,7 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from calve.model.errors import StoreError
 from calve.store.clock import database_clock
-from calve.store.failures import may_run_again, wrapped
+from calve.store.failures import may_run_again, translate
 
 T = TypeVar("T")
 WRITES = "calve_writes"  # the execution option by which SQLite's BEGIN becomes IMMEDIATE
@@ -52,7 +52,7 @@ class Database:
                     return work(connection)
             except SQLAlchemyError as error:
                 if run == _RUNS or not may_run_again(error):
-                    raise wrapped(error, self.url) from error
+                    raise translate(error, self.url) from error
         raise AssertionError("unreachable")
 
     def write(self, work: Callable[[Connection], T]) -> T:
@@ -63,7 +63,7 @@ class Database:
                     return self._transaction(work)
                 except SQLAlchemyError as error:
                     if run == _RUNS or not may_run_again(error):
-                        raise wrapped(error, self.url) from error
+                        raise translate(error, self.url) from error
         raise AssertionError("unreachable")
 
     def _transaction(self, work: Callable[[Connection], T]) -> T:
@@ -81,7 +81,7 @@ class Database:
             except IntegrityError:  # a deferred constraint: the database answered
                 raise
             except SQLAlchemyError as error:
-                raise wrapped(error, self.url, committing=True) from error
+                raise translate(error, self.url, committing=True) from error
             return answer
 
     @contextmanager

@@ -38,7 +38,7 @@ def may_run_again(error: SQLAlchemyError) -> bool:
     return is_lost_connection(error) or sqlstate(error) in _AGAIN
 
 
-def wrapped(error: SQLAlchemyError, url: URL, *, committing: bool = False) -> CalveError:
+def translate(error: SQLAlchemyError, url: URL, *, committing: bool = False) -> CalveError:
     where = url.render_as_string(hide_password=True)
     cause = _cause(error, url)
     if committing and not _answered(error):

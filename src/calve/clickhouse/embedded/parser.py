@@ -48,7 +48,7 @@ class Parser:
         except (HostDied, HostTimeout) as error:
             raise _ended(error) from None
         if not answer.ok:
-            raise errors.wrap(answer.data.decode("utf-8", "replace"), "parsing")
+            raise errors.translate(answer.data.decode("utf-8", "replace"), "parsing")
         return rows.decode(answer.data)
 
 
@@ -61,7 +61,7 @@ def parser() -> Iterator[Parser]:
         try:
             answer = host.opened(_SECONDS)
             if not answer.ok:
-                raise errors.wrap(answer.data.decode("utf-8", "replace"), "starting the parser")
+                raise errors.translate(answer.data.decode("utf-8", "replace"), "starting the parser")
             yield Parser(host)
         except (HostDied, HostTimeout) as error:
             raise _ended(error) from None

@@ -131,10 +131,10 @@ class EmbeddedSource(OwnEngineSource):
         message = complaint or answer.data.decode("utf-8", "replace")
         if _NOT_CONFIGURED.search(message):
             raise self._not_configured(message)
-        raise errors.wrap(message, f"opening source {self.name} ({self.folder})")
+        raise errors.translate(message, f"opening source {self.name} ({self.folder})")
 
     def _not_configured(self, message: str) -> CalveError:
-        told = errors.wrap(message, f"opening source {self.name} ({self.folder})").message
+        told = errors.translate(message, f"opening source {self.name} ({self.folder})").message
         return UsageError(
             told,
             code="source_disks",
@@ -248,7 +248,7 @@ class EmbeddedSession(OwnEngineSession):
             self.host = None
             raise
         if not answer.ok:
-            raise errors.wrap(answer.data.decode("utf-8", "replace"), place)
+            raise errors.translate(answer.data.decode("utf-8", "replace"), place)
         return answer.data
 
 

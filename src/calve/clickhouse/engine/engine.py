@@ -33,7 +33,7 @@ class Engine:
         try:
             self._session = ChdbSession(folder / "engine")
         except EngineError as error:
-            raise errors.wrap(str(error), f"opening the engine in {folder}") from None
+            raise errors.translate(str(error), f"opening the engine in {folder}") from None
 
     def execute(self, sql: str, settings: Mapping[str, str] = NO_SETTINGS, what: str = "the engine") -> None:
         """Run a statement for its effect."""
@@ -59,7 +59,7 @@ class Engine:
         try:
             return self._session.run(sql, settings, form)
         except EngineError as error:
-            raise errors.wrap(str(error), what) from None
+            raise errors.translate(str(error), what) from None
 
 
 _engine: Engine | None = None

@@ -128,7 +128,7 @@ class Client:
         body = self._body(answer, what)
         failure = exception_in(body, answer.getheader(TAG_HEADER))
         if failure is not None:
-            raise errors.of_server(failure, what, self._source, self._credentials.secrets)
+            raise errors.translate(failure, what, self._source, self._credentials.secrets)
         return body
 
     def _body(self, answer: http.client.HTTPResponse, what: str) -> bytes:
@@ -141,7 +141,7 @@ class Client:
                 failure = exception_in(bytes(pieces), tag)
                 if failure is None:
                     raise errors.cut_off(what, f"{len(pieces)} bytes came") from error
-                raise errors.of_server(failure, what, self._source, self._credentials.secrets) from None
+                raise errors.translate(failure, what, self._source, self._credentials.secrets) from None
             if not piece:
                 return self._checked_end(answer, pieces, what)
             pieces += piece
@@ -158,9 +158,9 @@ class Client:
     def _refused(self, answer: http.client.HTTPResponse, what: str) -> CalveError:
         text = answer.read(_ERROR_BYTES).decode("utf-8", "replace")
         if errors.code_of(text):
-            return errors.of_server(text, what, self._source, self._credentials.secrets)
+            return errors.translate(text, what, self._source, self._credentials.secrets)
         if answer.status in (401, 403):
-            return errors.of_server("Code: 516. refused", what, self._source, ())
+            return errors.translate("Code: 516. refused", what, self._source, ())
         # A proxy or balancer in between, or no ClickHouse at all.
         shown = errors.masked(" ".join(text.split())[:200], self._credentials.secrets)
         return errors.unreachable(what, f"HTTP {answer.status} {shown}".strip(), self._source)

@@ -37,7 +37,7 @@ def code_of(message: str) -> int:
     return errors.code_of(_modern(message))
 
 
-def of_server(message: str, what: str, source: str, secrets: tuple[str, ...]) -> CalveError:
+def translate(message: str, what: str, source: str, secrets: tuple[str, ...]) -> CalveError:
     """The server answered with an exception."""
     text = _modern(masked(message, secrets)).strip()
     code = errors.code_of(text)
@@ -48,11 +48,11 @@ def of_server(message: str, what: str, source: str, secrets: tuple[str, ...]) ->
             hint=f"mend user and password (or password_file) under [source.{source}]",
         )
     if code in _DENIED:
-        wrapped = errors.wrap(text, what)
+        translated = errors.translate(text, what)
         return PermanentError(
-            wrapped.message, code=f"clickhouse_{code}", hint=f"grant it to the user of [source.{source}]"
+            translated.message, code=f"clickhouse_{code}", hint=f"grant it to the user of [source.{source}]"
         )
-    return errors.wrap(text, what)
+    return errors.translate(text, what)
 
 
 def unreachable(what: str, cause: str, source: str) -> UnavailableError:

@@ -291,7 +291,7 @@ class _Fetch:
         text = text.removeprefix(f"{self._what(part)}: ")
         remote = _REMOTE.search(text)
         if error.code in _NETWORK and remote:
-            return errors.of_server(
+            return errors.translate(
                 remote.group(), self._what(part), self._live.source, self._access.credentials.secrets
             )
         if error.code in _CUT or any(sign in text for sign in _GARBLED):

@@ -8,7 +8,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from calve.model.errors import UsageError
 from calve.store.database import Database
-from calve.store.failures import wrapped
+from calve.store.failures import translate
 from calve.store.tables import schema_version
 
 _ADVISORY_LOCK = 0x63616C7665  # "calve": any constant that no other program is likely to take
@@ -37,7 +37,7 @@ def migrate(database: Database, *, upto: int | None = None) -> None:
         while version < target:
             version = database.write(lambda connection: _next_step(connection, database.dialect, target))
     except SQLAlchemyError as error:
-        raise wrapped(error, database.url) from error
+        raise translate(error, database.url) from error
     if version > newest():
         raise UsageError(
             f"the store {database.url.render_as_string(hide_password=True)} has schema {version};"
