@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from exporting import Child, child_run, child_scratch, export
 
-from calve.export.payload import TaskPayload, data_file_name, receipt_uri
+from calve.destination.names import DataFileName, receipt_uri
+from calve.export.payload import TaskPayload
 from calve.model.errors import ErrorInfo
 from calve.model.receipt import FileReceipt, Receipt
 from calve.objects.storage import Storage
@@ -27,8 +28,7 @@ def test_a_receipt_says_what_was_read_and_written(child: Child, tmp_path: Path) 
     (receipt,) = done.receipts
     assert (receipt.rows, len(receipt.files), receipt.task, receipt.attempt) == (100, 1, 0, 1)
     assert receipt.bytes == done.paths[0].stat().st_size
-    name = data_file_name(done.plan.process_id, 0, 1, 0)
-    assert done.paths[0].name == name == f"calve-{done.plan.process_id}-0-1-0.parquet"
+    assert done.paths[0].name == f"calve-{done.plan.process_id}-0-1-0.parquet"
     stored = Storage().read(receipt_uri(done.plan.destination.receipts_location, done.plan.process_id, 0, 1))
     assert Receipt.from_json(stored.decode()) == receipt
     assert len(receipt.files[0].sha256) == 64
@@ -160,6 +160,12 @@ def test_memory_that_is_not_enough_is_a_clear_error(child: Child, tmp_path: Path
 
 @pytest.mark.parametrize("attempt", [1, 2, 30])
 def test_names_of_attempts_never_meet(attempt: int) -> None:
-    names = {data_file_name("p", task, attempt, n) for task in range(13) for n in range(13)}
-    others = {data_file_name("p", task, attempt + 1, n) for task in range(13) for n in range(13)}
+    names, others = (
+        {
+            str(DataFileName(process_id="p", task=task, attempt=mine, number=n))
+            for task in range(13)
+            for n in range(13)
+        }
+        for mine in (attempt, attempt + 1)
+    )
     assert len(names) == 169 and names.isdisjoint(others)

@@ -4,7 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from calve.iceberg.health.orphans import Orphans, Owner, judge, process_of
+from calve.destination.names import process_of
+from calve.iceberg.health.orphans import Orphans, Owner, judge
 from calve.iceberg.health.report import orphan_limit
 from calve.iceberg.health.settings import Settings
 from calve.iceberg.health.table_files import PathSet, StoredFile

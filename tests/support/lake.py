@@ -20,6 +20,7 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
+from calve.destination.names import receipt_uri
 from calve.iceberg import checksums, tables
 from calve.model.ids import new_process_id
 from calve.model.plan import ColumnPlan, ExportPlan, KeyPlan, PartPlan, Relation, Slice
@@ -167,7 +168,7 @@ def write_task(
             for field in SCHEMA.fields
         },
     )
-    path = f"{plan.destination.receipts_location}/{plan.process_id}/{task}-{attempt}.json"
+    path = receipt_uri(plan.destination.receipts_location, plan.process_id, task, attempt)
     if keep_receipt:
         storage.put_if_absent(path, receipt.to_json().encode())
     return receipt

@@ -11,7 +11,7 @@ from sqlalchemy import text
 from whole_life import IDS, DyingRunner, Life
 
 from calve.control.retry import retry
-from calve.export.payload import data_file_name
+from calve.destination.names import DataFileName
 from calve.model.plan import ColumnPlan, DestinationPlan, ExportPlan, KeyPlan, PartPlan, Relation
 from calve.model.process import Process
 from calve.model.states import ProcessState
@@ -152,7 +152,9 @@ def test_P6_an_attempt_that_died_with_some_of_its_files_written_is_never_taken_f
     files = [Path(task.file.file_path).name for task in lake_table(life).scan().plan_files()]
     assert {name.split("-")[3] for name in files} == {"2"}, "only files of the second attempt"
     left = {path.name for path in life.folder.rglob("calve-*.parquet")} - set(files)
-    assert left == {data_file_name(process.id, 0, 1, number) for number in range(2)}
+    assert left == {
+        str(DataFileName(process_id=process.id, task=0, attempt=1, number=number)) for number in range(2)
+    }
     life.close()
 
 

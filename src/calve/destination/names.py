@@ -1,4 +1,5 @@
-"""The names that Calve leaves at a destination, each with its format and its parse. Defined here only.
+"""The names of the files that Calve leaves at a destination, each with its format and its parse. Defined
+here only; what it leaves inside a table is in `calve.iceberg.publish.marks`.
 
 Every one holds the id of its process: nothing without it is ever touched, and orphan removal tells
 from it whose a file is (D15). An attempt is in every data file's name and in every receipt's, so no two
@@ -10,8 +11,6 @@ attempts write one object (D4), and no receipt has the name of a data file (L9).
 | receipt            | `<process>/<task>-<attempt>.json`               | under the receipts' location       |
 | manifest           | `calve-<process>-<snapshot>-m<n>.avro`          | the table's metadata               |
 | manifest list      | `snap-<snapshot>-0-calve-<process>.avro`        | the table's metadata               |
-| tag                | `calve-<process>`                               | the table's references             |
-| key's property     | `calve.export.<key hash>`                       | the table's properties             |
 | commit of a key    | `<key hash>.<generation>.json`                  | `_calve/commits` of a plain folder |
 """
 
@@ -19,11 +18,11 @@ import re
 from dataclasses import dataclass
 from typing import Self
 
-KEY_PROPERTY = "calve.export."
+RECEIPTS = "metadata/calve"  # under a table's location
 _DATA_FILE = re.compile(r"(?:^|[-/])calve-([a-z0-9]+)-(\d+)-(\d+)-(\d+)\.parquet$")
 _COMMIT = re.compile(r"(?:^|/)([0-9a-f]+)\.(\d+)\.json$")
 _MARKED = re.compile(r"(?:^|-)calve-([a-z0-9]+)(?=[-.])")
-_RECEIPT = re.compile(r"/metadata/calve/([^/]+)/[^/]+$")
+_RECEIPT = re.compile(rf"/{RECEIPTS}/([^/]+)/[^/]+$")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,12 +79,15 @@ def manifest_list_name(process_id: str, snapshot_id: int | str) -> str:
     return f"snap-{snapshot_id}-0-calve-{process_id}.avro"
 
 
-def tag_of(process_id: str) -> str:
-    return f"calve-{process_id}"
+def is_metadata_of(process_id: str, uri: str) -> bool:
+    """Whether a metadata file is a manifest or a manifest list of some attempt of that process."""
+    name = uri.rsplit("/", 1)[-1]
+    return name.startswith(f"calve-{process_id}-") or name.endswith(f"-calve-{process_id}.avro")
 
 
-def property_of(key_hash: str) -> str:
-    return f"{KEY_PROPERTY}{key_hash}"
+def is_receipt(uri: str) -> bool:
+    """Of an Iceberg table, in its own folder."""
+    return _RECEIPT.search(uri) is not None
 
 
 def process_of(uri: str) -> str | None:

@@ -17,11 +17,12 @@ from calve.control.ports import (
     TaskResult,
 )
 from calve.destination.address import Address
+from calve.destination.names import receipt_uri
 from calve.destination.outcome import AlreadyExported, EarlierExport, PublishedSnapshot
 from calve.destination.port import Destination
 from calve.export import adoption
 from calve.export.earlier import Earlier
-from calve.export.payload import TaskPayload, receipt_uri
+from calve.export.payload import TaskPayload
 from calve.export.plan import draft
 from calve.export.ports import ExportPorts
 from calve.export.request import ExportRequest

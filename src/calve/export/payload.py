@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
+from calve.destination import names
 from calve.model.plan import ColumnPlan, DestinationPlan, ExportPlan, PartPlan, Relation, Slice, SpecField
 
 
@@ -73,7 +74,7 @@ class TaskPayload:
 
     @property
     def receipt_uri(self) -> str:
-        return receipt_uri(self.destination.receipts_location, self.process_id, self.task, self.attempt)
+        return names.receipt_uri(self.destination.receipts_location, self.process_id, self.task, self.attempt)
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), separators=(",", ":"), sort_keys=True)
@@ -94,13 +95,3 @@ class TaskPayload:
                 "destination": DestinationPlan(**destination),
             }
         )
-
-
-def receipt_uri(receipts_location: str, process_id: str, task: int, attempt: int) -> str:
-    """Where an attempt leaves its receipt: never a name that a data file can have (L9)."""
-    return f"{receipts_location.rstrip('/')}/{process_id}/{task}-{attempt}.json"
-
-
-def data_file_name(process_id: str, task: int, attempt: int, number: int) -> str:
-    """The attempt is in the name: no two attempts ever write one file (D4)."""
-    return f"calve-{process_id}-{task}-{attempt}-{number}.parquet"

@@ -16,9 +16,10 @@ from pyiceberg.types import StructType
 
 from calve.clickhouse.sql.tokens import name as quoted
 from calve.clickhouse.sql.tokens import string as literal
+from calve.destination.names import DataFileName
 from calve.export.filing import Filing, Partition
 from calve.export.measuring import Measured, Output, measure
-from calve.export.payload import TaskPayload, data_file_name
+from calve.export.payload import TaskPayload
 from calve.export.reading import Piece, Rows
 from calve.export.slices import GRANULE_ROWS
 from calve.iceberg import checksums
@@ -150,8 +151,13 @@ class TaskWriter:
         if footer.rows != facts.rows:
             raise PermanentError(f"{facts.rows} rows were read and {footer.rows} written", code="rows_differ")
         destination, payload = self._payload.destination, self._payload
-        name = data_file_name(payload.process_id, payload.task, payload.attempt, len(self._files))
-        uri = self._filing.location(partition, name)
+        name = DataFileName(
+            process_id=payload.process_id,
+            task=payload.task,
+            attempt=payload.attempt,
+            number=len(self._files),
+        )
+        uri = self._filing.location(partition, str(name))
         statistics = file_statistics(footer, self._struct, facts.counted, destination.properties)
         with local.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()

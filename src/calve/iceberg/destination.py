@@ -14,6 +14,7 @@ from pyiceberg.table.sorting import SortOrder
 from pyiceberg.typedef import Record
 from pyiceberg.types import IcebergType
 
+from calve.destination import names
 from calve.destination.address import Address
 from calve.destination.outcome import (
     AlreadyExported,
@@ -126,7 +127,7 @@ class IcebergDestination(Destination):
         if self._lender is None or kind_of(where) == LOCAL:
             return
         try:
-            write_probe(self.storage(), f"{where}/{plan.process_id}/probe")
+            write_probe(self.storage(), f"{names.receipts_of(where, plan.process_id)}/probe")
         except PermanentError as error:
             if error.code != DENIED:
                 raise
@@ -169,7 +170,7 @@ class IcebergDestination(Destination):
             self.catalog.list_namespaces()
         where = self._receipts() if process_id else ""
         if "://" in where and kind_of(where) != LOCAL:
-            write_probe(self.storage(), f"{where}/{process_id}/probe")
+            write_probe(self.storage(), f"{names.receipts_of(where, process_id)}/probe")
 
     def storage(self) -> Storage:
         return Storage(
@@ -203,7 +204,7 @@ class IcebergDestination(Destination):
             return tables.receipts_location(self.catalog, self._load().table)
         except NotFoundError:
             warehouse = str(self.catalog.properties.get("warehouse", "")).rstrip("/")
-            return f"{warehouse}/metadata/calve" if warehouse else ""
+            return f"{warehouse}/{names.RECEIPTS}" if warehouse else ""
 
 
 def _own(table: FoundTable) -> Table:

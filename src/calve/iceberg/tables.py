@@ -21,6 +21,7 @@ from pyiceberg.types import (
     StructType,
 )
 
+from calve.destination import names
 from calve.destination.address import ICEBERG
 from calve.iceberg.catalogs.entry import RECEIPTS, SORT_ORDER_IDS
 from calve.iceberg.errors import catalog_call
@@ -105,7 +106,7 @@ def receipts_location(catalog: Catalog, table: Table) -> str:
     tables. There each table has a folder of its own."""
     if elsewhere := str(catalog.properties.get(RECEIPTS, "")):
         return f"{full_uri(elsewhere.rstrip('/'))}/{table.metadata.table_uuid}"
-    return f"{full_uri(table.metadata.location.rstrip('/'))}/metadata/calve"
+    return f"{full_uri(table.metadata.location.rstrip('/'))}/{names.RECEIPTS}"
 
 
 def tells_sort_orders(catalog: Catalog) -> bool:

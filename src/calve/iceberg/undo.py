@@ -7,20 +7,20 @@ everything is left and reported. Only names that carry the process's id are ever
 """
 
 import logging
-import re
 from collections.abc import Iterator, Sequence
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
 
+from calve.destination.names import DataFileName, is_metadata_of, receipts_of
 from calve.destination.outcome import PublishedSnapshot, Undone
 from calve.iceberg import tables
 from calve.iceberg.errors import catalog_call
 from calve.iceberg.lookup import find_by_uuid
 from calve.iceberg.publish import marks
 from calve.iceberg.publish.fence import fence
-from calve.iceberg.publish.manifests import is_attempt_file, manifests_of
+from calve.iceberg.publish.manifests import manifests_of
 from calve.iceberg.publish.search import search
 from calve.iceberg.publish.tidy import attempt_files
 from calve.model.errors import TemporaryError
@@ -115,7 +115,7 @@ def _unused_metadata(storage: Storage, table: Table, process_id: str, noted: str
     """Manifests and lists of the process that no snapshot refers to: those of noted attempts, and
     those of attempts that died before their note."""
     folder = full_uri(table.location_provider().new_metadata_location("x")).rsplit("/", 1)[0]
-    listed = {uri for uri in storage.list(folder) if is_attempt_file(process_id, uri.rsplit("/", 1)[-1])}
+    listed = {uri for uri in storage.list(folder) if is_metadata_of(process_id, uri)}
     noted_files = set(map(full_uri, attempt_files(table, process_id, marks.read_note(noted))))
     used = {full_uri(snapshot.manifest_list) for snapshot in table.metadata.snapshots}
     for snapshot in table.metadata.snapshots:
@@ -124,12 +124,12 @@ def _unused_metadata(storage: Storage, table: Table, process_id: str, noted: str
 
 
 def _is_data_file(process_id: str, uri: str) -> bool:
-    name = uri.rsplit("/", 1)[-1]
-    return re.search(rf"(^|-)calve-{re.escape(process_id)}-\d+-\d+-\d+\.parquet$", name) is not None
+    name = DataFileName.parse(uri)
+    return name is not None and name.process_id == process_id
 
 
 def _receipt_files(storage: Storage, process_id: str, plan: ExportPlan) -> tuple[str, ...]:
-    return tuple(storage.list(f"{plan.destination.receipts_location}/{process_id}"))
+    return tuple(storage.list(receipts_of(plan.destination.receipts_location, process_id)))
 
 
 def _referenced(table: Table, plan: ExportPlan) -> Iterator[str]:

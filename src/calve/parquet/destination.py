@@ -10,6 +10,7 @@ from pyiceberg.table.sorting import SortOrder
 from pyiceberg.typedef import Record
 
 from calve.destination.address import PARQUET, Address
+from calve.destination.names import receipts_of
 from calve.destination.outcome import AlreadyExported, Fenced, Proof, PublishedSnapshot, Undone
 from calve.destination.port import Destination, ExecutorAccess, FoundTable, write_probe
 from calve.iceberg.tables import describe_metadata
@@ -95,7 +96,7 @@ class ParquetDestination(Destination):
         """Without a process there is no name to write to, and a lane is a whole bucket: its first
         process asks."""
         if process_id:
-            write_probe(self.storage(), f"{self._folder.receipts}/{process_id}/probe")
+            write_probe(self.storage(), f"{receipts_of(self._folder.receipts, process_id)}/probe")
 
     def storage(self) -> Storage:
         return self._folder.storage

@@ -6,7 +6,6 @@ export decides, later ones must fit. The keys that are exported are its commits.
 """
 
 import json
-import re
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -18,6 +17,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil, new_table_metadata
 from pyiceberg.table.sorting import SortOrder
 
+from calve.destination.names import CommitName
 from calve.destination.outcome import EarlierExport
 from calve.destination.port import FoundTable
 from calve.model.errors import NotFoundError, RefusedError
@@ -26,7 +26,6 @@ from calve.objects.uri import full_uri
 from calve.parquet.commits import Commit, shown
 
 HIDDEN = "_calve"
-_COMMIT = re.compile(r"/[0-9a-f]+\.\d+\.json$")
 _READS_AT_ONCE = 8
 
 
@@ -52,7 +51,7 @@ class Folder:
         return f"{self.location}/{HIDDEN}/commits"
 
     def commit_uri(self, key_hash: str, generation: int) -> str:
-        return f"{self.commits}/{key_hash}.{generation}.json"
+        return f"{self.commits}/{CommitName(key=key_hash, generation=generation)}"
 
     # -- the table ----------------------------------------------------------------------------------
 
@@ -120,7 +119,7 @@ class Folder:
         return [commit for commit in found if commit is not None]
 
     def _listed(self) -> list[Commit]:
-        listed = [uri for uri in self.storage.list(self.commits) if _COMMIT.search(uri)]
+        listed = [uri for uri in self.storage.list(self.commits) if CommitName.parse(uri)]
         with self._lock:
             missing = [uri for uri in listed if uri not in self._read]
         if missing:

@@ -8,6 +8,7 @@ way, can no longer land there. The fence uses the same name, for a tombstone.
 import json
 from collections.abc import Callable, Sequence
 
+from calve.destination.names import receipts_of
 from calve.destination.outcome import AlreadyExported, Fenced, PublishedSnapshot, Undone
 from calve.destination.overlap import refuse_overlap
 from calve.iceberg.publish.recount import recount
@@ -155,7 +156,7 @@ def undo(folder: Folder, process_id: str, plan: ExportPlan, noted: str) -> Undon
     listed = {file.path for commit in folder.generations(only_key(plan).hash) for file in commit.files}
     left = tuple(uri for uri in mine if uri in listed)
     gone = tuple(uri for uri in mine if uri not in listed)
-    receipts = tuple(storage.list(f"{folder.receipts}/{process_id}"))
+    receipts = tuple(storage.list(receipts_of(folder.receipts, process_id)))
     # If we die here, some are deleted; the next call lists, proves and deletes the others.
     storage.delete(gone)
     # Receipts last: as long as a file is there, something names it.

@@ -14,13 +14,10 @@ from enum import StrEnum
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
+from calve.destination.names import is_receipt, process_of
 from calve.iceberg.health.table_files import PathSet, StoredFile, list_files
 from calve.objects.uri import comparable, is_below
 
-# data file, manifest: calve-<id>-…; manifest list: snap-…-calve-<id>.avro; of a fence:
-# snap-…-calve-fence-<id>.avro; receipts: metadata/calve/<id>/…
-_MARK = re.compile(r"(?:^|-)calve-(?:fence-)?([a-z0-9]+)(?=[-.])")
-_RECEIPT = re.compile(r"/metadata/calve/([^/]+)/[^/]+$")
 _WRITES_TO = (
     "write.data.path",
     "write.metadata.path",
@@ -54,18 +51,6 @@ class Orphans:
     @property
     def bytes(self) -> int:
         return sum(found.bytes for found in self.removable)
-
-
-def process_of(path: str) -> str | None:
-    """The process that a file of Calve's is named after."""
-    if receipt := _RECEIPT.search(path):
-        return receipt.group(1)
-    mark = _MARK.search(path.rsplit("/", 1)[-1])
-    return mark.group(1) if mark else None
-
-
-def is_receipt(path: str) -> bool:
-    return _RECEIPT.search(path) is not None
 
 
 def find_orphans(

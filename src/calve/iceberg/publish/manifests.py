@@ -19,6 +19,7 @@ from pyiceberg.manifest import (
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.snapshots import Snapshot
 
+from calve.destination.names import manifest_list_name, manifest_name
 from calve.iceberg import partitions
 from calve.model.plan import ExportPlan
 from calve.model.receipt import FileReceipt, Receipt
@@ -94,19 +95,6 @@ class ManifestFiles:
             TableProperties.WRITE_AVRO_COMPRESSION, TableProperties.WRITE_AVRO_COMPRESSION_DEFAULT
         )
         return codec
-
-
-def manifest_name(process_id: str, snapshot_id: int | str, number: int) -> str:
-    return f"calve-{process_id}-{snapshot_id}-m{number}.avro"
-
-
-def is_attempt_file(process_id: str, name: str) -> bool:
-    """Whether a metadata file is a manifest or a manifest list of some attempt of that process."""
-    return name.startswith(f"calve-{process_id}-") or name.endswith(f"-calve-{process_id}.avro")
-
-
-def manifest_list_name(process_id: str, snapshot_id: int | str) -> str:
-    return f"snap-{snapshot_id}-0-calve-{process_id}.avro"
 
 
 def manifests_of(table: Table, snapshot: Snapshot | None) -> list[ManifestFile]:

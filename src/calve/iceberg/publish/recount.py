@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
+from calve.destination.names import DataFileName
 from calve.iceberg.publish.marks import tasks_of
 from calve.model.errors import PermanentError
 from calve.model.plan import ExportPlan, KeyPlan
@@ -36,11 +37,12 @@ def _files(receipts: Sequence[Receipt]) -> list[str]:
     faults = []
     seen: set[str] = set()
     for receipt in receipts:
-        name = f"calve-{receipt.process_id}-{receipt.task}-{receipt.attempt}-"
+        wrote = (receipt.process_id, receipt.task, receipt.attempt)
         for file in receipt.files:
             if file.path in seen:
                 faults.append(f"file {file.path} is named twice")
-            if name not in file.path.rsplit("/", 1)[-1]:
+            name = DataFileName.parse(file.path)
+            if name is None or (name.process_id, name.task, name.attempt) != wrote:
                 faults.append(f"file {file.path} is not of task {receipt.task}, attempt {receipt.attempt}")
             if file.rows <= 0 or file.bytes <= 0:
                 faults.append(f"file {file.path} has {file.rows} rows and {file.bytes} bytes")

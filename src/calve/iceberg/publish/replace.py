@@ -11,7 +11,6 @@ Delete files that applied to removed files stay in their manifests: they refer t
 gone, or to sequence numbers below the new files', and apply to nothing. Iceberg allows that.
 """
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -20,6 +19,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Snapshot
 
+from calve.destination.names import DataFileName
 from calve.destination.outcome import EarlierExport
 from calve.iceberg.publish import history, marks
 from calve.iceberg.publish.history import Place, place_of
@@ -28,7 +28,6 @@ from calve.model.errors import RefusedError
 from calve.model.plan import ExportPlan
 
 _PATH_FIELD_ID = 2147483546  # of position delete files
-_FILE_NAME = re.compile(r"calve-[a-z0-9]+-(\d+)-\d+-\d+\.parquet$")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,8 +115,8 @@ def _is_of(export: EarlierExport, snapshot_id: int | None, file: DataFile) -> bo
         return False
     if export.tasks is None:
         return True
-    name = _FILE_NAME.search(file.file_path)
-    return name is not None and int(name.group(1)) in export.tasks
+    name = DataFileName.parse(file.file_path)
+    return name is not None and name.task in export.tasks
 
 
 def _is_whole(export: EarlierExport, found: Sequence[ManifestEntry]) -> bool:

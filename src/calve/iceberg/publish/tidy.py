@@ -9,7 +9,7 @@ from logging import getLogger
 
 from pyiceberg.table import Table
 
-from calve.iceberg.publish.manifests import manifest_list_name, manifest_name
+from calve.destination.names import manifest_list_name, manifest_name
 from calve.iceberg.publish.marks import Sent
 
 log = getLogger(__name__)

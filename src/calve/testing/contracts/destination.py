@@ -25,6 +25,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
+from calve.destination.names import DataFileName, receipt_uri, receipts_of
 from calve.destination.outcome import AlreadyExported, Fenced, PublishedSnapshot
 from calve.destination.port import Destination
 from calve.iceberg import checksums
@@ -330,7 +331,9 @@ class DestinationContract:
         undone = stage.open().undo(work.process_id, work.plan, work.receipts, "")
         assert (undone.left, undone.message) == ((), "")
         assert destination.files_of(work.process_id, work.plan) == ()
-        assert not destination.storage().list(f"{work.plan.destination.receipts_location}/{work.process_id}")
+        assert not destination.storage().list(
+            receipts_of(work.plan.destination.receipts_location, work.process_id)
+        )
         assert stage.open().undo(work.process_id, work.plan, work.receipts, "").left == (), (
             "twice is harmless"
         )
@@ -450,7 +453,7 @@ def _done(destination: Destination, plan: ExportPlan, task: int, ids: Sequence[i
     assert table is not None
     rows = [{"id": number, "month": 1, "name": name} for number in ids]
     data = pa.Table.from_pylist(rows, schema=schema_to_pyarrow(table.schema))
-    file_name = f"calve-{plan.process_id}-{task}-1-0.parquet"
+    file_name = str(DataFileName(process_id=plan.process_id, task=task, attempt=1, number=0))
     path = placement(plan.destination, table.spec, table.schema).file(Record(name), file_name)
     buffer = io.BytesIO()
     pq.write_table(data, buffer)
@@ -478,6 +481,6 @@ def _done(destination: Destination, plan: ExportPlan, task: int, ids: Sequence[i
             for field in table.schema.fields
         },
     )
-    uri = f"{plan.destination.receipts_location}/{plan.process_id}/{task}-1.json"
+    uri = receipt_uri(plan.destination.receipts_location, plan.process_id, task, 1)
     destination.storage().put_if_absent(uri, receipt.to_json().encode())
     return receipt
