@@ -45,8 +45,9 @@ SAME = "output_format_parquet_compression_method = 'zstd', output_format_compres
 
 
 def profiled(payload: str) -> str:
-    from calve.export import task, writing
-    from calve.export.filing import Filing
+    from calve.export import task
+    from calve.export import writer as writing
+    from calve.export.split import Filing
     from calve.objects.storage import Storage
 
     spent: Counter[str] = Counter()

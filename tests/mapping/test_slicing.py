@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from calve.export.reading import Piece
 from calve.export.slices import PARTS_A_TASK, slice_parts
-from calve.export.writing import take
+from calve.export.writer import take
 from calve.model.plan import PartPlan, Slice
 
 

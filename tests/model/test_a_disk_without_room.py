@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from calve.clickhouse.errors import translate
-from calve.export.writing import _refuse_unfinished
+from calve.export.writer import _refuse_unfinished
 from calve.model.errors import TemporaryError
 from calve.model.full_disk import as_full_disk, is_full
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from calve.clickhouse.engine.engine import Engine, worker_engine
 from calve.export.payload import TaskPayload
 from calve.export.reading import Rows, opened
-from calve.export.writing import TaskWriter, Written, write_settings
+from calve.export.writer import TaskWriter, Written, write_settings
 from calve.iceberg import checksums
 from calve.iceberg.catalogs.lent_keys import remote_lender
 from calve.model.errors import PermanentError

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from calve.destination.names import receipts_of
 from calve.destination.outcome import AlreadyExported, Fenced, PublishedSnapshot, Undone
 from calve.destination.overlap import refuse_overlap
-from calve.iceberg.publish.recount import recount
+from calve.destination.recount import recount
 from calve.iceberg.tables import refuse_changes
 from calve.iceberg.undo import files_of
 from calve.model.content import unchanged

@@ -11,6 +11,7 @@ from pyiceberg.table import Table
 
 from calve.destination.outcome import AlreadyExported, EarlierExport, PublishedSnapshot
 from calve.destination.overlap import refuse_overlap
+from calve.destination.recount import recount
 from calve.iceberg import tables
 from calve.iceberg.catalogs.lent_keys import lent_to
 from calve.iceberg.errors import catalog_call
@@ -20,7 +21,6 @@ from calve.iceberg.publish.build import Staged, build
 from calve.iceberg.publish.commit import Answer, Reply, publish_commit, send
 from calve.iceberg.publish.manifests import manifests_of
 from calve.iceberg.publish.marks import Sent
-from calve.iceberg.publish.recount import recount
 from calve.iceberg.publish.replace import NOTHING, find_removal
 from calve.iceberg.publish.search import all_exports, refuse_if_unprovable, search
 from calve.iceberg.publish.tidy import tidy

@@ -17,11 +17,11 @@ from pyiceberg.types import StructType
 from calve.clickhouse.sql.tokens import name as quoted
 from calve.clickhouse.sql.tokens import string as literal
 from calve.destination.names import DataFileName
-from calve.export.filing import Filing, Partition
-from calve.export.measuring import Measured, Output, measure
+from calve.export.measurement import Measured, Output, measure
 from calve.export.payload import TaskPayload
 from calve.export.reading import Piece, Rows
 from calve.export.slices import GRANULE_ROWS
+from calve.export.split import Filing, Partition
 from calve.iceberg import checksums
 from calve.iceberg.files.footer import MAGIC, annotate
 from calve.iceberg.files.physical_types import physical_sql
