@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Sequence
 
 from calve.destination.names import DataFileName
-from calve.iceberg.publish.marks import tasks_of
 from calve.model.errors import PermanentError
 from calve.model.plan import ExportPlan, KeyPlan
 from calve.model.receipt import Receipt
@@ -86,3 +85,16 @@ def _against_the_pin(plan: ExportPlan, receipts: Sequence[Receipt]) -> list[str]
 def _compared(what: str, found: int, keys: Sequence[KeyPlan]) -> list[str]:
     expected = sum(key.rows for key in keys)
     return [] if found == expected else [f"{what}: {found} rows were written and the pin has {expected}"]
+
+
+def tasks_of(plan: ExportPlan, key: KeyPlan) -> tuple[int, ...] | None:
+    """The tasks that read this key's partition and no other; None if one task mixes keys."""
+    found = []
+    for number, task in enumerate(plan.tasks):
+        partitions = {plan.parts[piece.part].partition_id for piece in task}
+        if key.partition not in partitions:
+            continue
+        if len(partitions) > 1:
+            return None
+        found.append(number)
+    return tuple(found)

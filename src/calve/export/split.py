@@ -1,4 +1,4 @@
-"""Which destination partition a row belongs to, and where a partition's files go.
+"""Rows split by destination partition: which one a row belongs to, and where its files go.
 
 The engine is told an integer ordinal, never a value: a value can hold `/../`, `?`, a newline
 or be NULL (D10). Values come back typed, and only Iceberg's own encoding makes a path of them.
@@ -41,7 +41,7 @@ class Partition:
     rows: int
 
 
-class Filing:
+class PartitionSplit:
     """The destination's spec, as SQL over the relation's columns and as folders."""
 
     def __init__(self, destination: DestinationPlan, schema: Schema) -> None:

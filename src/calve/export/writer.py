@@ -21,7 +21,7 @@ from calve.export.measurement import Measured, Output, measure
 from calve.export.payload import TaskPayload
 from calve.export.reading import Piece, Rows
 from calve.export.slices import GRANULE_ROWS
-from calve.export.split import Filing, Partition
+from calve.export.split import Partition, PartitionSplit
 from calve.iceberg import checksums
 from calve.iceberg.files.footer import MAGIC, annotate
 from calve.iceberg.files.physical_types import physical_sql
@@ -65,7 +65,7 @@ class TaskWriter:
         self._folder = folder
         schema = Schema.model_validate_json(payload.destination.schema)
         fields = tuple(schema.find_field(column.field_id) for column in payload.columns)
-        self._filing = Filing(payload.destination, schema)
+        self._split = PartitionSplit(payload.destination, schema)
         self._output = Output.of(payload.columns, fields)
         self._struct = StructType(*fields)
         self._bytes_per_row = _bytes_per_row(payload)
@@ -74,7 +74,7 @@ class TaskWriter:
 
     def write(self) -> Written:
         """All rows, each in one file of its own partition."""
-        partitions = self._filing.find(self._rows, self._settings())
+        partitions = self._split.find(self._rows, self._settings())
         for group in self._groups(partitions):
             self._write_group(group, alone=len(partitions) == 1)
         return Written(files=tuple(self._files), checksums=self._sums)
@@ -106,7 +106,7 @@ class TaskWriter:
     def _write_statement(
         self, group: tuple[Partition, ...], pieces: Sequence[Piece], *, filtered: bool
     ) -> None:
-        ordinal = self._filing.ordinal_sql(group) if filtered else "toInt32(0)"
+        ordinal = self._split.ordinal_sql(group) if filtered else "toInt32(0)"
         measured = measure(self._rows, pieces, self._output, ordinal, self._settings())
         if not measured:
             return
@@ -157,7 +157,7 @@ class TaskWriter:
             attempt=payload.attempt,
             number=len(self._files),
         )
-        uri = self._filing.location(partition, str(name))
+        uri = self._split.location(partition, str(name))
         statistics = file_statistics(footer, self._struct, facts.counted, destination.properties)
         with local.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()

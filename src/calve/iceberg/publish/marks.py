@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from calve.destination.outcome import EarlierExport
+from calve.destination.recount import tasks_of
 from calve.model.plan import ExportPlan, KeyPlan
 from calve.model.receipt import Receipt
 from calve.model.stored import known_fields
@@ -80,19 +81,6 @@ def _input(key: KeyPlan) -> list[str]:
     """Source identity, partition and selection: what another selection of the same partition is
     compared with (D8). A plan without the readable key has only its partition."""
     return [str(item) for item in json.loads(key.text)[:3]] if key.text else ["", key.partition, ""]
-
-
-def tasks_of(plan: ExportPlan, key: KeyPlan) -> tuple[int, ...] | None:
-    """The tasks that read this key's partition and no other; None if one task mixes keys."""
-    found = []
-    for number, task in enumerate(plan.tasks):
-        partitions = {plan.parts[piece.part].partition_id for piece in task}
-        if key.partition not in partitions:
-            continue
-        if len(partitions) > 1:
-            return None
-        found.append(number)
-    return tuple(found)
 
 
 def read_property(key_hash: str, text: str) -> EarlierExport | None:
