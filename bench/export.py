@@ -47,7 +47,7 @@ SAME = "output_format_parquet_compression_method = 'zstd', output_format_compres
 def profiled(payload: str) -> str:
     from calve.export import task
     from calve.export import writer as writing
-    from calve.export.split import Filing
+    from calve.export.split import PartitionSplit
     from calve.objects.storage import Storage
 
     spent: Counter[str] = Counter()
@@ -65,7 +65,7 @@ def profiled(payload: str) -> str:
 
     spots: list[tuple[Any, str, str]] = [
         (task, "_count", "count"),
-        (Filing, "find", "find partitions"),
+        (PartitionSplit, "find", "find partitions"),
         (writing, "measure", "checksums"),
         (writing.TaskWriter, "_insert", "write"),
         (writing, "annotate", "footer"),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from calve.destination.address import Address
+from calve.destination.address import DestinationAddress
 from calve.iceberg.catalogs.catalog import open_catalog
 from calve.iceberg.destination import IcebergDestination
 from calve.model.limits import Limits
@@ -13,7 +13,7 @@ from calve.testing.contracts.destination import DestinationContract
 from support.catalog_faults import Fault, FaultySqlCatalog, Landing, Reading, Told
 from support.lake import sqlite_properties
 
-ADDRESS = Address(catalog="lake", identifier=("ns", "events"))
+ADDRESS = DestinationAddress(catalog="lake", identifier=("ns", "events"))
 LOST = Fault(told=Told.TIMEOUT, landing=Landing.LANDED, reading=Reading.UNREADABLE)
 
 

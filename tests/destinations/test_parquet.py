@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from calve.destination.address import Address
+from calve.destination.address import DestinationAddress
 from calve.model.errors import UnavailableError
 from calve.objects.storage import Storage
 from calve.parquet.destination import ParquetDestination
@@ -26,7 +26,7 @@ class LosesAnswers(Storage):
 class ParquetStage:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._address = Address.folder(folder.as_uri())
+        self._address = DestinationAddress.folder(folder.as_uri())
 
     def open(self) -> ParquetDestination:
         return ParquetDestination(self._address, Storage())

@@ -24,7 +24,7 @@ from calve.clickhouse.source import Session, Source
 from calve.control.ports import Runner, TaskOrder
 from calve.control.spawn import inline
 from calve.control.worker import WorkerLoop
-from calve.destination.address import Address
+from calve.destination.address import DestinationAddress
 from calve.destination.port import Destination
 from calve.export.choices import Choices
 from calve.export.kind import ExportKind
@@ -97,7 +97,7 @@ class Ports:
             self._catalog.commit_table = commit_table  # type: ignore[method-assign]
         return self._catalog
 
-    def destination(self, address: Address) -> Destination:
+    def destination(self, address: DestinationAddress) -> Destination:
         return _BreakingDestination(self, address)
 
     def close(self) -> None:
@@ -106,7 +106,7 @@ class Ports:
 
 
 class _BreakingDestination(IcebergDestination):
-    def __init__(self, ports: "Ports", address: Address) -> None:
+    def __init__(self, ports: "Ports", address: DestinationAddress) -> None:
         super().__init__(address, ports.catalog(address.catalog), ports.properties, ports.limits)
         self._faults = ports.faults
 

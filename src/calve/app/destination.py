@@ -5,12 +5,12 @@ from pathlib import Path
 from calve.app.config import Config
 from calve.app.config.places import location
 from calve.app.storages import section_of
-from calve.destination.address import Address, is_folder, parse_table_name
+from calve.destination.address import DestinationAddress, is_folder, parse_table_name
 from calve.model.errors import UsageError
 from calve.objects.uri import is_served
 
 
-def parse_destination(text: str, config: Config) -> Address:
+def parse_destination(text: str, config: Config) -> DestinationAddress:
     """UsageError for what is not a destination, or whose catalog is not configured."""
     if is_folder(text):
         return _folder(text, config)
@@ -19,7 +19,7 @@ def parse_destination(text: str, config: Config) -> Address:
     return address
 
 
-def parse_table(text: str, config: Config) -> Address:
+def parse_table(text: str, config: Config) -> DestinationAddress:
     """A destination that is an Iceberg table. UsageError for a folder of plain Parquet as well."""
     if is_folder(text):
         raise UsageError(
@@ -30,7 +30,7 @@ def parse_table(text: str, config: Config) -> Address:
     return parse_destination(text, config)
 
 
-def _folder(text: str, config: Config) -> Address:
+def _folder(text: str, config: Config) -> DestinationAddress:
     """A folder is relative to where the command runs: it is typed there, not in the configuration."""
     uri = location(text, Path.cwd()).rstrip("/")
     if not is_served(uri):
@@ -45,4 +45,4 @@ def _folder(text: str, config: Config) -> Address:
             code="destination_name",
             hint="use a plain path (./out/) or s3://bucket/prefix/",
         )
-    return Address.folder(uri, storage=section_of(config, uri))
+    return DestinationAddress.folder(uri, storage=section_of(config, uri))

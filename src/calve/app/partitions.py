@@ -7,7 +7,7 @@ from enum import StrEnum
 from calve.app.wiring import App
 from calve.clickhouse.parts.partitions import PartitionInfo
 from calve.clickhouse.sql.table_name import TableName
-from calve.destination.address import Address
+from calve.destination.address import DestinationAddress
 from calve.destination.outcome import EarlierExport
 from calve.export.keys import key_hash, key_text
 from calve.export.request import ExportRequest
@@ -32,7 +32,7 @@ class Listed:
     earlier: EarlierExport | None = None
 
 
-def list_partitions(app: App, name: TableName, destination: Address | None) -> list[Listed]:
+def list_partitions(app: App, name: TableName, destination: DestinationAddress | None) -> list[Listed]:
     source = app.source(name.source or app.config.default_source)
     with source.visit() as session:
         table = session.describe(name.database, name.table)
@@ -49,7 +49,9 @@ def list_parts(app: App, name: TableName) -> list[PartPlan]:
         return list(session.parts(session.describe(name.database, name.table)))
 
 
-def _compared(app: App, identity: str, found: Sequence[PartitionInfo], destination: Address) -> list[Listed]:
+def _compared(
+    app: App, identity: str, found: Sequence[PartitionInfo], destination: DestinationAddress
+) -> list[Listed]:
     table = app.destination(destination).find()
     if table is None:  # it does not exist yet, so it has nothing of any partition
         return [Listed(partition=partition, exported=Exported.NO) for partition in found]

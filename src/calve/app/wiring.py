@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from calve.app.config import Config, SourceConfig
 from calve.app.storages import catalog_properties, properties_of
 from calve.control.ports import Kind, Store
-from calve.destination.address import Address, is_folder
+from calve.destination.address import DestinationAddress, is_folder
 from calve.export.choices import Choices
 from calve.model.ids import ProcessId
 from calve.model.limits import Limits
@@ -42,7 +42,7 @@ class App:
         self._closing = ExitStack()
         self._sources: dict[str, Source] = {}
         self._catalogs: dict[str, tuple[dict[str, Any], Catalog]] = {}
-        self._destinations: dict[Address, tuple[dict[str, str], Destination]] = {}
+        self._destinations: dict[DestinationAddress, tuple[dict[str, str], Destination]] = {}
 
     def close(self) -> None:
         self._closing.close()
@@ -126,7 +126,7 @@ class App:
             opened = self._catalogs[name] = (properties, open_catalog(name, properties, self.limits))
         return opened[1]
 
-    def destination(self, address: Address) -> "Destination":
+    def destination(self, address: DestinationAddress) -> "Destination":
         """Opened again when its keys were changed, as catalogs are."""
         from calve.tasks.destinations import open_destination
 

@@ -19,7 +19,7 @@ _BUCKET = re.compile(r"s3[an]?://[^/]+")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Address:
+class DestinationAddress:
     """A table of a configured catalog, or a folder: `catalog` is then the folder's full URI."""
 
     catalog: str
@@ -65,7 +65,7 @@ def is_folder(text: str) -> bool:
     return "/" in text
 
 
-def parse_table_name(text: str) -> Address:
+def parse_table_name(text: str) -> DestinationAddress:
     """`catalog.namespace.table`. UsageError for anything else."""
     catalog, *identifier = text.split(".")
     if len(identifier) < 2 or not catalog or not all(identifier):
@@ -75,4 +75,4 @@ def parse_table_name(text: str) -> Address:
             hint="use catalog.namespace.table, for example lake.ns.events,"
             " or a path with a / for plain Parquet",
         )
-    return Address(catalog=catalog, identifier=tuple(identifier))
+    return DestinationAddress(catalog=catalog, identifier=tuple(identifier))

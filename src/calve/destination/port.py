@@ -21,7 +21,7 @@ from pyiceberg.table.sorting import SortOrder
 from pyiceberg.typedef import Record
 from pyiceberg.types import IcebergType
 
-from calve.destination.address import Address
+from calve.destination.address import DestinationAddress
 from calve.destination.outcome import (
     AlreadyExported,
     EarlierExport,
@@ -77,7 +77,7 @@ class ExecutorAccess:
 class Destination(ABC):
     """One table or folder. Opening it is cheap and connects to nothing."""
 
-    address: Address
+    address: DestinationAddress
     shares_commits: bool  # several partitions may be published by one process
     evolves: bool  # columns can be added to a table that exists
     tells_sort_order: bool  # sorted files may say so

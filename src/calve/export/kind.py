@@ -16,7 +16,7 @@ from calve.control.ports import (
     TaskOrder,
     TaskResult,
 )
-from calve.destination.address import Address
+from calve.destination.address import DestinationAddress
 from calve.destination.names import receipt_uri
 from calve.destination.outcome import AlreadyExported, EarlierExport, PublishedSnapshot
 from calve.destination.port import Destination
@@ -157,7 +157,7 @@ class ExportKind:
 
     def probe(self, lane: str) -> None:
         if not lane.startswith(SOURCE):
-            self._ports.destination(Address.of_lane(lane)).probe()
+            self._ports.destination(DestinationAddress.of_lane(lane)).probe()
             return
         with self._ports.source(lane.removeprefix(SOURCE)).visit() as session:
             session.rows("SELECT 1", what="probing")

@@ -4,7 +4,7 @@ from typing import Protocol
 
 from calve.archive.location import Location
 from calve.clickhouse.source import Source
-from calve.destination.address import Address
+from calve.destination.address import DestinationAddress
 from calve.destination.port import Destination
 from calve.export.choices import Choices
 from calve.model.limits import Limits
@@ -22,7 +22,7 @@ class ExportPorts(Protocol):
 
     def source(self, name: str) -> Source: ...
 
-    def destination(self, address: Address) -> Destination: ...
+    def destination(self, address: DestinationAddress) -> Destination: ...
 
     def backups(self) -> Location:
         """Where backups are kept."""

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from calve.model.errors import NotFoundError, RefusedError, UsageError
 
 
-class Gathered:
+class Refusals:
     """Refusals of checks that do not need each other."""
 
     def __init__(self, table: str) -> None:

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
 from calve.clickhouse.parts.part_files import parse_name
-from calve.destination.address import Address
+from calve.destination.address import DestinationAddress
 from calve.model.stored import known_fields
 
 
@@ -37,9 +37,9 @@ class ExportRequest:
     from_backup: str = ""  # the name of a backup: its parts are read, and the source is not asked
 
     @property
-    def address(self) -> Address:
+    def address(self) -> DestinationAddress:
         """Where the export goes."""
-        return Address(catalog=self.catalog, identifier=self.identifier, storage=self.storage)
+        return DestinationAddress(catalog=self.catalog, identifier=self.identifier, storage=self.storage)
 
     @property
     def source_table(self) -> str:

@@ -19,7 +19,7 @@ from calve.control.ports import StoreWriter
 from calve.export import keys
 from calve.export.kind import NAME, SOURCE
 from calve.export.ports import ExportPorts
-from calve.export.refusals import Gathered
+from calve.export.refusals import Refusals
 from calve.export.request import ExportRequest
 from calve.export.survey import SourceView, Survey, merges_rows, survey
 from calve.model.errors import UsageError
@@ -36,7 +36,7 @@ class Submission:
 
 def survey_export(ports: ExportPorts, request: ExportRequest, selection: Selection) -> Survey[PartitionInfo]:
     """Look at source and destination; change nothing. `request.partitions` is filled in here."""
-    refusals = Gathered(request.source_table)
+    refusals = Refusals(request.source_table)
     table, found, parts, notes, where = (
         _look_into_backup(ports, request, selection, refusals)
         if request.from_backup
@@ -63,7 +63,7 @@ _Seen = tuple[TableInfo, list[PartitionInfo], tuple[PartPlan, ...], tuple[str, .
 
 
 def _look_at_source(
-    ports: ExportPorts, request: ExportRequest, selection: Selection, refusals: Gathered
+    ports: ExportPorts, request: ExportRequest, selection: Selection, refusals: Refusals
 ) -> _Seen:
     where = request.where
     with ports.source(request.source).visit() as session:
@@ -87,7 +87,7 @@ def _look_at_source(
 
 
 def _look_into_backup(
-    ports: ExportPorts, request: ExportRequest, selection: Selection, refusals: Gathered
+    ports: ExportPorts, request: ExportRequest, selection: Selection, refusals: Refusals
 ) -> _Seen:
     """The source is not asked: it may be gone."""
     manifest, entry = source.table_in(ports.backups(), request.from_backup, request.database, request.table)

@@ -20,7 +20,7 @@ from calve.export.keys import KeyedPartition, key_plans
 from calve.export.layout import Layout, lay_out, source_types
 from calve.export.mapping import Match, SourceColumn, match_schema, raise_refusals
 from calve.export.partitioning import is_sorted_by, parse_partition_by, plan_spec
-from calve.export.refusals import Gathered
+from calve.export.refusals import Refusals
 from calve.export.request import ExportRequest
 from calve.export.slices import partition_slices
 from calve.model.errors import NotFoundError, RefusedError, UnavailableError
@@ -68,7 +68,7 @@ class TargetColumn:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Target:
+class TargetTable:
     """The table that the rows go into, as it is or as it will be created."""
 
     columns: tuple[TargetColumn, ...]
@@ -92,7 +92,7 @@ class Survey(Generic[P]):
 
     request: ExportRequest
     source: SourceView[P]
-    target: Target
+    target: TargetTable
     fit: Fit | None  # None where the destination does not exist, or could not be asked
     chosen: tuple[P, ...]  # to be exported
     parts: tuple[PartPlan, ...]  # of the chosen
@@ -116,11 +116,11 @@ def survey(
     limits: Limits,
     *,
     prepare: bool = False,
-    refusals: Gathered | None = None,
+    refusals: Refusals | None = None,
 ) -> Survey[P]:
     """`prepare` creates the destination, or adds the columns that it lacks, and needs it to answer.
     `refusals` are those of looking at the source: all are reported together."""
-    refusals = refusals or Gathered(request.source_table)
+    refusals = refusals or Refusals(request.source_table)
     with refusals.among():
         layout = lay_out(source, request, choices)
     refusals.raise_all()
@@ -202,7 +202,7 @@ def _matched(
 
 def _match(table: FoundTable, layout: Layout, request: ExportRequest) -> Match:
     """How the layout fits a table that exists; refuses, with every reason, what does not."""
-    refusals = Gathered(request.source_table)
+    refusals = Refusals(request.source_table)
     with refusals.among():
         _refuse_other_partitioning(table, request)
     match = match_schema(layout.mapping, table.schema, evolve=request.evolve)
@@ -234,7 +234,7 @@ def _described(
     )
 
 
-def _created(layout: Layout) -> Target:
+def _created(layout: Layout) -> TargetTable:
     """A table that does not exist yet."""
     columns = tuple(
         TargetColumn(
@@ -247,10 +247,10 @@ def _created(layout: Layout) -> Target:
         )
         for column in layout.mapping.columns
     )
-    return Target(columns=columns, schema=layout.schema, spec=layout.spec, sort_order=layout.sort_order)
+    return TargetTable(columns=columns, schema=layout.schema, spec=layout.spec, sort_order=layout.sort_order)
 
 
-def _fitted(table: FoundTable, match: Match) -> Target:
+def _fitted(table: FoundTable, match: Match) -> TargetTable:
     """A table that exists, with what `--evolve` adds to it."""
     columns = [
         TargetColumn(
@@ -274,4 +274,6 @@ def _fitted(table: FoundTable, match: Match) -> Target:
         )
         for column in match.lacking
     ]
-    return Target(columns=tuple(columns), schema=table.schema, spec=table.spec, sort_order=table.sort_order)
+    return TargetTable(
+        columns=tuple(columns), schema=table.schema, spec=table.spec, sort_order=table.sort_order
+    )

@@ -15,7 +15,7 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import IcebergType
 
 from calve.destination import names
-from calve.destination.address import Address
+from calve.destination.address import DestinationAddress
 from calve.destination.outcome import (
     AlreadyExported,
     EarlierExport,
@@ -49,7 +49,7 @@ class Catalogs(Protocol):
     def catalog_properties(self, name: str) -> dict[str, Any]: ...
 
 
-def open_destination(address: Address, reach: Catalogs) -> "IcebergDestination":
+def open_destination(address: DestinationAddress, reach: Catalogs) -> "IcebergDestination":
     name = address.catalog
     return IcebergDestination(address, reach.catalog(name), reach.catalog_properties(name), reach.limits)
 
@@ -88,7 +88,7 @@ class IcebergDestination(Destination):
     evolves = True
 
     def __init__(
-        self, address: Address, catalog: Catalog, properties: Mapping[str, Any], limits: Limits
+        self, address: DestinationAddress, catalog: Catalog, properties: Mapping[str, Any], limits: Limits
     ) -> None:
         self.address = address
         self.catalog = catalog

@@ -29,7 +29,7 @@ class ListedFile:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Commit:
+class KeyCommit:
     """What one commit object says."""
 
     key: str  # the hash
@@ -114,6 +114,6 @@ def only_key(plan: ExportPlan) -> KeyPlan:
     return key
 
 
-def shown(commits: Sequence[Commit]) -> Commit | None:
+def shown(commits: Sequence[KeyCommit]) -> KeyCommit | None:
     """What the destination shows of a key, of its generations in order."""
     return next((commit for commit in reversed(commits) if not commit.tombstone), None)

@@ -9,7 +9,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import SortOrder
 from pyiceberg.typedef import Record
 
-from calve.destination.address import PARQUET, Address
+from calve.destination.address import PARQUET, DestinationAddress
 from calve.destination.names import receipts_of
 from calve.destination.outcome import AlreadyExported, Fenced, Proof, PublishedSnapshot, Undone
 from calve.destination.port import Destination, ExecutorAccess, FoundTable, write_probe
@@ -30,7 +30,7 @@ class Locations(Protocol):
     def location_properties(self, uri: str) -> dict[str, str]: ...
 
 
-def open_destination(address: Address, reach: Locations) -> "ParquetDestination":
+def open_destination(address: DestinationAddress, reach: Locations) -> "ParquetDestination":
     storage = Storage(
         reach.location_properties(address.catalog),
         connect_seconds=reach.limits.connect_seconds,
@@ -44,7 +44,7 @@ class ParquetDestination(Destination):
     evolves = False
     tells_sort_order = True
 
-    def __init__(self, address: Address, storage: Storage) -> None:
+    def __init__(self, address: DestinationAddress, storage: Storage) -> None:
         self.address = address
         self._folder = Folder(address.catalog, storage)
 

@@ -23,7 +23,7 @@ from calve.destination.port import FoundTable
 from calve.model.errors import NotFoundError, RefusedError
 from calve.objects.storage import Storage
 from calve.objects.uri import full_uri
-from calve.parquet.commits import Commit, shown
+from calve.parquet.commits import KeyCommit, shown
 
 HIDDEN = "_calve"
 _READS_AT_ONCE = 8
@@ -36,7 +36,7 @@ class Folder:
         self.location = full_uri(location.rstrip("/"))
         self.storage = storage
         self._lock = Lock()
-        self._read: dict[str, Commit] = {}  # without their files; a commit never changes
+        self._read: dict[str, KeyCommit] = {}  # without their files; a commit never changes
 
     @property
     def schema_uri(self) -> str:
@@ -96,29 +96,29 @@ class Folder:
 
     # -- its commits --------------------------------------------------------------------------------
 
-    def read_commit(self, key_hash: str, generation: int) -> Commit | None:
+    def read_commit(self, key_hash: str, generation: int) -> KeyCommit | None:
         uri = self.commit_uri(key_hash, generation)
         try:
-            return Commit.from_json(uri, self.storage.read(uri).decode(errors="replace"))
+            return KeyCommit.from_json(uri, self.storage.read(uri).decode(errors="replace"))
         except NotFoundError:
             return None
 
-    def generations(self, key_hash: str) -> list[Commit]:
+    def generations(self, key_hash: str) -> list[KeyCommit]:
         """Every generation of a key, asked one by one: a listing may lag behind, a read may not."""
-        found: list[Commit] = []
+        found: list[KeyCommit] = []
         while (commit := self.read_commit(key_hash, len(found))) is not None:
             found.append(commit)
         return found
 
-    def shown(self) -> list[Commit]:
+    def shown(self) -> list[KeyCommit]:
         """What every key shows now, without the files."""
-        by_key: dict[str, list[Commit]] = {}
+        by_key: dict[str, list[KeyCommit]] = {}
         for commit in self._listed():
             by_key.setdefault(commit.key, []).append(commit)
         found = (shown(sorted(own, key=lambda one: one.generation)) for own in by_key.values())
         return [commit for commit in found if commit is not None]
 
-    def _listed(self) -> list[Commit]:
+    def _listed(self) -> list[KeyCommit]:
         listed = [uri for uri in self.storage.list(self.commits) if CommitName.parse(uri)]
         with self._lock:
             missing = [uri for uri in listed if uri not in self._read]
@@ -130,8 +130,8 @@ class Folder:
         with self._lock:
             return [self._read[uri] for uri in listed]
 
-    def _without_files(self, uri: str) -> Commit:
-        commit = Commit.from_json(uri, self.storage.read(uri).decode(errors="replace"))
+    def _without_files(self, uri: str) -> KeyCommit:
+        commit = KeyCommit.from_json(uri, self.storage.read(uri).decode(errors="replace"))
         return replace(commit, files=())
 
 

@@ -18,7 +18,7 @@ from calve.model.content import unchanged
 from calve.model.errors import CalveError, PermanentError, TemporaryError, UnknownOutcomeError
 from calve.model.plan import ExportPlan
 from calve.model.receipt import Receipt
-from calve.parquet.commits import Commit, only_key, shown
+from calve.parquet.commits import KeyCommit, only_key, shown
 from calve.parquet.folder import Folder
 
 
@@ -40,7 +40,7 @@ def publish(
         refuse_overlap(table.exports(), plan.table, plan.keys)
     refuse_changes(plan, table.metadata, f"folder {folder.location}")
     recount(plan, receipts)
-    commit = Commit.of(plan, process_id, receipts, generation=len(found))
+    commit = KeyCommit.of(plan, process_id, receipts, generation=len(found))
     # If we die here, the note names a generation that was never put; a fence takes that name.
     note(_write_note([*_read_note(noted), commit.generation]))
     _put(folder, commit)
@@ -48,7 +48,7 @@ def publish(
 
 
 def _settled(
-    folder: Folder, process_id: str, plan: ExportPlan, found: Sequence[Commit]
+    folder: Folder, process_id: str, plan: ExportPlan, found: Sequence[KeyCommit]
 ) -> PublishedSnapshot | AlreadyExported | None:
     """The answer, if the commits give one. Before any other check (L11)."""
     for commit in found:
@@ -68,7 +68,7 @@ def _settled(
     )
 
 
-def _put(folder: Folder, commit: Commit) -> None:
+def _put(folder: Folder, commit: KeyCommit) -> None:
     uri = folder.commit_uri(commit.key, commit.generation)
     try:
         # If we die here, the commit is there or not; the next attempt reads it by its name.
@@ -78,7 +78,7 @@ def _put(folder: Folder, commit: Commit) -> None:
 
 
 def _look_again(
-    folder: Folder, process_id: str, plan: ExportPlan, sent: Commit
+    folder: Folder, process_id: str, plan: ExportPlan, sent: KeyCommit
 ) -> PublishedSnapshot | AlreadyExported:
     """Whatever the storage answered, the object decides: our own put may be reported as taken."""
     try:
@@ -95,7 +95,7 @@ def _look_again(
     return settled
 
 
-def _published(folder: Folder, commit: Commit, found: Sequence[Commit]) -> PublishedSnapshot:
+def _published(folder: Folder, commit: KeyCommit, found: Sequence[KeyCommit]) -> PublishedSnapshot:
     replaced = shown(found[: commit.generation])
     if replaced is not None and shown(found) is commit:
         _remove_replaced(folder, commit, found)
@@ -110,7 +110,7 @@ def _published(folder: Folder, commit: Commit, found: Sequence[Commit]) -> Publi
     )
 
 
-def _remove_replaced(folder: Folder, commit: Commit, found: Sequence[Commit]) -> None:
+def _remove_replaced(folder: Folder, commit: KeyCommit, found: Sequence[KeyCommit]) -> None:
     """Files of generations that this one replaced: readers that glob would always see both."""
     kept = {file.path for file in commit.files}
     gone = [file.path for one in found[: commit.generation] for file in one.files if file.path not in kept]
@@ -123,7 +123,7 @@ def fence(folder: Folder, process_id: str, plan: ExportPlan, noted: str) -> Fenc
     the store refuses its next note."""
     key = only_key(plan)
     for generation in _read_note(noted):
-        tombstone = Commit(key=key.hash, generation=generation, process=process_id, tombstone=True)
+        tombstone = KeyCommit(key=key.hash, generation=generation, process=process_id, tombstone=True)
         uri = folder.commit_uri(key.hash, generation)
         # If we die here, the tombstone is there or not; the next fence finds out.
         if folder.storage.put_if_absent(uri, tombstone.to_json().encode()):

@@ -14,7 +14,7 @@ from calve.iceberg.verify import prove
 from calve.model.errors import PermanentError, RefusedError
 from calve.model.plan import ExportPlan
 from calve.model.receipt import Receipt
-from calve.parquet.commits import Commit, ListedFile, only_key, shown
+from calve.parquet.commits import KeyCommit, ListedFile, only_key, shown
 from calve.parquet.folder import Folder
 
 
@@ -30,7 +30,7 @@ def verify(folder: Folder, process_id: str, plan: ExportPlan, receipts: Sequence
         return prove(table.metadata, io, plan, receipts, work, commit.id)
 
 
-def _commit(folder: Folder, process_id: str, plan: ExportPlan) -> Commit:
+def _commit(folder: Folder, process_id: str, plan: ExportPlan) -> KeyCommit:
     found = folder.generations(only_key(plan).hash)
     current = shown(found)
     if current is not None and current.process == process_id:
@@ -49,7 +49,7 @@ def _commit(folder: Folder, process_id: str, plan: ExportPlan) -> Commit:
     )
 
 
-def _check_listed(folder: Folder, commit: Commit, receipts: Sequence[Receipt]) -> None:
+def _check_listed(folder: Folder, commit: KeyCommit, receipts: Sequence[Receipt]) -> None:
     """The files that the commit lists must be those that the tasks wrote, all there and whole."""
     wrote = {file.path: file.bytes for receipt in receipts for file in receipt.files}
     listed = {file.path: file.bytes for file in commit.files}

@@ -12,7 +12,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 
-from calve.destination.address import ICEBERG, PARQUET, Address
+from calve.destination.address import ICEBERG, PARQUET, DestinationAddress
 from calve.destination.port import Destination, Placement
 from calve.model.limits import Limits
 from calve.model.plan import DestinationPlan
@@ -35,7 +35,7 @@ class Reach(Protocol):
         """Endpoint and keys for a folder. Never stored."""
 
 
-def open_destination(address: Address, reach: Reach) -> Destination:
+def open_destination(address: DestinationAddress, reach: Reach) -> Destination:
     opened: Destination = _module(address.form).open_destination(address, reach)
     return opened
 

@@ -108,7 +108,7 @@ def _left(app: App, process_id: ProcessId) -> str:
 
 
 def _files(app: App, process_id: ProcessId) -> tuple[str, ...]:
-    from calve.destination.address import Address
+    from calve.destination.address import DestinationAddress
     from calve.model.plan import ExportPlan
 
     text = app.store.plan(process_id)
@@ -116,5 +116,5 @@ def _files(app: App, process_id: ProcessId) -> tuple[str, ...]:
         return ()
     plan = ExportPlan.from_json(text)
     to = plan.destination
-    address = Address(catalog=to.catalog, identifier=to.identifier)
+    address = DestinationAddress(catalog=to.catalog, identifier=to.identifier)
     return app.destination(address).files_of(process_id, plan)
