@@ -86,7 +86,7 @@ def test_a_file_of_another_task_or_attempt_is_an_error(catalog: FaultySqlCatalog
 def test_a_partition_value_of_the_wrong_type_is_an_error(catalog: FaultySqlCatalog, work: Work) -> None:
     file = replace(work.receipts[0].files[0], partition=("../../x",))
     broken = replace(work.receipts[0], files=(file,))
-    with pytest.raises(PermanentError, match="is no int"):
+    with pytest.raises(PermanentError, match="is not a valid int"):
         Publisher(catalog=catalog, work=replace(work, receipts=(broken, work.receipts[1]))).run()
     assert catalog.sends == 0
 

@@ -103,5 +103,5 @@ def test_a_snapshot_without_the_files_is_said(
 def test_a_table_made_again_is_said(catalog: FaultySqlCatalog, work: Work, snapshot_id: str) -> None:
     catalog.drop_table(IDENTIFIER)
     make_table(catalog)
-    with pytest.raises(PermanentError, match="made again"):
+    with pytest.raises(PermanentError, match="created again"):
         verify(catalog, work.plan, work.receipts, snapshot_id)

@@ -1,5 +1,5 @@
-"""How a destination is written down. The only module that knows how one form's address is told from
-another's: a catalog's name never has a `/`, a folder's URI always does.
+"""How a destination is written down. The only module that tells the forms apart: a catalog's name never
+has a `/`, a folder's URI always does.
 
 Stored requests and plans keep `catalog` and `identifier` as they are here.
 """

@@ -15,7 +15,7 @@ class EarlierExport:
     rows: int = 0
     files: int = 0
     tasks: tuple[int, ...] | None = None  # the tasks that wrote its files; None: every task of the process
-    shared: bool = False  # its files cannot be told from those of other keys of that process
+    shared: bool = False  # its files also hold rows of other keys of that process
     input: tuple[str, str, str] = ("", "", "")  # source identity, partition, selection
 
 

@@ -1,4 +1,5 @@
-"""The export key: the identity of the input. One key is published once, whoever tries.
+"""The export key: the identity of the input. One key is published once,
+by whichever process comes first.
 
 It is made of the source's identity, the partition, the selection and the destination table's
 uuid, so that neither a renamed table, another worker, nor another store changes it. The lock,
@@ -36,7 +37,7 @@ def key_plans(
     """One key for each partition."""
     plans = []
     for one in partitions:
-        # Of parts that were named, those of this partition: whatever else was asked for beside it.
+        # Of the parts that were named, only those of this partition count.
         selection = request.within((one.id,)).selection
         text = key_text(identity=identity, partition=one.id, selection=selection, uuid=uuid)
         plans.append(

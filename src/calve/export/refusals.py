@@ -1,4 +1,4 @@
-"""All that is refused of one request, in one list: nobody should mend a command five times."""
+"""All refusals of one request in one list, so that a command is fixed once and not five times."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,17 +15,17 @@ class Refusals:
 
     @contextmanager
     def among(self) -> Iterator[None]:
-        """A check whose refusal is kept for the list; what was to follow it in the block is left out."""
+        """A check whose refusal is kept for the list; the rest of the block is skipped."""
         try:
             yield
         except (UsageError, RefusedError) as error:
             self._met.append(error)
         except NotFoundError:
-            self.raise_all()  # what was refused before is mended first
+            self.raise_all()  # what was refused before is fixed first
             raise
 
     def raise_all(self) -> None:
-        """One refusal as it is, several as one: a usage error only if the command can mend them all."""
+        """One refusal as it is, several as one: a usage error only if all can be fixed in the command."""
         if len(self._met) <= 1:
             for only in self._met:
                 raise only

@@ -46,7 +46,7 @@ def slice_parts(
 def partition_slices(
     parts: Sequence[PartPlan], *, task_bytes_mb: int, whole: bool, split: bool
 ) -> tuple[Task, ...]:
-    """Tasks of one partition each, so that the files of a key can be told from those of another."""
+    """Tasks of one partition each, so that each file belongs to one key."""
     tasks: list[Task] = []
     places: dict[str, list[int]] = {}
     for place, part in enumerate(parts):

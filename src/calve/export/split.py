@@ -1,6 +1,6 @@
 """Rows split by destination partition: which one a row belongs to, and where its files go.
 
-The engine is told an integer ordinal, never a value: a value can hold `/../`, `?`, a newline
+The engine gets an integer ordinal, never a value: a value can hold `/../`, `?`, a newline
 or be NULL (D10). Values come back typed, and only Iceberg's own encoding makes a path of them.
 """
 

@@ -130,7 +130,7 @@ def survey(
     except UnavailableError as error:
         if prepare:
             raise
-        # Accepted all the same: planning looks again, and an outage refuses nobody (L3).
+        # Accepted all the same: planning looks again, and an outage is no reason to refuse (L3).
         unreachable = error
     if table is None and prepare:
         table = destination.create(layout.schema, layout.spec, layout.sort_order)

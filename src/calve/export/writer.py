@@ -2,7 +2,7 @@
 
 Files are sized by row ranges before they are written, since the engine cannot roll them; the
 first file tells how well the rows compress. Few partitions that are small share a statement,
-each with a writer of its own; a partition that fills files by itself is written alone.
+each with a writer of its own; a partition that fills whole files is written alone.
 """
 
 import hashlib

@@ -246,8 +246,8 @@ class _Key:
 
 
 def _short(folder: str) -> str:
-    """A name that file systems take. Nobody reads a value from a path, so it may be cut; the hash
-    keeps apart what begins alike."""
+    """A name that file systems take. Values are never read from paths, so it may be cut; the hash
+    keeps it unique."""
     if len(folder) <= _LONGEST_FOLDER:
         return folder
     # Not within a %XX, which would encode nothing.

@@ -119,7 +119,7 @@ def describe(cause: BaseException) -> str:
 
 
 def _is_certificate(cause: Exception) -> bool:
-    """Nobody that is trusted vouches for the server: waiting does not mend that."""
+    """No trusted authority vouches for the server: waiting does not fix that."""
     return isinstance(cause, OSError) and any(word in str(cause) for word in _CERTIFICATE_WORDS)
 
 

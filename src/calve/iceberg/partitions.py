@@ -69,7 +69,7 @@ def from_json(kind: IcebergType, value: Any) -> Any:
         return _typed(kind, value)
     except (TypeError, ValueError, InvalidOperation) as cause:
         raise PermanentError(
-            f"a receipt has the partition value {value!r}, which is no {kind}",
+            f"a receipt has the partition value {value!r}, which is not a valid {kind}",
             code="receipt_invalid",
             hint="export the partition again; the receipt was not written by a compatible version",
         ) from cause
@@ -94,7 +94,7 @@ def _typed(kind: IcebergType, value: Any) -> Any:
             return value
         case _:
             pass
-    raise TypeError(f"{value!r} is no {kind}")
+    raise TypeError(f"{value!r} is not a {kind}")
 
 
 def record(spec: PartitionSpec, schema: Schema, values: Sequence[Any]) -> Record:

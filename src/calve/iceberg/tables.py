@@ -34,7 +34,7 @@ _WRITING_PROPERTIES = ("write.", "schema.name-mapping.default", "commit.")
 
 
 def load(catalog: Catalog, identifier: tuple[str, ...]) -> Table:
-    """The table as it is now. NotFoundError if there is none, UnavailableError if nobody answers."""
+    """The table as it is now. NotFoundError if there is none, UnavailableError on an outage."""
     name = ".".join(identifier)
     with catalog_call(catalog.name, f"loading table {name}"):
         try:
@@ -43,7 +43,7 @@ def load(catalog: Catalog, identifier: tuple[str, ...]) -> Table:
             raise NotFoundError(
                 f"catalog {catalog.name} has no table {name}",
                 code="no_such_table",
-                hint="it was dropped, renamed or never made: check the name and the catalog with `calve doctor`",
+                hint="it was dropped, renamed or never created: check the name, and the catalog with `calve doctor`",
             ) from cause
 
 
@@ -221,7 +221,7 @@ def _changed_columns(plan: ExportPlan, current: Schema) -> list[str]:
 
 
 def _changed_field(before: NestedField, after: NestedField | None, path: str) -> list[str]:
-    """A new name is no change: files carry field ids, and readers go by them."""
+    """A rename is not a change: files carry field ids, and readers use those."""
     if after is None:
         return [f"column {path} was dropped"]
     changes = []
@@ -272,7 +272,7 @@ def _is_promoted(before: PrimitiveType, after: PrimitiveType) -> bool:
 
 def _changed_spec(destination: DestinationPlan, metadata: TableMetadata) -> list[str]:
     """Files are written under the plan's spec id, which Iceberg allows as long as the spec exists
-    as it was: a new default spec alone is no obstacle."""
+    as it was: a new default spec alone does not matter."""
     schema = metadata.schema()
     spec = metadata.specs().get(destination.spec_id)
     if spec is None:

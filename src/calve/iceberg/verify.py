@@ -60,7 +60,7 @@ def _check_snapshot(plan: ExportPlan, table: Table, snapshot_id: str) -> None:
     name = ".".join(table.name())
     if str(table.metadata.table_uuid) != plan.destination.uuid:
         raise PermanentError(
-            f"table {name} was dropped and made again since the export",
+            f"table {name} was dropped and created again since the export",
             code="destination_replaced",
             hint="what was exported is gone with the old table; export again",
         )

@@ -49,7 +49,7 @@ def verify_rewrites(
     name = ".".join(table.name())
     if str(table.metadata.table_uuid) != uuid:
         raise PermanentError(
-            f"table {name} was dropped and made again since it was optimized",
+            f"table {name} was dropped and created again since it was optimized",
             code="destination_replaced",
             hint="what was rewritten is gone with the old table",
         )

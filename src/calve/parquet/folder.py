@@ -74,7 +74,7 @@ class Folder:
         return found
 
     def create(self, schema: Schema, spec: PartitionSpec, sort_order: SortOrder) -> "FolderTable":
-        """The table of the first that asks, whatever the others want."""
+        """The first to ask decides; later callers get its table."""
         # Data files are under the folder itself, in the folders of their partition.
         properties = {"write.data.path": self.location, "write.object-storage.enabled": "false"}
         metadata = new_table_metadata(schema, spec, sort_order, self.location, properties)

@@ -1,6 +1,6 @@
 """Hive-style folders of partition values, for readers that take partitions from paths.
 
-A value can hold anything (D10): whatever is not a letter, a digit or one of `-._~` is
+A value can hold anything (D10): everything but letters, digits and `-._~` is
 percent-encoded, so that no value can leave its folder, and `name=` stands before each, so that
 none is `.` or `..`. NULL has Hive's own word. The column is in the file as well, whole.
 """
@@ -36,5 +36,5 @@ def _escaped(text: str) -> str:
     escaped = quote(text, safe="")
     if len(escaped) <= _MOST_BYTES:
         return escaped
-    # Cut, and told apart by a hash: a path chooses nothing, so it need not be read back.
+    # Cut, with a hash to keep it unique: paths are never parsed, so the value need not be readable.
     return f"{escaped[: _MOST_BYTES - 33]}-{hashlib.sha256(text.encode()).hexdigest()[:32]}"
