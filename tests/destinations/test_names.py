@@ -45,4 +45,8 @@ def test_metadata_and_receipts_tell_their_process() -> None:
     assert is_receipt("s3://b/t/metadata/calve/abc2/0-1.json")
     assert process_of("s3://b/t/metadata/calve/abc2/0-1.json") == "abc2"
     assert process_of("s3://b/t/metadata/snap-123-0-calve-abc2.avro") == "abc2"
+    assert process_of("s3://b/t/metadata/snap-123-0-calve-fence-abc2.avro") == "abc2"
+    assert not is_metadata_of("abc2", "s3://b/t/metadata/snap-123-0-calve-fence-abc2.avro"), (
+        "it may be needed"
+    )
     assert process_of("s3://b/t/metadata/00001-abc.metadata.json") is None

@@ -11,6 +11,7 @@ attempts write one object (D4), and no receipt has the name of a data file (L9).
 | receipt            | `<process>/<task>-<attempt>.json`               | under the receipts' location       |
 | manifest           | `calve-<process>-<snapshot>-m<n>.avro`          | the table's metadata               |
 | manifest list      | `snap-<snapshot>-0-calve-<process>.avro`        | the table's metadata               |
+| manifest list of a fence | `snap-<snapshot>-0-calve-fence-<process>.avro` | the table's metadata             |
 | commit of a key    | `<key hash>.<generation>.json`                  | `_calve/commits` of a plain folder |
 """
 
@@ -18,10 +19,11 @@ import re
 from dataclasses import dataclass
 from typing import Self
 
+FENCE = "fence-"  # before the process's id in the metadata files of its fence
 RECEIPTS = "metadata/calve"  # under a table's location
 _DATA_FILE = re.compile(r"(?:^|[-/])calve-([a-z0-9]+)-(\d+)-(\d+)-(\d+)\.parquet$")
 _COMMIT = re.compile(r"(?:^|/)([0-9a-f]+)\.(\d+)\.json$")
-_MARKED = re.compile(r"(?:^|-)calve-([a-z0-9]+)(?=[-.])")
+_MARKED = re.compile(rf"(?:^|-)calve-(?:{FENCE})?([a-z0-9]+)(?=[-.])")
 _RECEIPT = re.compile(rf"/{RECEIPTS}/([^/]+)/[^/]+$")
 
 

@@ -11,6 +11,7 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 
 import calve
+from calve.destination.names import FENCE
 from calve.iceberg.publish import marks
 from calve.iceberg.publish.manifests import ManifestFiles, data_files
 from calve.iceberg.publish.marks import Sent
@@ -75,7 +76,7 @@ def build_empty(table: Table, process_id: str, now_ms: int | None = None) -> Sna
     """A snapshot that adds no file and keeps those of main's head: the tombstone of a process."""
     snapshot_id = table.metadata.new_snapshot_id()
     # Under a name of its own: undo deletes a process's unused metadata files, and this one is used.
-    output = ManifestFiles(table=table, process_id=f"fence-{process_id}", snapshot_id=snapshot_id)
+    output = ManifestFiles(table=table, process_id=f"{FENCE}{process_id}", snapshot_id=snapshot_id)
     kept = NOTHING.rewrite(table, output)
     summary = {marks.FENCE: process_id, marks.VERSION: calve.__version__}
     return _snapshot(table, output, kept, Operation.APPEND, summary, now_ms)
