@@ -21,7 +21,7 @@ from pyiceberg.types import (
 
 from calve.iceberg.files import bounds
 from calve.iceberg.files.footer import annotate
-from calve.iceberg.files.statistics import Counted, file_statistics
+from calve.iceberg.files.statistics import ValueCounts, file_statistics
 
 
 def bound(done: Export, which: str, name: str, file: int = 0) -> Any:
@@ -122,7 +122,7 @@ def test_W3_row_groups_that_hold_only_nulls_do_not_cost_the_bounds(tmp_path: Pat
     path = tmp_path / "x.parquet"
     pq.write_table(pa.table({"a": pa.array([None, None, 5, 7], pa.int64())}), path, row_group_size=2)
     schema = StructType(NestedField(1, "a", LongType(), required=False))
-    made = file_statistics(annotate(path, schema), schema, Counted(), {})
+    made = file_statistics(annotate(path, schema), schema, ValueCounts(), {})
     assert made.lower_bounds == {1: (5).to_bytes(8, "little").hex()}
     assert made.null_counts == {1: 2} and made.value_counts == {1: 4}
 
@@ -206,4 +206,4 @@ def test_a_bound_of_a_double_that_nobody_counted_nans_of_is_left_out(tmp_path: P
     path = tmp_path / "x.parquet"
     pq.write_table(pa.table({"a": [1.0, 2.0]}), path)
     schema = StructType(NestedField(1, "a", DoubleType(), required=False))
-    assert not file_statistics(annotate(path, schema), schema, Counted(), {}).lower_bounds
+    assert not file_statistics(annotate(path, schema), schema, ValueCounts(), {}).lower_bounds

@@ -42,7 +42,7 @@ class AlreadyExported:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fenced:
+class Tombstone:
     """No commit of this process can land any more."""
 
     tag: str

@@ -25,9 +25,9 @@ from calve.destination.address import DestinationAddress
 from calve.destination.outcome import (
     AlreadyExported,
     EarlierExport,
-    Fenced,
     Proof,
     PublishedSnapshot,
+    Tombstone,
     Undone,
 )
 from calve.model.errors import RefusedError
@@ -127,8 +127,8 @@ class Destination(ABC):
         """
 
     @abstractmethod
-    def fence(self, process_id: str, plan: ExportPlan, noted: str) -> Fenced | PublishedSnapshot:
-        """After `Fenced`, no publish of this process can land, however late it arrives. A publish that
+    def fence(self, process_id: str, plan: ExportPlan, noted: str) -> Tombstone | PublishedSnapshot:
+        """After `Tombstone`, no publish of this process can land, however late it arrives. A publish that
         had landed is found instead. Twice gives the same answer."""
 
     @abstractmethod

@@ -11,7 +11,7 @@ from pyiceberg.types import DoubleType, FloatType, IcebergType, ListType, MapTyp
 
 from calve.export.reading import Piece, Rows
 from calve.iceberg import checksums
-from calve.iceberg.files.statistics import Counted
+from calve.iceberg.files.statistics import ValueCounts
 from calve.model.errors import PermanentError
 from calve.model.plan import ColumnPlan
 
@@ -21,7 +21,7 @@ class Measured:
     """Of the rows of one file."""
 
     rows: int
-    counted: Counted
+    counted: ValueCounts
     checksums: dict[str, int]
 
 
@@ -95,7 +95,7 @@ def _measured(row: dict[str, Any], output: Output, counts: Sequence[_Count]) -> 
     numbered = [(count, row[f"n{place}"]) for place, count in enumerate(counts)]
     return Measured(
         rows=row["rows"],
-        counted=Counted(
+        counted=ValueCounts(
             nans={count.field_id: found for count, found in numbered if count.nan},
             nulls={count.field_id: found for count, found in numbered if not count.nan},
         ),

@@ -19,9 +19,9 @@ from calve.destination.address import DestinationAddress
 from calve.destination.outcome import (
     AlreadyExported,
     EarlierExport,
-    Fenced,
     Proof,
     PublishedSnapshot,
+    Tombstone,
     Undone,
 )
 from calve.destination.port import Destination, ExecutorAccess, FoundTable, write_probe
@@ -149,7 +149,7 @@ class IcebergDestination(Destination):
     ) -> PublishedSnapshot | AlreadyExported:
         return publish(self.catalog, process_id, plan, receipts, noted, note, limits=self._limits)
 
-    def fence(self, process_id: str, plan: ExportPlan, noted: str) -> Fenced | PublishedSnapshot:
+    def fence(self, process_id: str, plan: ExportPlan, noted: str) -> Tombstone | PublishedSnapshot:
         return fence(self.catalog, process_id, plan, noted, limits=self._limits)
 
     def undo(self, process_id: str, plan: ExportPlan, receipts: Sequence[Receipt], noted: str) -> Undone:

@@ -11,7 +11,7 @@ from pyiceberg.table import Table
 
 from calve.control.ports import TaskOrder
 from calve.iceberg.health.retention import Expiry
-from calve.iceberg.publish.commit import Answer, Reply
+from calve.iceberg.publish.commit import CommitAnswer, Reply
 from calve.model.errors import (
     CalveError,
     ErrorInfo,
@@ -100,8 +100,8 @@ def expiry_commit(
         try:
             _run(ports, process, _EXPIRE, payload)
         except CalveError as error:
-            return Reply(answer=Answer.UNKNOWN, error=error)
-        return Reply(answer=Answer.LANDED)
+            return Reply(answer=CommitAnswer.UNKNOWN, error=error)
+        return Reply(answer=CommitAnswer.LANDED)
 
     return commit
 

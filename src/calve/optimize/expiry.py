@@ -26,7 +26,7 @@ from calve.iceberg.health.entries import read_entries
 from calve.iceberg.health.retention import Expiry, expiry
 from calve.iceberg.health.settings import Settings
 from calve.iceberg.health.table_files import manifests_by_path, reachable
-from calve.iceberg.publish.commit import Answer, Commit, Reply, send
+from calve.iceberg.publish.commit import CommitAnswer, Reply, TableCommit, send
 from calve.iceberg.publish.marks import PROCESS_ID
 from calve.model.errors import TemporaryError
 from calve.optimize.cleanup import delete_files
@@ -82,14 +82,14 @@ def expire(
             reply = commit(table, past)
         else:
             reply = send(catalog, table, _commit(table.metadata, past), "expiring snapshots")
-        if reply.answer is Answer.LANDED:
+        if reply.answer is CommitAnswer.LANDED:
             after = tables.load(catalog, identifier)
             return Expired(
                 snapshots=len(past.snapshot_ids),
                 refs=past.refs,
                 files=_delete_unreferenced(catalog, after, candidates),
             )
-        if reply.error is not None and reply.answer is not Answer.CONFLICT:
+        if reply.error is not None and reply.answer is not CommitAnswer.CONFLICT:
             raise reply.error
         reason = "" if reply.error is None else reply.error.message
     raise TemporaryError(
@@ -109,7 +109,7 @@ def _made_by(metadata: TableMetadata, processes: frozenset[str]) -> frozenset[in
     )
 
 
-def _commit(metadata: TableMetadata, past: Expiry) -> Commit:
+def _commit(metadata: TableMetadata, past: Expiry) -> TableCommit:
     """Every reference is asserted: one that moved, or appeared on an old snapshot, refuses it."""
     updates: list[TableUpdate] = [
         RemoveSnapshotRefUpdate.model_validate({"ref-name": name}) for name in past.refs
@@ -120,7 +120,9 @@ def _commit(metadata: TableMetadata, past: Expiry) -> Commit:
         AssertRefSnapshotId.model_validate({"ref": name, "snapshot-id": ref.snapshot_id})
         for name, ref in metadata.refs.items()
     )
-    return Commit(requirements=(AssertTableUUID(uuid=metadata.table_uuid), *asserted), updates=tuple(updates))
+    return TableCommit(
+        requirements=(AssertTableUUID(uuid=metadata.table_uuid), *asserted), updates=tuple(updates)
+    )
 
 
 def _files_of(table: Table, past: Expiry) -> list[str]:

@@ -21,7 +21,7 @@ from calve.iceberg.health.report import FULL_AT, judge
 from calve.iceberg.health.score import manifests_needed
 from calve.iceberg.health.settings import Settings, settings_of
 from calve.iceberg.health.stats import TableStats
-from calve.iceberg.publish.commit import Answer, Commit, send
+from calve.iceberg.publish.commit import CommitAnswer, TableCommit, send
 from calve.model.change import Result
 from calve.model.errors import PermanentError
 from calve.model.process import Process
@@ -150,13 +150,13 @@ def _note_full(ports: OptimizePorts, process: Process, plan: OptimizePlan, at_ms
     if driver_work.needs_spark(table):
         driver_work.set_properties(ports, process, plan, {FULL_AT: str(at_ms)})
         return
-    commit = Commit(
+    commit = TableCommit(
         requirements=(AssertTableUUID(uuid=table.metadata.table_uuid),),
         updates=(SetPropertiesUpdate(updates={FULL_AT: str(at_ms)}),),
     )
     # If we die here, the next attempt sets it again.
     reply = send(catalog, table, commit, "noting the full rewrite")
-    if reply.answer is not Answer.LANDED and reply.error is not None:
+    if reply.answer is not CommitAnswer.LANDED and reply.error is not None:
         raise reply.error
 
 

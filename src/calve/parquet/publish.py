@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Sequence
 
 from calve.destination.names import receipts_of
-from calve.destination.outcome import AlreadyExported, Fenced, PublishedSnapshot, Undone
+from calve.destination.outcome import AlreadyExported, PublishedSnapshot, Tombstone, Undone
 from calve.destination.overlap import refuse_overlap
 from calve.destination.recount import recount
 from calve.iceberg.tables import refuse_changes
@@ -118,7 +118,7 @@ def _remove_replaced(folder: Folder, commit: KeyCommit, found: Sequence[KeyCommi
     folder.storage.delete(gone)
 
 
-def fence(folder: Folder, process_id: str, plan: ExportPlan, noted: str) -> Fenced | PublishedSnapshot:
+def fence(folder: Folder, process_id: str, plan: ExportPlan, noted: str) -> Tombstone | PublishedSnapshot:
     """Put a tombstone at every name that was noted. A process that noted nothing has put nothing, and
     the store refuses its next note."""
     key = only_key(plan)
@@ -143,7 +143,7 @@ def fence(folder: Folder, process_id: str, plan: ExportPlan, noted: str) -> Fenc
                 files=len(found.files),
                 bytes=found.bytes,
             )
-    return Fenced(tag=key.hash)
+    return Tombstone(tag=key.hash)
 
 
 def undo(folder: Folder, process_id: str, plan: ExportPlan, noted: str) -> Undone:

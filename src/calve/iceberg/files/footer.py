@@ -44,7 +44,7 @@ BOOLEAN, INT32, INT64, INT96, FLOAT, DOUBLE, BYTE_ARRAY, FIXED = range(8)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Leaf:
+class FooterLeaf:
     """One primitive column of the file and the Iceberg field it holds."""
 
     place: int  # among the column chunks of every row group
@@ -59,7 +59,7 @@ class Leaf:
 @dataclass(frozen=True, kw_only=True)
 class Footer:
     meta: Struct
-    leaves: tuple[Leaf, ...]
+    leaves: tuple[FooterLeaf, ...]
 
     @property
     def rows(self) -> int:
@@ -71,7 +71,7 @@ class Footer:
         groups: list[Struct] = self.meta[FILE_GROUPS].data.items if FILE_GROUPS in self.meta else []
         return groups
 
-    def chunks(self, leaf: Leaf) -> Iterator[Struct]:
+    def chunks(self, leaf: FooterLeaf) -> Iterator[Struct]:
         """The leaf's column metadata in every row group."""
         for group in self.groups:
             yield group[GROUP_COLUMNS].data.items[leaf.place][CHUNK_META].data
@@ -168,7 +168,7 @@ class _Above:
         )
 
 
-def _annotated(meta: Struct, schema: StructType, path: Path) -> Iterator[Leaf]:
+def _annotated(meta: Struct, schema: StructType, path: Path) -> Iterator[FooterLeaf]:
     elements = iter(meta[FILE_SCHEMA].data.items)
     root = _tree(elements)
     places = {id(node.element): place for place, node in enumerate(_leaves(root))}
@@ -190,7 +190,7 @@ def _leaves(node: _Node) -> Iterator[_Node]:
 
 def _struct(
     node: _Node, kind: StructType, above: _Above, places: dict[int, int], path: Path
-) -> Iterator[Leaf]:
+) -> Iterator[FooterLeaf]:
     fields = {item.name: item for item in kind.fields}
     if unknown := [child.name for child in node.children if child.name not in fields]:
         raise _damaged(path, f"the table has no columns {', '.join(unknown)}")
@@ -201,7 +201,7 @@ def _struct(
 
 def _field(
     node: _Node, field_id: int, kind: IcebergType, above: _Above, places: dict[int, int], path: Path
-) -> Iterator[Leaf]:
+) -> Iterator[FooterLeaf]:
     node.element[ELEMENT_ID] = thrift.i32(field_id)
     below = above.below(node)
     match kind:
@@ -220,7 +220,7 @@ def _field(
             yield from _field(value, kind.value_id, kind.value_type, inner, places, path)
         case _:
             _set_annotation(node.element, kind)
-            yield Leaf(
+            yield FooterLeaf(
                 place=places[id(node.element)],
                 field_id=field_id,
                 type=kind,

@@ -22,7 +22,7 @@ from calve.iceberg.files.footer import (
     META_STATISTICS,
     META_VALUES,
     Footer,
-    Leaf,
+    FooterLeaf,
 )
 from calve.iceberg.files.metrics_modes import NONE, Mode, metrics_modes
 from calve.iceberg.files.thrift import Struct
@@ -44,7 +44,7 @@ class FileStatistics:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Counted:
+class ValueCounts:
     """What no footer says, counted while reading: by field id."""
 
     nans: Mapping[int, int] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class Counted:
 
 
 def file_statistics(
-    footer: Footer, schema: StructType, counted: Counted, properties: Mapping[str, str]
+    footer: Footer, schema: StructType, counted: ValueCounts, properties: Mapping[str, str]
 ) -> FileStatistics:
     modes = metrics_modes(schema, properties)
     made = FileStatistics(split_offsets=_split_offsets(footer))
@@ -67,7 +67,7 @@ def file_statistics(
     return made
 
 
-def _add_counts(made: FileStatistics, leaf: Leaf, chunks: list[Struct], counted: Counted) -> None:
+def _add_counts(made: FileStatistics, leaf: FooterLeaf, chunks: list[Struct], counted: ValueCounts) -> None:
     made.value_counts[leaf.field_id] = sum(chunk[META_VALUES].data for chunk in chunks)
     nulls = [_nulls(leaf, chunk) for chunk in chunks]
     if leaf.field_id in counted.nulls:
@@ -78,7 +78,9 @@ def _add_counts(made: FileStatistics, leaf: Leaf, chunks: list[Struct], counted:
         made.nan_counts[leaf.field_id] = counted.nans[leaf.field_id]
 
 
-def _add_bounds(made: FileStatistics, leaf: Leaf, chunks: list[Struct], mode: Mode, counted: Counted) -> None:
+def _add_bounds(
+    made: FileStatistics, leaf: FooterLeaf, chunks: list[Struct], mode: Mode, counted: ValueCounts
+) -> None:
     if isinstance(leaf.type, FloatType | DoubleType) and counted.nans.get(leaf.field_id, 1):
         return  # NaNs, or not counted
     ranges = []
@@ -99,7 +101,7 @@ def _add_bounds(made: FileStatistics, leaf: Leaf, chunks: list[Struct], mode: Mo
         made.upper_bounds[leaf.field_id] = high.hex()
 
 
-def _nulls(leaf: Leaf, chunk: Struct) -> int | None:
+def _nulls(leaf: FooterLeaf, chunk: Struct) -> int | None:
     """Nulls of one row group; None where the footer does not say."""
     statistics = chunk[META_STATISTICS].data if META_STATISTICS in chunk else {}
     if _NULLS in statistics:
@@ -107,7 +109,7 @@ def _nulls(leaf: Leaf, chunk: Struct) -> int | None:
     return None if leaf.optional else 0
 
 
-def _range(leaf: Leaf, chunk: Struct) -> tuple[Any, Any] | None:
+def _range(leaf: FooterLeaf, chunk: Struct) -> tuple[Any, Any] | None:
     statistics = chunk[META_STATISTICS].data if META_STATISTICS in chunk else {}
     if _MIN not in statistics or _MAX not in statistics:
         return None

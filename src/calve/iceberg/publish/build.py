@@ -30,7 +30,7 @@ _TOTALS = {  # of the table, kept from summary to summary: what adds to them, wh
 
 
 @dataclass(frozen=True, kw_only=True)
-class Staged:
+class StagedSnapshot:
     """A snapshot that is written and not yet sent."""
 
     snapshot: Snapshot
@@ -54,7 +54,7 @@ def build(
     receipts: Sequence[Receipt],
     removal: Removal = NOTHING,
     now_ms: int | None = None,
-) -> Staged:
+) -> StagedSnapshot:
     """An append of the receipts' files, or, with a removal, an overwrite that takes its files out."""
     snapshot_id = table.metadata.new_snapshot_id()
     output = ManifestFiles(table=table, process_id=process_id, snapshot_id=snapshot_id)
@@ -82,13 +82,13 @@ def build_empty(table: Table, process_id: str, now_ms: int | None = None) -> Sna
     return _snapshot(table, output, kept, Operation.APPEND, summary, now_ms)
 
 
-def _staged(snapshot: Snapshot, output: ManifestFiles) -> Staged:
+def _staged(snapshot: Snapshot, output: ManifestFiles) -> StagedSnapshot:
     sent = Sent(
         snapshot_id=str(snapshot.snapshot_id),
         timestamp_ms=snapshot.timestamp_ms,
         manifests=len(output.written),
     )
-    return Staged(snapshot=snapshot, sent=sent)
+    return StagedSnapshot(snapshot=snapshot, sent=sent)
 
 
 def _snapshot(

@@ -38,7 +38,7 @@ from calve.model.errors import CalveError
 _DEFINITIVE_STATUS = (401, 403, 419)
 
 
-class Answer(Enum):
+class CommitAnswer(Enum):
     """What a sent commit became, as far as its answer says."""
 
     LANDED = "landed"
@@ -49,12 +49,12 @@ class Answer(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Reply:
-    answer: Answer
+    answer: CommitAnswer
     error: CalveError | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Commit:
+class TableCommit:
     """A commit is data: what must hold, and what changes."""
 
     requirements: tuple[TableRequirement, ...]
@@ -68,7 +68,7 @@ def publish_commit(
     snapshot: Snapshot,
     properties: dict[str, str],
     tag_age_ms: int,
-) -> Commit:
+) -> TableCommit:
     """The snapshot on main, the tag and the keys' properties, all or nothing."""
     updates: list[TableUpdate] = [
         AddSnapshotUpdate(snapshot=snapshot),
@@ -77,7 +77,7 @@ def publish_commit(
     ]
     if properties:
         updates.append(SetPropertiesUpdate(updates=properties))
-    return Commit(
+    return TableCommit(
         requirements=(
             _assert_uuid(metadata),
             _assert_main(metadata),
@@ -89,7 +89,7 @@ def publish_commit(
 
 def tombstone_commit(
     catalog: Catalog, metadata: TableMetadata, process_id: str, empty: Snapshot, tag_age_ms: int
-) -> Commit:
+) -> TableCommit:
     """The empty snapshot on main, and the tag on it.
 
     T1: a late publish asserts that main is where it was searched, so a new head refuses it for as
@@ -97,7 +97,7 @@ def tombstone_commit(
     it names, and is swept with the next expiry of a table that nobody has written to for a while.
     """
     tag = metadata.refs.get(marks.tag_of(process_id))  # of a fence that main was rolled back behind
-    return Commit(
+    return TableCommit(
         requirements=(
             _assert_uuid(metadata),
             _assert_main(metadata),
@@ -111,25 +111,25 @@ def tombstone_commit(
     )
 
 
-def send(catalog: Catalog, table: Table, commit: Commit, doing: str) -> Reply:
+def send(catalog: Catalog, table: Table, commit: TableCommit, doing: str) -> Reply:
     """Send once and classify. Never raises for an answer; nothing is repeated."""
     try:
         # If we die here, the commit may or may not have landed: the marks tell the next look.
         catalog.commit_table(table, commit.requirements, commit.updates)
     except Exception as cause:  # noqa: BLE001 - whatever it is, the answer is data
         return Reply(answer=_classify(cause), error=translate(catalog.name, doing, cause))
-    return Reply(answer=Answer.LANDED)
+    return Reply(answer=CommitAnswer.LANDED)
 
 
-def _classify(cause: Exception) -> Answer:
+def _classify(cause: Exception) -> CommitAnswer:
     """Only what is known not to be an answer to *this* request failing midway is not UNKNOWN."""
     if isinstance(cause, CommitFailedException | BadRequestError):
-        return Answer.CONFLICT
+        return CommitAnswer.CONFLICT
     if isinstance(cause, UnauthorizedError | ForbiddenError):
-        return Answer.REFUSED
+        return CommitAnswer.REFUSED
     if _status(cause) in _DEFINITIVE_STATUS:
-        return Answer.REFUSED
-    return Answer.UNKNOWN
+        return CommitAnswer.REFUSED
+    return CommitAnswer.UNKNOWN
 
 
 def _status(cause: Exception) -> Any:

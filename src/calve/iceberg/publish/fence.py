@@ -3,7 +3,7 @@
 A commit that was sent, or is about to be sent by a worker that was stopped, asserts that main is
 the head it was built on, and that its process's tag is absent. The fence moves main to an empty
 snapshot and sets the tag on it, in one commit that asserts the same. Whoever is first decides.
-Only after `Fenced` may a process end FAILED or CANCELLED and its files be deleted (D2). The tag may
+Only after `Tombstone` may a process end FAILED or CANCELLED and its files be deleted (D2). The tag may
 be swept later; main has moved for good (T1).
 """
 
@@ -13,13 +13,13 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from calve.destination.outcome import Fenced, PublishedSnapshot
+from calve.destination.outcome import PublishedSnapshot, Tombstone
 from calve.iceberg.catalogs.lent_keys import lent_to
 from calve.iceberg.errors import catalog_call
 from calve.iceberg.lookup import find_by_uuid
 from calve.iceberg.publish import marks
 from calve.iceberg.publish.build import build_empty
-from calve.iceberg.publish.commit import Answer, send, tombstone_commit
+from calve.iceberg.publish.commit import CommitAnswer, send, tombstone_commit
 from calve.iceberg.publish.publish import tag_age_ms
 from calve.iceberg.publish.search import search
 from calve.model.errors import TemporaryError, UnknownOutcomeError
@@ -33,7 +33,7 @@ _log = getLogger(__name__)
 
 def fence(
     catalog: Catalog, process_id: str, plan: ExportPlan, noted: str, *, limits: Limits | None = None
-) -> Fenced | PublishedSnapshot:
+) -> Tombstone | PublishedSnapshot:
     """Put the process's tombstone on main, or find that the process was published.
 
     Twice gives the same answer. UnavailableError or UnknownOutcomeError where neither can be had
@@ -51,7 +51,7 @@ def fence(
         if table is None:
             # A commit asserts the table's uuid, so it cannot land where there is no such table.
             # Should the very table come back, undo has left the files in place.
-            return Fenced(tag=marks.tag_of(process_id))
+            return Tombstone(tag=marks.tag_of(process_id))
         if (settled := _settled(table, process_id, plan, noted)) is not None:
             _tidy(table, lost)
             return settled
@@ -64,20 +64,20 @@ def fence(
         commit = tombstone_commit(catalog, table.metadata, process_id, empty, tag_age_ms(limits))
         # If we die here, the tombstone stands or does not: the next call finds out.
         reply = send(catalog, table, commit, doing)
-        if reply.answer is Answer.REFUSED and reply.error is not None:
+        if reply.answer is CommitAnswer.REFUSED and reply.error is not None:
             raise reply.error
-        if reply.answer is Answer.UNKNOWN:
+        if reply.answer is CommitAnswer.UNKNOWN:
             reason = "no reason given" if reply.error is None else reply.error.message
     raise _unknown(process_id, reason or "main moved at every try, or the catalog does not show it yet")
 
 
 def _settled(
     table: Table, process_id: str, plan: ExportPlan, noted: str
-) -> Fenced | PublishedSnapshot | None:
+) -> Tombstone | PublishedSnapshot | None:
     found = search(table.metadata, process_id, plan.keys, marks.read_note(noted))
     if found.ours is not None:
         return found.ours
-    return Fenced(tag=marks.tag_of(process_id)) if found.fenced else None
+    return Tombstone(tag=marks.tag_of(process_id)) if found.fenced else None
 
 
 def _tidy(table: Table, tried: list[Snapshot]) -> None:

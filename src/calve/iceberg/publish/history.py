@@ -14,20 +14,20 @@ from calve.model.errors import RefusedError
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class FilePartition:
     """A destination partition: values mean nothing without their spec."""
 
     spec_id: int
     values: str
 
 
-def place_of(file: DataFile) -> Place:
-    return Place(spec_id=file.spec_id, values=repr(file.partition))
+def place_of(file: DataFile) -> FilePartition:
+    return FilePartition(spec_id=file.spec_id, values=repr(file.partition))
 
 
 def places_of(
     table: Table, export: EarlierExport, is_of: Callable[[EarlierExport, int | None, DataFile], bool]
-) -> frozenset[Place]:
+) -> frozenset[FilePartition]:
     """Where an export put its files, by its own snapshot."""
     snapshot = table.metadata.snapshot_by_id(int(export.snapshot_id))
     if snapshot is None:
@@ -42,7 +42,7 @@ def places_of(
 def refuse_unless_only(
     table: Table,
     head: Snapshot | None,
-    places: frozenset[Place],
+    places: frozenset[FilePartition],
     keys: frozenset[str],
     export: EarlierExport,
     discard_deletes: bool,

@@ -17,8 +17,8 @@ from calve.iceberg.catalogs.lent_keys import lent_to
 from calve.iceberg.errors import catalog_call
 from calve.iceberg.lookup import find_by_uuid
 from calve.iceberg.publish import marks
-from calve.iceberg.publish.build import Staged, build
-from calve.iceberg.publish.commit import Answer, Reply, publish_commit, send
+from calve.iceberg.publish.build import StagedSnapshot, build
+from calve.iceberg.publish.commit import CommitAnswer, Reply, publish_commit, send
 from calve.iceberg.publish.manifests import manifests_of
 from calve.iceberg.publish.marks import Sent
 from calve.iceberg.publish.replace import NOTHING, find_removal
@@ -84,7 +84,7 @@ def publish(
     # If we die here, the note names a snapshot that was never sent: the search finds nothing, rightly.
     note(marks.write_note([*sent, staged.sent]))
     reply = send(catalog, table, commit, f"publishing snapshot {staged.sent.snapshot_id}")
-    if reply.answer is Answer.REFUSED and not sent and reply.error is not None:
+    if reply.answer is CommitAnswer.REFUSED and not sent and reply.error is not None:
         # Nobody tried to apply it, and nothing else is owed: the process may end without a fence,
         # which the same catalog would refuse as well. If we die here, it is fenced all the same.
         note("")
@@ -137,7 +137,7 @@ def _stage(
     receipts: Sequence[Receipt],
     earlier: Sequence[EarlierExport],
     now_ms: int | None,
-) -> Staged:
+) -> StagedSnapshot:
     doing = f"writing metadata files of table {'.'.join(table.name())}"
     with lent_to(table), catalog_call(catalog.name, doing):
         removal = find_removal(table, plan, earlier) if plan.replace else NOTHING
@@ -160,15 +160,15 @@ def _look_again(
     if settled is not None:
         return settled
     match reply.answer:
-        case Answer.CONFLICT:
+        case CommitAnswer.CONFLICT:
             raise TemporaryError(
                 f"table {_name(plan)} changed while the snapshot was built: {_said(reply)}",
                 code="publish_conflict",
                 hint="another writer was first; it is tried again by itself",
             )
-        case Answer.LANDED:
+        case CommitAnswer.LANDED:
             raise _unknown(plan, "the catalog accepted the commit and does not show it yet", None)
-        case Answer.REFUSED | Answer.UNKNOWN:
+        case CommitAnswer.REFUSED | CommitAnswer.UNKNOWN:
             raise _unknown(plan, _said(reply), reply.error)
 
 

@@ -22,7 +22,7 @@ from pyiceberg.table.snapshots import Snapshot
 from calve.destination.names import DataFileName
 from calve.destination.outcome import EarlierExport
 from calve.iceberg.publish import history, marks
-from calve.iceberg.publish.history import Place, place_of
+from calve.iceberg.publish.history import FilePartition, place_of
 from calve.iceberg.publish.manifests import ManifestFiles, manifests_of
 from calve.model.errors import RefusedError
 from calve.model.plan import ExportPlan
@@ -145,7 +145,7 @@ def _export_keys(snapshot: Snapshot) -> str:
 
 
 def _refuse_other_specs(
-    live: Iterable[ManifestEntry], places: frozenset[Place], export: EarlierExport
+    live: Iterable[ManifestEntry], places: frozenset[FilePartition], export: EarlierExport
 ) -> None:
     """Rows filed under another partition spec cannot be told apart by partition."""
     specs = {place.spec_id for place in places}
