@@ -20,9 +20,8 @@ from calve.iceberg.errors import catalog_call
 from calve.iceberg.lookup import find_by_uuid
 from calve.iceberg.publish import marks
 from calve.iceberg.publish.fence import fence
-from calve.iceberg.publish.manifests import manifests_of
+from calve.iceberg.publish.manifests import attempt_files, manifests_of
 from calve.iceberg.publish.search import search
-from calve.iceberg.publish.tidy import attempt_files
 from calve.model.errors import TemporaryError
 from calve.model.limits import Limits
 from calve.model.plan import ExportPlan

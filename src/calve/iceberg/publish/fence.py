@@ -2,7 +2,7 @@
 
 A commit that was sent, or is about to be sent by a worker that was stopped, asserts that main is
 the head it was built on, and that its process's tag is absent. The fence moves main to an empty
-snapshot and sets the tag on it, in one commit that asserts the same. Whoever is first decides.
+snapshot and sets the tag on it, in one commit that asserts the same. The first to commit decides.
 Only after `Tombstone` may a process end FAILED or CANCELLED and its files be deleted (D2). The tag may
 be swept later; main has moved for good (T1).
 """
@@ -97,6 +97,6 @@ def _unknown(process_id: str, reason: str, service: str = "") -> UnknownOutcomeE
     return UnknownOutcomeError(
         f"process {process_id} could not be fenced: {reason}",
         code="fence_unknown",
-        hint="nothing is deleted; it is tried again by itself, or with `calve doctor`",
+        hint="nothing is deleted; it is retried automatically; `calve doctor` lists it",
         service=service,
     )

@@ -1,7 +1,9 @@
-"""Writing manifests and manifest lists, on given metadata, from receipts. Reads no data file."""
+"""Manifests and manifest lists: written on given metadata, from receipts, without reading a data file; and
+deleted where they belong to attempts that lost."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from logging import getLogger
 
 from pyiceberg.avro.codecs import AvroCompressionCodec
 from pyiceberg.manifest import (
@@ -21,9 +23,11 @@ from pyiceberg.table.snapshots import Snapshot
 
 from calve.destination.names import manifest_list_name, manifest_name
 from calve.iceberg import partitions
+from calve.iceberg.publish.marks import Sent
 from calve.model.plan import ExportPlan
 from calve.model.receipt import FileReceipt, Receipt
 
+_log = getLogger(__name__)
 FILES_PER_MANIFEST = 5_000  # a few megabytes each
 
 
@@ -42,7 +46,7 @@ class ManifestFiles:
         path = self.table.location_provider().new_metadata_location(
             manifest_name(self.process_id, self.snapshot_id, number)
         )
-        # If we die here, a manifest that nobody refers to is left, under a name undo knows.
+        # If we die here, a manifest that nothing refers to is left, under a name undo knows.
         return write_manifest(
             format_version=self.table.metadata.format_version,
             spec=self.table.metadata.specs()[spec_id],
@@ -77,7 +81,7 @@ class ManifestFiles:
         path = self.table.location_provider().new_metadata_location(
             manifest_list_name(self.process_id, self.snapshot_id)
         )
-        # If we die here, a manifest list that nobody refers to is left, under a name undo knows.
+        # If we die here, a manifest list that nothing refers to is left, under a name undo knows.
         with write_manifest_list(
             format_version=self.table.metadata.format_version,
             output_file=self.table.io.new_output(path),
@@ -140,3 +144,29 @@ def data_file(table: Table, spec_id: int, item: FileReceipt) -> DataFile:
 
 def _chunks(files: Sequence[DataFile]) -> Iterable[Sequence[DataFile]]:
     return (files[start : start + FILES_PER_MANIFEST] for start in range(0, len(files), FILES_PER_MANIFEST))
+
+
+def attempt_files(table: Table, process_id: str, sent: Sequence[Sent]) -> list[str]:
+    """The metadata files written for those attempts, by name: no listing is needed."""
+    provider = table.location_provider()
+    return [
+        provider.new_metadata_location(name)
+        for item in sent
+        for name in (
+            manifest_list_name(process_id, item.snapshot_id),
+            *(manifest_name(process_id, item.snapshot_id, number) for number in range(item.manifests)),
+        )
+    ]
+
+
+def delete_unused(table: Table, process_id: str, sent: Sequence[Sent], landed: str) -> None:
+    """Delete the metadata files of attempts that lost their race. Only one commit of a process can land,
+    since each asserts that the tag is absent: nothing can ever refer to the files of the others. Never
+    fails a publish: what cannot be deleted now is an orphan that maintenance finds."""
+    known = {str(snapshot.snapshot_id) for snapshot in table.metadata.snapshots} | {landed}
+    for path in attempt_files(table, process_id, [item for item in sent if item.snapshot_id not in known]):
+        try:
+            # If we die here, a file that nothing refers to is left.
+            table.io.delete(path)
+        except OSError as cause:
+            _log.info("could not delete %s, which nothing refers to: %s", path, cause)

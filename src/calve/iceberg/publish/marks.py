@@ -84,7 +84,7 @@ def _input(key: KeyPlan) -> list[str]:
 
 
 def read_property(key_hash: str, text: str) -> EarlierExport | None:
-    """A key's property; None if somebody wrote there what we cannot read."""
+    """A key's property; None if it cannot be read."""
     try:
         value = json.loads(text)
         tasks = value.get("tasks")

@@ -19,11 +19,10 @@ from calve.iceberg.lookup import find_by_uuid
 from calve.iceberg.publish import marks
 from calve.iceberg.publish.build import StagedSnapshot, build
 from calve.iceberg.publish.commit import CommitAnswer, Reply, publish_commit, send
-from calve.iceberg.publish.manifests import manifests_of
+from calve.iceberg.publish.manifests import delete_unused, manifests_of
 from calve.iceberg.publish.marks import Sent
 from calve.iceberg.publish.replace import NOTHING, find_removal
 from calve.iceberg.publish.search import all_exports, refuse_if_unprovable, search
-from calve.iceberg.publish.tidy import tidy
 from calve.model.content import unchanged
 from calve.model.errors import (
     CalveError,
@@ -57,9 +56,9 @@ def publish(
     """Publish the receipts' files as one snapshot, or find that it is done.
 
     Raises TemporaryError (lost a race: try again), UnknownOutcomeError (a commit may have landed:
-    try again, delete nothing), UnavailableError, and for good: PermanentError, RefusedError,
+    try again, delete nothing), UnavailableError, and as final answers PermanentError, RefusedError,
     NotFoundError. `note` must have written before it returns; if it raises, nothing is sent. An
-    empty note takes it back: the send was refused, for good and for certain.
+    empty note takes it back: the send was certainly refused.
     """
     sent = marks.read_note(noted)
     table = _load(catalog, plan, sent)
@@ -85,7 +84,7 @@ def publish(
     note(marks.write_note([*sent, staged.sent]))
     reply = send(catalog, table, commit, f"publishing snapshot {staged.sent.snapshot_id}")
     if reply.answer is CommitAnswer.REFUSED and not sent and reply.error is not None:
-        # Nobody tried to apply it, and nothing else is owed: the process may end without a fence,
+        # It was not applied, and nothing else is owed: the process may end without a fence,
         # which the same catalog would refuse as well. If we die here, it is fenced all the same.
         note("")
         raise reply.error
@@ -116,7 +115,7 @@ def _settled(
     raise RefusedError(
         f"partitions {partitions} were exported meanwhile by process {found.earlier[0].process_id}",
         code="partly_exported",
-        hint="export again: what is exported already is then left out",
+        hint="export again: partitions that are exported already are then skipped",
     )
 
 
@@ -156,7 +155,7 @@ def _look_again(
     except TemporaryError as cause:
         raise _unknown(plan, f"a commit was sent, and {cause.message}", cause) from cause
     if isinstance(settled, PublishedSnapshot):
-        tidy(table, process_id, sent, settled.snapshot_id)
+        delete_unused(table, process_id, sent, settled.snapshot_id)
     if settled is not None:
         return settled
     match reply.answer:
@@ -164,7 +163,7 @@ def _look_again(
             raise TemporaryError(
                 f"table {_name(plan)} changed while the snapshot was built: {_said(reply)}",
                 code="publish_conflict",
-                hint="another writer was first; it is tried again by itself",
+                hint="another writer was first; it is retried automatically",
             )
         case CommitAnswer.LANDED:
             raise _unknown(plan, "the catalog accepted the commit and does not show it yet", None)
@@ -202,7 +201,7 @@ def _unknown(plan: ExportPlan, what: str, cause: CalveError | None) -> UnknownOu
     return UnknownOutcomeError(
         f"whether table {_name(plan)} has the snapshot is not known: {what}",
         code="publish_unknown",
-        hint="nothing is deleted or repeated; it is looked up again by itself",
+        hint="nothing is deleted or repeated; it is looked up again automatically",
         service="" if cause is None else cause.service,
     )
 

@@ -111,7 +111,7 @@ def _earlier(metadata: TableMetadata, key_hash: str) -> EarlierExport | None:
             raise RefusedError(
                 f"table property {name} does not read as an export: {text[:200]!r}",
                 code="mark_unreadable",
-                hint="somebody changed it; look whether the rows are in the table before removing it",
+                hint="it was changed by hand or damaged; check whether the rows are in the table before you remove it",
             )
         return export
     for snapshot in reversed(metadata.snapshots):
