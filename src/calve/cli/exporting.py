@@ -9,7 +9,7 @@ from calve.cli import exits, output, words
 from calve.cli.command import Session
 from calve.cli.running import no_worker_warning, run_to_the_end, sentence
 from calve.clickhouse.parts.partitions import PartitionInfo
-from calve.export.earlier import Earlier
+from calve.export.keys import Earlier
 from calve.export.submit import submit_export, survey_export
 from calve.export.survey import Survey
 from calve.model.errors import NotFoundError

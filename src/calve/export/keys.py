@@ -5,14 +5,22 @@ It is made of the source's identity, the partition, the selection and the destin
 uuid, so that neither a renamed table, another worker, nor another store changes it. The lock,
 which keeps two live processes of one store from doing the same work, must exist before the
 destination table does, and so uses its name in place of the uuid.
+
+Whether a key was published before is asked of the destination, not of the store: two stores that know
+nothing of each other, or a store restored from yesterday, then come to the same answer (D1).
 """
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
+from calve.destination.outcome import EarlierExport
+from calve.destination.port import FoundTable
 from calve.export.request import ExportRequest
+from calve.model.content import merged_since, unchanged
+from calve.model.errors import RefusedError
 from calve.model.locks import piece_of
 from calve.model.overlap import block_ranges
 from calve.model.plan import KeyPlan
@@ -71,3 +79,51 @@ def lock_names(request: ExportRequest, *, identity: str, partition: str) -> tupl
     if blocks is None:
         return (whole,)
     return tuple(piece_of(whole, first, last) for first, last in sorted(set(blocks)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Earlier:
+    """One key that was published before."""
+
+    partition: str
+    export: EarlierExport
+    unchanged: bool
+    rows_now: int
+    merged: bool = False  # its parts are others now, in a table whose block numbers can begin again
+
+    @property
+    def sentence(self) -> str:
+        """For a person: what is there, and what changed."""
+        by = f"exported by process {self.export.process_id} in snapshot {self.export.snapshot_id}"
+        if self.unchanged:
+            seen = f"partition {self.partition} is already {by}, and unchanged since"
+            return f"{seen} but for merges" if self.merged else seen
+        counts = f"{self.export.rows} rows then, {self.rows_now} now"
+        if self.export.rows == self.rows_now:
+            counts = f"{self.rows_now} rows then and now, in other parts"
+        return f"partition {self.partition} was {by} and has changed since: {counts}"
+
+    def refusal(self, request: ExportRequest) -> RefusedError:
+        return RefusedError(
+            f"{request.source_table}: {self.sentence}",
+            code="changed_since",
+            hint="--force replaces what was exported with what is there now",
+        )
+
+
+def look_up(table: FoundTable, wanted: Sequence[KeyPlan]) -> list[Earlier]:
+    """The keys among these that the table has already."""
+    found = []
+    for key in wanted:
+        export = table.find_export(key.hash)
+        if export is not None:
+            found.append(
+                Earlier(
+                    partition=key.partition,
+                    export=export,
+                    unchanged=unchanged(export.content, key.content),
+                    rows_now=key.rows,
+                    merged=merged_since(export.content, key.content),
+                )
+            )
+    return found

@@ -21,7 +21,7 @@ from calve.destination.names import receipt_uri
 from calve.destination.outcome import AlreadyExported, EarlierExport, PublishedSnapshot
 from calve.destination.port import Destination
 from calve.export import adoption
-from calve.export.earlier import Earlier
+from calve.export.keys import Earlier
 from calve.export.payload import TaskPayload
 from calve.export.plan import draft
 from calve.export.ports import ExportPorts

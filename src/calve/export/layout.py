@@ -1,5 +1,5 @@
 """The table that a source asks for: schema, partition spec and sort order, derived from its columns and
-keys. Pure."""
+keys; and the table that its rows go into, as a person is shown it. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,8 +9,9 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import SortOrder
 
+from calve.destination.port import FoundTable
 from calve.export.choices import Choices
-from calve.export.mapping import Mapping, SourceColumn, map_columns, raise_refusals
+from calve.export.mapping import Mapping, Match, SourceColumn, map_columns, raise_refusals
 from calve.export.partitioning import DerivedSpec, derive_sort_order, derive_spec, parse_partition_by
 from calve.export.request import ExportRequest
 
@@ -63,3 +64,71 @@ def lay_out(shape: Shape, request: ExportRequest, choices: Choices) -> Layout:
 
 def source_types(shape: Shape) -> dict[str, str]:
     return {column.name: column.type for column in shape.columns}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetColumn:
+    """A column of the destination, as it is or as it will be created."""
+
+    name: str
+    source: str
+    source_type: str
+    type: str
+    required: bool
+    added: bool = False  # to a table that exists, by --evolve
+    check: str = ""  # what a value must not be for it to be written
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetTable:
+    """The table that the rows go into, as it is or as it will be created."""
+
+    columns: tuple[TargetColumn, ...]
+    schema: Schema
+    spec: PartitionSpec
+    sort_order: SortOrder
+
+
+def created(layout: Layout) -> TargetTable:
+    """A table that does not exist yet."""
+    columns = tuple(
+        TargetColumn(
+            name=column.name,
+            source=column.source,
+            source_type=str(column.source_type),
+            type=str(column.type),
+            required=column.required,
+            check=" or ".join(dict.fromkeys(check.reason for check in column.cast.checks)),
+        )
+        for column in layout.mapping.columns
+    )
+    return TargetTable(columns=columns, schema=layout.schema, spec=layout.spec, sort_order=layout.sort_order)
+
+
+def fitted(table: FoundTable, match: Match) -> TargetTable:
+    """A table that exists, with what `--evolve` adds to it."""
+    columns = [
+        TargetColumn(
+            name=column.name,
+            source=column.source,
+            source_type=column.source_type,
+            type=column.type,
+            required=column.required,
+            check=column.check_reason,
+        )
+        for column in match.columns
+    ]
+    columns += [
+        TargetColumn(
+            name=column.name,
+            source=column.source,
+            source_type=str(column.source_type),
+            type=str(column.type),
+            required=False,
+            added=True,
+        )
+        for column in match.lacking
+    ]
+    return TargetTable(
+        columns=tuple(columns), schema=table.schema, spec=table.spec, sort_order=table.sort_order
+    )

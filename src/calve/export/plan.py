@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from calve.clickhouse.pins.pin import Held, HeldPartition
 from calve.destination.port import Destination
 from calve.export.choices import Choices
-from calve.export.earlier import Earlier
+from calve.export.keys import Earlier
 from calve.export.request import ExportRequest
 from calve.export.survey import SourceView, survey
 from calve.model.ids import ProcessId

@@ -8,16 +8,11 @@ what its pin holds and prepares the destination first. All else is the same code
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
-from pyiceberg.partitioning import PartitionSpec
-from pyiceberg.schema import Schema
-from pyiceberg.table.sorting import SortOrder
-
 from calve.destination.overlap import refuse_overlap
 from calve.destination.port import Destination, FoundTable
 from calve.export.choices import Choices
-from calve.export.earlier import Earlier, look_up
-from calve.export.keys import KeyedPartition, key_plans
-from calve.export.layout import Layout, lay_out, source_types
+from calve.export.keys import Earlier, KeyedPartition, key_plans, look_up
+from calve.export.layout import Layout, TargetTable, created, fitted, lay_out, source_types
 from calve.export.mapping import Match, SourceColumn, match_schema, raise_refusals
 from calve.export.partitioning import is_sorted_by, parse_partition_by, plan_spec
 from calve.export.refusals import Refusals
@@ -52,29 +47,6 @@ class SourceView(Generic[P]):
     parts: tuple[PartPlan, ...]  # of those
     splits_parts: bool  # a part can be read by ranges
     notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class TargetColumn:
-    """A column of the destination, as it is or as it will be created."""
-
-    name: str
-    source: str
-    source_type: str
-    type: str
-    required: bool
-    added: bool = False  # to a table that exists, by --evolve
-    check: str = ""  # what a value must not be for it to be written
-
-
-@dataclass(frozen=True, kw_only=True)
-class TargetTable:
-    """The table that the rows go into, as it is or as it will be created."""
-
-    columns: tuple[TargetColumn, ...]
-    schema: Schema
-    spec: PartitionSpec
-    sort_order: SortOrder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,10 +106,10 @@ def survey(
         unreachable = error
     if table is None and prepare:
         table = destination.create(layout.schema, layout.spec, layout.sort_order)
-    target, fit, earlier = _created(layout), None, list[Earlier]()
+    target, fit, earlier = created(layout), None, list[Earlier]()
     if table is not None:
         table, match = _matched(destination, table, layout, request, prepare=prepare)
-        target = _fitted(table, match)
+        target = fitted(table, match)
         wanted = key_plans(request, source.identity, source.partitions, table.uuid)
         earlier = look_up(table, wanted)
         if not request.allow_overlap:
@@ -231,49 +203,4 @@ def _described(
         spec=plan_spec(table.spec, table.schema, match.columns),
         sorted=destination.tells_sort_order
         and is_sorted_by(source.sorting_key, source_types(source), names, table.schema, table.sort_order),
-    )
-
-
-def _created(layout: Layout) -> TargetTable:
-    """A table that does not exist yet."""
-    columns = tuple(
-        TargetColumn(
-            name=column.name,
-            source=column.source,
-            source_type=str(column.source_type),
-            type=str(column.type),
-            required=column.required,
-            check=" or ".join(dict.fromkeys(check.reason for check in column.cast.checks)),
-        )
-        for column in layout.mapping.columns
-    )
-    return TargetTable(columns=columns, schema=layout.schema, spec=layout.spec, sort_order=layout.sort_order)
-
-
-def _fitted(table: FoundTable, match: Match) -> TargetTable:
-    """A table that exists, with what `--evolve` adds to it."""
-    columns = [
-        TargetColumn(
-            name=column.name,
-            source=column.source,
-            source_type=column.source_type,
-            type=column.type,
-            required=column.required,
-            check=column.check_reason,
-        )
-        for column in match.columns
-    ]
-    columns += [
-        TargetColumn(
-            name=column.name,
-            source=column.source,
-            source_type=str(column.source_type),
-            type=str(column.type),
-            required=False,
-            added=True,
-        )
-        for column in match.lacking
-    ]
-    return TargetTable(
-        columns=tuple(columns), schema=table.schema, spec=table.spec, sort_order=table.sort_order
     )
