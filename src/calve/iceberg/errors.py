@@ -20,27 +20,12 @@ from calve.model.errors import (
     UnavailableError,
     UsageError,
 )
+from calve.objects.errors import Fault, fault_of
 
 _SQL_CREDENTIALS = ("28000", "28P01", "42501")  # invalid authorization, wrong password, no privilege
 _SQL_NO_DATABASE = ("3D000",)
-_DENIED_WORDS = (
-    "ACCESS_DENIED",
-    "INVALID_ACCESS_KEY_ID",
-    "SIGNATURE_DOES_NOT_MATCH",
-    "INVALID_SIGNATURE",
-    "INVALID_CLIENT_TOKEN_ID",
-    "UNRECOGNIZED_CLIENT",
-    "EXPIRED_TOKEN",
-)  # Arrow's words for what S3 says to wrong, or outdated, keys (P9)
-_CERTIFICATE_WORDS = (
-    "curlCode: 60",
-    "curlCode: 77",
-    "certificate verify failed",
-    "CERTIFICATE_VERIFY_FAILED",
-)
 _STORAGE_WORDS = ("AWS Error", "Generic S3 error")  # how Arrow and obstore begin what they say of S3
 _OS_WORDS = re.compile(r"\[Errno -?\d+\] ([^\"')]+)")
-_NETWORK_WORDS = ("NETWORK_CONNECTION", "curlCode", "timed out", "Connection refused", "Connection reset")
 
 
 @contextmanager
@@ -119,8 +104,8 @@ def describe(cause: BaseException) -> str:
 
 
 def _is_certificate(cause: Exception) -> bool:
-    """No trusted authority vouches for the server: waiting does not fix that."""
-    return isinstance(cause, OSError) and any(word in str(cause) for word in _CERTIFICATE_WORDS)
+    """The server's certificate is not trusted: waiting does not help."""
+    return isinstance(cause, OSError) and fault_of(cause) is Fault.CERTIFICATE
 
 
 def _is_credentials(cause: Exception) -> bool:
@@ -134,9 +119,7 @@ def _is_credentials(cause: Exception) -> bool:
         return True
     if isinstance(cause, requests.HTTPError):  # of the server that gives out tokens
         return _http_status(cause) in (400, 401, 403)
-    if isinstance(cause, PermissionError):
-        return True
-    if isinstance(cause, OSError) and any(word in str(cause) for word in _DENIED_WORDS):
+    if isinstance(cause, OSError) and fault_of(cause) is Fault.DENIED:
         return True
     if not isinstance(cause, sql.DBAPIError):
         return False
@@ -160,8 +143,8 @@ def _is_unreachable(cause: Exception) -> bool:
         return False
     if isinstance(cause, sql.OperationalError | sql.InterfaceError | sql.TimeoutError):
         return True
-    # Reading and writing metadata files is part of a catalog call; Arrow's errors differ in words only.
-    return isinstance(cause, OSError) and any(word in str(cause) for word in _NETWORK_WORDS)
+    # Reading and writing metadata files is part of a catalog call.
+    return isinstance(cause, OSError) and fault_of(cause) is Fault.OUTAGE
 
 
 def _http_status(cause: requests.HTTPError) -> int:

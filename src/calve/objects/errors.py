@@ -1,4 +1,4 @@
-"""What object storage answers, classified once: every read and every write goes through `translated`.
+"""What object storage answers, classified once (`fault_of`), for every client and every read and write.
 
 NotFoundError      no such object
 PermanentError     refused, misconfigured, no such bucket: no retry helps (P9, T15)
@@ -10,6 +10,7 @@ import errno
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import StrEnum
 
 from obstore import exceptions
 
@@ -27,13 +28,72 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _NO_BUCKET = re.compile(r"NoSuchBucket|bucket does not exist", re.IGNORECASE)
 # Where clouds give a machine, or a container, the keys of its role.
 _ROLE_PLACES = ("//169.254.169.254/", "//169.254.170.2/")
-_CERTIFICATE = re.compile(r"InvalidCertificate|invalid peer certificate|certificate verify failed")
+# In the words of obstore; of Arrow and `requests`, whose errors differ in words only.
+_CERTIFICATE = re.compile(
+    r"InvalidCertificate|invalid peer certificate|certificate verify failed|CERTIFICATE_VERIFY_FAILED|"
+    r"curlCode: (?:60|77)\b"
+)
 _REFUSED = re.compile(
     r"InvalidAccessKeyId|SignatureDoesNotMatch|AccessDenied|InvalidToken|ExpiredToken|"
     r"InvalidBucketName|\b40[013] |PermanentRedirect|credentials? (?:not|were not)",
     re.IGNORECASE,
 )
+_REFUSED_BY_ARROW = re.compile(
+    r"ACCESS_DENIED|INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH|INVALID_SIGNATURE|"
+    r"INVALID_CLIENT_TOKEN_ID|UNRECOGNIZED_CLIENT|EXPIRED_TOKEN"
+)
+_NETWORK = re.compile(r"NETWORK_CONNECTION|curlCode|timed out|Connection refused|Connection reset")
 _FOREIGN = (exceptions.BaseError, OSError, ValueError)
+
+
+class Fault(StrEnum):
+    """What an answer, or the lack of one, means."""
+
+    NO_BUCKET = "no such bucket"
+    CERTIFICATE = "certificate not trusted"
+    DENIED = "refused"
+    MISSING = "no such object"
+    CONFIG = "misconfigured"
+    OUTAGE = "cannot be reached"
+    FULL = "no space left"
+
+
+def fault_of(error: Exception) -> Fault | None:
+    """The classification of a storage client's error: obstore's, Arrow's or the file system's. None if it
+    is anything else."""
+    if isinstance(error, exceptions.BaseError):
+        return _fault_of_obstore(error)
+    if isinstance(error, OSError):
+        return _fault_of_os(error)
+    return Fault.CONFIG if isinstance(error, ValueError) else None
+
+
+def _fault_of_obstore(error: Exception) -> Fault | None:
+    text = str(error)
+    if _NO_BUCKET.search(text):
+        return Fault.NO_BUCKET
+    if _CERTIFICATE.search(text):
+        return Fault.CERTIFICATE
+    denied = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)
+    if isinstance(error, denied) or _REFUSED.search(text):
+        return Fault.DENIED
+    if isinstance(error, exceptions.NotFoundError):
+        return Fault.MISSING
+    return Fault.OUTAGE if isinstance(error, exceptions.GenericError) else None
+
+
+def _fault_of_os(error: OSError) -> Fault | None:
+    text = str(error)
+    if error.errno == errno.ENOENT or isinstance(error, FileNotFoundError):
+        return Fault.MISSING
+    if error.errno in _FULL:
+        return Fault.FULL
+    if _CERTIFICATE.search(text):
+        return Fault.CERTIFICATE
+    if error.errno in _NO_ACCESS or isinstance(error, PermissionError) or _REFUSED_BY_ARROW.search(text):
+        return Fault.DENIED
+    outage = isinstance(error, ConnectionError | TimeoutError) or _NETWORK.search(text)
+    return Fault.OUTAGE if outage else None
 
 
 @contextmanager
@@ -42,55 +102,48 @@ def translated(uri: str, place: str = "") -> Iterator[None]:
     try:
         yield
     except _FOREIGN as error:
-        raise (translate(error, uri, place) if place else translate_local(error, uri)) from error
+        raise translate(error, uri, place) from error
 
 
-def translate(error: Exception, uri: str, place: str) -> CalveError:
-    """What a bucket's client raised."""
-    text = first_line(error)
-    if no_bucket(error):
-        return PermanentError(
-            f"no such bucket: {place}", code="bucket_missing", hint="create it, or correct the location"
-        )
-    if _CERTIFICATE.search(str(error)):
-        return PermanentError(
-            f"{place}: the certificate of its endpoint is not trusted",
-            code="storage_certificate",
-            hint='name the authority\'s certificates: ca_file in [storage."…"], or "s3.ca-file" in [catalog.…]',
-        )
-    denied = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError, PermissionError)
-    if isinstance(error, denied) or _REFUSED.search(str(error)):
-        return PermanentError(
-            f"{place} refused the request for {uri}: {text}",
-            code=DENIED,
-            hint=_keys_hint(place, error)
-            or "check the keys, the region and the bucket's policy in the configuration",
-        )
-    if isinstance(error, (exceptions.NotFoundError, FileNotFoundError)):
-        return NotFoundError(f"no such object: {uri}", code="object_missing")
-    if isinstance(error, ValueError) and not isinstance(error, exceptions.BaseError):
-        return PermanentError(f"{place}: {text}", code="storage_config")
-    if isinstance(error, exceptions.GenericError):
-        return unavailable(place, text, _keys_hint(place, error))
-    return TemporaryError(f"{uri}: {text}", code="storage_failed")
-
-
-def translate_local(error: Exception, uri: str) -> CalveError:
-    """What the file system raised."""
-    if not isinstance(error, OSError):
-        return PermanentError(f"{uri}: {first_line(error)}", code="storage_config")
-    cause = error.strerror or type(error).__name__
-    if error.errno == errno.ENOENT:
-        return NotFoundError(f"no such object: {uri}", code="object_missing")
-    if error.errno in _NO_ACCESS:
-        return PermanentError(
-            f"no access to {uri}: {cause}",
-            code=DENIED,
-            hint="give the user that runs the tasks the right to write there",
-        )
-    if error.errno in _FULL:
-        return TemporaryError(f"no space left for {uri}: {cause}", code="storage_full", hint="free some disk")
-    return TemporaryError(f"{uri}: {cause}", code="storage_failed")
+def translate(error: Exception, uri: str, place: str = "") -> CalveError:
+    """What a storage library raised, as ours."""
+    text = _words(error)
+    match fault_of(error):
+        case Fault.NO_BUCKET:
+            return PermanentError(
+                f"no such bucket: {place}", code="bucket_missing", hint="create it, or correct the location"
+            )
+        case Fault.CERTIFICATE:
+            return PermanentError(
+                f"{place}: the certificate of its endpoint is not trusted",
+                code="storage_certificate",
+                hint='name the authority\'s certificates: ca_file in [storage."…"], or "s3.ca-file" in [catalog.…]',
+            )
+        case Fault.DENIED if place:
+            return PermanentError(
+                f"{place} refused the request for {uri}: {text}",
+                code=DENIED,
+                hint=_keys_hint(place, error)
+                or "check the keys, the region and the bucket's policy in the configuration",
+            )
+        case Fault.DENIED:
+            return PermanentError(
+                f"no access to {uri}: {text}",
+                code=DENIED,
+                hint="give the user that runs the tasks the right to write there",
+            )
+        case Fault.MISSING:
+            return NotFoundError(f"no such object: {uri}", code="object_missing")
+        case Fault.CONFIG:
+            return PermanentError(f"{place or uri}: {text}", code="storage_config")
+        case Fault.OUTAGE if place:
+            return unavailable(place, text, _keys_hint(place, error))
+        case Fault.FULL:
+            return TemporaryError(
+                f"no space left for {uri}: {text}", code="storage_full", hint="free some disk"
+            )
+        case _:
+            return TemporaryError(f"{uri}: {text}", code="storage_failed")
 
 
 def unavailable(place: str, text: str, hint: str = "") -> UnavailableError:
@@ -102,13 +155,14 @@ def unavailable(place: str, text: str, hint: str = "") -> UnavailableError:
     )
 
 
-def no_bucket(error: Exception) -> bool:
-    return _NO_BUCKET.search(str(error)) is not None
-
-
 def first_line(error: Exception) -> str:
     """obstore appends a debug dump after the message; people need the first line of it."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+
+
+def _words(error: Exception) -> str:
+    """Without the number and the path that Python adds to what the system says."""
+    return (isinstance(error, OSError) and error.strerror) or first_line(error)
 
 
 def _keys_hint(place: str, error: Exception) -> str:

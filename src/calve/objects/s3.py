@@ -21,7 +21,7 @@ from obstore.store import S3Store
 from calve.model.errors import NotFoundError, PermanentError, RefusedError, TemporaryError
 from calve.objects import lifecycle
 from calve.objects.credentials import S3Access, check_ca_file
-from calve.objects.errors import first_line, no_bucket, translated
+from calve.objects.errors import Fault, fault_of, first_line, translated
 from calve.objects.port import Bounds, UploadCleanup
 from calve.objects.uri import Uri
 
@@ -167,7 +167,7 @@ class S3Objects:
         try:
             yield
         except exceptions.NotFoundError as error:
-            if no_bucket(error):
+            if fault_of(error) is not Fault.MISSING:
                 raise
             raise TemporaryError(
                 f"{self._place} lost the upload of {uri}: {first_line(error)}",
