@@ -24,6 +24,7 @@ class S3(ThreadingHTTPServer):
         self.requests: list[str] = []
         self.fail_with: tuple[int, str] | None = None  # status, S3 error code
         self.fail_parts_after: int | None = None
+        self.lose_answers = 0  # of the next puts, which are applied
         self.lifecycle = ""  # the bucket's rules, in XML
         self.silent = threading.Event()
         self.guard = threading.Lock()
@@ -95,7 +96,11 @@ class _Handler(BaseHTTPRequestHandler):
                     self._error(412, "PreconditionFailed")
                 else:
                     objects[key] = body
-                    self._answer(200, b"", {"ETag": '"x"'})
+                    if self.server.lose_answers:
+                        self.server.lose_answers -= 1
+                        self.close_connection = True
+                    else:
+                        self._answer(200, b"", {"ETag": '"x"'})
             case "POST" if "uploads" in query:
                 self.server.uploads[key] = {}
                 self._xml(f"<InitiateMultipartUploadResult><UploadId>{escape(key)}</UploadId>"

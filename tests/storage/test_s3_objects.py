@@ -24,6 +24,15 @@ def s3() -> Iterator[S3]:
         yield server
 
 
+def test_after_a_lost_answer_the_object_is_there_and_a_second_put_changes_nothing(s3: S3) -> None:
+    """Unknown is not failed: the caller compares."""
+    storage = Storage(s3.properties)
+    s3.lose_answers = 1
+    storage.put_if_absent(f"{ROOT}/x", b"ours")
+    assert storage.read(f"{ROOT}/x") == b"ours"
+    assert not storage.put_if_absent(f"{ROOT}/x", b"theirs") and s3.objects == {"x": b"ours"}
+
+
 def test_large_files_go_up_in_parts_and_small_ones_at_once(s3: S3, tmp_path: Path) -> None:
     storage = Storage(s3.properties)
     large, small = tmp_path / "large", tmp_path / "small"

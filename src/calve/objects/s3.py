@@ -36,7 +36,7 @@ _ca_lock = Lock()
 class S3Objects:
     """Objects of one bucket: see `port.ObjectStore`."""
 
-    def __init__(self, place: str, properties: Mapping[str, str], bounds: Bounds) -> None:
+    def __init__(self, place: str, bounds: Bounds, properties: Mapping[str, str]) -> None:
         self._place = place
         self._bounds = bounds
         self._access = access = S3Access.of(properties)

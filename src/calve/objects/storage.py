@@ -18,20 +18,20 @@ from calve.objects.uri import LOCAL, S3, Uri
 Properties = Mapping[str, str]
 
 
-def _local(_place: str, _properties: Properties, _bounds: Bounds) -> ObjectStore:
+def _local(_place: str, _bounds: Bounds, _properties: Properties) -> ObjectStore:
     from calve.objects.local import LocalObjects
 
     return LocalObjects()
 
 
-def _s3(place: str, properties: Properties, bounds: Bounds) -> ObjectStore:
+def _s3(place: str, bounds: Bounds, properties: Properties) -> ObjectStore:
     from calve.objects.s3 import S3Objects
 
-    return S3Objects(place, properties, bounds)
+    return S3Objects(place, bounds, properties)
 
 
 # A kind of storage (`uri`) and what opens one of its buckets. Imported when first needed.
-_OPENERS: Mapping[str, Callable[[str, Properties, Bounds], ObjectStore]] = {LOCAL: _local, S3: _s3}
+_OPENERS: Mapping[str, Callable[[str, Bounds, Properties], ObjectStore]] = {LOCAL: _local, S3: _s3}
 
 
 class Keys(Protocol):
@@ -78,15 +78,10 @@ class Storage(ForwardingStore):
                 code="storage_uri",
                 hint="give a full URI: file:///absolute/path or s3://bucket/path",
             )
+        opened_with = partial(opener, uri.place, self._bounds)
         if self._keys is None or uri.kind == LOCAL:
-            return opener(uri.place, self.properties, self._bounds)
-        return LentStore(self._keys, partial(_open_with, opener, uri.place, self._bounds))
-
-
-def _open_with(
-    opener: Callable[[str, Properties, Bounds], ObjectStore], place: str, bounds: Bounds, keys: Properties
-) -> ObjectStore:
-    return opener(place, keys, bounds)
+            return opened_with(self.properties)
+        return LentStore(self._keys, opened_with)
 
 
 class LentStore(ForwardingStore):
