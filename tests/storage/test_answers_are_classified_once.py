@@ -22,6 +22,7 @@ S3_SAYS = (
         (exceptions.UnauthenticatedError("no"), Fault.DENIED),
         (exceptions.NotFoundError("Object at location x not found: <Code>NoSuchKey</Code>"), Fault.MISSING),
         (exceptions.NotFoundError("not found: <Code>NoSuchBucket</Code>"), Fault.NO_BUCKET),
+        (FileNotFoundError("not found: <Code>NoSuchBucket</Code>"), Fault.NO_BUCKET),
         (exceptions.GenericError("invalid peer certificate: UnknownIssuer"), Fault.CERTIFICATE),
         (exceptions.InvalidPathError("x//y"), None),
         (OSError("When reading: AWS Error ACCESS_DENIED during GetObject operation"), Fault.DENIED),

@@ -84,6 +84,8 @@ def _fault_of_obstore(error: Exception) -> Fault | None:
 
 def _fault_of_os(error: OSError) -> Fault | None:
     text = str(error)
+    if error.errno is None and _NO_BUCKET.search(text):  # obstore raises some of Python's own
+        return Fault.NO_BUCKET
     if error.errno == errno.ENOENT or isinstance(error, FileNotFoundError):
         return Fault.MISSING
     if error.errno in _FULL:
