@@ -25,7 +25,7 @@ from calve.backup import submit
 from calve.backup.kind import BackupKind
 from calve.backup.receipt import BackupReceipt
 from calve.backup.task import run
-from calve.clickhouse.source import Source
+from calve.clickhouse.source import LiveSource
 from calve.model.change import NewPin
 from calve.model.ids import ProcessId
 from calve.model.limits import Limits
@@ -44,11 +44,11 @@ TASKS_AT_ONCE = 2
 class Ports:
     limits = Limits()
 
-    def __init__(self, folder: Path, source: Source, *, hard_links: bool = False) -> None:
+    def __init__(self, folder: Path, source: LiveSource, *, hard_links: bool = False) -> None:
         self._folder, self._source = folder, source
         self.hard_links = hard_links
 
-    def source(self, name: str) -> Source:
+    def source(self, name: str) -> LiveSource:
         return self._source
 
     def location(self) -> Location:

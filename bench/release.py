@@ -25,10 +25,9 @@ from calve.archive.location import Location
 from calve.backup import submit
 from calve.backup.frozen import Frozen
 from calve.backup.kind import BackupKind
-from calve.backup.payload import BackupPayload
-from calve.backup.task import run
+from calve.backup.task import BackupPayload, run
 from calve.clickhouse.server.source import ServerOptions, ServerSource
-from calve.clickhouse.source import Source
+from calve.clickhouse.source import LiveSource
 from calve.control.ports import TaskOrder, TaskResult
 from calve.control.worker import WorkerLoop
 from calve.model.change import PinChange
@@ -72,10 +71,10 @@ class Pinned:
 class Ports:
     hard_links = False
 
-    def __init__(self, folder: Path, source: Source, limits: Limits) -> None:
+    def __init__(self, folder: Path, source: LiveSource, limits: Limits) -> None:
         self.folder, self.limits, self._source = folder, limits, source
 
-    def source(self, name: str) -> Source:
+    def source(self, name: str) -> LiveSource:
         return self._source
 
     def location(self) -> Location:
@@ -144,7 +143,7 @@ class Slots:
         self._pool.shutdown()
 
 
-def measure(way: str, source: Source, folder: Path, args: argparse.Namespace) -> None:
+def measure(way: str, source: LiveSource, folder: Path, args: argparse.Namespace) -> None:
     limits = Limits(slots=args.slots, releases_at_once=args.releases, tick_seconds=0.05)
     ports, pinned = Ports(folder / way, source, limits), Pinned()
     kind = Tables(ports, pinned, way=way)

@@ -13,9 +13,9 @@ from calve.archive.manifest import Manifest, PartEntry, PartitionEntry, TableEnt
 from calve.backup import publish, task
 from calve.backup.frozen import Frozen
 from calve.backup.kind import reusable
-from calve.backup.payload import BackupPayload
 from calve.backup.plan import BackupPlan, divide
 from calve.backup.receipt import BackupReceipt
+from calve.backup.task import BackupPayload
 from calve.clickhouse.tables import Column
 from calve.control.ports import Published
 from calve.objects.storage import Storage

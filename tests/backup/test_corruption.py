@@ -13,7 +13,7 @@ from calve.archive.parts import fetch
 from calve.backup.verification import verify
 from calve.model.errors import PermanentError
 from calve.restore import task
-from calve.restore.payload import RestorePayload
+from calve.restore.task import RestorePayload
 
 Damage = Callable[[Path, list[str]], Path]
 

@@ -9,9 +9,8 @@ import pytest
 from backup_place import DirectRunner
 
 from calve.app.backups import BackupReach
-from calve.archive import parts
+from calve.archive import parts, reader
 from calve.backup import submit
-from calve.export import reading
 from calve.model.errors import PermanentError
 from calve.model.plan import PartPlan
 from calve.model.states import ProcessState
@@ -61,7 +60,7 @@ def _part(name: str) -> PartPlan:
 @pytest.fixture
 def fetches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> _Fetches:
     counted = _Fetches()
-    monkeypatch.setattr(reading, "fetch", counted)
+    monkeypatch.setattr(reader, "fetch", counted)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return counted
 
@@ -70,10 +69,10 @@ def test_a_part_is_fetched_once_and_another_backup_s_part_of_that_name_is_anothe
     fetches: _Fetches, location: Callable[[str], Any]
 ) -> None:
     for _ in range(3):
-        with reading._shared(location("s3://bucket/a"), _part("all_1_1_0")):
+        with reader._shared(location("s3://bucket/a"), _part("all_1_1_0")):
             pass
     assert fetches.names == ["all_1_1_0"]
-    with reading._shared(location("s3://bucket/b"), _part("all_1_1_0")):
+    with reader._shared(location("s3://bucket/b"), _part("all_1_1_0")):
         pass
     assert len(fetches.names) == 2
 
@@ -84,8 +83,8 @@ def test_a_damaged_part_is_never_shared(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     for _ in range(2):
         with pytest.raises(PermanentError, match="damaged"):
-            reading._shared(location(f"file://{tmp_path}"), _part("all_1_1_0")).__enter__()
-    assert parts.fetch is reading.fetch
+            reader._shared(location(f"file://{tmp_path}"), _part("all_1_1_0")).__enter__()
+    assert parts.fetch is reader.fetch
 
 
 @pytest.fixture

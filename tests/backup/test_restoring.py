@@ -10,7 +10,7 @@ from ticked import Ticked
 
 from calve.model.errors import ErrorInfo, NotFoundError, UsageError
 from calve.model.states import ProcessState
-from calve.restore import attaching
+from calve.restore import attach as attaching
 from calve.restore.submit import Asked
 from calve.testing.crashing import Crash
 from support.kept_source import KeptSource
@@ -205,11 +205,11 @@ def test_a_staged_part_that_somebody_removed_is_an_error_not_a_loss(
 ) -> None:
     import shutil
 
-    attach = attaching.attach
+    attach_all = attaching.attach
 
     def removed_first(session: Any, plan: Any, staged: dict[int, Path]) -> int:
         shutil.rmtree(staged[0])
-        return attach(session, plan, staged)
+        return attach_all(session, plan, staged)
 
     monkeypatch.setattr(attaching, "attach", removed_first)
     assert failed(ticked, tables=("db.t",), into="db9").code == "staged_part_lost"

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calve.archive.location import Key, Keys, checked_name
+from calve.backup.deletion import Keep, kept
 from calve.backup.plan import Upload, _ranges
-from calve.backup.retention import Keep, kept
 from calve.backup.schema import in_order
 from calve.model.errors import UsageError
 from calve.restore.statements import retargeted, without_replication

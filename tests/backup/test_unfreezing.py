@@ -148,7 +148,7 @@ def test_where_the_source_unfreezes_nothing_has_to_be_removed_by_us(
     [pin] = [pin.name for pin in ticked.store.pins(row.id)]
     assert server.files(pin) == [] and not ticked.store.pins(states=PIN_HELD)
     with server.source.visit() as session:
-        assert session.held_names() == ()  # empty folders are no pin
+        assert session.pin_names() == ()  # empty folders are no pin
     shutil.rmtree(server.data / "shadow" / pin.replace("-", "%2D"), ignore_errors=True)
 
 

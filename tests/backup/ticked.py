@@ -12,7 +12,7 @@ from backup_place import DirectRunner
 from calve.archive.location import Location
 from calve.backup import submit
 from calve.backup.kind import BackupKind
-from calve.clickhouse.source import Source
+from calve.clickhouse.source import LiveSource
 from calve.control.spawn import inline
 from calve.control.worker import WorkerLoop
 from calve.model.ids import ProcessId, WorkerId
@@ -30,13 +30,13 @@ from calve.testing.memory_store import MemoryStore
 @dataclass
 class Ports:
     folder: Path
-    source_: Source
+    source_: LiveSource
     limits: Limits = field(default_factory=lambda: Limits(slots=2, task_bytes_mb=1))
     url: str = ""  # in place of the folder
     storage: dict[str, str] = field(default_factory=dict)
     hard_links: bool = False
 
-    def source(self, name: str) -> Source:
+    def source(self, name: str) -> LiveSource:
         return self.source_
 
     def location(self) -> Location:
@@ -47,7 +47,7 @@ class Ports:
 
 
 class Ticked:
-    def __init__(self, folder: Path, source: Source, **limits: float) -> None:
+    def __init__(self, folder: Path, source: LiveSource, **limits: float) -> None:
         self.ports = Ports(folder, source, Limits(**{"slots": 2, "task_bytes_mb": 1, **limits}))
         self.clock = FakeClock()
         self.store = MemoryStore(self.clock)

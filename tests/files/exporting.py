@@ -18,6 +18,8 @@ import pyarrow.parquet as pq
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
+from calve.clickhouse.pins.pin import FROZEN_READER
+from calve.clickhouse.reader import Reader
 from calve.control.ports import TaskOrder
 from calve.export.choices import Choices
 from calve.export.kind import TASK_FUNCTION
@@ -223,7 +225,9 @@ def export(
     plan = ExportPlan.from_json(replace(plan, **changes).to_json())
     done = Export(child=child, catalog=catalog, plan=plan)
     for task in range(len(plan.tasks)):
-        payload = TaskPayload.of(plan, task=task, attempt=1, storage={}).to_json()
+        payload = TaskPayload.of(
+            plan, task=task, attempt=1, reader=Reader(function=FROZEN_READER), storage={}
+        ).to_json()
         answer = json.loads(child.call(child_run, payload))
         done.payloads.append(payload)
         if "error" in answer:

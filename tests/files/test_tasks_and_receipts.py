@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from exporting import Child, child_run, child_scratch, export
 
+from calve.clickhouse.pins.pin import FROZEN_READER
+from calve.clickhouse.reader import Reader
 from calve.destination.names import DataFileName, receipt_uri
 from calve.export.payload import TaskPayload
 from calve.model.errors import ErrorInfo
@@ -90,17 +92,26 @@ def test_storage_that_cannot_be_written_fails_the_attempt_and_leaves_nothing(
     assert child.call(child_scratch) == []
 
 
-def test_a_mode_of_another_version_is_a_clear_error(child: Child, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "function", ["calve.telepathy:opened", "calve.clickhouse.reader:lost", "os:system", ""]
+)
+def test_a_reader_of_another_version_is_a_clear_error(child: Child, tmp_path: Path, function: str) -> None:
     done = export(child, tmp_path, "id UInt32", ROWS)
     data = json.loads(done.payloads[0])
-    data["relation"]["mode"] = "telepathy"
+    data["reader"]["function"] = function
     error = ErrorInfo.from_json(run(child, json.dumps(data), attempt=2)["error"])
     assert error.code == "relation_mode" and not error.retryable
 
 
 def test_P22_a_payload_shows_no_secrets_when_printed(child: Child, tmp_path: Path) -> None:
     done = export(child, tmp_path, "id UInt32", ROWS)
-    payload = TaskPayload.of(done.plan, task=0, attempt=1, storage={"s3.secret-access-key": "hush"})
+    payload = TaskPayload.of(
+        done.plan,
+        task=0,
+        attempt=1,
+        reader=Reader(function=FROZEN_READER),
+        storage={"s3.secret-access-key": "hush"},
+    )
     assert "hush" not in repr(payload) and "hush" in payload.to_json()
     assert TaskPayload.from_json(payload.to_json()) == payload
 

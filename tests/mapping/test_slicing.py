@@ -3,7 +3,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calve.export.reading import Piece
+from calve.clickhouse.reader import Piece
 from calve.export.slices import PARTS_A_TASK, slice_parts
 from calve.export.writer import take
 from calve.model.plan import PartPlan, Slice

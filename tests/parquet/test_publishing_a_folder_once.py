@@ -1,5 +1,6 @@
 """A key of plain Parquet is published once, whoever tries, whatever is lost on the way."""
 
+import json
 import threading
 from pathlib import Path
 
@@ -178,3 +179,34 @@ def test_L23_a_missing_receipt_is_an_error(unpublished: Attempt, out: Path) -> N
         publish(folder_at(out), unpublished.process_id, unpublished.plan, [], "", Notes().write)
     assert told.value.code == "receipts_incomplete"
     assert commits_in(out) == {}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "file:///{out}/../precious.parquet",
+        "file:///{out}-other/calve-x-0-1-0.parquet",
+        "file://{out}/precious.parquet",
+        "file://{out}/../calve-x-0-1-0.parquet",
+        "/etc/passwd",
+    ],
+)
+def test_T9_force_deletes_no_file_that_a_forged_commit_lists(place: PlainPlace, out: Path, path: str) -> None:
+    place.one(out)
+    [name] = (out / "_calve" / "commits").iterdir()
+    commit = json.loads(name.read_text())
+    commit["files"][0]["path"] = path.format(out=out)
+    name.write_text(json.dumps(commit))
+    precious = [
+        out / "precious.parquet",
+        out.parent / "precious.parquet",
+        out.parent / "calve-x-0-1-0.parquet",
+    ]
+    for file in precious:
+        file.write_bytes(b"precious")
+    before = set(globbed(out))
+    [process] = place.export("db.events", "1", to=place.to(out), force=True)
+    assert process.error is not None and process.error.code == "foreign_file", process.error
+    assert all(file.exists() for file in precious)
+    assert before <= set(globbed(out)) | set(map(str, precious))
+    assert len(commits_in(out)) == 1

@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from calve.clickhouse.pins.pin import Held
+from calve.clickhouse.pins.pin import Pinned
 from calve.clickhouse.server.source import ServerSource
 from calve.model.errors import CalveError
 from calve.model.plan import PartPlan, Relation, Slice
 
 
 class ExecutorChild:
-    """Stages and reads what a held pin describes."""
+    """Stages and reads what a pinned pin describes."""
 
     def __init__(self) -> None:
         self._child = subprocess.Popen(
@@ -34,22 +34,22 @@ class ExecutorChild:
     def read(
         self,
         source: ServerSource,
-        held: Held,
+        pinned: Pinned,
         select: str = "*",
         slices: Sequence[Slice] | None = None,
         again: Sequence[tuple[int, int, int]] | None = None,
         read_seconds: float = 30.0,
     ) -> dict[str, Any]:
         """`{"rows": [...]}` or `{"error": ...}`; `again` asks the staged table for these slices only."""
-        whole = [Slice(part=place, start=0, end=part.rows) for place, part in enumerate(held.parts)]
+        whole = [Slice(part=place, start=0, end=part.rows) for place, part in enumerate(pinned.parts)]
         order = {
-            "relation": asdict(held.relation),
-            "parts": [asdict(part) for part in held.parts],
+            "relation": asdict(pinned.relation),
+            "parts": [asdict(part) for part in pinned.parts],
             "slices": [[s.part, s.start, s.end] for s in (whole if slices is None else slices)],
             "again": again,
-            "access": source.access(),
+            "access": dict(source.reader(pinned.relation).access),
             "read_seconds": read_seconds,
-            "settings": dict(held.settings),
+            "settings": dict(pinned.settings),
             "select": select,
         }
         assert self._child.stdin is not None and self._child.stdout is not None

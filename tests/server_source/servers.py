@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from calve.clickhouse.pins.pin import Held, Wanted
+from calve.clickhouse.pins.pin import Pinned, PinRequest
 from calve.clickhouse.server.source import ServerOptions, ServerSession, ServerSource
 from support.clickhouse_front import NO_USERS, FrontOptions, FrontUser, clickhouse_front
 from support.clickhouse_server import ServerOptions as OldOptions
@@ -71,11 +71,11 @@ class Place:
             "a UInt64, s String, day Date", "MergeTree PARTITION BY toYYYYMM(day) ORDER BY a", *inserts
         )
 
-    def hold(self, table: str, name: str = "", source: ServerSource | None = None, **wanted: object) -> Held:
+    def pin(self, table: str, name: str = "", source: ServerSource | None = None, **wanted: object) -> Pinned:
         database, _, short = table.partition(".")
         chosen = {"partitions": ("202401",), **wanted}
-        return (source or self.source()).hold(
-            Wanted(database=database, table=short, **chosen),  # type: ignore[arg-type]
+        return (source or self.source()).pin(
+            PinRequest(database=database, table=short, **chosen),  # type: ignore[arg-type]
             name or pin_name(),
         )
 

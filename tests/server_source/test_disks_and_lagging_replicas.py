@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from servers import WITH_UUID, Place, pin_name
 
-from calve.clickhouse.pins.pin import Held
+from calve.clickhouse.pins.pin import Pinned
 from calve.clickhouse.server import replicas
 from calve.clickhouse.server.source import ServerOptions, ServerSource
 from calve.clickhouse.server.tables import describe
@@ -22,9 +22,9 @@ BEHIND = {
 }
 
 
-def hold(source: ServerSource, table: str, name: str = "") -> Held:
+def pin(source: ServerSource, table: str, name: str = "") -> Pinned:
     place = Place(url="", data=Path(), modern=True)
-    return place.hold(table, name or pin_name(), source, partitions=("all",))
+    return place.pin(table, name or pin_name(), source, partitions=("all",))
 
 
 def two_disks(front: Front) -> tuple[ClickHouseFront, Path]:
@@ -50,18 +50,18 @@ def test_parts_on_several_disks_are_frozen_where_each_disk_is_mapped(front: Fron
     source = ServerSource("main", ServerOptions(url=started.url, disks=disks))
     for table, root in (("db.one", started.data), ("db.two", second)):
         name = pin_name()
-        held = hold(source, table, name)
-        assert held.relation.mode == "frozen", held.notes
-        assert all(Path(part.path).is_relative_to(root) and Path(part.path).is_dir() for part in held.parts)
-        source.let_go(name, held.to_json())
-        assert not any(Path(part.path).exists() for part in held.parts)
+        pinned = pin(source, table, name)
+        assert pinned.relation.mode == "frozen", pinned.notes
+        assert all(Path(part.path).is_relative_to(root) and Path(part.path).is_dir() for part in pinned.parts)
+        source.release(name, pinned.to_json())
+        assert not any(Path(part.path).exists() for part in pinned.parts)
 
 
 def test_a_disk_that_is_defined_in_the_table_must_be_mapped_and_it_is_said(front: Front) -> None:
     started, _ = two_disks(front)
     source = ServerSource("main", ServerOptions(url=started.url, disks={"default": str(started.data)}))
     with pytest.raises(RefusedError) as refused:
-        hold(source, "db.two")
+        pin(source, "db.two")
     assert refused.value.code == "disk_inline"
     assert "map that disk" in refused.value.hint
 
@@ -73,16 +73,16 @@ def test_a_worker_that_may_not_touch_the_server_s_files_reads_live(front: Front)
     started.data.chmod(0o555)
     try:
         with another_user():
-            held = hold(source, "db.one", name)
+            pinned = pin(source, "db.one", name)
             with source.visit() as session:
-                assert session.held_names() == (name,)
-            source.let_go(name, held.to_json())
+                assert session.pin_names() == (name,)
+            source.release(name, pinned.to_json())
             with source.visit() as session:
-                assert session.held_names() == ()
+                assert session.pin_names() == ()
     finally:
         started.data.chmod(mode)
-    assert held.relation.mode == "live"
-    assert "may not be read and written by this user" in held.notes[0]
+    assert pinned.relation.mode == "live"
+    assert "may not be read and written by this user" in pinned.notes[0]
 
 
 @pytest.mark.parametrize("state", BEHIND.values(), ids=BEHIND)

@@ -61,8 +61,8 @@ def test_an_authority_of_one_s_own_is_trusted_when_it_is_named(
     secure: ClickHouseFront, certificate: tuple[Path, Path], own_executor: ExecutorChild
 ) -> None:
     source = ServerSource("main", ServerOptions(url=secure.url, ca_file=str(certificate[0])))
-    held = Place(url="", data=Path(), modern=True).hold(table_of(source), source=source, partitions=("all",))
-    assert own_executor.read(source, held, "sum(a) AS s")["rows"] == [{"s": 499500}]
+    pinned = Place(url="", data=Path(), modern=True).pin(table_of(source), source=source, partitions=("all",))
+    assert own_executor.read(source, pinned, "sum(a) AS s")["rows"] == [{"s": 499500}]
 
 
 def test_a_certificate_that_nobody_vouches_for_is_refused(
@@ -73,11 +73,11 @@ def test_a_certificate_that_nobody_vouches_for_is_refused(
     assert refused.value.code == "source_certificate"
     assert "ca_file under [source.main]" in refused.value.hint
     trusted = ServerSource("main", ServerOptions(url=secure.url, ca_file=str(certificate[0])))
-    held = Place(url="", data=Path(), modern=True).hold(
+    pinned = Place(url="", data=Path(), modern=True).pin(
         table_of(trusted), source=trusted, partitions=("all",)
     )
     untrusting = ServerSource("main", ServerOptions(url=secure.url))
-    assert "certificate verify failed" in own_executor.read(untrusting, held, "1")["error"]["message"]
+    assert "certificate verify failed" in own_executor.read(untrusting, pinned, "1")["error"]["message"]
 
 
 def test_a_missing_ca_file_is_the_user_s_to_mend() -> None:

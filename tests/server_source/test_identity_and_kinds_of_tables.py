@@ -8,7 +8,7 @@ from executor_child import ExecutorChild
 from servers import PASSWORD, TIMEZONE, UUID, WITH_UUID, Place, pin_name
 
 from calve.clickhouse.server import clone, replicas
-from calve.clickhouse.server.partitions import partitions
+from calve.clickhouse.server.parts import partitions
 from calve.clickhouse.server.pin import UNKNOWN_POLICIES
 from calve.clickhouse.server.source import ServerOptions, ServerSource
 from calve.clickhouse.server.tables import describe
@@ -115,11 +115,11 @@ def test_a_replica_is_synced_before_it_is_pinned_and_cloned_into_a_plain_table(f
     source = replicated(front, "/t")
     place = Place(url="", data=Path(), modern=True)
     name = pin_name()
-    held = place.hold("db.t", name, source, partitions=("all",))
+    pinned = place.pin("db.t", name, source, partitions=("all",))
     with source.visit() as session:
         assert session.rows("SELECT count() AS n FROM db.synced") == [{"n": 1}]
         [row] = session.rows(f"SELECT engine FROM system.tables WHERE name = '{name}'")
-    assert (row["engine"], held.partitions[0].rows) == ("MergeTree", 1)
+    assert (row["engine"], pinned.partitions[0].rows) == ("MergeTree", 1)
 
 
 def test_a_replica_without_keeper_is_refused(front: Front) -> None:
@@ -159,19 +159,19 @@ def test_a_read_only_user_gets_no_pin_and_reads_parts_by_name(place: Place, exec
     table = place.numbers()
     source = place.source(user="reader")
     name = pin_name()
-    held = place.hold(table, name, source)
-    assert "its user may only read" in held.notes[0]
-    assert executor.read(source, held, "count() AS n, sum(a) AS s")["rows"] == [{"n": 3000, "s": 4498500}]
-    source.let_go(name, held.to_json())
+    pinned = place.pin(table, name, source)
+    assert "its user may only read" in pinned.notes[0]
+    assert executor.read(source, pinned, "count() AS n, sum(a) AS s")["rows"] == [{"n": 3000, "s": 4498500}]
+    source.release(name, pinned.to_json())
     with place.source().visit() as session:
         assert not clone.exists(session, name)
 
 
 def test_a_user_without_grants_gets_no_pin_and_it_is_said(today: Place, executor: ExecutorChild) -> None:
     source = today.source(user="selecter")
-    held = today.hold(today.numbers(), source=source)
-    assert "may make no clone" in held.notes[0]
-    assert executor.read(source, held, "count() AS n")["rows"] == [{"n": 3000}]
+    pinned = today.pin(today.numbers(), source=source)
+    assert "may make no clone" in pinned.notes[0]
+    assert executor.read(source, pinned, "count() AS n")["rows"] == [{"n": 3000}]
 
 
 def test_a_part_that_vanished_under_a_read_only_user_fails_clearly(
@@ -179,17 +179,17 @@ def test_a_part_that_vanished_under_a_read_only_user_fails_clearly(
 ) -> None:
     table = place.numbers()
     source = place.source(user="reader")
-    held = place.hold(table, source=source)
+    pinned = place.pin(table, source=source)
     place.run(f"ALTER TABLE {table} DROP PARTITION 202401")
-    error = executor.read(source, held)["error"]
+    error = executor.read(source, pinned)["error"]
     assert (error["code"], error["retryable"]) == ("part_gone", False)
     assert "merged, mutated or dropped" in error["message"]
 
 
 def test_rows_of_a_read_only_user_are_claimed_to_be_in_no_order(today: Place) -> None:
     table = today.numbers()
-    assert today.hold(table).sorting_key == "a"
-    assert today.hold(table, source=today.source(user="reader")).sorting_key == ""
+    assert today.pin(table).sorting_key == "a"
+    assert today.pin(table, source=today.source(user="reader")).sorting_key == ""
 
 
 def test_D14_policies_that_cannot_be_seen_are_refused_like_policies(front: Front) -> None:
@@ -201,9 +201,9 @@ def test_D14_policies_that_cannot_be_seen_are_refused_like_policies(front: Front
         session.execute("INSERT INTO db.t VALUES (1)")
     place = Place(url="", data=Path(), modern=True)
     with pytest.raises(RefusedError, match=UNKNOWN_POLICIES) as refused:
-        place.hold("db.t", source=source, partitions=("all",))
+        place.pin("db.t", source=source, partitions=("all",))
     assert refused.value.code == "row_policies"
-    assert place.hold("db.t", source=source, partitions=("all",), ignore_row_policies=True).parts
+    assert place.pin("db.t", source=source, partitions=("all",), ignore_row_policies=True).parts
 
 
 def test_D14_who_may_make_no_clone_reads_through_policies_it_cannot_see(front: Front) -> None:
@@ -215,28 +215,30 @@ def test_D14_who_may_make_no_clone_reads_through_policies_it_cannot_see(front: F
         session.execute("CREATE TABLE db.t (a UInt8) ENGINE = MergeTree ORDER BY a")
         session.execute("INSERT INTO db.t VALUES (1)")
     source = ServerSource("main", ServerOptions(url=url, user="selecter"))
-    held = Place(url="", data=Path(), modern=True).hold("db.t", source=source, partitions=("all",))
-    assert "may make no clone" in held.notes[0]
-    assert [part.rows for part in held.parts] == [1]
+    pinned = Place(url="", data=Path(), modern=True).pin("db.t", source=source, partitions=("all",))
+    assert "may make no clone" in pinned.notes[0]
+    assert [part.rows for part in pinned.parts] == [1]
 
 
 def test_where_executors_see_the_disk_parts_are_frozen(today: Place) -> None:
     table, name = today.numbers(), pin_name()
     source = today.source(disks={"default": str(today.data)})
-    held = today.hold(table, name, source)
-    assert held.relation.mode == "frozen"
-    assert all(Path(part.path).is_dir() for part in held.parts)
-    assert [part.rows for part in held.parts] == [1000] * 3
-    source.let_go(name, held.to_json())
-    assert not any(Path(part.path).exists() for part in held.parts)
+    pinned = today.pin(table, name, source)
+    assert pinned.relation.mode == "frozen"
+    assert all(Path(part.path).is_dir() for part in pinned.parts)
+    assert [part.rows for part in pinned.parts] == [1000] * 3
+    source.release(name, pinned.to_json())
+    assert not any(Path(part.path).exists() for part in pinned.parts)
 
 
 def test_a_disk_seen_under_another_path_is_frozen_there(today: Place, tmp_path: Path) -> None:
     elsewhere = tmp_path / "mounted"
     elsewhere.symlink_to(today.data)
-    held = today.hold(today.numbers(), source=today.source(disks={"default": str(elsewhere)}))
-    assert held.relation.mode == "frozen"
-    assert all(Path(part.path).is_relative_to(elsewhere) and Path(part.path).is_dir() for part in held.parts)
+    pinned = today.pin(today.numbers(), source=today.source(disks={"default": str(elsewhere)}))
+    assert pinned.relation.mode == "frozen"
+    assert all(
+        Path(part.path).is_relative_to(elsewhere) and Path(part.path).is_dir() for part in pinned.parts
+    )
 
 
 @pytest.mark.parametrize(
@@ -250,9 +252,9 @@ def test_a_disk_seen_under_another_path_is_frozen_there(today: Place, tmp_path: 
 def test_otherwise_they_are_read_live_and_the_reason_is_noted(
     today: Place, disks: dict[str, str], why: str
 ) -> None:
-    held = today.hold(today.numbers(), source=today.source(disks=disks))
-    assert held.relation.mode == "live"
-    assert why in held.notes[0]
+    pinned = today.pin(today.numbers(), source=today.source(disks=disks))
+    assert pinned.relation.mode == "live"
+    assert why in pinned.notes[0]
 
 
 def test_parts_newer_than_the_engine_are_read_live(front: Front) -> None:
@@ -263,9 +265,9 @@ def test_parts_newer_than_the_engine_are_read_live(front: Front) -> None:
         session.execute("CREATE DATABASE db")
         session.execute("CREATE TABLE db.t (a UInt8) ENGINE = MergeTree ORDER BY a")
         session.execute("INSERT INTO db.t VALUES (1)")
-    held = Place(url="", data=Path(), modern=True).hold("db.t", source=source, partitions=("all",))
-    assert held.relation.mode == "live"
-    assert "newer than the engine" in held.notes[0]
+    pinned = Place(url="", data=Path(), modern=True).pin("db.t", source=source, partitions=("all",))
+    assert pinned.relation.mode == "live"
+    assert "newer than the engine" in pinned.notes[0]
 
 
 @pytest.mark.parametrize("stand_in", [{"lower(type)": "'s3'"}, {"toUInt8(is_encrypted)": "1"}])
@@ -276,9 +278,9 @@ def test_disks_without_plain_files_are_read_live(front: Front, stand_in: dict[st
         session.execute("CREATE DATABASE db")
         session.execute("CREATE TABLE db.t (a UInt8) ENGINE = MergeTree ORDER BY a")
         session.execute("INSERT INTO db.t VALUES (1)")
-    held = Place(url="", data=Path(), modern=True).hold("db.t", source=source, partitions=("all",))
-    assert held.relation.mode == "live"
-    assert "object storage, or encrypted" in held.notes[0]
+    pinned = Place(url="", data=Path(), modern=True).pin("db.t", source=source, partitions=("all",))
+    assert pinned.relation.mode == "live"
+    assert "object storage, or encrypted" in pinned.notes[0]
 
 
 def test_after_the_pin_nobody_fails_over(front: Front) -> None:
@@ -289,14 +291,14 @@ def test_after_the_pin_nobody_fails_over(front: Front) -> None:
         session.execute("CREATE TABLE db.t (a UInt8) ENGINE = MergeTree ORDER BY a")
         session.execute("INSERT INTO db.t VALUES (1)")
     name = pin_name()
-    held = Place(url="", data=Path(), modern=True).hold("db.t", name, source, partitions=("all",))
-    assert held.relation.detail["replica"] == started.url
+    pinned = Place(url="", data=Path(), modern=True).pin("db.t", name, source, partitions=("all",))
+    assert pinned.relation.detail["replica"] == started.url
     with pytest.raises(RefusedError) as refused:
-        ServerSource("main", ServerOptions(url="http://127.0.0.1:1")).let_go(name, held.to_json())
+        ServerSource("main", ServerOptions(url="http://127.0.0.1:1")).release(name, pinned.to_json())
     assert refused.value.code == "replica_gone"
 
 
 def test_a_user_with_a_wrong_password_is_no_read_only_user(today: Place) -> None:
     with pytest.raises(PermanentError) as refused:
-        today.hold(today.numbers(), source=today.source(password=PASSWORD + "x"))
+        today.pin(today.numbers(), source=today.source(password=PASSWORD + "x"))
     assert refused.value.code == "authentication"

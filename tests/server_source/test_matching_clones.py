@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from calve.clickhouse.server.matching import matched
-from calve.clickhouse.server.parts import ListedPart
+from calve.clickhouse.server.parts import ListedPart, matched
 from calve.clickhouse.sql.columns import columns_with_ttl
 from calve.clickhouse.sql.engine_clause import EngineClause
 from calve.clickhouse.sql.zones import explicit

@@ -8,7 +8,7 @@ import pytest
 from executor_child import ExecutorChild
 from servers import PASSWORD, TIMEZONE, WITH_UUID, Place
 
-from calve.clickhouse.pins.pin import Held
+from calve.clickhouse.pins.pin import Pinned
 from calve.clickhouse.server.source import ServerOptions, ServerSource
 from support.clickhouse_front import ClickHouseFront, FrontOptions
 from support.network_proxy import Fault, Mode, NetworkProxy
@@ -69,9 +69,9 @@ def test_every_type_comes_as_it_is(
         "MergeTree ORDER BY id",
         f"INSERT INTO {{t}} SELECT number, {values} FROM numbers(20)",
     )
-    held = place.hold(table, partitions=("all",))
+    pinned = place.pin(table, partitions=("all",))
     select = ", ".join(AS_TEXT.get(name, f"toString(`{name}`)") + f" AS `{name}`" for name in ("id", *types))
-    answer = executor.read(place.source(), held, select)
+    answer = executor.read(place.source(), pinned, select)
     assert answer["rows"] == place.ask(f"SELECT {select} FROM {table}")
 
 
@@ -98,10 +98,10 @@ def test_P3_moments_are_not_shifted_by_the_zone_of_server_column_or_executor(
         "INSERT INTO {t} SELECT number, toDateTime(1710000000 + number * 1800), "
         "toDateTime(1710000000 + number * 1800) FROM numbers(100)",
     )
-    held = place.hold(table, partitions=("all",))
-    assert held.settings["session_timezone"] == TIMEZONE
+    pinned = place.pin(table, partitions=("all",))
+    assert pinned.settings["session_timezone"] == TIMEZONE
     select = "toUnixTimestamp(plain) AS p, toUnixTimestamp(zoned) AS z, toString(plain) AS t, id"
-    answer = executor.read(place.source(), held, select)["rows"]
+    answer = executor.read(place.source(), pinned, select)["rows"]
     assert [(row["p"], row["z"]) for row in answer] == [(1710000000 + i * 1800,) * 2 for i in range(100)]
     assert [row["t"] for row in answer] == [
         row["t"] for row in place.ask(f"SELECT toString(plain) AS t FROM {table} ORDER BY id")
@@ -114,8 +114,8 @@ def test_names_with_quotes_and_dots_are_read(place: Place, executor: ExecutorChi
         "MergeTree ORDER BY `a b`",
         "INSERT INTO {t} VALUES (1, 2, 3, 4)",
     )
-    held = place.hold(table, partitions=("all",))
-    assert executor.read(place.source(), held)["rows"] == [{"a b": 1, "c`d": 2, "e'f": 3, "ü": 4}]
+    pinned = place.pin(table, partitions=("all",))
+    assert executor.read(place.source(), pinned)["rows"] == [{"a b": 1, "c`d": 2, "e'f": 3, "ü": 4}]
 
 
 def test_defaults_come_as_values_and_an_alias_only_where_the_filter_names_it(
@@ -127,25 +127,25 @@ def test_defaults_come_as_values_and_an_alias_only_where_the_filter_names_it(
         "INSERT INTO {t} (a) SELECT number FROM numbers(3)",
         "ALTER TABLE {t} ADD COLUMN late String DEFAULT concat('x', toString(a))",
     )
-    held = today.hold(table, partitions=("all",))
-    assert executor.read(today.source(), held)["rows"][2] == {"a": 2, "m": 4, "d": 3, "late": "x2"}
-    filtered = replace(held, relation=replace(held.relation, where="twice > 3"))
+    pinned = today.pin(table, partitions=("all",))
+    assert executor.read(today.source(), pinned)["rows"][2] == {"a": 2, "m": 4, "d": 3, "late": "x2"}
+    filtered = replace(pinned, relation=replace(pinned.relation, where="twice > 3"))
     assert executor.read(today.source(), filtered, "groupArray(twice) AS t")["rows"] == [{"t": [0, 3, 6]}]
 
 
-def through(proxy: NetworkProxy, held: Held) -> Held:
-    detail = {**held.relation.detail, "replica": proxy.url}
-    return replace(held, relation=replace(held.relation, detail=detail))
+def through(proxy: NetworkProxy, pinned: Pinned) -> Pinned:
+    detail = {**pinned.relation.detail, "replica": proxy.url}
+    return replace(pinned, relation=replace(pinned.relation, detail=detail))
 
 
 @pytest.mark.parametrize("kind", ["cut_answer_after_bytes", "reset_answer_after_bytes"])
 def test_a_stream_cut_at_any_kilobyte_is_an_error_and_never_a_short_part(
     place: Place, executor: ExecutorChild, kind: str
 ) -> None:
-    held = place.hold(place.numbers(parts=1, rows=1500))
+    pinned = place.pin(place.numbers(parts=1, rows=1500))
     source = place.source()
     with NetworkProxy(int(place.url.rsplit(":", 1)[1])) as proxy:
-        moved = through(proxy, held)
+        moved = through(proxy, pinned)
         assert executor.read(source, moved, "count() AS n")["rows"] == [{"n": 1500}]
         assert proxy.counts.connections == 1  # the query runs once, not once more for its headers
         size = proxy.counts.answer_bytes
@@ -160,9 +160,9 @@ def test_a_stream_cut_at_any_kilobyte_is_an_error_and_never_a_short_part(
 
 def test_a_stream_cut_between_two_blocks_is_an_error(today: Place, executor: ExecutorChild) -> None:
     """Whole blocks, well-formed to the last byte, only too few of them: the count tells."""
-    held = today.hold(today.numbers(parts=1, rows=200_000))
-    part = held.parts[0]
-    longer = replace(held, parts=(replace(part, rows=part.rows + 1),))
+    pinned = today.pin(today.numbers(parts=1, rows=200_000))
+    part = pinned.parts[0]
+    longer = replace(pinned, parts=(replace(part, rows=part.rows + 1),))
     error = executor.read(today.source(), longer, "1")["error"]
     assert (error["code"], error["retryable"]) == ("source_cut_off", True)
     assert "200000 of 200001 rows came" in error["message"]
@@ -170,27 +170,27 @@ def test_a_stream_cut_between_two_blocks_is_an_error(today: Place, executor: Exe
 
 @pytest.mark.timeout(60)
 def test_a_stream_that_falls_silent_is_given_up(place: Place, executor: ExecutorChild) -> None:
-    held = place.hold(place.numbers(parts=1, rows=20_000))
+    pinned = place.pin(place.numbers(parts=1, rows=20_000))
     with NetworkProxy(int(place.url.rsplit(":", 1)[1]), fault=Fault(hang_answer_after_bytes=4096)) as proxy:
-        error = executor.read(place.source(), through(proxy, held), "1", read_seconds=1)["error"]
+        error = executor.read(place.source(), through(proxy, pinned), "1", read_seconds=1)["error"]
     assert (error["retryable"], error["service"]) == (True, "source:main")
 
 
 @pytest.mark.timeout(60)
 def test_a_server_that_swallows_the_request_is_given_up(place: Place, executor: ExecutorChild) -> None:
-    held = place.hold(place.numbers())
+    pinned = place.pin(place.numbers())
     with NetworkProxy(int(place.url.rsplit(":", 1)[1]), fault=Fault(mode=Mode.BLACK_HOLE)) as proxy:
-        error = executor.read(place.source(), through(proxy, held), "1", read_seconds=1)["error"]
+        error = executor.read(place.source(), through(proxy, pinned), "1", read_seconds=1)["error"]
     assert (error["retryable"], error["service"]) == (True, "source:main")
 
 
 def test_a_dead_server_is_unavailable(today: Place, executor: ExecutorChild) -> None:
-    held = today.hold(today.numbers())
+    pinned = today.pin(today.numbers())
     (port,) = free_ports(1)
-    gone = {**held.relation.detail, "replica": f"http://127.0.0.1:{port}"}
-    error = executor.read(today.source(), replace(held, relation=replace(held.relation, detail=gone)), "1")[
-        "error"
-    ]
+    gone = {**pinned.relation.detail, "replica": f"http://127.0.0.1:{port}"}
+    error = executor.read(
+        today.source(), replace(pinned, relation=replace(pinned.relation, detail=gone)), "1"
+    )["error"]
     assert (error["code"], error["service"]) == ("source_unreachable", "source:main")
 
 
@@ -203,10 +203,10 @@ def test_a_server_killed_in_mid_read_and_started_again_is_read_to_the_end(
         session.execute("CREATE DATABASE db")
         session.execute("CREATE TABLE db.t (a UInt64, s String) ENGINE = MergeTree ORDER BY a")
         session.execute("INSERT INTO db.t SELECT number, repeat('x', 100) FROM numbers(200000)")
-    held = Place(url="", data=Path(), modern=True).hold("db.t", source=source, partitions=("all",))
-    rows = sum(part.rows for part in held.parts)
+    pinned = Place(url="", data=Path(), modern=True).pin("db.t", source=source, partitions=("all",))
+    rows = sum(part.rows for part in pinned.parts)
     with NetworkProxy(started.port, fault=Fault(hang_answer_after_bytes=1_000_000)) as proxy:
-        moved = through(proxy, held)
+        moved = through(proxy, pinned)
         started.kill()
         assert executor.read(source, moved, "1", read_seconds=2)["error"]["retryable"]
         started.start()
@@ -227,13 +227,13 @@ def test_an_exception_in_mid_stream_fails_the_task_with_the_server_s_words_or_a_
         session.execute("CREATE DATABASE db")
         session.execute("CREATE TABLE db.t (a UInt64) ENGINE = MergeTree ORDER BY a")
         session.execute("INSERT INTO db.t SELECT number FROM numbers(200000)")
-    held = Place(url="", data=Path(), modern=True).hold("db.t", source=source, partitions=("all",))
+    pinned = Place(url="", data=Path(), modern=True).pin("db.t", source=source, partitions=("all",))
     clean.kill()
     bad = ClickHouseFront(clean.folder, FrontOptions(stand_ins=stand_ins, tagged_exceptions=tagged))
     bad.start()
     try:
-        detail = {**held.relation.detail, "replica": bad.url}
-        answer = executor.read(source, replace(held, relation=replace(held.relation, detail=detail)), "1")
+        detail = {**pinned.relation.detail, "replica": bad.url}
+        answer = executor.read(source, replace(pinned, relation=replace(pinned.relation, detail=detail)), "1")
     finally:
         bad.kill()
     assert answer["error"]["code"] in ("clickhouse_395", "source_cut_off", "source_unreachable"), answer
@@ -242,15 +242,15 @@ def test_an_exception_in_mid_stream_fails_the_task_with_the_server_s_words_or_a_
 def test_P9_a_password_changed_meanwhile_fails_the_task_at_once(
     place: Place, executor: ExecutorChild
 ) -> None:
-    held = place.hold(place.numbers())
-    error = executor.read(place.source(password="other"), held, "1")["error"]
+    pinned = place.pin(place.numbers())
+    error = executor.read(place.source(password="other"), pinned, "1")["error"]
     assert (error["code"], error["retryable"]) == ("authentication", False)
     assert "password_file" in error["hint"]
 
 
 def test_a_pin_that_was_released_fails_the_task_clearly(place: Place, executor: ExecutorChild) -> None:
-    held = place.hold(place.numbers())
-    place.run(f"DROP TABLE `calve_pins`.`{held.relation.detail['table']}`")
-    error = executor.read(place.source(), held, "1")["error"]
+    pinned = place.pin(place.numbers())
+    place.run(f"DROP TABLE `calve_pins`.`{pinned.relation.detail['table']}`")
+    error = executor.read(place.source(), pinned, "1")["error"]
     assert error["code"] == "clickhouse_60"
     assert PASSWORD not in str(error)

@@ -31,10 +31,10 @@ def test_P22_no_secret_in_a_pin_a_plan_or_a_log(
     place: Place, executor: ExecutorChild, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    held = place.hold(place.numbers())
-    answer = executor.read(place.source(), held, "1")
+    pinned = place.pin(place.numbers())
+    answer = executor.read(place.source(), pinned, "1")
     assert answer["rows"]
-    assert PASSWORD not in held.to_json() + repr(held) + json.dumps(answer)
+    assert PASSWORD not in pinned.to_json() + repr(pinned) + json.dumps(answer)
     assert PASSWORD not in caplog.text
     assert PASSWORD not in "".join(capfd.readouterr())
 
@@ -56,23 +56,23 @@ def test_P22_no_secret_in_an_error_of_an_executor(
     place: Place, executor: ExecutorChild, fault: Fault
 ) -> None:
     """The password is in a statement of the engine there, and engines quote their statements."""
-    held = place.hold(place.numbers())
+    pinned = place.pin(place.numbers())
     with NetworkProxy(int(place.url.rsplit(":", 1)[1]), fault=fault) as proxy:
-        detail = {**held.relation.detail, "replica": proxy.url}
+        detail = {**pinned.relation.detail, "replica": proxy.url}
         cut = executor.read(
-            place.source(), replace(held, relation=replace(held.relation, detail=detail)), "1"
+            place.source(), replace(pinned, relation=replace(pinned.relation, detail=detail)), "1"
         )
     assert cut["error"]["retryable"]
     assert PASSWORD not in json.dumps(cut)
-    broken = replace(held, relation=replace(held.relation, structure="`a` NoSuchType"))
+    broken = replace(pinned, relation=replace(pinned.relation, structure="`a` NoSuchType"))
     answer = executor.read(place.source(), broken, "1")
     assert answer["error"]
     assert PASSWORD not in json.dumps(answer)
 
 
 def test_P22_no_secret_in_any_command_line(place: Place, executor: ExecutorChild) -> None:
-    held = place.hold(place.numbers())
-    executor.read(place.source(), held, "1")
+    pinned = place.pin(place.numbers())
+    executor.read(place.source(), pinned, "1")
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             try:
@@ -85,7 +85,7 @@ def test_P22_no_secret_in_any_command_line(place: Place, executor: ExecutorChild
 def test_P22_no_secret_at_the_server(today: Place) -> None:
     """Neither in the clone's DDL nor among the running queries."""
     name = pin_name()
-    today.hold(today.numbers(), name)
+    today.pin(today.numbers(), name)
     found = today.ask(f"SELECT create_table_query AS text FROM system.tables WHERE name = '{name}'")
     found += today.ask("SELECT query AS text FROM system.processes")
     assert PASSWORD not in str(found)

@@ -11,12 +11,12 @@ from threading import RLock
 from types import TracebackType
 from typing import Any, Self
 
-from calve.clickhouse.embedded.base import OwnEngineSource
+from calve.clickhouse.embedded.base import EngineSource
 from calve.clickhouse.embedded.source import EmbeddedSource
 from calve.clickhouse.source import Session
 
 
-class KeptSource(OwnEngineSource):
+class KeptSource(EngineSource):
     """`Source` over a folder that is made if it is missing. Open for as long as the block lasts."""
 
     def __init__(self, folder: Path, name: str = "main", configured_id: str | None = None) -> None:

@@ -26,7 +26,7 @@ from calve.app.wiring import App, open_app
 from calve.app.work import follow, own_worker
 from calve.clickhouse.embedded.source import EmbeddedSource
 from calve.clickhouse.parts.partitions import PartitionInfo
-from calve.clickhouse.source import Session, Source
+from calve.clickhouse.source import LiveSource, Session
 from calve.control.ports import Runner
 from calve.export.submit import submit_export, survey_export
 from calve.export.survey import Survey
@@ -42,7 +42,7 @@ class Place:
         self._runner = runner
         self._settings = {"CALVE_LIMITS__TICK_SECONDS": "0.05"} | settings
         (folder / "calve.toml").write_text(render())
-        self._source: Source = EmbeddedSource("main", folder / "clickhouse", create=True)
+        self._source: LiveSource = EmbeddedSource("main", folder / "clickhouse", create=True)
 
     @contextmanager
     def app(self) -> Iterator[App]:

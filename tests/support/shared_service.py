@@ -16,8 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from calve.clickhouse.embedded.base import OwnEngineSession, OwnEngineSource
-from calve.clickhouse.source import Disk, Session, Source
+from calve.clickhouse.embedded.base import EngineSession, EngineSource
+from calve.clickhouse.source import Disk, LiveSource, Session
 from calve.control.ports import Runner, TaskOrder, TaskResult
 
 _CLOSED = (EOFError, ConnectionError, OSError)
@@ -26,7 +26,7 @@ _CLOSED = (EOFError, ConnectionError, OSError)
 class SharedService:
     """Serves until the block ends."""
 
-    def __init__(self, source: Source, runner: Runner, address: Path) -> None:
+    def __init__(self, source: LiveSource, runner: Runner, address: Path) -> None:
         self.address = str(address)
         self._source, self._runner = source, runner
         self._visiting = threading.Lock()
@@ -80,7 +80,7 @@ class SharedService:
         connection.send(None)
 
 
-class RemoteSource(OwnEngineSource):
+class RemoteSource(EngineSource):
     def __init__(self, address: str, name: str = "main") -> None:
         self.name = name
         self._address = address
@@ -92,7 +92,7 @@ class RemoteSource(OwnEngineSource):
             yield RemoteSession(connection, *connection.recv())
 
 
-class RemoteSession(OwnEngineSession):
+class RemoteSession(EngineSession):
     def __init__(
         self, connection: Connection, source: str, configured_id: str | None, patience: float
     ) -> None:

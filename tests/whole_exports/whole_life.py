@@ -17,10 +17,10 @@ from pyiceberg.manifest import ManifestEntryStatus
 from pyiceberg.table import Table
 from sqlalchemy.exc import OperationalError
 
-from calve.clickhouse.embedded.base import OwnEngineSource
+from calve.clickhouse.embedded.base import EngineSource
 from calve.clickhouse.parts.partitions import PartitionInfo
 from calve.clickhouse.parts.selection import Selection
-from calve.clickhouse.source import Session, Source
+from calve.clickhouse.source import LiveSource, Session
 from calve.control.ports import Runner, TaskOrder
 from calve.control.spawn import inline
 from calve.control.worker import WorkerLoop
@@ -64,7 +64,7 @@ DEATH = "support.dying_task:run"
 class Ports:
     """`ExportPorts`, each port counted and broken by the same faults."""
 
-    source_: Source
+    source_: LiveSource
     folder: Path
     faults: Faults = field(default_factory=Faults)
     limits: Limits = LIMITS
@@ -81,7 +81,7 @@ class Ports:
         self._catalog: Catalog | None = None
         self.before_send: list[Callable[[], None]] = []  # each done once, right before a commit is sent
 
-    def source(self, name: str) -> Source:
+    def source(self, name: str) -> LiveSource:
         return _BreakingSource(self.source_, self.faults)
 
     def catalog(self, name: str) -> Catalog:
@@ -114,8 +114,8 @@ class _BreakingDestination(IcebergDestination):
         return _breaking_storage(super().storage(), self._faults)
 
 
-class _BreakingSource(OwnEngineSource):
-    def __init__(self, source: Source, faults: Faults) -> None:
+class _BreakingSource(EngineSource):
+    def __init__(self, source: LiveSource, faults: Faults) -> None:
         self.name = source.name
         self._source, self._faults = source, faults
 

@@ -14,7 +14,7 @@ from pyiceberg.table import Table
 from whole_life import LIMITS, Ports
 
 from calve.clickhouse.parts.selection import Selection
-from calve.clickhouse.source import Source
+from calve.clickhouse.source import LiveSource
 from calve.control.worker import WorkerLoop
 from calve.export.kind import ExportKind
 from calve.export.request import ExportRequest
@@ -45,7 +45,7 @@ class Fleet:
     catalog_uri: str
     service: str  # the address of the shared source and executors
 
-    def ports(self, source: Source | None = None) -> Ports:
+    def ports(self, source: LiveSource | None = None) -> Ports:
         return Ports(
             source_=source or RemoteSource(self.service),
             folder=self.folder,
@@ -53,7 +53,7 @@ class Fleet:
             catalog_uri=self.catalog_uri,
         )
 
-    def submit(self, source: Source, table: str, *partitions: str, **asked: Any) -> list[ProcessId]:
+    def submit(self, source: LiveSource, table: str, *partitions: str, **asked: Any) -> list[ProcessId]:
         """Queue exports of db.events into ns.<table>: one process for each partition."""
         request = ExportRequest(
             source="main",

@@ -12,10 +12,9 @@ from calve.archive import backups
 from calve.archive.location import Location
 from calve.archive.manifest import Manifest
 from calve.backup import deletion
-from calve.backup.deletion import Deleted
+from calve.backup.deletion import Deleted, Keep, kept
 from calve.backup.kind import BackupKind
-from calve.backup.retention import Keep, kept
-from calve.clickhouse.source import Source
+from calve.clickhouse.source import LiveSource
 from calve.model.errors import RefusedError
 from calve.model.limits import Limits
 from calve.objects.storage import Storage
@@ -36,7 +35,7 @@ class BackupReach:
     def hard_links(self) -> bool:
         return self._app.config.backup_hard_links
 
-    def source(self, name: str) -> Source:
+    def source(self, name: str) -> LiveSource:
         return self._app.source(name)
 
     def location(self) -> Location:
@@ -46,7 +45,8 @@ class BackupReach:
             connect_seconds=limits.connect_seconds,
             call_seconds=limits.call_seconds,
         )
-        return Location(self._app.config.backup_url, storage)
+        config = self._app.config
+        return Location(config.backup_url, storage, signing_key=config.backup_signing_key)
 
     def location_properties(self) -> dict[str, str]:
         return properties_of(self._app.config, self._app.config.backup_url)

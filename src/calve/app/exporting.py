@@ -32,6 +32,7 @@ class Asked:
     mutations: str = "refuse"
     ignore_row_policies: bool = False
     from_backup: str = ""
+    unsigned: bool = False
 
     @property
     def selection(self) -> Selection:
@@ -71,13 +72,14 @@ def request_of(app: App, table: str, destination: str, asked: Asked) -> ExportRe
         mutations=asked.mutations,
         ignore_row_policies=asked.ignore_row_policies,
         from_backup=asked.from_backup,
+        unsigned=asked.unsigned,
     )
 
 
 def _source(app: App, name: TableName, asked: Asked) -> str:
     if asked.from_backup:
         # The source that the backup was made of: it need not be configured, nor exist.
-        return name.source or find(app.backups(), asked.from_backup).source
+        return name.source or find(app.backups(), asked.from_backup, unsigned=asked.unsigned).source
     source = name.source or app.config.default_source
     app.config.source(source)
     return source

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
     from calve.archive.location import Location
-    from calve.clickhouse.source import Source
+    from calve.clickhouse.source import LiveSource, Source
     from calve.control.worker import WorkerLoop
     from calve.destination.port import Destination
     from calve.objects.storage import Storage
@@ -40,7 +40,7 @@ class App:
     def __init__(self, config: Config) -> None:
         self.config = config
         self._closing = ExitStack()
-        self._sources: dict[str, Source] = {}
+        self._sources: dict[str, LiveSource] = {}
         self._catalogs: dict[str, tuple[dict[str, Any], Catalog]] = {}
         self._destinations: dict[DestinationAddress, tuple[dict[str, str], Destination]] = {}
 
@@ -77,12 +77,12 @@ class App:
 
     # -- what the kinds reach -----------------------------------------------------------------------
 
-    def source(self, name: str) -> "Source":
+    def source(self, name: str) -> "LiveSource":
         if name not in self._sources:
             self._sources[name] = self._open_source(name)
         return self._sources[name]
 
-    def _open_source(self, name: str) -> "Source":
+    def _open_source(self, name: str) -> "LiveSource":
         from calve.clickhouse.embedded.source import EmbeddedSource
 
         config, limits = self.config.source(name), self.config.limits
@@ -97,7 +97,7 @@ class App:
             query_seconds=limits.query_seconds,
         )
 
-    def _open_server(self, config: SourceConfig) -> "Source":
+    def _open_server(self, config: SourceConfig) -> "LiveSource":
         from calve.clickhouse.server.source import ServerOptions, ServerSource
 
         limits = self.config.limits
@@ -178,10 +178,13 @@ class App:
 
         return BackupReach(self).location()
 
-    def backup_properties(self) -> dict[str, str]:
+    def backup(self, name: str, source: str, *, unsigned: bool = False) -> "Source":
+        """A backup as a source of an export."""
         from calve.app.backups import BackupReach
+        from calve.archive.source import BackupSource
 
-        return BackupReach(self).location_properties()
+        reach = BackupReach(self)
+        return BackupSource(reach.location(), name, source, reach.location_properties(), unsigned=unsigned)
 
     # -- what moves the work ------------------------------------------------------------------------
 

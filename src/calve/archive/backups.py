@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from calve.archive.location import Key, Location, checked_name
-from calve.archive.manifest import Manifest, damaged
-from calve.model.errors import NotFoundError, PermanentError
+from calve.archive.manifest import Manifest, damaged, refuse_unsigned
+from calve.model.errors import NotFoundError, PermanentError, RefusedError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,8 +19,9 @@ class Tombstone:
         return json.dumps({"fenced": True, "process_id": self.process_id})
 
 
-def read(location: Location, key: Key) -> Manifest | Tombstone:
-    """NotFoundError while nothing is decided."""
+def read(location: Location, key: Key, *, trusted: bool = False) -> Manifest | Tombstone:
+    """NotFoundError while nothing is decided. With `trusted`, RefusedError for one that the location's
+    key, where it has one, did not sign: ask so before using what a manifest says."""
     where, way_out = location.manifest(key), _way_out(key)
     data = location.storage.read(where).decode("utf-8", "replace")
     try:
@@ -32,6 +33,8 @@ def read(location: Location, key: Key) -> Manifest | Tombstone:
     manifest = Manifest.from_json(data, where, way_out)
     if (manifest.name, manifest.number) != (key.name, key.number):
         raise damaged(where, f"it is the manifest of {manifest.name}@{manifest.number}", way_out)
+    if trusted and location.signing_key:
+        refuse_unsigned(data, where, location.signing_key)
     return manifest
 
 
@@ -42,12 +45,13 @@ def _way_out(key: Key) -> str:
     )
 
 
-def find(location: Location, name: str) -> Manifest:
-    """The backup of that name. NotFoundError names those that there are."""
+def find(location: Location, name: str, *, unsigned: bool = False) -> Manifest:
+    """The backup of that name. NotFoundError names those that there are; RefusedError for one that is
+    not signed, where it has to be, unless `unsigned` ones are accepted."""
     checked_name(name)
     keys = location.keys()
     for key in sorted((key for key in keys.standing if key.name == name), key=lambda key: -key.number):
-        found = read(location, key)
+        found = read(location, key, trusted=not unsigned)
         if isinstance(found, Manifest):
             return found
     names = sorted({key.name for key in keys.standing})
@@ -59,7 +63,7 @@ def find(location: Location, name: str) -> Manifest:
     )
 
 
-def same(location: Location, key: Key, process_id: str) -> Manifest:
+def same(location: Location, key: Key, process_id: str, *, unsigned: bool = False) -> Manifest:
     """The backup that a plan was made from, and no other of its name. NotFoundError if it is gone."""
     gone = NotFoundError(
         f"backup {key.name} was deleted from {location.url} meanwhile",
@@ -69,7 +73,7 @@ def same(location: Location, key: Key, process_id: str) -> Manifest:
     if location.storage.exists(location.mark(key)):
         raise gone
     try:
-        found = read(location, key)
+        found = read(location, key, trusted=not unsigned)
     except NotFoundError:
         raise gone from None
     if isinstance(found, Tombstone) or found.process_id != process_id:
@@ -109,11 +113,11 @@ def needed(location: Location) -> Needed:
 
 def readable(location: Location) -> Iterator[Manifest]:
     """Backups to take parts from, by falling name: those of last night first, where names are dates.
-    A damaged one is passed over."""
+    A damaged one, and one that is not signed as it has to be, is passed over."""
     for key in sorted(location.keys().standing, key=str, reverse=True):
         try:
-            found = read(location, key)
-        except (NotFoundError, PermanentError):
+            found = read(location, key, trusted=True)
+        except (NotFoundError, PermanentError, RefusedError):
             continue
         if isinstance(found, Manifest):
             yield found

@@ -21,6 +21,7 @@ from calve.model.errors import NotFoundError, PermanentError, UsageError
 from calve.objects.storage import Storage
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_PLACE = re.compile(r"[a-z0-9]{1,64}/\d{1,10}-\d{1,10}/[0-9a-f]{40}")
 _KEY = re.compile(r"(?P<name>[^@/]+)@(?P<number>\d+)(?P<deleted>\.deleted)?\.json")
 
 
@@ -33,6 +34,29 @@ def checked_name(name: str) -> str:
             hint="use letters, digits, dots, dashes and underscores, at most 100: nightly-2026-01-31",
         )
     return name
+
+
+def segment(name: str) -> str:
+    """A name out of a manifest, an index or a receipt that becomes one segment of a path. Whoever can
+    write to the location can write anything there: a name never leads out of its folder (T9)."""
+    if not isinstance(name, str) or name in ("", ".", "..") or re.search(r"[/\\\0]", name):
+        raise _unsafe(name)
+    return name
+
+
+def _place(place: str) -> str:
+    """The place of a stored part, as this module makes them."""
+    if not isinstance(place, str) or not _PLACE.fullmatch(place):
+        raise _unsafe(place)
+    return place
+
+
+def _unsafe(name: object) -> PermanentError:
+    return PermanentError(
+        f"the backup is damaged: unsafe name {name!r}",
+        code="backup_damaged",
+        hint="Calve never writes such a name: find out who changed the backup before you use it",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,9 +94,10 @@ class Keys:
 class Location:
     """A folder or a prefix of a bucket."""
 
-    def __init__(self, url: str, storage: Storage) -> None:
+    def __init__(self, url: str, storage: Storage, *, signing_key: str = "") -> None:
         self.url = url.rstrip("/")
         self.storage = storage
+        self.signing_key = signing_key  # of manifests; "" where they are not signed
 
     def manifest(self, key: Key) -> str:
         return f"{self.url}/backups/{key}.json"
@@ -81,20 +106,20 @@ class Location:
         return f"{self.url}/backups/{key}.deleted.json"
 
     def index(self, place: str) -> str:
-        return f"{self.url}/parts/{place}.json"
+        return f"{self.url}/parts/{_place(place)}.json"
 
     def files(self, place: str) -> str:
-        return f"{self.url}/parts/{place}"
+        return f"{self.url}/parts/{_place(place)}"
 
     def parts_of(self, process_id: str) -> str:
-        return f"{self.url}/parts/{process_id}"
+        return f"{self.url}/parts/{segment(process_id)}"
 
     @property
     def all_under_way(self) -> str:
         return f"{self.url}/under-way"
 
     def under_way(self, process_id: str) -> str:
-        return f"{self.url}/under-way/{process_id}"
+        return f"{self.url}/under-way/{segment(process_id)}"
 
     def intent(self, process_id: str, task: int, attempt: int) -> str:
         return f"{self.under_way(process_id)}/intent-{task}-{attempt}.json"

@@ -6,19 +6,21 @@ version 1 have defaults (L12).
 """
 
 import hashlib
+import hmac
 import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
-from calve.clickhouse.parts.part_facts import FiledPart
+from calve.clickhouse.parts.content import FiledPart
 from calve.clickhouse.sql import engine_clause
 from calve.clickhouse.tables import Column, TableInfo
-from calve.model.errors import PermanentError
+from calve.model.errors import PermanentError, RefusedError
 from calve.model.stored import known_fields
 
 MANIFEST_VERSION = 1
+_SIGNATURE = "hmac_sha256"  # beside the manifest, where older versions do not look
 _PLACE = re.compile(r'"place": ?"([a-z0-9]{1,64}/\d{1,10}-\d{1,10}/[0-9a-f]{40})"')
 
 
@@ -169,9 +171,12 @@ class Manifest:
         """Every stored part once: tables may share one."""
         return {part.place: part for table in self.tables for part in table.parts}
 
-    def to_json(self) -> str:
+    def to_json(self, signing_key: str = "") -> str:
         body = json.dumps(asdict(self), separators=(",", ":"), sort_keys=True)
-        return json.dumps({"sha256": _sha256(body), "manifest": json.loads(body)}, sort_keys=True)
+        document = {"sha256": _sha256(body), "manifest": json.loads(body)}
+        if signing_key:
+            document[_SIGNATURE] = _signature(body, signing_key)
+        return json.dumps(document, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str, where: str, hint: str = "") -> Self:
@@ -199,6 +204,21 @@ class Manifest:
         )
 
 
+def refuse_unsigned(text: str, where: str, signing_key: str) -> None:
+    """RefusedError unless a whole manifest was signed with the key. It names every index by its hash and
+    an index every file, so the signature covers all that the backup holds."""
+    document = json.loads(text)
+    body = json.dumps(document["manifest"], separators=(",", ":"), sort_keys=True)
+    signature = document.get(_SIGNATURE)
+    if isinstance(signature, str) and hmac.compare_digest(signature, _signature(body, signing_key)):
+        return
+    raise RefusedError(
+        f"{where} is {'signed with another key' if signature else 'not signed'}",
+        code="backup_unsigned",
+        hint="if you trust it, give --unsigned; otherwise find out who wrote it",
+    )
+
+
 def damaged(where: str, what: str, hint: str = "") -> PermanentError:
     return PermanentError(f"{where} is damaged: {what}", code="backup_damaged", hint=hint)
 
@@ -207,6 +227,10 @@ def salvaged_places(text: str) -> list[str]:
     """The stored parts that a manifest names whose checksum does not hold: as many as can still be made
     out. Good for finding what to look at, never for saying what is needed."""
     return list(dict.fromkeys(_PLACE.findall(text)))
+
+
+def _signature(body: str, signing_key: str) -> str:
+    return hmac.new(signing_key.encode(), body.encode(), hashlib.sha256).hexdigest()
 
 
 def _sha256(text: str) -> str:

@@ -18,6 +18,7 @@ from calve.archive.address import PartFile, address_of, part_files
 from calve.archive.location import Location
 from calve.archive.manifest import PartEntry
 from calve.model.errors import CalveError, NotFoundError, PermanentError
+from calve.model.stored import known_fields
 
 INLINE_BYTES = 4096
 FILES_AT_ONCE = 4
@@ -31,6 +32,17 @@ class StoredFile:
     sha256: str
     object: int | None = None  # its number; None when it is inside of the index
     data: str = ""  # base64
+
+    def __post_init__(self) -> None:
+        """An index is data from outside: its names never lead out of the part's folder (T9)."""
+        pure = PurePosixPath(self.name)
+        numbered = self.object is None or (type(self.object) is int and self.object >= 0)
+        if pure.is_absolute() or not pure.parts or ".." in pure.parts or "\0" in self.name or not numbered:
+            raise PermanentError(
+                f"the backup is damaged: unsafe file {self.name!r} (object {self.object!r}) in a part's index",
+                code="backup_damaged",
+                hint="Calve never writes such a name: find out who changed the backup before you use it",
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +60,8 @@ class PartIndex:
     @classmethod
     def from_json(cls, text: str) -> Self:
         document: Mapping[str, Any] = json.loads(text)
-        return cls(address=document["address"], files=tuple(StoredFile(**item) for item in document["files"]))
+        files = tuple(StoredFile(**known_fields(StoredFile, item)) for item in document["files"])
+        return cls(address=document["address"], files=files)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,7 +204,7 @@ def read_object(location: Location, place: str, file: StoredFile, folder: Path) 
 
 
 def _download(location: Location, place: str, file: StoredFile, folder: Path) -> Problem | None:
-    target = _inside(folder, file.name)
+    target = folder / PurePosixPath(file.name)
     target.parent.mkdir(parents=True, exist_ok=True)
     return _download_to(location, place, file, target)
 
@@ -212,14 +225,6 @@ def _download_to(location: Location, place: str, file: StoredFile, target: Path)
     if _sha256_of(target) != file.sha256:
         return Problem(object=where, what=f"its content does not fit its checksum (file {file.name})")
     return None
-
-
-def _inside(folder: Path, name: str) -> Path:
-    """An index is data from outside: its names never lead out of the folder."""
-    pure = PurePosixPath(name)
-    if pure.is_absolute() or not pure.parts or ".." in pure.parts:
-        raise PermanentError(f"{name!r} is no file of a part", code="backup_damaged")
-    return folder / pure
 
 
 def _sha256_of(path: Path) -> str:

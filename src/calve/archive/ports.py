@@ -1,9 +1,10 @@
-"""What a backup reaches, by the names of the configuration. The application implements it."""
+"""What backups and restores reach, by the names of the configuration. The application implements it."""
 
+import secrets
 from typing import Protocol
 
 from calve.archive.location import Location
-from calve.clickhouse.source import Source
+from calve.clickhouse.source import SOURCE, LiveSource
 from calve.model.limits import Limits
 
 LANE = "backup:"  # how lanes and needs name a backup location
@@ -19,10 +20,24 @@ class BackupPorts(Protocol):
     def hard_links(self) -> bool:
         """Whether files are linked to the location in place of being copied."""
 
-    def source(self, name: str) -> Source: ...
+    def source(self, name: str) -> LiveSource: ...
 
     def location(self) -> Location:
         """The one of `[backup]`."""
 
     def location_properties(self) -> dict[str, str]:
         """What an executor needs to open the same. Never stored: it may hold secrets."""
+
+
+def probe(ports: BackupPorts, lane: str) -> None:
+    """Return if what was down answers again. The location has to take a write: gateways answer reads
+    before they take data."""
+    if lane.startswith(SOURCE):
+        with ports.source(lane.removeprefix(SOURCE)).visit() as session:
+            session.rows("SELECT 1 AS one", what="probing")
+        return
+    location = ports.location()
+    uri = f"{location.under_way('probe')}/{secrets.token_hex(8)}"
+    # if we die here, an object of a few bytes is left, whose name says what it was
+    location.storage.put_if_absent(uri, b"calve")
+    location.storage.delete([uri])

@@ -1,139 +1,171 @@
-"""What a backup offers to an export: a table, its partitions and its parts, as the source would have
-shown them when it was frozen. Nobody asks the source."""
+"""A backup as a source: its tables, partitions and parts, as they were when they were frozen.
 
-from collections.abc import Sequence
+The source that it was made from is never asked: it may be gone. Nothing in a backup changes, so a pin
+is a description and nothing is released.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 
 from calve.archive import backups
+from calve.archive.create import check_scratch
 from calve.archive.location import Location
 from calve.archive.manifest import Manifest, PartEntry, TableEntry
+from calve.archive.ports import LANE
 from calve.clickhouse.engine.ddl import ScratchTable
 from calve.clickhouse.parts.content import content_id, file_hash, parts_content
 from calve.clickhouse.parts.partitions import PartitionInfo
-from calve.clickhouse.parts.selection import Selection
-from calve.clickhouse.pins.pin import Held, HeldPartition
+from calve.clickhouse.pins.pin import Pinned, PinnedPartition, PinRequest
+from calve.clickhouse.reader import Reader, unknown_mode
 from calve.clickhouse.sql.engine_clause import EngineClause
-from calve.clickhouse.sql.tokens import string
+from calve.clickhouse.tables import TableInfo
 from calve.model.errors import NotFoundError, RefusedError
 from calve.model.plan import PartPlan, Relation
 
 MODE = "backup"  # of a relation
-_SEPARATOR = "#"  # between a stored part's place and the hash of its index
+READER = "calve.archive.reader:opened"
+SEPARATOR = "#"  # between a stored part's place and the hash of its index
 
 
-def table_in(location: Location, backup: str, database: str, table: str) -> tuple[Manifest, TableEntry]:
-    """NotFoundError names what the backup has."""
-    manifest = backups.find(location, backup)
-    for entry in manifest.tables:
-        if entry.full_name == (database, table):
-            return manifest, entry
-    names = ", ".join(".".join(entry.full_name) for entry in manifest.tables[:5]) or "none"
-    raise NotFoundError(
-        f"backup {backup} has no table {database}.{table}",
-        code="no_table",
-        hint=f"it has {names}; see: calve backup show {backup}",
-    )
+class BackupSource:
+    """One backup. `source` is the name of the source it was made from, for errors and keys."""
 
+    immutable = True
 
-def select(manifest: Manifest, entry: TableEntry, wanted: Selection) -> list[PartitionInfo]:
-    """The partitions meant, as `source.selection.select` would say."""
-    known = _partitions(manifest, entry)
-    where = f"table {entry.database}.{entry.name} in backup {manifest.name}"
-    if wanted.partitions:
-        return _named(known, wanted.partitions, where)
-    if wanted.parts:
-        return _of_parts(entry, known, wanted.parts, where)
-    filled = [one for one in known if one.rows]
-    if wanted.older_than is not None:
-        limit = datetime.now(UTC) - wanted.older_than
-        if any(one.max_time is None for one in filled):
-            raise RefusedError(
-                f"the partition key of {where} has no date or time column, so its partitions have no age",
-                code="no_partition_time",
-                hint="name the partitions with --partition",
-            )
-        return [one for one in filled if one.max_time is not None and one.max_time < limit]
-    if not filled:
-        raise NotFoundError(f"{where} is empty", code="no_partition", hint="there is nothing to export")
-    return filled
+    def __init__(
+        self,
+        location: Location,
+        backup: str,
+        source: str,
+        properties: dict[str, str],
+        *,
+        unsigned: bool = False,
+    ) -> None:
+        self.name = source
+        self.need = f"{LANE}{location.url}"
+        self._location = location
+        self._backup = backup
+        self._properties = properties
+        self._unsigned = unsigned  # accept a manifest that is not signed, where it has to be
 
+    @contextmanager
+    def visit(self) -> Iterator["BackupView"]:
+        yield self._view()
 
-def part_plans(entry: TableEntry, ids: Sequence[str], names: Sequence[str]) -> tuple[PartPlan, ...]:
-    chosen = [part for part in entry.parts if part.partition_id in ids and (not names or part.name in names)]
-    return tuple(_plan(part) for part in chosen)
+    def _view(self) -> "BackupView":
+        return BackupView(backups.find(self._location, self._backup, unsigned=self._unsigned), self.name)
 
-
-def held(
-    location: Location,
-    backup: str,
-    database: str,
-    table: str,
-    *,
-    partitions: Sequence[str],
-    parts: Sequence[str],
-    final: bool,
-) -> Held:
-    """What a pin would hold, out of the backup."""
-    manifest, entry = table_in(location, backup, database, table)
-    chosen = [part for part in entry.parts if part.partition_id in partitions]
-    chosen = [part for part in chosen if not parts or part.name in parts]
-    ScratchTable(create=entry.scratch, stripped=entry.stripped).refuse_parts_without(
-        (part.name, frozenset(entry.stripped) - frozenset(part.lacks)) for part in chosen
-    )
-    create = entry.scratch_final if final else entry.scratch
-    if not create:
-        raise RefusedError(
-            f"the merged view of {database}.{table} cannot be computed away from its server",
-            code="final_not_portable",
-            hint="export without --final",
+    def pin(self, request: PinRequest, name: str) -> Pinned:
+        view = self._view()
+        entry = view.entry(request.database, request.table)
+        chosen = _chosen(entry, request.partitions, request.parts)
+        ScratchTable(create=entry.scratch, stripped=entry.stripped).refuse_parts_without(
+            (part.name, frozenset(entry.stripped) - frozenset(part.lacks)) for part in chosen
         )
-    return Held(
-        identity=entry.identity,
-        engine=entry.engine,
-        columns=entry.columns,
-        partition_key=entry.partition_key,
-        sorting_key=entry.sorting_key,
-        relation=Relation(mode=MODE, create=create, final=final, detail={"location": location.url}),
-        parts=tuple(_plan(part) for part in chosen),
-        partitions=tuple(
-            HeldPartition(
-                id=one.id,
-                content=one.content,
-                rows=one.rows,
-                named=_named_content(chosen, one.id) if parts else "",
+        create = entry.scratch_final if request.final else entry.scratch
+        if not create:
+            raise RefusedError(
+                f"the merged view of {request.database}.{request.table} cannot be computed away from its server",
+                code="final_not_portable",
+                hint="omit --final",
             )
-            for one in _partitions(manifest, replace(entry, parts=tuple(chosen)))
-        ),
-        roots=(),
-        notes=(f"read from backup {manifest.name}, made at {manifest.created_at}",),
-        settings={"session_timezone": entry.timezone},
-    )
+        check_scratch(create, entry.engine)
+        return Pinned(
+            identity=entry.identity,
+            engine=entry.engine,
+            columns=entry.columns,
+            partition_key=entry.partition_key,
+            sorting_key=entry.sorting_key,
+            relation=Relation(
+                mode=MODE, create=create, final=request.final, detail={"location": self._location.url}
+            ),
+            parts=tuple(_plan(part) for part in chosen),
+            partitions=tuple(
+                PinnedPartition(
+                    id=one.id,
+                    content=one.content,
+                    rows=one.rows,
+                    named=_named_content(chosen, one.id) if request.parts else "",
+                )
+                for one in _partitions(view.manifest, replace(entry, parts=tuple(chosen)))
+            ),
+            roots=(),
+            notes=view.remarks(),
+            settings={"session_timezone": entry.timezone},
+        )
+
+    def release(self, name: str, detail: str) -> None:
+        """There is nothing to release."""
+
+    def reader(self, relation: Relation) -> Reader:
+        if relation.mode != MODE:
+            raise unknown_mode(relation.mode)
+        return Reader(function=READER, access=self._properties)
 
 
-def stored_part(part: PartPlan) -> PartEntry:
-    """What an executor fetches, from what the plan says of a part."""
-    place, _, index_sha256 = part.path.rpartition(_SEPARATOR)
-    return PartEntry(
-        name=part.name,
-        partition_id=part.partition_id,
-        rows=part.rows,
-        rows_seen=part.rows,
-        bytes=part.bytes,
-        address=place.rsplit("/", 1)[-1],
-        min_block=part.min_block,
-        max_block=part.max_block,
-        level=part.level,
-        mutation=0,
-        data_version=part.data_version,
-        content=part.content,
-        place=place,
-        index_sha256=index_sha256,
-    )
+class BackupView:
+    """See `clickhouse.source.View` for what each call promises."""
+
+    embedded = True
+
+    def __init__(self, manifest: Manifest, source: str) -> None:
+        self.manifest = manifest
+        self._source = source
+
+    def entry(self, database: str, table: str) -> TableEntry:
+        for entry in self.manifest.tables:
+            if entry.full_name == (database, table):
+                return entry
+        names = ", ".join(".".join(entry.full_name) for entry in self.manifest.tables[:5]) or "none"
+        raise NotFoundError(
+            f"backup {self.manifest.name} has no table {database}.{table}",
+            code="no_table",
+            hint=f"it has {names}; see: calve backup show {self.manifest.name}",
+        )
+
+    def describe(self, database: str, table: str) -> TableInfo:
+        return self.entry(database, table).info(self._source)
+
+    def partitions(self, table: TableInfo) -> list[PartitionInfo]:
+        return _partitions(self.manifest, self.entry(table.database, table.name))
+
+    def parts(
+        self, table: TableInfo, partition_ids: Sequence[str] = (), names: Sequence[str] = ()
+    ) -> tuple[PartPlan, ...]:
+        return tuple(map(_plan, _chosen(self.entry(table.database, table.name), partition_ids, names)))
+
+    def named_content(self, table: TableInfo, partition_id: str, names: Sequence[str]) -> str:
+        entry = self.entry(table.database, table.name)
+        return _named_content(_chosen(entry, [partition_id], names), partition_id)
+
+    def refuse_unfinished(self, table: TableInfo, *, ignore: bool) -> tuple[str, ...]:
+        return ()  # refused before the backup was made
+
+    def check_where(self, table: TableInfo, where: str) -> None:
+        """The executors' engine computes it, and its parser has read it."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def remarks(self) -> tuple[str, ...]:
+        return (f"read from backup {self.manifest.name}, made at {self.manifest.created_at}",)
+
+    def command_for(self, table: TableInfo) -> str:
+        return f"calve backup show {self.manifest.name}"
+
+
+def _chosen(entry: TableEntry, partition_ids: Sequence[str], names: Sequence[str]) -> list[PartEntry]:
+    return [
+        part
+        for part in entry.parts
+        if (not partition_ids or part.partition_id in partition_ids) and (not names or part.name in names)
+    ]
 
 
 def _plan(part: PartEntry) -> PartPlan:
-    return part.plan_with(path=f"{part.place}{_SEPARATOR}{part.index_sha256}", content=part.content)
+    return part.plan_with(path=f"{part.place}{SEPARATOR}{part.index_sha256}", content=part.content)
 
 
 def _partitions(manifest: Manifest, entry: TableEntry) -> list[PartitionInfo]:
@@ -141,6 +173,7 @@ def _partitions(manifest: Manifest, entry: TableEntry) -> list[PartitionInfo]:
     by_id: dict[str, list[PartEntry]] = {}
     for part in entry.parts:
         by_id.setdefault(part.partition_id, []).append(part)
+    replicated = EngineClause(name=entry.engine).replicated
     return [
         PartitionInfo(
             id=partition_id,
@@ -153,8 +186,7 @@ def _partitions(manifest: Manifest, entry: TableEntry) -> list[PartitionInfo]:
             max_block=max(part.max_block for part in parts),
             mutation=max(part.mutation for part in parts),
             content=content_id(
-                (part.extent for part in parts),
-                () if _replicated(entry) else (part.mark for part in parts),
+                (part.extent for part in parts), () if replicated else (part.mark for part in parts)
             ),
             disks=(),
             min_time=_time(shown[partition_id].min_time),
@@ -164,47 +196,8 @@ def _partitions(manifest: Manifest, entry: TableEntry) -> list[PartitionInfo]:
     ]
 
 
-def _replicated(entry: TableEntry) -> bool:
-    return EngineClause(name=entry.engine).replicated
-
-
 def _time(text: str) -> datetime | None:
     return datetime.fromisoformat(text) if text else None
-
-
-def _named(known: Sequence[PartitionInfo], names: Sequence[str], where: str) -> list[PartitionInfo]:
-    by_name = {one.value: one for one in known} | {one.id: one for one in known}
-    found: dict[str, PartitionInfo] = {}
-    for name in names:
-        one = by_name.get(name) or by_name.get(string(name))
-        if one is None:
-            shown = ", ".join(one.id for one in known[:5])
-            raise NotFoundError(
-                f"{where} has no partition {name}", code="no_partition", hint=f"it has {shown}"
-            )
-        if not one.rows:
-            raise RefusedError(
-                f"partition {one.id} of {where} has no rows",
-                code="empty_partition",
-                hint="its rows were deleted before the backup was made",
-            )
-        found[one.id] = one
-    return list(found.values())
-
-
-def _of_parts(
-    entry: TableEntry, known: Sequence[PartitionInfo], names: Sequence[str], where: str
-) -> list[PartitionInfo]:
-    parts = [part for part in entry.parts if part.name in names]
-    missing = sorted(set(names) - {part.name for part in parts})
-    if missing:
-        raise NotFoundError(
-            f"{where} has no part {', '.join(missing)}",
-            code="no_part",
-            hint="calve backup show --json lists them",
-        )
-    ids = {part.partition_id for part in parts}
-    return [replace(one, named=_named_content(parts, one.id)) for one in known if one.id in ids]
 
 
 def _named_content(parts: Sequence[PartEntry], partition_id: str) -> str:

@@ -5,15 +5,17 @@ manifest, which goes last, says what is still to be removed.
 """
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import TypeVar
 
 from calve.archive import backups
 from calve.archive.backups import Tombstone
 from calve.archive.location import Key, Location, checked_name
 from calve.archive.manifest import Manifest, salvaged_places
-from calve.backup import intents
-from calve.model.errors import NotFoundError, PermanentError
+from calve.backup.receipt import intended
+from calve.model.errors import NotFoundError, PermanentError, UsageError
 
 _OBJECTS_AT_ONCE = 1000
 
@@ -45,7 +47,7 @@ def delete(location: Location, name: str) -> Deleted:
             return sweep(location, key)
     begun = [key for key in keys.decided & keys.marked if key.name == name]
     if not begun:
-        backups.find(location, name)  # says what there is
+        backups.find(location, name, unsigned=True)  # raises, naming those that there are
     return sweep(location, begun[0])
 
 
@@ -65,7 +67,7 @@ def sweep(location: Location, key: Key) -> Deleted:
     """Remove what a marked backup alone needed. Intents are read before manifests: a backup that is
     decided in between is found by its manifest. While a backup that stands cannot be read nothing is
     removed, because it may need anything."""
-    relied_on = intents.relied_on(location)
+    relied_on = intended(location)
     needed = backups.needed(location)
     try:
         doomed = _read(location, key)
@@ -130,3 +132,46 @@ def remove_parts(location: Location, places: Sequence[str]) -> None:
         location.storage.delete([location.index(place) for place in some])
         for place in some:
             location.storage.delete(location.storage.list(location.files(place)))
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Keep:
+    """How many of each. At least one has to be given: nothing is deleted by default."""
+
+    last: int = 0
+    daily: int = 0
+    weekly: int = 0
+    monthly: int = 0
+    yearly: int = 0
+
+    def __post_init__(self) -> None:
+        counts = [getattr(self, item.name) for item in fields(self)]
+        if min(counts) < 0 or not any(counts):
+            raise UsageError(
+                "nothing says what to keep",
+                code="keep_nothing",
+                hint="give at least one of --keep-last, --keep-daily, --keep-weekly, --keep-monthly, --keep-yearly",
+            )
+
+
+def kept(items: Sequence[T], at: Callable[[T], datetime], keep: Keep) -> list[T]:
+    """Those to keep, newest first. A day without a backup uses up no count."""
+    newest_first = sorted(items, key=at, reverse=True)
+    chosen: set[int] = set(range(min(keep.last, len(newest_first))))
+    periods: tuple[tuple[int, Callable[[datetime], tuple[int, ...]]], ...] = (
+        (keep.daily, lambda day: (day.year, day.month, day.day)),
+        (keep.weekly, lambda day: tuple(day.isocalendar()[:2])),
+        (keep.monthly, lambda day: (day.year, day.month)),
+        (keep.yearly, lambda day: (day.year,)),
+    )
+    for count, period in periods:
+        seen: set[tuple[int, ...]] = set()
+        for place, item in enumerate(newest_first):
+            which = period(at(item))
+            if which not in seen and len(seen) < count:
+                seen.add(which)
+                chosen.add(place)
+    return [item for place, item in enumerate(newest_first) if place in chosen]

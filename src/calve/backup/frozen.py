@@ -13,16 +13,15 @@ from typing import Any, Self
 
 from calve.archive.address import address_of
 from calve.archive.manifest import PartEntry, PartitionEntry, TableEntry
-from calve.backup.request import BackupRequest
+from calve.backup.plan import BackupRequest
 from calve.clickhouse.engine.ddl import scratch_table
 from calve.clickhouse.parts.partitions import PartitionInfo
 from calve.clickhouse.pins import freeze as freezes
 from calve.clickhouse.pins.freeze import FrozenPart
 from calve.clickhouse.pins.pin import refuse_row_policies
 from calve.clickhouse.source import Session
-from calve.clickhouse.sql.system_columns import system_columns
 from calve.clickhouse.sql.tokens import string
-from calve.clickhouse.tables import TableInfo
+from calve.clickhouse.tables import TableInfo, system_columns
 from calve.model.errors import CalveError, NotFoundError, RefusedError, TemporaryError
 
 # The table, its database, or the table right now: dropped, detached or renamed while we looked.

@@ -8,14 +8,13 @@ from calve import __version__
 from calve.archive import backups
 from calve.archive.location import Location
 from calve.archive.manifest import Manifest
-from calve.archive.ports import BackupPorts
-from calve.backup import probing, publish
+from calve.archive.ports import BackupPorts, probe
+from calve.backup import publish
 from calve.backup.frozen import Frozen, freeze
-from calve.backup.payload import BackupPayload
-from calve.backup.plan import BackupPlan, Reuse, Upload, divide
+from calve.backup.plan import BackupPlan, BackupRequest, Reuse, Upload, divide
 from calve.backup.receipt import BackupReceipt
-from calve.backup.request import BackupRequest
 from calve.backup.schema import read_schema
+from calve.backup.task import BackupPayload
 from calve.control.ports import (
     AdoptedWork,
     Fenced,
@@ -76,7 +75,7 @@ class BackupKind:
         return changes
 
     def release(self, pin: Pin) -> None:
-        self._ports.source(pin.source).let_go(pin.name, pin.detail)
+        self._ports.source(pin.source).release(pin.name, pin.detail)
 
     def pin_tasks(self, process: Process, plan: str, number: int) -> tuple[str, range] | None:
         for span in _read(plan).pins:
@@ -184,7 +183,7 @@ class BackupKind:
         return publish.undo(self._location(read), read)
 
     def probe(self, lane: str) -> None:
-        probing.probe(self._ports, lane)
+        probe(self._ports, lane)
 
     def _location(self, plan: BackupPlan) -> Location:
         """The plan's own: a worker that was configured anew goes on where the work began."""
@@ -199,7 +198,7 @@ def _read(plan: str) -> BackupPlan:
 
 def refuse_taken(location: Location, request: BackupRequest) -> None:
     try:
-        found = backups.find(location, request.name)
+        found = backups.find(location, request.name, unsigned=True)
     except NotFoundError:
         return
     raise RefusedError(

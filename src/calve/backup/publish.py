@@ -33,7 +33,7 @@ def publish(
     manifest = _filled(plan, receipts)
     note(json.dumps({"manifest": location.manifest(key)}))
     # If we die here, the manifest is there or not; the next attempt looks before it does anything.
-    location.storage.put_if_absent(location.manifest(key), manifest.to_json().encode())
+    location.storage.put_if_absent(location.manifest(key), manifest.to_json(location.signing_key).encode())
     found = _ours(location, plan, key)
     if found is None:
         raise TemporaryError(

@@ -2,9 +2,12 @@
 names every file with its size and checksum."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
+from calve.archive.location import Key, Location
+from calve.model.errors import NotFoundError, PermanentError
 from calve.model.stored import known_fields
 
 
@@ -37,3 +40,42 @@ class BackupReceipt:
         data: dict[str, Any] = json.loads(text)
         data["parts"] = tuple(PartReceipt(**item) for item in data["parts"])
         return cls(**known_fields(cls, data))
+
+
+def declare_intent(location: Location, uri: str, key: Key, addresses: Sequence[str]) -> None:
+    """Twice is harmless."""
+    text = json.dumps({"key": str(key), "addresses": sorted(addresses)})
+    # if we die here, some contents are kept for a backup that may never be: until it is decided
+    location.storage.put_if_absent(uri, text.encode())
+
+
+def intended(location: Location) -> frozenset[str]:
+    """The addresses that undecided backups rely on. To be read before the manifests are: a backup
+    that is decided in between is found there."""
+    addresses: set[str] = set()
+    undecided: dict[str, bool] = {}
+    for uri in location.storage.list(location.all_under_way):
+        if not uri.rsplit("/", 1)[-1].startswith("intent-"):
+            continue
+        try:
+            intent = json.loads(location.storage.read(uri))
+            key = str(intent["key"])
+            named = [str(address) for address in intent["addresses"]]
+        except NotFoundError:
+            continue  # its backup was decided since the listing
+        except (ValueError, KeyError, TypeError):
+            raise PermanentError(
+                f"{uri} is damaged: what a backup under way relies on is not known, so nothing is deleted",
+                code="backup_damaged",
+                hint=f"once no backup is under way, delete {uri}",
+            ) from None
+        if key not in undecided:
+            undecided[key] = _is_undecided(location, Key.parse(key))
+        if undecided[key]:
+            addresses.update(named)
+    return frozenset(addresses)
+
+
+def _is_undecided(location: Location, key: Key) -> bool:
+    exists = location.storage.exists
+    return not exists(location.manifest(key)) and not exists(location.mark(key))

@@ -8,9 +8,9 @@ from typing import Any
 
 from calve.archive.manifest import SchemaEntry
 from calve.clickhouse.source import Session
-from calve.clickhouse.sql.system_columns import system_columns
 from calve.clickhouse.sql.tokens import name as quoted
 from calve.clickhouse.sql.tokens import string
+from calve.clickhouse.tables import system_columns
 from calve.model.errors import NotFoundError
 
 Name = tuple[str, str]  # database and table

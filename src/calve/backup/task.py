@@ -4,18 +4,84 @@ What is stored already is looked at, not believed: its index is read and its obj
 their sizes, or the part is stored again (P15).
 """
 
+import json
 import time
+from collections.abc import Mapping
 from concurrent.futures import Executor
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any, Self
 
 from calve.archive.location import Key, Location
 from calve.archive.parts import check_sizes, lanes, read_index, store
-from calve.backup import intents
-from calve.backup.payload import BackupPayload
-from calve.backup.plan import Reuse, Upload
-from calve.backup.receipt import BackupReceipt, PartReceipt
+from calve.backup.plan import BackupPlan, Reuse, Upload
+from calve.backup.receipt import BackupReceipt, PartReceipt, declare_intent
 from calve.model.errors import PermanentError
+from calve.objects.storage import Storage
 from calve.tasks import receipts
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackupPayload:
+    process_id: str
+    task: int
+    attempt: int
+    key: str
+    location: str
+    location_id: str
+    uploads: tuple[Upload, ...]
+    reuse: Mapping[str, Reuse]
+    hard_links: bool = False
+    storage: Mapping[str, str] = field(default_factory=dict, repr=False)
+    connect_seconds: float = 5.0
+    call_seconds: float = 15.0
+
+    @classmethod
+    def of(
+        cls,
+        plan: BackupPlan,
+        *,
+        task: int,
+        attempt: int,
+        storage: Mapping[str, str],
+        hard_links: bool = False,
+        connect_seconds: float,
+        call_seconds: float,
+    ) -> Self:
+        start, end = plan.tasks[task]
+        uploads = plan.uploads[start:end]
+        return cls(
+            process_id=plan.process_id,
+            task=task,
+            attempt=attempt,
+            key=plan.key,
+            location=plan.location,
+            location_id=plan.location_id,
+            uploads=uploads,
+            reuse={one.address: plan.reuse[one.address] for one in uploads if one.address in plan.reuse},
+            hard_links=hard_links,
+            storage=storage,
+            connect_seconds=connect_seconds,
+            call_seconds=call_seconds,
+        )
+
+    def open(self) -> Location:
+        storage = Storage(self.storage, connect_seconds=self.connect_seconds, call_seconds=self.call_seconds)
+        return Location(self.location, storage)
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), separators=(",", ":"), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        data: dict[str, Any] = json.loads(text)
+        return cls(
+            **data
+            | {
+                "uploads": tuple(Upload(**item) for item in data["uploads"]),
+                "reuse": {address: Reuse(**item) for address, item in data["reuse"].items()},
+            }
+        )
 
 
 def run(payload: str) -> str:
@@ -48,7 +114,7 @@ def _usable(location: Location, payload: BackupPayload) -> dict[str, Reuse]:
     if not payload.reuse:
         return {}
     uri = location.intent(payload.process_id, payload.task, payload.attempt)
-    intents.declare(location, uri, Key.parse(payload.key), list(payload.reuse))
+    declare_intent(location, uri, Key.parse(payload.key), list(payload.reuse))
     stands = {key: _stands(location, key) for key in {one.key for one in payload.reuse.values()}}
     standing = [(address, one) for address, one in payload.reuse.items() if stands[one.key]]
     with lanes() as (pool, _):

@@ -86,7 +86,7 @@ def show(session: Session, name: str) -> None:
     from calve.cli.backup_pages import manifest_of, show_json, show_page
 
     location = BackupReach(session.app).location()
-    line = manifest_of(lines(location), find(location, name))
+    line = manifest_of(lines(location), find(location, name, unsigned=True))
     session.answer(show_json(line), show_page(line))
 
 
@@ -135,6 +135,7 @@ def verify(session: Session, name: str, read_data: str) -> int:
     show_default=True,
     help="A table that exists: refuse, add to it, or replace the partitions that the backup has.",
 )
+@click.option("--unsigned", is_flag=True, help="Accept a backup that the signing key did not sign.")
 @click.option("--no-wait", is_flag=True, help="Print the id and return; a worker does the work.")
 def restore(
     session: Session,
@@ -146,6 +147,7 @@ def restore(
     schema_only: bool,
     data_only: bool,
     existing: str,
+    unsigned: bool,
     no_wait: bool,
 ) -> int:
     """Restore a backup: make what is missing, fetch and check its parts, attach each exactly once.
@@ -168,6 +170,7 @@ def restore(
         data_only=data_only,
         existing=existing,
         partitions=_split(partitions),
+        unsigned=unsigned,
     )
     found = submit(reach, session.app.store, request_of(reach, asked))
     return hand_over(session, found.process, resumed=found.resumed, no_wait=no_wait)
@@ -217,7 +220,7 @@ def prune(
     cannot be read no space is freed, because it may need anything, and the exit code is 4.
     """
     from calve.app.backups import prune as pruned
-    from calve.backup.retention import Keep
+    from calve.backup.deletion import Keep
     from calve.cli.backup_pages import pruned_json, pruned_page, say_what_stays
 
     keep = Keep(

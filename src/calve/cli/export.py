@@ -54,6 +54,7 @@ _AGE_HOURS = {"h": 1, "d": 24, "w": 7 * 24}
 )
 @click.option("--ignore-row-policies", is_flag=True, help="Export rows that row policies hide.")
 @click.option("--from-backup", default="", metavar="NAME", help="Read a backup's parts, and ask no source.")
+@click.option("--unsigned", is_flag=True, help="Accept a backup that the signing key did not sign.")
 @click.option("--dry-run", is_flag=True, help="Print the plan; change nothing.")
 @click.option("--no-wait", is_flag=True, help="Print the ids and return; a worker does the work.")
 def export(

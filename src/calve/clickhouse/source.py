@@ -1,24 +1,29 @@
-"""What the rest of Calve asks of a ClickHouse source, embedded or a server.
+"""The Source port: what the rest of Calve asks of whatever holds MergeTree tables.
 
-A visit is a short, bounded time at the source. Every call is bounded by a timeout of its
-own, raises only `CalveError`s, and touches nothing but what its statement says. What differs
-between an engine of ours and a server of any age stands behind `Session` and `Source`: nobody
-else asks which of them it has.
+Embedded folders, servers of any age and backups implement it. A visit is a short, bounded time at the
+source. Every call has a timeout of its own, raises only `CalveError`s and does what it says and no
+more. What differs between sources is behind these protocols: no caller asks which one it has.
+`calve.testing.contracts.source` tests the obligations stated here.
 """
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from calve.model.plan import PartPlan
+from calve.clickhouse.reader import Reader
+from calve.model.plan import PartPlan, Relation
 
 if TYPE_CHECKING:  # they are made of statements, so their modules need this one
     from calve.clickhouse.parts.partitions import PartitionInfo
-    from calve.clickhouse.pins.pin import Held, Wanted
+    from calve.clickhouse.pins.pin import Pinned, PinRequest
     from calve.clickhouse.sql.table_name import TableName
     from calve.clickhouse.tables import Mutation, TableInfo
+
+
+SOURCE = "source:"  # how lanes, needs and services name a configured source
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,12 +34,48 @@ class Disk:
     path: Path
 
 
+class View(Protocol):
+    """What a source says of its tables, in one visit. For looking; a plan is made from a pin (D6)."""
+
+    embedded: bool  # no server: executors compute everything, and nobody changes anything meanwhile
+
+    def describe(self, database: str, table: str) -> "TableInfo":
+        """All that planning needs. NotFoundError for no such table, RefusedError for one without parts."""
+
+    def partitions(self, table: "TableInfo") -> "list[PartitionInfo]":
+        """All partitions with active parts, by id, as they are now."""
+
+    def parts(
+        self, table: "TableInfo", partition_ids: Sequence[str] = ..., names: Sequence[str] = ...
+    ) -> tuple[PartPlan, ...]:
+        """Active parts by partition and block; of some partitions, or those named, where given."""
+
+    def named_content(self, table: "TableInfo", partition_id: str, names: Sequence[str]) -> str:
+        """The content id of those of the named parts that are in a partition; "" where it is unknown."""
+
+    def refuse_unfinished(self, table: "TableInfo", *, ignore: bool) -> tuple[str, ...]:
+        """RefusedError over changes that some part does not show yet (W6, W7, P12). With `ignore`, those
+        that change rows alone are allowed, and the notes say so."""
+
+    def check_where(self, table: "TableInfo", where: str) -> None:
+        """UsageError where the source cannot compute the condition."""
+
+    def now(self) -> datetime:
+        """By the clock that the ages of its partitions are measured with."""
+
+    def remarks(self) -> tuple[str, ...]:
+        """What a person should know of this source before exporting from it."""
+
+    def command_for(self, table: "TableInfo") -> str:
+        """The command that shows the table's partitions and parts, for hints."""
+
+
 class Statements(Protocol):
     """Statements to a source. From one thread at a time."""
 
     source: str  # the name in the configuration
     configured_id: str | None  # an identity given by the user, in place of the derived one
-    embedded: bool  # while inside, nobody else changes anything there
+    embedded: bool  # see `View`
     patience_seconds: float  # how long one thing at the source may take
 
     def rows(
@@ -57,8 +98,8 @@ class Statements(Protocol):
         """The disks whose files can be read and removed from here."""
 
 
-class Session(Statements, Protocol):
-    """One visit: statements, and what the source says of its tables, whatever its age."""
+class Session(View, Statements, Protocol):
+    """A visit to a running ClickHouse, embedded or a server, whatever its age."""
 
     @property
     def unfreezes_tables(self) -> bool:
@@ -68,45 +109,44 @@ class Session(Statements, Protocol):
     def unfreezes_all(self) -> bool:
         """Whether it may have SYSTEM UNFREEZE, which needs no table."""
 
-    def describe(self, database: str, table: str) -> "TableInfo":
-        """All that planning needs. NotFoundError for no such table, RefusedError for one without parts."""
-
-    def partitions(self, table: "TableInfo") -> "list[PartitionInfo]":
-        """All partitions with active parts, by id, as they are now."""
-
-    def parts(
-        self, table: "TableInfo", partition_ids: Sequence[str] = ..., names: Sequence[str] = ...
-    ) -> tuple[PartPlan, ...]:
-        """Active parts by partition and block; of some partitions, or those named, where given. For
-        looking, never for a plan (D6)."""
-
     def unfinished_mutations(self, table: "TableName") -> "tuple[Mutation, ...]":
         """Mutations that some part has not seen. Killed ones will never be applied and do not count."""
 
     def cannot_recompute(self) -> str:
         """Why the source cannot itself compute what executors compute of its rows; "" when it can."""
 
-    def held_names(self) -> tuple[str, ...]:
-        """The pins at the source that bear a name of ours, whoever took them."""
-
-    def remarks(self) -> tuple[str, ...]:
-        """What a person should know of this source before exporting from it."""
+    def pin_names(self) -> tuple[str, ...]:
+        """The pins at the source that bear a name of ours, of any worker."""
 
 
 class Source(Protocol):
-    """One entry of `[source.…]`."""
+    """Something to export from."""
 
-    name: str
+    name: str  # in errors and plans
+    immutable: bool  # nothing in it ever changes: it is pinned without a journal entry, when planning
 
-    def visit(self) -> AbstractContextManager[Session]:
+    @property
+    def need(self) -> str:
+        """What a worker's configuration must reach, as processes name it: "source:main"."""
+
+    def visit(self) -> AbstractContextManager[View]:
         """Go there. `SourceBusyError` when an embedded source stays open elsewhere."""
 
-    def hold(self, wanted: "Wanted", name: str) -> "Held":
-        """Take the pin `name`, once, and describe what it holds."""
+    def pin(self, request: "PinRequest", name: str) -> "Pinned":
+        """Take the pin `name`, once, and describe what it holds. Rows of the described parts stay as they
+        are until the release; nothing later asks the source what it has. If this raises, a part of the
+        pin may be there: it is released like any other."""
 
-    def let_go(self, name: str, detail: str) -> None:
+    def release(self, name: str, detail: str) -> None:
         """Release a pin that may or may not have been taken, whose table may be gone. `detail` is what
         its journal entry keeps, "" where nothing. Twice is harmless."""
 
-    def access(self) -> dict[str, str]:
-        """What executors need to read from it over the network. Secret: shipped, never stored."""
+    def reader(self, relation: Relation) -> Reader:
+        """What reads a relation of this source's pins on an executor. PermanentError (`relation_mode`)
+        for a mode of reading that this source does not have."""
+
+
+class LiveSource(Source, Protocol):
+    """One entry of `[source.…]`: a source that takes statements too."""
+
+    def visit(self) -> AbstractContextManager[Session]: ...

@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
@@ -277,3 +277,12 @@ def missing(session: Statements, table: TableName) -> CalveError:
     near += [name for name, last in names.items() if last == table.table and name not in near][:2]
     hint = f"did you mean {' or '.join(near)}?" if near else f"source {table.source} has no table like it"
     return NotFoundError(f"table {table} does not exist", code="no_table", hint=hint)
+
+
+def system_columns(session: Statements, tables: Sequence[str]) -> frozenset[tuple[str, str]]:
+    """As table and column. A table that the version does not have is in none of them."""
+    rows = session.rows(
+        "SELECT table, name FROM system.columns WHERE database = 'system' "
+        f"AND table IN ({', '.join(map(string, tables))})"
+    )
+    return frozenset((row["table"], row["name"]) for row in rows)

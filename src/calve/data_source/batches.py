@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from calve.clickhouse.engine.engine import worker_engine
+from calve.clickhouse.reader import Piece, opened
 from calve.clickhouse.sql.tokens import name as quoted
 from calve.export.payload import TaskPayload
-from calve.export.reading import Piece, opened
 from calve.model.errors import PermanentError
 
 ROWS_A_QUERY = 131_072  # 16 granules: what one answer, held in memory whole, may have
@@ -29,7 +29,7 @@ def read_batches(payload: TaskPayload, where: Sequence[str], schema: pa.Schema) 
     selects = {column.name: column.select for column in payload.columns}
     columns = ", ".join(f"{selects[name]} AS {quoted(name)}" for name in schema.names)
     settings = {**_SETTINGS, **payload.settings, "max_memory_usage": str(payload.memory_mb * 1_000_000)}
-    with opened(engine, payload) as rows:
+    with opened(engine, payload.reader.function, payload.read) as rows:
         for pieces in _chunks(rows.pieces):
             source = rows.from_where(pieces, " AND ".join(f"({text})" for text in where))
             data = engine.arrow(f"SELECT {columns} {source}", settings, "reading rows")

@@ -6,17 +6,18 @@ away meanwhile fails its task with a clear error.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from calve.archive import source
 from calve.archive.location import Location
+from calve.archive.source import BackupSource
 from calve.clickhouse.embedded.source import EmbeddedSource, folder_of
 from calve.clickhouse.engine.ddl import scratch_table
-from calve.clickhouse.parts.listing import live_parts
-from calve.clickhouse.parts.partitions import find
-from calve.clickhouse.parts.selection import Selection
+from calve.clickhouse.parts.partitions import find, live_parts
+from calve.clickhouse.parts.selection import Selection, select
 from calve.clickhouse.pins import freeze
+from calve.clickhouse.pins.pin import FROZEN, PinRequest
+from calve.clickhouse.reader import Reader
 from calve.clickhouse.server import live
 from calve.clickhouse.server.parts import ListedPart, listed_parts
 from calve.clickhouse.server.source import ServerOptions, ServerSource
@@ -44,7 +45,7 @@ class Lookup:
     relation: Relation
     parts: tuple[PartPlan, ...]
     settings: Mapping[str, str]
-    access: Mapping[str, str] = field(default_factory=dict, repr=False)  # to a server; secret
+    reader: Reader
     splits: bool = True  # a huge part can be read by ranges
     filters: bool = False  # there is a server that can filter before it sends
 
@@ -61,9 +62,11 @@ def look_up(options: Options, names: Sequence[str] = ()) -> Lookup:
         freeze.refuse_unfinished(session, table)
         scratch = scratch_table(table)
         parts = _frozen(session, table, options) if options.frozen else _live(session, table, options)
+    relation = Relation(mode=FROZEN, create=scratch.create)
     return Lookup(
         columns=table.columns,
-        relation=Relation(mode="frozen", create=scratch.create),
+        relation=relation,
+        reader=source.reader(relation),
         parts=parts,
         settings={"session_timezone": table.timezone},
     )
@@ -89,12 +92,17 @@ def _in_backup(options: Options) -> Lookup:
     url = options.backups if "://" in options.backups else full_uri(str(Path(options.backups).absolute()))
     location = Location(url, Storage(options.storage))
     database, table = options.table.database, options.table.table
-    manifest, entry = source.table_in(location, options.backup, database, table)
+    source = BackupSource(location, options.backup, "backup", dict(options.storage))
     wanted = Selection(partitions=options.partitions, all=not options.partitions)
-    ids = [one.id for one in source.select(manifest, entry, wanted)]
-    held = source.held(location, options.backup, database, table, partitions=ids, parts=(), final=False)
+    with source.visit() as view:
+        ids = tuple(one.id for one in select(view, view.describe(database, table), wanted))
+    pinned = source.pin(PinRequest(database=database, table=table, partitions=ids), "")
     return Lookup(
-        columns=held.columns, relation=held.relation, parts=held.parts, settings=dict(held.settings)
+        columns=pinned.columns,
+        relation=pinned.relation,
+        reader=source.reader(pinned.relation),
+        parts=pinned.parts,
+        settings=dict(pinned.settings),
     )
 
 
@@ -110,13 +118,14 @@ def _at_server(options: Options, names: Sequence[str]) -> Lookup:
         freeze.refuse_unfinished(session, table)
         parts = _server_parts(session, table, options)
         read = replace(table, columns=_needed(table.columns, names))
+        relation = live.relation(session, read, read, masked=_masked(table, parts), final=False)
         return Lookup(
             columns=table.columns,
-            relation=live.relation(session, read, read, masked=_masked(table, parts), final=False),
+            relation=relation,
             # An executor asks for a part by its name.
             parts=tuple(part.plan_with(path=part.name, disk=part.disk, content=part.hash) for part in parts),
             settings={"session_timezone": table.timezone},
-            access=source.access(),
+            reader=source.reader(relation),
             splits=session.features.part_offset,
             filters=session.features.version >= _SPEAKS_TODAYS_SQL,
         )

@@ -87,8 +87,7 @@ class MergeTreeReader(DataSourceReader):  # type: ignore[misc]
                     task=task,
                     attempt=1,
                     storage={},
-                    backup=self._options.storage,
-                    source=found.access,
+                    reader=found.reader,
                 ).to_json()
             )
             for task in range(len(plan.tasks))

@@ -4,9 +4,8 @@ import json
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
-from calve.archive import source
-from calve.clickhouse.pins.pin import Held, Wanted
-from calve.clickhouse.server import live
+from calve.clickhouse.pins.pin import Pinned, PinRequest
+from calve.clickhouse.source import SOURCE
 from calve.control.ports import (
     AdoptedWork,
     Fenced,
@@ -24,7 +23,7 @@ from calve.export import adoption
 from calve.export.keys import Earlier
 from calve.export.payload import TaskPayload
 from calve.export.plan import draft
-from calve.export.ports import ExportPorts
+from calve.export.ports import ExportPorts, source_of
 from calve.export.request import ExportRequest
 from calve.model.change import NewPin, PinChange, Result
 from calve.model.errors import RefusedError
@@ -36,7 +35,7 @@ from calve.tasks import receipts
 from calve.tasks.orders import left_by, order_for
 
 NAME = "export"
-SOURCE = "source:"  # lanes and needs of a source
+
 TASK_FUNCTION = "calve.export.task:run"  # named, not imported: executors alone need the engine
 
 
@@ -52,27 +51,17 @@ class ExportKind:
 
     def pins(self, process: Process, attempt: int) -> tuple[NewPin, ...]:
         request = ExportRequest.from_json(process.request)
-        if request.from_backup:
-            return ()  # a backup does not change
+        if source_of(self._ports, request).immutable:
+            return ()
         return (NewPin(name=f"calve-{process.id}-{attempt}", source=request.source, detail=""),)
 
     def take(self, process: Process, pin: Pin) -> PinChange:
         request = ExportRequest.from_json(process.request)
-        wanted = Wanted(
-            database=request.database,
-            table=request.table,
-            partitions=request.partitions,
-            parts=request.parts,
-            final=request.final,
-            wait_mutations=request.mutations == "wait",
-            ignore_mutations=request.mutations == "ignore",
-            ignore_row_policies=request.ignore_row_policies,
-        )
-        held = self._ports.source(request.source).hold(wanted, pin.name)
-        return PinChange(name=pin.name, after=PinState.TAKEN, detail=held.to_json())
+        pinned = source_of(self._ports, request).pin(_pin_request(request), pin.name)
+        return PinChange(name=pin.name, after=PinState.TAKEN, detail=pinned.to_json())
 
     def release(self, pin: Pin) -> None:
-        self._ports.source(pin.source).let_go(pin.name, pin.detail)
+        self._ports.source(pin.source).release(pin.name, pin.detail)
 
     # -- planning -----------------------------------------------------------------------------------
 
@@ -85,7 +74,7 @@ class ExportKind:
             destination,
             process.id,
             request,
-            self._held(request, pins),
+            self._pinned(request, pins),
             self._ports.choices,
             self._ports.limits,
         )
@@ -97,33 +86,26 @@ class ExportKind:
         tasks = tuple(_new_task(number, standing.get(number)) for number in range(len(plan.tasks)))
         return Planned(plan=plan.to_json(), tasks=tasks)
 
-    def _held(self, request: ExportRequest, pins: Sequence[Pin]) -> Held:
-        if not request.from_backup:
-            [pin] = pins
-            return Held.from_json(pin.detail)
-        return source.held(
-            self._ports.backups(),
-            request.from_backup,
-            request.database,
-            request.table,
-            partitions=request.partitions,
-            parts=request.parts,
-            final=request.final,
-        )
+    def _pinned(self, request: ExportRequest, pins: Sequence[Pin]) -> Pinned:
+        source = source_of(self._ports, request)
+        if source.immutable:
+            return source.pin(_pin_request(request), "")
+        [pin] = pins
+        return Pinned.from_json(pin.detail)
 
     # -- tasks --------------------------------------------------------------------------------------
 
     def order(self, process: Process, plan: str, task: Task, attempt: int) -> TaskOrder:
         read, limits = _read(plan), self._ports.limits
         access = self._destination(process).executor_access()
+        request = ExportRequest.from_json(process.request)
         payload = TaskPayload.of(
             read,
             task=task.number,
             attempt=attempt,
             storage=access.storage,
             lending=access.lending,
-            backup=self._ports.backup_properties() if read.relation.mode == source.MODE else None,
-            source=self._ports.source(read.source).access() if read.relation.mode == live.MODE else None,
+            reader=source_of(self._ports, request).reader(read.relation),
             connect_seconds=limits.connect_seconds,
             call_seconds=limits.call_seconds,
         )
@@ -177,6 +159,19 @@ class ExportKind:
 def _read(plan: str) -> ExportPlan:
     """A plan of thousands of parts is asked for once for each of its tasks."""
     return ExportPlan.from_json(plan)
+
+
+def _pin_request(request: ExportRequest) -> PinRequest:
+    return PinRequest(
+        database=request.database,
+        table=request.table,
+        partitions=request.partitions,
+        parts=request.parts,
+        final=request.final,
+        wait_mutations=request.mutations == "wait",
+        ignore_mutations=request.mutations == "ignore",
+        ignore_row_policies=request.ignore_row_policies,
+    )
 
 
 def _new_task(number: int, adopted: Receipt | None) -> NewTask:

@@ -9,7 +9,7 @@ from typing import Any
 
 from pyiceberg.types import DoubleType, FloatType, IcebergType, ListType, MapType, NestedField, StructType
 
-from calve.export.reading import Piece, Rows
+from calve.clickhouse.reader import Piece, Rows
 from calve.iceberg import checksums
 from calve.iceberg.files.statistics import ValueCounts
 from calve.model.errors import PermanentError

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
+from calve.clickhouse.reader import Read, Reader
 from calve.destination import names
 from calve.model.plan import ColumnPlan, DestinationPlan, ExportPlan, PartPlan, Relation, Slice, SpecField
 
@@ -18,6 +19,7 @@ class TaskPayload:
     task: int
     attempt: int
     relation: Relation
+    reader: Reader
     parts: tuple[PartPlan, ...]  # those that the slices name, and no others
     slices: tuple[Slice, ...]  # by place in `parts`
     columns: tuple[ColumnPlan, ...]
@@ -28,8 +30,6 @@ class TaskPayload:
     settings: Mapping[str, str] = field(default_factory=dict)
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
     lending: Mapping[str, Any] = field(default_factory=dict, repr=False)  # to ask for new keys of `storage`
-    backup: Mapping[str, str] = field(default_factory=dict, repr=False)  # storage of the mode "backup"
-    source: Mapping[str, str] = field(default_factory=dict, repr=False)  # of `Source.access`, to read live
     connect_seconds: float = 5.0
     call_seconds: float = 15.0
 
@@ -40,10 +40,9 @@ class TaskPayload:
         *,
         task: int,
         attempt: int,
+        reader: Reader,
         storage: Mapping[str, str],
         lending: Mapping[str, Any] | None = None,
-        backup: Mapping[str, str] | None = None,
-        source: Mapping[str, str] | None = None,
         connect_seconds: float = 5.0,
         call_seconds: float = 15.0,
     ) -> Self:
@@ -56,6 +55,7 @@ class TaskPayload:
             task=task,
             attempt=attempt,
             relation=plan.relation,
+            reader=reader,
             parts=tuple(plan.parts[place] for place in places),
             slices=tuple(Slice(part=moved[piece.part], start=piece.start, end=piece.end) for piece in slices),
             columns=plan.columns,
@@ -66,10 +66,22 @@ class TaskPayload:
             settings=plan.settings,
             storage=storage,
             lending=lending or {},
-            backup=backup or {},
-            source=source or {},
             connect_seconds=connect_seconds,
             call_seconds=call_seconds,
+        )
+
+    @property
+    def read(self) -> Read:
+        """What its reader is asked for."""
+        return Read(
+            relation=self.relation,
+            parts=self.parts,
+            slices=self.slices,
+            access=self.reader.access,
+            settings=self.settings,
+            memory_mb=self.memory_mb,
+            connect_seconds=self.connect_seconds,
+            call_seconds=self.call_seconds,
         )
 
     @property
@@ -89,6 +101,7 @@ class TaskPayload:
             **data
             | {
                 "relation": Relation(**data["relation"]),
+                "reader": Reader(**data["reader"]),
                 "parts": tuple(PartPlan(**item) for item in data["parts"]),
                 "slices": tuple(Slice(**item) for item in data["slices"]),
                 "columns": tuple(ColumnPlan(**item) for item in data["columns"]),

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from calve.clickhouse.pins.pin import Held, HeldPartition
+from calve.clickhouse.pins.pin import Pinned, PinnedPartition
 from calve.destination.port import Destination
 from calve.export.choices import Choices
 from calve.export.keys import Earlier
@@ -25,12 +25,12 @@ def draft(
     destination: Destination,
     process_id: ProcessId,
     request: ExportRequest,
-    held: Held,
+    pinned: Pinned,
     choices: Choices,
     limits: Limits,
 ) -> Drafted:
     """RefusedError for a partition that was exported and changed since, unless it is to be replaced."""
-    found = survey(destination, request, _pinned(held), choices, limits, prepare=True)
+    found = survey(destination, request, _seen(pinned), choices, limits, prepare=True)
     assert found.fit is not None, "prepared, so it exists"
     for one in found.changed:
         raise one.refusal(request)
@@ -39,9 +39,9 @@ def draft(
         plan=ExportPlan(
             process_id=process_id,
             source=request.source,
-            source_identity=held.identity,
+            source_identity=pinned.identity,
             table=f"{request.database}.{request.table}",
-            relation=replace(held.relation, where=request.where),
+            relation=replace(pinned.relation, where=request.where),
             parts=found.parts,
             tasks=found.tasks,
             columns=found.fit.columns,
@@ -53,22 +53,22 @@ def draft(
             memory_mb=limits.task_memory_mb,
             file_mb=limits.file_mb,
             open_files=limits.open_files,
-            settings=dict(held.settings),
+            settings=dict(pinned.settings),
             notes=found.notes,
         ),
     )
 
 
-def _pinned(held: Held) -> SourceView[HeldPartition]:
+def _seen(pinned: Pinned) -> SourceView[PinnedPartition]:
     return SourceView(
-        identity=held.identity,
-        engine=held.engine,
-        columns=held.columns,
-        partition_key=held.partition_key,
-        sorting_key=held.sorting_key,
-        partitions=held.partitions,
-        parts=held.parts,
+        identity=pinned.identity,
+        engine=pinned.engine,
+        columns=pinned.columns,
+        partition_key=pinned.partition_key,
+        sorting_key=pinned.sorting_key,
+        partitions=pinned.partitions,
+        parts=pinned.parts,
         # Not from a server without `_part_offset`.
-        splits_parts=held.relation.detail.get("part_offset") is not False,
-        notes=held.notes,
+        splits_parts=pinned.relation.detail.get("part_offset") is not False,
+        notes=pinned.notes,
     )

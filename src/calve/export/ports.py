@@ -2,11 +2,11 @@
 
 from typing import Protocol
 
-from calve.archive.location import Location
-from calve.clickhouse.source import Source
+from calve.clickhouse.source import LiveSource, Source
 from calve.destination.address import DestinationAddress
 from calve.destination.port import Destination
 from calve.export.choices import Choices
+from calve.export.request import ExportRequest
 from calve.model.limits import Limits
 
 
@@ -20,12 +20,16 @@ class ExportPorts(Protocol):
     def choices(self) -> Choices:
         """What the configuration says about types; a request adds its own casts."""
 
-    def source(self, name: str) -> Source: ...
+    def source(self, name: str) -> LiveSource: ...
+
+    def backup(self, name: str, source: str, *, unsigned: bool = False) -> Source:
+        """A backup as a source; `source` is the one that it was made from."""
 
     def destination(self, address: DestinationAddress) -> Destination: ...
 
-    def backups(self) -> Location:
-        """Where backups are kept."""
 
-    def backup_properties(self) -> dict[str, str]:
-        """What an executor needs to open the same. Never stored: it may hold secrets."""
+def source_of(ports: ExportPorts, request: ExportRequest) -> Source:
+    """What the request exports from."""
+    if request.from_backup:
+        return ports.backup(request.from_backup, request.source, unsigned=request.unsigned)
+    return ports.source(request.source)

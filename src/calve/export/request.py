@@ -35,6 +35,7 @@ class ExportRequest:
     ignore_row_policies: bool = False
     storage: str = ""  # plain Parquet: the [storage] section that a worker must have
     from_backup: str = ""  # the name of a backup: its parts are read, and the source is not asked
+    unsigned: bool = False  # accept a backup that is not signed, where [backup] has a signing key
 
     @property
     def address(self) -> DestinationAddress:

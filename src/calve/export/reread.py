@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pyiceberg.schema import Schema
 
 from calve.clickhouse.parts import partitions
-from calve.clickhouse.parts.selection import named_content
-from calve.clickhouse.source import Session, Source
+from calve.clickhouse.source import LiveSource, Session
 from calve.clickhouse.sql.tokens import string
 from calve.clickhouse.tables import TableInfo
 from calve.export.request import ExportRequest
@@ -29,7 +28,7 @@ class Reread:
     checksums: dict[str, str]  # by column
 
 
-def read_again(source: Source, request: ExportRequest, plan: ExportPlan) -> Reread:
+def read_again(source: LiveSource, request: ExportRequest, plan: ExportPlan) -> Reread:
     """RefusedError where what was exported is no longer there to be read."""
     named_parts = request.parts
     with source.visit() as session:
@@ -127,7 +126,7 @@ def _refuse_gone(session: Session, table: TableInfo, named_parts: Sequence[str])
 
 def _refuse_repeated_names(session: Session, table: TableInfo, key: KeyPlan, names: Sequence[str]) -> None:
     """A part that was loaded after a drop and a restart may have the old name, and other files (P17)."""
-    now = named_content(session, table, key.partition, names)
+    now = session.named_content(table, key.partition, names)
     comparable = now and now.partition("-")[0] == key.content.partition("-")[0]
     if comparable and not unchanged(key.content, now):
         raise _changed(

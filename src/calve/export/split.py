@@ -23,7 +23,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from calve.export.reading import Rows
+from calve.clickhouse.reader import Rows
 from calve.iceberg import partitions
 from calve.model.errors import PermanentError
 from calve.model.plan import DestinationPlan

@@ -4,21 +4,18 @@ before anything is queued, pinned or written."""
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from calve.archive import source
-from calve.archive.ports import LANE
 from calve.clickhouse.embedded.parser import parser
 from calve.clickhouse.engine.ddl import scratch_table
 from calve.clickhouse.parts.partitions import PartitionInfo
 from calve.clickhouse.parts.selection import Selection, select
-from calve.clickhouse.pins import freeze
 from calve.clickhouse.pins.pin import refuse_row_policies
-from calve.clickhouse.source import Session
+from calve.clickhouse.source import View
 from calve.clickhouse.sql import filters
 from calve.clickhouse.tables import TableInfo
 from calve.control.ports import StoreWriter
 from calve.export import keys
-from calve.export.kind import NAME, SOURCE
-from calve.export.ports import ExportPorts
+from calve.export.kind import NAME
+from calve.export.ports import ExportPorts, source_of
 from calve.export.refusals import Refusals
 from calve.export.request import ExportRequest
 from calve.export.survey import SourceView, Survey, merges_rows, survey
@@ -37,11 +34,7 @@ class Submission:
 def survey_export(ports: ExportPorts, request: ExportRequest, selection: Selection) -> Survey[PartitionInfo]:
     """Look at source and destination; change nothing. `request.partitions` is filled in here."""
     refusals = Refusals(request.source_table)
-    table, found, parts, notes, where = (
-        _look_into_backup(ports, request, selection, refusals)
-        if request.from_backup
-        else _look_at_source(ports, request, selection, refusals)
-    )
+    table, found, parts, notes, where = _look_at_source(ports, request, selection, refusals)
     request = replace(request, where=where, parts=selection.parts, partitions=tuple(one.id for one in found))
     seen = SourceView(
         identity=table.identity,
@@ -66,43 +59,24 @@ def _look_at_source(
     ports: ExportPorts, request: ExportRequest, selection: Selection, refusals: Refusals
 ) -> _Seen:
     where = request.where
-    with ports.source(request.source).visit() as session:
-        table = session.describe(request.database, request.table)
+    with source_of(ports, request).visit() as view:
+        table = view.describe(request.database, request.table)
         with refusals.among():
             refuse_row_policies(table, ignore=request.ignore_row_policies)
         with refusals.among():
-            _refuse_final(table, request, embedded=session.embedded)
+            _refuse_final(table, request, embedded=view.embedded)
         with refusals.among():
             if where:
                 where = _checked_where(table, where)
-                filters.check_at_source(session, table, where)
-        notes = session.remarks()
+                view.check_where(table, where)
+        notes = view.remarks()
         with refusals.among():
-            notes = _look_at_pending(session, table, request) + notes
+            notes = _look_at_pending(view, table, request) + notes
         found: list[PartitionInfo] = []
         with refusals.among():
-            found = select(session, table, selection)
-        parts = session.parts(table, [one.id for one in found], selection.parts)
+            found = select(view, table, selection)
+        parts = view.parts(table, [one.id for one in found], selection.parts)
     return table, found, parts, notes, where
-
-
-def _look_into_backup(
-    ports: ExportPorts, request: ExportRequest, selection: Selection, refusals: Refusals
-) -> _Seen:
-    """The source is not asked: it may be gone."""
-    manifest, entry = source.table_in(ports.backups(), request.from_backup, request.database, request.table)
-    table = entry.info(request.source)
-    where = request.where
-    with refusals.among():
-        _refuse_final(table, request, embedded=True)
-    with refusals.among():
-        where = _checked_where(table, where) if where else ""
-    found: list[PartitionInfo] = []
-    with refusals.among():
-        found = source.select(manifest, entry, selection)
-    parts = source.part_plans(entry, [one.id for one in found], selection.parts)
-    note = f"read from backup {manifest.name}, made at {manifest.created_at}"
-    return table, found, parts, (note,), where
 
 
 def _checked_where(table: TableInfo, where: str) -> str:
@@ -110,10 +84,10 @@ def _checked_where(table: TableInfo, where: str) -> str:
         return filters.checked(engine, table, where)
 
 
-def _look_at_pending(session: Session, table: TableInfo, request: ExportRequest) -> tuple[str, ...]:
+def _look_at_pending(view: View, table: TableInfo, request: ExportRequest) -> tuple[str, ...]:
     if request.mutations == "wait":
         return tuple(f"mutation {one} will be waited for" for one in table.mutations)
-    return freeze.refuse_unfinished(session, table, ignore=request.mutations == "ignore")
+    return view.refuse_unfinished(table, ignore=request.mutations == "ignore")
 
 
 def _refuse_final(table: TableInfo, request: ExportRequest, *, embedded: bool) -> None:
@@ -160,10 +134,6 @@ def _groups(chosen: Sequence[PartitionInfo], most: int) -> list[Sequence[Partiti
     return [chosen[start : start + size] for start in range(0, len(chosen), size)]
 
 
-def _read_from(ports: ExportPorts, request: ExportRequest) -> str:
-    return f"{LANE}{ports.backups().url}" if request.from_backup else f"{SOURCE}{request.source}"
-
-
 def _new_process(
     ports: ExportPorts,
     surveyed: Survey[PartitionInfo],
@@ -179,7 +149,7 @@ def _new_process(
         source=request.source_table,
         destination=request.destination,
         lane=request.address.lane,
-        needs=(*request.address.needs, _read_from(ports, request)),
+        needs=(*request.address.needs, source_of(ports, request).need),
         request=request.to_json(),
         partitions=ids,
         locks=tuple(

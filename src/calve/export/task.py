@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from calve.clickhouse.engine.engine import Engine, worker_engine
+from calve.clickhouse.reader import Rows, opened
 from calve.export.payload import TaskPayload
-from calve.export.reading import Rows, opened
 from calve.export.writer import TaskWriter, Written, write_settings
 from calve.iceberg import checksums
 from calve.iceberg.catalogs.lent_keys import remote_lender
@@ -38,7 +38,7 @@ def attempt(payload: TaskPayload) -> Receipt:
     if (earlier := receipts.left(storage, payload.receipt_uri, Receipt.from_json)) is not None:
         return earlier
     engine = worker_engine()
-    with opened(engine, payload) as rows, _folder(engine) as folder:
+    with opened(engine, payload.reader.function, payload.read) as rows, _folder(engine) as folder:
         expected = _count(rows, payload)
         written = TaskWriter(payload, rows, storage, folder).write()
     if written.rows != expected:

@@ -14,12 +14,12 @@ from pathlib import Path
 from pyiceberg.schema import Schema
 from pyiceberg.types import StructType
 
+from calve.clickhouse.reader import Piece, Rows
 from calve.clickhouse.sql.tokens import name as quoted
 from calve.clickhouse.sql.tokens import string as literal
 from calve.destination.names import DataFileName
 from calve.export.measurement import Measured, Output, measure
 from calve.export.payload import TaskPayload
-from calve.export.reading import Piece, Rows
 from calve.export.slices import GRANULE_ROWS
 from calve.export.split import Partition, PartitionSplit
 from calve.iceberg import checksums

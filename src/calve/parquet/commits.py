@@ -6,6 +6,7 @@ publishes nothing: it takes the name that a late put would need.
 """
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self
@@ -15,6 +16,8 @@ from calve.model.errors import RefusedError
 from calve.model.plan import ExportPlan, KeyPlan
 from calve.model.receipt import Receipt
 from calve.model.stored import known_fields
+
+_OURS = re.compile(r"calve-[A-Za-z0-9-]+-\d+-\d+-\d+\.parquet")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +108,22 @@ class KeyCommit:
                 code="mark_unreadable",
                 hint="it was changed by hand or damaged; check whether its rows are there before you remove it",
             ) from cause
+
+
+def refuse_foreign(location: str, commits: Sequence[KeyCommit]) -> None:
+    """RefusedError before anything that these commits list is deleted: a commit object is data from
+    outside, and only files of ours below the location are ours to delete (T9)."""
+    for commit in commits:
+        for file in commit.files:
+            inside = file.path.removeprefix(f"{location.rstrip('/')}/")
+            folders, _, name = inside.rpartition("/")
+            if inside == file.path or ".." in folders.split("/") or not _OURS.fullmatch(name):
+                raise RefusedError(
+                    f"the commit {commit.key}.{commit.generation} in {location} lists {file.path}, "
+                    "which is not a data file of Calve below that location",
+                    code="foreign_file",
+                    hint="nothing was deleted; if the folder was moved, export to a new location",
+                )
 
 
 def only_key(plan: ExportPlan) -> KeyPlan:

@@ -18,7 +18,7 @@ from calve.model.content import unchanged
 from calve.model.errors import CalveError, PermanentError, TemporaryError, UnknownOutcomeError
 from calve.model.plan import ExportPlan
 from calve.model.receipt import Receipt
-from calve.parquet.commits import KeyCommit, only_key, shown
+from calve.parquet.commits import KeyCommit, only_key, refuse_foreign, shown
 from calve.parquet.folder import Folder
 
 
@@ -40,6 +40,7 @@ def publish(
         refuse_overlap(table.exports(), plan.table, plan.keys)
     refuse_changes(plan, table.metadata, f"folder {folder.location}")
     recount(plan, receipts)
+    refuse_foreign(folder.location, found)
     commit = KeyCommit.of(plan, process_id, receipts, generation=len(found))
     # If we die here, the note names a generation that was never put; a fence takes that name.
     note(_write_note([*_read_note(noted), commit.generation]))
@@ -114,6 +115,7 @@ def _remove_replaced(folder: Folder, commit: KeyCommit, found: Sequence[KeyCommi
     """Files of generations that this one replaced: readers that glob would always see both."""
     kept = {file.path for file in commit.files}
     gone = [file.path for one in found[: commit.generation] for file in one.files if file.path not in kept]
+    refuse_foreign(folder.location, found[: commit.generation])
     # If we die here, the process is not COMPLETED yet: the next attempt finds its commit and goes on.
     folder.storage.delete(gone)
 

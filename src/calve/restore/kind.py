@@ -7,8 +7,7 @@ from pathlib import Path
 
 from calve.archive import backups
 from calve.archive.location import Key
-from calve.archive.ports import BackupPorts
-from calve.backup import probing
+from calve.archive.ports import BackupPorts, probe
 from calve.control.ports import (
     AdoptedWork,
     Fenced,
@@ -23,11 +22,11 @@ from calve.model.errors import PermanentError
 from calve.model.process import NewTask, Pin, Process, Task
 from calve.model.states import ProcessState
 from calve.objects.storage import Storage
-from calve.restore import attaching, creating, receiving
-from calve.restore.payload import RestorePayload, receipt_uri
-from calve.restore.plan import RestorePlan, divide
-from calve.restore.request import RestoreRequest
-from calve.restore.task import RestoreReceipt
+from calve.restore import attach as attaching
+from calve.restore import receiver as receiving
+from calve.restore import schema as creating
+from calve.restore.plan import RestorePlan, RestoreRequest, divide
+from calve.restore.task import RestorePayload, RestoreReceipt, receipt_uri
 from calve.tasks.orders import left_by, order_for
 from calve.tasks.receipts import stored
 
@@ -63,7 +62,7 @@ class RestoreKind:
         request = RestoreRequest.from_json(process.request)
         location = self._ports.location()
         key = Key(name=request.backup, number=request.number)
-        manifest = backups.same(location, key, request.backup_process)
+        manifest = backups.same(location, key, request.backup_process, unsigned=request.unsigned)
         with self._ports.source(request.source).visit() as session:
             found = creating.make_schema(session, manifest, request)
             ready = receiving.ready(session, manifest, request, found) if request.data else []
@@ -154,7 +153,7 @@ class RestoreKind:
         return f"{', '.join(read.made)}, as far as they were restored{half}"
 
     def probe(self, lane: str) -> None:
-        probing.probe(self._ports, lane)
+        probe(self._ports, lane)
 
 
 @lru_cache(maxsize=16)
@@ -181,7 +180,19 @@ def _staged(plan: RestorePlan, receipts: Sequence[RestoreReceipt]) -> dict[int, 
             code="receipts_missing",
             hint=f"calve show {plan.process_id}",
         )
+    for number, folder in staged.items():
+        _refuse_elsewhere(folder, Path(plan.targets[plan.parts[number].target].state))
     return staged
+
+
+def _refuse_elsewhere(folder: Path, state: Path) -> None:
+    """A receipt is data from outside: what it names is moved, so it must be ours to move (T9)."""
+    if ".." in folder.parts or not folder.is_relative_to(state) or folder == state:
+        raise PermanentError(
+            f"a receipt names the folder {folder}, which is not below {state}",
+            code="receipt_unsafe",
+            hint="Calve never writes such a receipt: find out who changed it before you restore again",
+        )
 
 
 def _published(plan: RestorePlan) -> Published:

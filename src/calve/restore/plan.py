@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
+from calve.archive.location import segment
 from calve.archive.manifest import PartEntry, TableEntry
 from calve.model.stored import known_fields
 from calve.restore.target import Target
@@ -95,4 +96,55 @@ def detached_name(entry: PartEntry, seed: str, at: int) -> str:
     block = 10**12 + int(hashlib.sha256(seed.encode()).hexdigest()[:8], 16) * 10**5 + at
     dates = _DATES.fullmatch(entry.name)
     head = dates.group(1) if dates and entry.partition_id == entry.name[:6] else entry.partition_id
-    return f"{head}_{block}_{block}_0"
+    return segment(f"{head}_{block}_{block}_0")
+
+
+REFUSE, APPEND, REPLACE = "refuse", "append", "replace"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Item:
+    """One object of the backup, and what it is to be called."""
+
+    database: str
+    name: str
+    to_database: str
+    to_name: str
+
+    @property
+    def origin(self) -> tuple[str, str]:
+        return self.database, self.name
+
+    @property
+    def target(self) -> tuple[str, str]:
+        return self.to_database, self.to_name
+
+
+@dataclass(frozen=True, kw_only=True)
+class RestoreRequest:
+    """Fields added later have defaults (L12). `seed` is kept by a retry: the tables that the first run
+    made bear uuids derived from it, and so are known as ours by every later one."""
+
+    backup: str
+    number: int  # which use of the name
+    backup_process: str
+    source: str  # the source to restore to
+    items: tuple[Item, ...]
+    seed: str
+    asked: str = ""  # the command's own words, in one canonical text
+    schema: bool = True
+    data: bool = True
+    existing: str = REFUSE  # what to do with a table that is there already
+    partitions: tuple[str, ...] = ()  # ids; none means all
+    unsigned: bool = False  # accept a backup that is not signed, where [backup] has a signing key
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        data: dict[str, Any] = json.loads(text)
+        known = known_fields(cls, data)
+        known["items"] = tuple(Item(**item) for item in data["items"])
+        known["partitions"] = tuple(data.get("partitions", ()))
+        return cls(**known)

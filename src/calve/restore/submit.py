@@ -14,9 +14,9 @@ from calve.model.errors import NotFoundError, Outcome, UsageError
 from calve.model.ids import new_process_id
 from calve.model.process import Lock, NewProcess, Process, ProcessQuery
 from calve.model.states import Leftovers, ProcessState
-from calve.restore.creating import inner_of
 from calve.restore.kind import NAME
-from calve.restore.request import APPEND, REFUSE, REPLACE, Item, RestoreRequest
+from calve.restore.plan import APPEND, REFUSE, REPLACE, Item, RestoreRequest
+from calve.restore.schema import inner_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +31,7 @@ class Asked:
     data_only: bool = False
     existing: str = REFUSE
     partitions: tuple[str, ...] = ()
+    unsigned: bool = False
 
     def __post_init__(self) -> None:
         if self.schema_only and self.data_only:
@@ -41,7 +42,7 @@ class Asked:
             )
         if self.existing not in (REFUSE, APPEND, REPLACE):
             raise UsageError(
-                f"{self.existing!r} is no choice for tables that exist",
+                f"invalid choice {self.existing!r} for tables that exist",
                 code="existing",
                 hint="give refuse, append or replace",
             )
@@ -54,7 +55,8 @@ class Asked:
 
     @property
     def text(self) -> str:
-        return json.dumps([getattr(self, name) for name in self.__dataclass_fields__])
+        """What is to be restored, so that the same command again is known as the same."""
+        return json.dumps([getattr(self, name) for name in self.__dataclass_fields__ if name != "unsigned"])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +67,7 @@ class Submitted:
 
 def request_of(ports: BackupPorts, asked: Asked) -> RestoreRequest:
     """Which objects of which backup, and what they will be called."""
-    manifest = backups.find(ports.location(), asked.backup)
+    manifest = backups.find(ports.location(), asked.backup, unsigned=asked.unsigned)
     names = [table.full_name for table in manifest.tables] + [one.full_name for one in manifest.schemas]
     chosen = _chosen(manifest, names, asked.tables)
     return RestoreRequest(
@@ -80,6 +82,7 @@ def request_of(ports: BackupPorts, asked: Asked) -> RestoreRequest:
         data=not asked.schema_only,
         existing=asked.existing,
         partitions=asked.partitions,
+        unsigned=asked.unsigned,
     )
 
 

@@ -220,6 +220,7 @@ def _config(root: Root, leaves: Leaves, file: Path | None, folder: Path) -> Conf
         store_url=places.database_url(root.store.url, folder),
         backup_url=places.location(root.backup.url, folder),
         backup_hard_links=root.backup.hard_links,
+        backup_signing_key=root.backup.signing_key,
         spark=SparkConfig(**root.spark.model_dump()),
         choices=Choices(**root.types.model_dump()),
         limits=limits,

@@ -78,6 +78,10 @@ class BackupSection(Section):
     """Where backups are kept."""
 
     url: str = Field(default="backups", description='a folder, or "s3://bucket/prefix"')
+    signing_key: str = Field(
+        default="",
+        description="signs manifests, and refuses others; better given as signing_key_file",
+    )
     hard_links: bool = Field(
         default=False,
         description="link files in place of copying them; the folder shares the source's disk, and its loss",

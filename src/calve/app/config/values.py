@@ -73,6 +73,7 @@ class Config:
     store_url: str = field(repr=False)
     backup_url: str
     backup_hard_links: bool
+    backup_signing_key: str = field(repr=False)
     spark: SparkConfig
     choices: Choices  # about types
     limits: Limits

@@ -47,16 +47,16 @@ def source(app: App, *, name: str) -> Iterator[Finding]:
         query = "SELECT count() AS tables FROM system.tables WHERE engine LIKE '%MergeTree' AND database != 'system'"
         tables = session.rows(query, what=f"source {name}")[0]["tables"]
         words = (f"ClickHouse {version}, {_counted(tables, 'MergeTree table')}", *session.remarks())
-        held = session.held_names()
+        pinned = session.pin_names()
     yield Finding(part=f"source:{name}", ok=True, words="; ".join(words))
-    yield from _strangers(app, name, held)
+    yield from _strangers(app, name, pinned)
 
 
-def _strangers(app: App, name: str, held: tuple[str, ...]) -> Iterator[Finding]:
+def _strangers(app: App, name: str, pinned: tuple[str, ...]) -> Iterator[Finding]:
     """Pins that the journal has never heard of (L32). It was asked after the source: what was taken
     meanwhile was journaled before."""
     journaled = {pin.name for pin in app.store.pins(states=frozenset(PinState))}
-    strangers = [one for one in held if one not in journaled]
+    strangers = [one for one in pinned if one not in journaled]
     if strangers:
         yield Finding(
             part=f"source:{name}",

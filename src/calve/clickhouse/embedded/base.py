@@ -7,22 +7,28 @@ is enough to be a whole `Source`, statements alone are enough to be a whole `Ses
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from calve.clickhouse import tables
-from calve.clickhouse.parts import listing, partitions
-from calve.clickhouse.parts.partitions import PartitionInfo
-from calve.clickhouse.pins import pin, shadow
-from calve.clickhouse.pins.pin import Held, Wanted
-from calve.clickhouse.source import Disk, Session
+from calve.clickhouse.parts import partitions
+from calve.clickhouse.parts.content import file_hash, parts_content
+from calve.clickhouse.parts.part_files import content_hash
+from calve.clickhouse.parts.partitions import PartitionInfo, clock
+from calve.clickhouse.pins import freeze, pin, shadow
+from calve.clickhouse.pins.pin import Pinned, PinRequest
+from calve.clickhouse.reader import Reader, unknown_mode
+from calve.clickhouse.source import SOURCE, Disk, Session
+from calve.clickhouse.sql import filters
 from calve.clickhouse.sql.table_name import TableName
 from calve.clickhouse.tables import Mutation, TableInfo
-from calve.model.plan import PartPlan
+from calve.model.plan import PartPlan, Relation
 
 NO_SETTINGS: Mapping[str, str] = {}
 
 
-class OwnEngineSession(ABC):
+class EngineSession(ABC):
     """What today's engine says of its tables, by statements that the class over it sends."""
 
     embedded = True
@@ -63,7 +69,23 @@ class OwnEngineSession(ABC):
     def parts(
         self, table: TableInfo, partition_ids: Sequence[str] = (), names: Sequence[str] = ()
     ) -> tuple[PartPlan, ...]:
-        return listing.live_parts(self, table, partition_ids, names)
+        return partitions.live_parts(self, table, partition_ids, names)
+
+    def named_content(self, table: TableInfo, partition_id: str, names: Sequence[str]) -> str:
+        parts = self.parts(table, [partition_id], names)
+        return parts_content(file_hash(content_hash(Path(part.path))) for part in parts)
+
+    def refuse_unfinished(self, table: TableInfo, *, ignore: bool) -> tuple[str, ...]:
+        return freeze.refuse_unfinished(self, table, ignore=ignore)
+
+    def check_where(self, table: TableInfo, where: str) -> None:
+        filters.check_at_source(self, table, where)
+
+    def now(self) -> datetime:
+        return clock(self)
+
+    def command_for(self, table: TableInfo) -> str:
+        return f"calve partitions '{table}'"
 
     def unfinished_mutations(self, table: TableName) -> tuple[Mutation, ...]:
         return tables.unfinished_mutations(self, table)
@@ -71,29 +93,36 @@ class OwnEngineSession(ABC):
     def cannot_recompute(self) -> str:
         return ""
 
-    def held_names(self) -> tuple[str, ...]:
+    def pin_names(self) -> tuple[str, ...]:
         return shadow.names([disk.path for disk in self.disks()])
 
     def remarks(self) -> tuple[str, ...]:
         return ()
 
 
-class OwnEngineSource(ABC):
+class EngineSource(ABC):
     """Pins by FREEZE, taken and released in a visit; executors need its files and nothing else."""
 
     name: str
+    immutable = False
+
+    @property
+    def need(self) -> str:
+        return f"{SOURCE}{self.name}"
 
     @abstractmethod
     def visit(self) -> AbstractContextManager[Session]: ...
 
-    def hold(self, wanted: Wanted, name: str) -> Held:
+    def pin(self, request: PinRequest, name: str) -> Pinned:
         with self.visit() as session:
-            return pin.hold(session, wanted, name)
+            return pin.pin(session, request, name)
 
-    def let_go(self, name: str, detail: str) -> None:
+    def release(self, name: str, detail: str) -> None:
         # The visit waits for the folder: a FREEZE that a killed client left under way has ended by then.
         with self.visit() as session:
-            pin.let_go(session, name, detail)
+            pin.release(session, name, detail)
 
-    def access(self) -> dict[str, str]:
-        return {}
+    def reader(self, relation: Relation) -> Reader:
+        if relation.mode != pin.FROZEN:
+            raise unknown_mode(relation.mode)
+        return Reader(function=pin.FROZEN_READER)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from calve.clickhouse import errors
-from calve.clickhouse.embedded.base import OwnEngineSession, OwnEngineSource
+from calve.clickhouse.embedded.base import EngineSession, EngineSource
 from calve.clickhouse.embedded.gate import Gate, gate_of
 from calve.clickhouse.embedded.host_process import HostDied, HostProcess, HostTimeout
 from calve.clickhouse.engine.chdb_session import NO_SETTINGS
@@ -46,7 +46,7 @@ def folder_of(url: str) -> Path:
     return Path(path)
 
 
-class EmbeddedSource(OwnEngineSource):
+class EmbeddedSource(EngineSource):
     """`[source.<name>]` with a `chdb://` URL."""
 
     def __init__(
@@ -187,7 +187,7 @@ class EmbeddedSource(OwnEngineSource):
         return UsageError(f"the folder of source {self.name}, {self.folder}, {what}", code=code, hint=hint)
 
 
-class EmbeddedSession(OwnEngineSession):
+class EmbeddedSession(EngineSession):
     """A visit to an embedded source."""
 
     def __init__(

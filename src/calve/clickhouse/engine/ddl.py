@@ -161,3 +161,20 @@ def _keys(table: TableInfo) -> str:
 def _settings(clause: EngineClause) -> str:
     kept = {key: value for key, value in clause.settings.items() if key in _KEPT_SETTINGS}
     return ", ".join(f"{key} = {value}" for key, value in (kept | _OWN_SETTINGS).items())
+
+
+LENIENT = {
+    "allow_deprecated_syntax_for_merge_tree": "1",
+    "allow_suspicious_low_cardinality_types": "1",
+    "allow_suspicious_fixed_string_types": "1",
+    "allow_suspicious_variant_types": "1",
+    "allow_suspicious_types_in_order_by": "1",
+    "allow_suspicious_primary_key": "1",
+    "allow_suspicious_codecs": "1",
+    "allow_suspicious_indices": "1",
+    "allow_suspicious_ttl_expressions": "1",
+    "allow_experimental_qbit_type": "1",
+    "allow_nondeterministic_mutations": "1",
+    "enable_time_time64_type": "1",
+    "flatten_nested": "0",
+}

@@ -81,9 +81,29 @@ def worker_engine() -> Engine:
             scratch_folder.sweep()
             with contextlib.suppress(CalveError):  # told to whoever needs it
                 shared_folder.sweep()
-            held = scratch_folder.hold()
+            folder = scratch_folder.make()
             # if we die here, the folder's lock is free and the next engine sweeps it
-            atexit.register(held.remove)
-            _engine = Engine(held.path)
+            atexit.register(folder.remove)
+            _engine = Engine(folder.path)
             _engine_pid = os.getpid()
         return _engine
+
+
+_VARIABLE = "SSL_CERT_FILE"
+_given = ""
+
+
+def trust(ca_file: str, source: str) -> None:
+    """Make the engine of this process trust `ca_file`. PermanentError if it trusts another already:
+    checking against the wrong authority is never the answer."""
+    global _given
+    if not ca_file or ca_file == _given:
+        return
+    if _given:
+        raise PermanentError(
+            f"source {source} has the ca_file {ca_file}, but this executor's engine was given {_given} first",
+            code="source_ca_file",
+            hint="put the certificates of all https sources into one file and name it for each of them",
+        )
+    os.environ[_VARIABLE] = ca_file
+    _given = ca_file

@@ -15,10 +15,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from calve.clickhouse.engine.ddl import LENIENT
 from calve.clickhouse.engine.engine import Engine
 from calve.clickhouse.parts.part_files import read_rows
+from calve.clickhouse.reader import Opened, Read
 from calve.clickhouse.sql import tokens
-from calve.clickhouse.sql.lenient import LENIENT
 from calve.model.errors import CalveError, PermanentError, TemporaryError
 from calve.model.full_disk import full_disk, is_full
 
@@ -58,6 +59,14 @@ class Attached:
             if path not in whole
         ]
         return f"({' OR '.join(conditions) or '0'})"
+
+
+@contextmanager
+def opened(engine: Engine, read: Read) -> Iterator[Opened]:
+    """The reader of files that this machine sees; see `clickhouse.reader`."""
+    paths = [part.path for part in read.parts]
+    with attached(engine, read.relation.create, paths) as table:
+        yield table, paths
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Scratch folders that outlive no process: each is held by a file lock, and swept without one.
+"""Scratch folders that outlive no process: each is locked by its process, and swept once it is not.
 
 Locks, not process ids: an id is reused, and means nothing across containers that share a
 temporary folder. The lock file stands beside its folder and is taken before the folder is
@@ -18,8 +18,8 @@ _LOCK_SUFFIX = ".lock"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Held:
-    """A folder of this process, held until `remove` or the process's end."""
+class ScratchFolder:
+    """A folder of this process, locked until `remove` or the process's end."""
 
     path: Path
     lock_path: Path
@@ -42,7 +42,7 @@ def _prefix() -> str:
     return f"{_PREFIX}{os.getuid()}-"
 
 
-def hold() -> Held:
+def make() -> ScratchFolder:
     """Make a folder that only this user can read, under a lock that ends with this process."""
     while True:
         path = _root() / f"{_prefix()}{secrets.token_hex(8)}"
@@ -54,7 +54,7 @@ def hold() -> Held:
             continue
         # if we die here, the lock file alone is left, and swept
         path.mkdir(mode=0o700)
-        return Held(path=path, lock_path=lock_path, lock=lock, owner=os.getpid())
+        return ScratchFolder(path=path, lock_path=lock_path, lock=lock, owner=os.getpid())
 
 
 def sweep() -> list[Path]:

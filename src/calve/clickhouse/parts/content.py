@@ -22,6 +22,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from calve.model.content import PartMark, marked
+from calve.model.plan import PartPlan
 
 _VERSION = "c1"
 _PARTS_VERSIONS = {"f": "p1", "s": "p2", "t": "p3"}  # by how the hashes were made
@@ -79,3 +80,64 @@ def content_id(extents: Iterable[Extent], marks: Iterable[PartMark] = ()) -> str
     extent = whole(extents)
     text = f"{_VERSION}:{extent.min_block}:{extent.max_block}:{extent.mutation}:{extent.rows}"
     return marked(f"{_VERSION}-{hashlib.sha256(text.encode()).hexdigest()[:24]}", marks)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartFacts:
+    """What everybody knows who lists parts."""
+
+    name: str
+    partition_id: str
+    rows: int  # physical: what offsets count, lightweight-deleted ones too
+    bytes: int
+    min_block: int
+    max_block: int
+    level: int
+    mutation: int  # the last that changed it; 0 for none
+    data_version: int
+
+    def extent_with(self, rows_seen: int) -> Extent:
+        return Extent(
+            min_block=self.min_block, max_block=self.max_block, mutation=self.mutation, rows=rows_seen
+        )
+
+    def mark_with(self, hashed: str) -> PartMark:
+        return PartMark(
+            min_block=self.min_block,
+            max_block=self.max_block,
+            level=self.level,
+            mutation=self.mutation,
+            rows=self.rows,
+            hash=hashed,
+        )
+
+    def plan_with(self, *, path: str = "", disk: str = "default", content: str) -> PartPlan:
+        return PartPlan(
+            name=self.name,
+            partition_id=self.partition_id,
+            rows=self.rows,
+            bytes=self.bytes,
+            path=path,
+            disk=disk,
+            min_block=self.min_block,
+            max_block=self.max_block,
+            level=self.level,
+            data_version=self.data_version,
+            content=content,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FiledPart(PartFacts):
+    """A part whose files were at hand."""
+
+    rows_seen: int  # without lightweight-deleted ones
+    content: str  # a hash of its checksums.txt: what a table's own parts are compared by
+
+    @property
+    def extent(self) -> Extent:
+        return self.extent_with(self.rows_seen)
+
+    @property
+    def mark(self) -> PartMark:
+        return self.mark_with(file_hash(self.content))

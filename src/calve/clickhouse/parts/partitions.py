@@ -8,11 +8,12 @@ from typing import Any
 
 from calve.clickhouse.parts.content import Extent, content_id, file_hash
 from calve.clickhouse.parts.part_files import content_hash
-from calve.clickhouse.source import Session, Statements
+from calve.clickhouse.source import Statements, View
 from calve.clickhouse.sql.tokens import string, unquote
 from calve.clickhouse.tables import PATCH_PREFIX, TableInfo
 from calve.model.content import PartMark
 from calve.model.errors import CalveError, NotFoundError
+from calve.model.plan import PartPlan
 
 _NO_SETTINGS: Mapping[str, str] = {}
 # Of each part of a partition, in one and the same order.
@@ -62,18 +63,24 @@ def partitions(session: Statements, table: TableInfo) -> list[PartitionInfo]:
     return [partition_of(row, seen, _file_hashes(row["paths"])) for row in found]
 
 
-def find(session: Session, table: TableInfo, wanted: Sequence[str]) -> list[PartitionInfo]:
+def find(view: View, table: TableInfo, wanted: Sequence[str]) -> list[PartitionInfo]:
     """The partitions that a person names by id or value, in that order, each once.
     NotFoundError names those that are not there."""
-    known = session.partitions(table)
+    known = view.partitions(table)
     by_name = {partition.value: partition for partition in known} | {
         partition.id: partition for partition in known
     }
     absent = [name for name in wanted if _key(name, by_name) is None]
     if absent:
-        raise _missing(table, absent, known)
+        raise _missing(view, table, absent, known)
     chosen = {by_name[key].id: by_name[key] for name in wanted if (key := _key(name, by_name)) is not None}
     return list(chosen.values())
+
+
+def clock(session: Statements) -> datetime:
+    """The source's own clock."""
+    [found] = session.rows("SELECT toUnixTimestamp(now()) AS now")
+    return datetime.fromtimestamp(found["now"], UTC)
 
 
 def rows_seen(
@@ -164,8 +171,33 @@ def _key(name: str, by_name: Mapping[str, PartitionInfo]) -> str | None:
     return next((key for key in (name, string(name), bare) if key in by_name), None)
 
 
-def _missing(table: TableInfo, absent: Sequence[str], known: Sequence[PartitionInfo]) -> CalveError:
+def _missing(
+    view: View, table: TableInfo, absent: Sequence[str], known: Sequence[PartitionInfo]
+) -> CalveError:
     some = ", ".join(partition.id for partition in known[:5]) + (", …" if len(known) > 5 else "")
     what = "partition" if len(absent) == 1 else "partitions"
-    hint = f"it has {some}; see: calve partitions '{table}'" if known else "the table is empty"
+    hint = f"it has {some}; see: {view.command_for(table)}" if known else "the table is empty"
     return NotFoundError(f"table {table} has no {what} {', '.join(absent)}", code="no_partition", hint=hint)
+
+
+def live_parts(
+    session: Statements, table: TableInfo, partition_ids: Sequence[str] = (), names: Sequence[str] = ()
+) -> tuple[PartPlan, ...]:
+    """Active parts by partition and block; of some partitions, or those named, where given."""
+    conditions = [
+        "active",
+        f"database = {string(table.database)}",
+        f"table = {string(table.name)}",
+        f"NOT startsWith(partition_id, {string(PATCH_PREFIX)})",
+    ]
+    if partition_ids:
+        conditions.append(f"partition_id IN ({', '.join(map(string, partition_ids))})")
+    if names:
+        conditions.append(f"name IN ({', '.join(map(string, names))})")
+    found = session.rows(
+        "SELECT name, partition_id, rows, bytes_on_disk AS bytes, path, disk_name AS disk, "
+        "min_block_number AS min_block, max_block_number AS max_block, level, data_version "
+        f"FROM system.parts WHERE {' AND '.join(conditions)} ORDER BY partition_id, min_block_number, name",
+        what=f"table {table}",
+    )
+    return tuple(PartPlan(**row) for row in found)

@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from calve.clickhouse.parts import mutations, part_files
-from calve.clickhouse.parts.part_facts import FiledPart, PartFacts
+from calve.clickhouse.parts.content import FiledPart, PartFacts
 from calve.clickhouse.parts.part_files import PartName
 from calve.clickhouse.parts.partitions import rows_seen
-from calve.clickhouse.pins import shadow, unfreezing
+from calve.clickhouse.pins import shadow
 from calve.clickhouse.source import Disk, Session
-from calve.clickhouse.sql.system_columns import system_columns
 from calve.clickhouse.sql.tokens import string
-from calve.clickhouse.tables import TableInfo, patch_parts
+from calve.clickhouse.tables import TableInfo, patch_parts, system_columns
 from calve.model.errors import NotFoundError, PermanentError, RefusedError, TemporaryError
 from calve.model.plan import PartPlan
 
@@ -146,7 +145,7 @@ def release(
     is what was frozen, where the journal says."""
     known = [disk.path for disk in session.disks()]
     known += [Path(root) for root in roots if Path(root) not in known]
-    unfreezing.unfreeze(session, name, table, known)
+    shadow.unfreeze(session, name, table, known)
     shadow.remove(known, name)
 
 

@@ -19,9 +19,12 @@ from calve.model.content import PartMark
 from calve.model.errors import RefusedError
 from calve.model.plan import PartPlan, Relation
 
+FROZEN = "frozen"  # the mode of a relation whose parts are files that executors see
+FROZEN_READER = "calve.clickhouse.engine.scratch:opened"
+
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class PinRequest:
     """What to hold of a table."""
 
     database: str
@@ -35,7 +38,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeldPartition:
+class PinnedPartition:
     """One partition of the pin. `rows` are those a reader sees."""
 
     id: str
@@ -45,7 +48,7 @@ class HeldPartition:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Held:
+class Pinned:
     """A table as it was when the pin was taken, and the parts that the pin holds."""
 
     identity: str
@@ -55,7 +58,7 @@ class Held:
     sorting_key: str
     relation: Relation
     parts: tuple[PartPlan, ...]
-    partitions: tuple[HeldPartition, ...]
+    partitions: tuple[PinnedPartition, ...]
     roots: tuple[str, ...]  # disks to look on when it is released
     notes: tuple[str, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)  # that reading needs, such as the time zone
@@ -74,14 +77,14 @@ class Held:
                 "columns": tuple(Column(**item) for item in data["columns"]),
                 "relation": Relation(**data["relation"]),
                 "parts": tuple(PartPlan(**item) for item in data["parts"]),
-                "partitions": tuple(HeldPartition(**item) for item in data["partitions"]),
+                "partitions": tuple(PinnedPartition(**item) for item in data["partitions"]),
                 "roots": tuple(data["roots"]),
                 "notes": tuple(data["notes"]),
             }
         )
 
 
-def hold(session: Session, wanted: Wanted, name: str) -> Held:
+def pin(session: Session, wanted: PinRequest, name: str) -> Pinned:
     """Take the pin `name`, once, and describe what it holds."""
     table = session.describe(wanted.database, wanted.table)
     refuse_row_policies(table, ignore=wanted.ignore_row_policies)
@@ -97,15 +100,15 @@ def hold(session: Session, wanted: Wanted, name: str) -> Held:
     frozen = chosen_parts(session, table, wanted, name)
     scratch = scratch_table(table, final=wanted.final)
     scratch.refuse_parts_without((part.name, part.columns) for part in frozen)
-    return Held(
+    return Pinned(
         identity=table.identity,
         engine=table.engine,
         columns=table.columns,
         partition_key=table.partition_key,
         sorting_key=table.sorting_key,
-        relation=Relation(mode="frozen", create=scratch.create, final=wanted.final),
+        relation=Relation(mode=FROZEN, create=scratch.create, final=wanted.final),
         parts=tuple(part.plan() for part in frozen),
-        partitions=held_partitions(
+        partitions=pinned_partitions(
             (Seen(part.partition_id, part.extent, part.mark) for part in frozen),
             marked=True,
             named=bool(wanted.parts),
@@ -118,14 +121,16 @@ def hold(session: Session, wanted: Wanted, name: str) -> Held:
     )
 
 
-def chosen_parts(session: Session, table: TableInfo, wanted: Wanted, name: str) -> list[freeze.FrozenPart]:
+def chosen_parts(
+    session: Session, table: TableInfo, wanted: PinRequest, name: str
+) -> list[freeze.FrozenPart]:
     """Those that the pin holds and that were asked for."""
     frozen = freeze.frozen_parts(session, table, wanted.partitions, name)
     refuse_gone(table, wanted, (part.name for part in frozen))
     return [part for part in frozen if not wanted.parts or part.name in wanted.parts]
 
 
-def let_go(session: Session, name: str, detail: str) -> None:
+def release(session: Session, name: str, detail: str) -> None:
     """Release a pin that may or may not have been taken, whose table may be gone. Twice is harmless."""
     freeze.release(session, name, journaled_roots(detail), journaled_table(detail))
 
@@ -156,8 +161,8 @@ def _default_notes(columns: Sequence[str]) -> tuple[str, ...]:
     return tuple(f"column {column}: its default is set aside, and no part needs it" for column in columns)
 
 
-def refuse_gone(table: TableInfo, wanted: Wanted, there: Iterable[str]) -> None:
-    """RefusedError names the parts that were asked for and are not among those held."""
+def refuse_gone(table: TableInfo, wanted: PinRequest, there: Iterable[str]) -> None:
+    """RefusedError names the parts that were asked for and are not among those pinned."""
     gone = sorted(set(wanted.parts).difference(there))
     if gone:
         raise RefusedError(
@@ -175,13 +180,13 @@ class Seen(NamedTuple):
     mark: PartMark
 
 
-def held_partitions(parts: Iterable[Seen], *, marked: bool, named: bool) -> tuple[HeldPartition, ...]:
+def pinned_partitions(parts: Iterable[Seen], *, marked: bool, named: bool) -> tuple[PinnedPartition, ...]:
     """Not `marked`: of a table whose block numbers never begin again. `named`: the parts were."""
     by_id: dict[str, list[Seen]] = {}
     for one in parts:
         by_id.setdefault(one.partition_id, []).append(one)
     return tuple(
-        HeldPartition(
+        PinnedPartition(
             id=partition_id,
             content=content_id((one.extent for one in found), (one.mark for one in found) if marked else ()),
             rows=sum(one.extent.rows for one in found),

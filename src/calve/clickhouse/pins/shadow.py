@@ -11,7 +11,10 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from calve.model.errors import PermanentError, TemporaryError
+from calve.clickhouse.source import Session
+from calve.clickhouse.sql.tokens import name as quoted
+from calve.clickhouse.sql.tokens import string
+from calve.model.errors import CalveError, PermanentError, TemporaryError
 
 _OURS = re.compile(r"calve-[a-z0-9]{1,64}-[0-9]{1,10}")
 _COUNTER = "increment.txt"
@@ -136,3 +139,29 @@ def _failed(target: Path, why: str) -> TemporaryError:
         code="pin_release",
         hint="it holds disk space until it is gone; Calve tries again by itself",
     )
+
+
+ANSWERED = "clickhouse"  # how codes of errors begin that the source itself answered with
+
+
+def unfreeze(session: Session, name: str, table: tuple[str, str] | None, disks: Sequence[Path]) -> None:
+    """Ask the source, as far as it can and anything is left. An answer that may come later (a timeout,
+    a server that is down) is raised: the release is tried again."""
+    checked(name)  # never a freeze that is not ours
+    if not holds(disks, name):
+        return
+    if table is not None and session.unfreezes_tables:
+        database, table_name = table
+        _ask(session, f"ALTER TABLE {quoted(database)}.{quoted(table_name)} UNFREEZE", name)
+    if session.unfreezes_all and holds(disks, name):
+        _ask(session, "SYSTEM UNFREEZE", name)
+
+
+def _ask(session: Session, statement: str, name: str) -> None:
+    try:
+        # if we die here, the freeze is there, half there or gone: the next try looks
+        session.execute(f"{statement} WITH NAME {string(name)}", what=f"releasing the pin {name}")
+    except CalveError as error:
+        if not error.code.startswith(ANSWERED):
+            raise
+        # no such table any more, not allowed, or switched off: there are other ways

@@ -16,7 +16,7 @@ from functools import partial
 
 from calve.clickhouse.server import errors
 from calve.clickhouse.server.address import Address
-from calve.clickhouse.server.answers import TAG_HEADER, exception_in
+from calve.clickhouse.server.errors import TAG_HEADER, exception_in
 from calve.model.errors import CalveError, UsageError
 from calve.wire.timed_answer import TimedAnswer
 

@@ -81,3 +81,29 @@ def cut_off(what: str, cause: str) -> CutOffError:
 def _modern(message: str) -> str:
     """Servers before 20.x wrote `Code: 47, e.displayText() = DB::Exception: …, e.what() = …`."""
     return _OLD_STYLE.sub(r"Code: \1. \2", message)
+
+
+TAG_HEADER = "X-ClickHouse-Exception-Tag"
+_MARK = b"__exception__\r\n"
+_TAIL_BYTES = 65_536
+_BARE = re.compile(rb"Code: \d+(?:\. DB::|, e\.displayText\(\) = DB::)\w*Exception: ")
+
+
+def exception_in(body: bytes, tag: str | None) -> str | None:
+    """The exception that ended the body, if one did."""
+    tail = body[-_TAIL_BYTES:]
+    if tag:
+        start = tail.rfind(_MARK + tag.encode())
+        if start < 0:
+            return None
+        block = tail[start + len(_MARK) + len(tag) :].decode("utf-8", "replace")
+        return block.rpartition(f" {tag}")[0].rpartition("\n")[0].strip() or block.strip()
+    found = list(_BARE.finditer(tail))
+    if not found:
+        return None
+    # Data may hold such a text too (a log table); only one that runs to the very end, on its own, is
+    # the server's. JSON escapes a line's end inside of a value, so a quote behind it is data's.
+    text = tail[found[-1].start() :]
+    if text.rstrip().endswith((b'"]', b'"}', b"]", b"}")):
+        return None
+    return text.decode("utf-8", "replace").strip()

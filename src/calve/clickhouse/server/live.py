@@ -19,6 +19,7 @@ from calve.model.errors import PermanentError
 from calve.model.plan import PartPlan, Relation
 
 MODE = "live"
+READER = "calve.clickhouse.server.stage:opened"
 _STORED = frozenset({"", "DEFAULT", "MATERIALIZED"})
 _ORDERED = {"max_threads": "1"}
 

@@ -1,14 +1,18 @@
 """Parts as `system.parts` lists them, whatever the server's age."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from calve.clickhouse.parts.content import server_hash
-from calve.clickhouse.parts.part_facts import PartFacts
+from calve.clickhouse.parts.content import PartFacts, server_hash
+from calve.clickhouse.parts.partitions import MARKS, PartitionInfo, partition_of, rows_seen
 from calve.clickhouse.server.session import ServerSession
 from calve.clickhouse.sql.tokens import string
-from calve.clickhouse.tables import PATCH_PREFIX
+from calve.clickhouse.tables import PATCH_PREFIX, TableInfo
 from calve.model.content import PartMark
+from calve.model.errors import TemporaryError
+from calve.model.plan import PartPlan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,3 +89,83 @@ def part_columns(
         f"AND name IN ({', '.join(map(string, names))}) GROUP BY name"
     )
     return {row["name"]: frozenset(row["columns"]) for row in found}
+
+
+def partitions(session: ServerSession, table: TableInfo) -> list[PartitionInfo]:
+    """`Session.partitions` of a server."""
+    deleted = "max(has_lightweight_delete)" if session.has("parts", "has_lightweight_delete") else "0"
+    disks = "groupUniqArray(disk_name)" if session.has("parts", "disk_name") else "['default']"
+    hashes = "hash_of_all_files" if session.has("parts", "hash_of_all_files") else "''"
+    found = session.rows(
+        "SELECT partition_id AS id, any(partition) AS value, sum(rows) AS physical_rows, "
+        "sum(bytes_on_disk) AS bytes, count() AS parts, toUnixTimestamp(max(modification_time)) AS modified, "
+        "min(min_block_number) AS min_block, max(max_block_number) AS max_block, "
+        "max(if(data_version = min_block_number, 0, data_version)) AS mutation, "
+        f"{deleted} AS has_deleted, {disks} AS disks, {MARKS}, groupArray({hashes}) AS hashes, "
+        "groupArray(toUnixTimestamp(modification_time)) AS times, groupArray(bytes_on_disk) AS sizes, "
+        "toUnixTimestamp(min(min_time)) AS min_time, toUnixTimestamp(max(max_time)) AS max_time, "
+        "min(toUInt32(min_date)) AS min_day, max(toUInt32(max_date)) AS max_day "
+        f"FROM system.parts WHERE active AND {table_condition(table.database, table.name)} "
+        "GROUP BY partition_id ORDER BY partition_id",
+        what=f"table {table}",
+    )
+    masked = [row["id"] for row in found if row["has_deleted"]]
+    seen = rows_seen(session, table, masked, "_partition_id")
+    return [partition_of(row, seen, None if table.clause.replicated else _fingerprints(row)) for row in found]
+
+
+def _fingerprints(row: Mapping[str, Any]) -> list[str]:
+    """Of the parts of a partition, as `ListedPart.fingerprint` has them."""
+    return [server_hash(*one) for one in zip(row["hashes"], row["times"], row["sizes"], strict=True)]
+
+
+def live_parts(
+    session: ServerSession, table: TableInfo, partition_ids: Sequence[str], names: Sequence[str]
+) -> tuple[PartPlan, ...]:
+    """`Session.parts` of a server."""
+    found = listed_parts(session, table.database, table.name, partition_ids or None)
+    return tuple(
+        part.plan_with(disk=part.disk, content=part.fingerprint)
+        for part in found
+        if not names or part.name in names
+    )
+
+
+def matched(
+    table: TableInfo, before: Sequence[ListedPart], after: Sequence[ListedPart], cloned: Sequence[ListedPart]
+) -> list[tuple[ListedPart, ListedPart]]:
+    """Each part of the clone with its origin. A merge meanwhile is seen by the parts it left inactive;
+    what cannot be told apart is tried again under a new name."""
+    if not any(part.hash for part in cloned) and _active(before) != _active(after):
+        raise _moving(table)
+    candidates: dict[tuple[object, ...], dict[str, ListedPart]] = {}
+    for part in (*before, *after):
+        candidates.setdefault(_likeness(part), {})[part.name] = part
+    pairs = []
+    for part in cloned:
+        alike = candidates.get(_likeness(part))
+        if not alike:
+            raise _moving(table)
+        # Equal parts are equal in all that matters, except for their blocks: taken in order.
+        pairs.append(
+            (part, alike.pop(min(alike, key=lambda name: (not alike[name].active, alike[name].min_block))))
+        )
+    if _active(before) == _active(after) and len(cloned) != len(_active(after)):
+        raise _moving(table)
+    return pairs
+
+
+def _likeness(part: ListedPart) -> tuple[object, ...]:
+    return part.partition_id, part.rows, part.hash or part.bytes
+
+
+def _active(parts: Sequence[ListedPart]) -> Counter[str]:
+    return Counter(part.name for part in parts if part.active)
+
+
+def _moving(table: TableInfo) -> TemporaryError:
+    return TemporaryError(
+        f"table {table} changed in the moment it was pinned, so what the pin holds cannot be named",
+        code="altered_meanwhile",
+        hint="it is tried again by itself; a partition that never rests is better exported once it does",
+    )

@@ -14,19 +14,19 @@ from calve.clickhouse.parts import mutations
 from calve.clickhouse.parts.partitions import rows_seen
 from calve.clickhouse.pins import freeze
 from calve.clickhouse.pins.pin import (
-    Held,
+    FROZEN,
+    Pinned,
+    PinRequest,
     Seen,
-    Wanted,
     chosen_parts,
-    held_partitions,
     journaled_roots,
     journaled_table,
+    pinned_partitions,
     refuse_gone,
     refuse_row_policies,
 )
 from calve.clickhouse.server import clone, freezable, live, replicas
-from calve.clickhouse.server.matching import matched
-from calve.clickhouse.server.parts import ListedPart, listed_parts
+from calve.clickhouse.server.parts import ListedPart, listed_parts, matched
 from calve.clickhouse.server.visit import ServerVisit
 from calve.clickhouse.tables import TableInfo, patch_parts
 from calve.model.errors import PermanentError
@@ -36,7 +36,7 @@ UNKNOWN_POLICIES = "unknown: the user may not see them"
 _MAY_NOT = frozenset({"clickhouse_497", "clickhouse_164"})
 
 
-def hold(session: ServerVisit, wanted: Wanted, name: str) -> Held:
+def pin(session: ServerVisit, wanted: PinRequest, name: str) -> Pinned:
     """Take the pin `name`, once, at this replica, and describe what it holds."""
     table = session.describe(wanted.database, wanted.table)
     refuse_row_policies(table, ignore=wanted.ignore_row_policies)
@@ -46,11 +46,11 @@ def hold(session: ServerVisit, wanted: Wanted, name: str) -> Held:
     )
     parts = listed_parts(session, table.database, table.name, wanted.partitions)
     freeze.refuse_absent(table, wanted.partitions, parts)
-    held = _held_somehow(session, table, wanted, name, freezable.obstacle(session, table, parts))
-    return replace(held, notes=held.notes + ignored)
+    pinned = _held_somehow(session, table, wanted, name, freezable.obstacle(session, table, parts))
+    return replace(pinned, notes=pinned.notes + ignored)
 
 
-def let_go(session: ServerVisit, name: str, detail: str) -> None:
+def release(session: ServerVisit, name: str, detail: str) -> None:
     """Release a pin that may or may not have been taken at this replica. Twice is harmless."""
     if session.read_only:
         return  # such a user took nothing
@@ -67,8 +67,8 @@ def replica_of(detail: str) -> str:
 
 
 def _held_somehow(
-    session: ServerVisit, table: TableInfo, wanted: Wanted, name: str, why_not_frozen: str
-) -> Held:
+    session: ServerVisit, table: TableInfo, wanted: PinRequest, name: str, why_not_frozen: str
+) -> Pinned:
     if session.read_only:
         return _by_name(session, table, wanted, "its user may only read")
     if not why_not_frozen:
@@ -81,7 +81,7 @@ def _held_somehow(
         return _by_name(session, table, wanted, f"its user may make no clone: {error.message}")
 
 
-def _frozen(session: ServerVisit, table: TableInfo, wanted: Wanted, name: str) -> Held:
+def _frozen(session: ServerVisit, table: TableInfo, wanted: PinRequest, name: str) -> Pinned:
     _refuse_hidden_policies(table, wanted)
     # if we die here, the journal names the pin, and its release takes what there is of it
     freeze.freeze(session, table, wanted.partitions, name, ignore=wanted.ignore_mutations)
@@ -91,11 +91,11 @@ def _frozen(session: ServerVisit, table: TableInfo, wanted: Wanted, name: str) -
     # By the server's own hashes, as its partitions are listed; a part merged since is inactive, not gone.
     listed = listed_parts(session, table.database, table.name, wanted.partitions, inactive=True)
     hashes = {part.name: part.fingerprint for part in listed}
-    held = _held(
+    pinned = _held(
         table,
         wanted,
         relation=Relation(
-            mode="frozen",
+            mode=FROZEN,
             create=scratch.create,
             final=wanted.final,
             detail={"replica": session.address.url},
@@ -107,10 +107,10 @@ def _frozen(session: ServerVisit, table: TableInfo, wanted: Wanted, name: str) -
         ],
         roots=freeze.pin_roots(session),
     )
-    return replace(held, database=table.database, name=table.name)
+    return replace(pinned, database=table.database, name=table.name)
 
 
-def _cloned(session: ServerVisit, table: TableInfo, wanted: Wanted, name: str, why: str) -> Held:
+def _cloned(session: ServerVisit, table: TableInfo, wanted: PinRequest, name: str, why: str) -> Pinned:
     before = listed_parts(session, table.database, table.name, wanted.partitions, inactive=True)
     clone.clone(session, table, wanted.partitions, name)
     _refuse_hidden_policies(table, wanted)  # not before: who may make no clone reads through them
@@ -126,7 +126,7 @@ def _cloned(session: ServerVisit, table: TableInfo, wanted: Wanted, name: str, w
     return _live(session, table, there, wanted, pairs, (f"read over HTTP: {why}",))
 
 
-def _by_name(session: ServerVisit, table: TableInfo, wanted: Wanted, why: str) -> Held:
+def _by_name(session: ServerVisit, table: TableInfo, wanted: PinRequest, why: str) -> Pinned:
     # Read from the table itself, rows come with its patches: as before them they cannot be had.
     mutations.refuse_unapplied(table, (), patch_parts(session, table.full_name))
     parts = listed_parts(session, table.database, table.name, wanted.partitions)
@@ -140,10 +140,10 @@ def _live(
     session: ServerVisit,
     table: TableInfo,
     there: TableInfo,
-    wanted: Wanted,
+    wanted: PinRequest,
     pairs: Sequence[tuple[ListedPart, ListedPart]],
     notes: tuple[str, ...],
-) -> Held:
+) -> Pinned:
     """`pairs` are parts as they are read and as the source names them."""
     freeze.refuse_absent(table, wanted.partitions, (part for part, _ in pairs))
     masked = [part.name for part, _ in pairs if part.masked]
@@ -170,7 +170,7 @@ def _live(
 
 def _held(
     table: TableInfo,
-    wanted: Wanted,
+    wanted: PinRequest,
     *,
     relation: Relation,
     parts: Sequence[PartPlan],
@@ -178,8 +178,8 @@ def _held(
     roots: tuple[str, ...],
     notes: tuple[str, ...] = (),
     sorted_reads: bool = True,
-) -> Held:
-    return Held(
+) -> Pinned:
+    return Pinned(
         identity=table.identity,
         engine=table.engine,
         columns=table.columns,
@@ -188,14 +188,14 @@ def _held(
         sorting_key=table.sorting_key if sorted_reads else "",
         relation=relation,
         parts=tuple(parts),
-        partitions=held_partitions(seen, marked=not table.clause.replicated, named=bool(wanted.parts)),
+        partitions=pinned_partitions(seen, marked=not table.clause.replicated, named=bool(wanted.parts)),
         roots=roots,
         notes=notes,
         settings={"session_timezone": table.timezone},
     )
 
 
-def _refuse_hidden_policies(table: TableInfo, wanted: Wanted) -> None:
+def _refuse_hidden_policies(table: TableInfo, wanted: PinRequest) -> None:
     """Where a pin would bypass them, not knowing is as good as having some (D14)."""
     hidden = replace(table, row_policies=(UNKNOWN_POLICIES,) if table.policies_hidden else ())
     refuse_row_policies(hidden, ignore=wanted.ignore_row_policies)

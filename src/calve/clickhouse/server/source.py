@@ -3,13 +3,16 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from calve.clickhouse.pins.pin import Held, Wanted
-from calve.clickhouse.server import pin
+from calve.clickhouse.pins.pin import FROZEN_READER, Pinned, PinRequest
+from calve.clickhouse.reader import Reader, unknown_mode
+from calve.clickhouse.server import live, pin
 from calve.clickhouse.server.address import Address, parse_url
 from calve.clickhouse.server.client import Client, Credentials
 from calve.clickhouse.server.session import ServerOptions, ServerSession
 from calve.clickhouse.server.visit import ServerVisit
+from calve.clickhouse.source import SOURCE
 from calve.model.errors import CalveError, RefusedError, UnavailableError
+from calve.model.plan import Relation
 
 __all__ = ["ServerOptions", "ServerSession", "ServerSource"]
 _SILENT_SECONDS = 60.0  # how long a stream of rows may say nothing: the server only reads and sends
@@ -18,8 +21,11 @@ _SILENT_SECONDS = 60.0  # how long a stream of rows may say nothing: the server 
 class ServerSource:
     """One server, or several replicas of one cluster."""
 
+    immutable = False
+
     def __init__(self, name: str, options: ServerOptions) -> None:
         self.name = name
+        self.need = f"{SOURCE}{name}"
         self.options = options
         self.credentials = Credentials(user=options.user, password=options.password)
         self.addresses = parse_url(options.url, name)
@@ -30,12 +36,12 @@ class ServerSource:
         was taken, so after the pin nobody fails over."""
         yield self._session(replica)
 
-    def hold(self, wanted: Wanted, name: str) -> Held:
+    def pin(self, request: PinRequest, name: str) -> Pinned:
         """Fails over between replicas up to the pin and never after it."""
         with self.visit() as session:
-            return pin.hold(session, wanted, name)
+            return pin.pin(session, request, name)
 
-    def let_go(self, name: str, detail: str) -> None:
+    def release(self, name: str, detail: str) -> None:
         """Where the journal does not say at which replica, at all of them: whoever died while taking it
         may have been at any. One that is down keeps none of the others from being looked at."""
         known = pin.replica_of(detail)
@@ -43,7 +49,7 @@ class ServerSource:
         for replica in [known] if known else [address.url for address in self.addresses]:
             try:
                 with self.visit(replica) as session:
-                    pin.let_go(session, name, detail)
+                    pin.release(session, name, detail)
             except CalveError as error:
                 missed = missed or error
         if missed is not None:
@@ -73,8 +79,17 @@ class ServerSource:
             service=missed[0].service,
         )
 
-    def access(self) -> dict[str, str]:
-        """What an executor needs to read live. Shipped with a task, never stored: it holds secrets."""
+    def reader(self, relation: Relation) -> Reader:
+        match relation.mode:
+            case "frozen":
+                return Reader(function=FROZEN_READER)
+            case live.MODE:
+                return Reader(function=live.READER, access=self._access())
+            case mode:
+                raise unknown_mode(mode)
+
+    def _access(self) -> dict[str, str]:
+        """What an executor needs to read live."""
         options = self.options
         return {
             "user": options.user,

@@ -11,17 +11,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from calve.clickhouse.engine.engine import Engine
+from calve.clickhouse.engine.engine import Engine, trust
 from calve.clickhouse.engine.scratch import attached
+from calve.clickhouse.reader import Opened, Read
 from calve.clickhouse.server import errors
 from calve.clickhouse.server.address import parse_url
 from calve.clickhouse.server.client import Client, Credentials, Request
 from calve.clickhouse.server.live import LiveTable, named_aliases
-from calve.clickhouse.server.trust import trust
 from calve.clickhouse.sql import tokens
 from calve.model.errors import CalveError, PermanentError, TemporaryError
 from calve.model.plan import PartPlan, Relation
 
+_MEGABYTE = 1_000_000
 # What the server said, inside of what the engine says about it.
 _REMOTE = re.compile(
     r"Code: \d+(?:\.|, e\.displayText\(\) =) DB::Exception: .*?(?=\s*\(version [^)]*\)|\s*'?: ?\(in file/uri|\Z)",
@@ -139,6 +140,15 @@ class Staged:
             if piece.path == path and piece.start <= start < piece.end:
                 return piece
         raise PermanentError(f"row {start} of part {path} was not staged", code="not_staged")
+
+
+@contextmanager
+def opened(engine: Engine, read: Read) -> Iterator[Opened]:
+    """The reader of a server's rows, fetched over HTTP; see `clickhouse.reader`."""
+    slices = [(piece.part, piece.start, piece.end) for piece in read.slices]
+    settings = {**read.settings, "max_memory_usage": str(read.memory_mb * _MEGABYTE)}
+    with staged(engine, read.relation, read.parts, slices, Access.of(read.access), settings) as table:
+        yield table, [part.path for part in read.parts]
 
 
 @contextmanager

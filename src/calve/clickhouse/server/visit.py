@@ -1,18 +1,21 @@
 """A visit to one replica as the rest of Calve sees it: `Session` for servers old and new."""
 
 from collections.abc import Sequence
+from datetime import datetime
 
-from calve.clickhouse.parts.partitions import PartitionInfo
-from calve.clickhouse.pins import shadow
-from calve.clickhouse.server import clone, partitions, tables
+from calve.clickhouse.parts.content import parts_content
+from calve.clickhouse.parts.partitions import PartitionInfo, clock
+from calve.clickhouse.pins import freeze, shadow
+from calve.clickhouse.server import clone, parts, tables
 from calve.clickhouse.server.session import ServerSession
+from calve.clickhouse.sql import filters
 from calve.clickhouse.sql.table_name import TableName
 from calve.clickhouse.tables import Mutation, TableInfo
 from calve.model.plan import PartPlan
 
 
 class ServerVisit(ServerSession):
-    """See `ports.Session` for what each call promises."""
+    """See `clickhouse.source.Session` for what each call promises."""
 
     @property
     def unfreezes_tables(self) -> bool:
@@ -26,12 +29,28 @@ class ServerVisit(ServerSession):
         return tables.describe(self, database, table)
 
     def partitions(self, table: TableInfo) -> list[PartitionInfo]:
-        return partitions.partitions(self, table)
+        return parts.partitions(self, table)
 
     def parts(
         self, table: TableInfo, partition_ids: Sequence[str] = (), names: Sequence[str] = ()
     ) -> tuple[PartPlan, ...]:
-        return partitions.live_parts(self, table, partition_ids, names)
+        return parts.live_parts(self, table, partition_ids, names)
+
+    def named_content(self, table: TableInfo, partition_id: str, names: Sequence[str]) -> str:
+        """By the server's own hashes."""
+        return parts_content(part.content for part in self.parts(table, [partition_id], names))
+
+    def refuse_unfinished(self, table: TableInfo, *, ignore: bool) -> tuple[str, ...]:
+        return freeze.refuse_unfinished(self, table, ignore=ignore)
+
+    def check_where(self, table: TableInfo, where: str) -> None:
+        filters.check_at_source(self, table, where)
+
+    def now(self) -> datetime:
+        return clock(self)
+
+    def command_for(self, table: TableInfo) -> str:
+        return f"calve partitions '{table}'"
 
     def unfinished_mutations(self, table: TableName) -> tuple[Mutation, ...]:
         return tables.unfinished_mutations(self, table)
@@ -44,7 +63,7 @@ class ServerVisit(ServerSession):
             return "its user may give no settings with a query"
         return ""
 
-    def held_names(self) -> tuple[str, ...]:
+    def pin_names(self) -> tuple[str, ...]:
         cloned = {name for name in clone.names(self) if shadow.is_ours(name)}
         return tuple(sorted(cloned.union(shadow.names([disk.path for disk in self.disks()]))))
 

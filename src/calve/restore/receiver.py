@@ -16,7 +16,8 @@ from calve.clickhouse.sql.tokens import name as quoted
 from calve.clickhouse.tables import TableInfo
 from calve.model.errors import CalveError, PermanentError, RefusedError
 from calve.restore import target as targets
-from calve.restore.creating import (
+from calve.restore.plan import RestoreRequest
+from calve.restore.schema import (
     There,
     inner_name,
     inner_of,
@@ -25,7 +26,6 @@ from calve.restore.creating import (
     made_uuid,
     there,
 )
-from calve.restore.request import RestoreRequest
 from calve.restore.statements import Name
 from calve.restore.target import Target
 

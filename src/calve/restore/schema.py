@@ -5,15 +5,15 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from calve.archive.create import check_create, check_function
 from calve.archive.manifest import Manifest, SchemaEntry, TableEntry
+from calve.clickhouse.engine.ddl import LENIENT
 from calve.clickhouse.source import Session
-from calve.clickhouse.sql.lenient import LENIENT
-from calve.clickhouse.sql.system_columns import system_columns
 from calve.clickhouse.sql.tokens import name as quoted
 from calve.clickhouse.sql.tokens import string
-from calve.clickhouse.tables import ZERO_UUID
+from calve.clickhouse.tables import ZERO_UUID, system_columns
 from calve.model.errors import CalveError, NotFoundError, PermanentError, RefusedError
-from calve.restore.request import REFUSE, Item, RestoreRequest
+from calve.restore.plan import REFUSE, Item, RestoreRequest
 from calve.restore.statements import Name, retargeted, without_replication
 
 _NAMESPACE = uuid.UUID("5f2d6f0a-1c0e-4a52-9a0e-8f0b6a1f7c11")
@@ -53,6 +53,8 @@ def make_schema(session: Session, manifest: Manifest, request: RestoreRequest) -
     name it was to be given."""
     _refuse_old(session)
     wanted = _wanted(session, manifest, request)
+    for function, create in manifest.functions.items():
+        check_function(create, function)
     found = there(session, [one.item.target for one in wanted])
     for one in wanted:
         _refuse_existing(request, one, found)
@@ -135,6 +137,7 @@ def _wanted(session: Session, manifest: Manifest, request: RestoreRequest) -> li
             continue
         entry = entries[origin]
         create = entry.create
+        check_create(create, origin, entry.engine)
         if isinstance(entry, TableEntry) and session.embedded:
             create = without_replication(create, entry.engine_full)
         made = made_uuid(request.seed, item.target)

@@ -1,0 +1,146 @@
+"""What a CREATE out of a manifest may be. Pure.
+
+A manifest is data from outside, and its statements are run. So each must be one statement that makes
+the very object it is kept for, in words that ClickHouse itself writes: no second statement, no
+comment, no query that is run while it makes a table, no disk of its own. Whatever else is refused
+before anything is made.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
+
+from calve.clickhouse.sql.tokens import Sort, Token, tokens
+from calve.model.errors import PermanentError
+
+_SIGNS = frozenset("()[]{},.=<>+-*/%!?:|@~")  # not `;`, nor a quote, `#`, `$` or anything beyond ASCII
+_NAMES = (Sort.NAME, Sort.QUOTED)
+_KINDS = {
+    "View": ("VIEW",),
+    "MaterializedView": ("MATERIALIZED", "VIEW"),
+    "LiveView": ("LIVE", "VIEW"),
+    "WindowView": ("WINDOW", "VIEW"),
+    "Dictionary": ("DICTIONARY",),
+}
+_TABLE = ("TABLE",)
+
+
+def check_create(create: str, name: tuple[str, str], engine: str) -> None:
+    """PermanentError unless this makes the table, view or dictionary `name` of that engine and no more."""
+    kind = _KINDS.get(engine, _TABLE)
+    words = _words(create)
+    made, rest = _object(create, words, kind)
+    if made not in (name, ("", name[1])):
+        raise _refused(create, f"it does not make {'.'.join(name)}")
+    outer = list(_outer(rest))
+    head = list(takewhile(lambda word: word.text.upper() != "AS" or word.sort is not Sort.NAME, outer))
+    if kind == _TABLE:
+        if _after(outer, "ENGINE", "=") != engine:
+            raise _refused(create, f"its engine is not {engine}")
+        if head != outer:
+            raise _refused(create, "it fills the table from a query")
+    if (rest and rest[0].text.upper() == "ON") or _after(head, "ON", "CLUSTER"):
+        raise _refused(create, "it is for a whole cluster")
+    if any(word.sort is Sort.NAME and word.text.upper() == "POPULATE" for word in head):
+        raise _refused(create, "it runs its query at once")
+    if any(_after(rest, "SOURCE", "(", name) for name in ("EXECUTABLE", "EXECUTABLE_POOL")):
+        raise _refused(create, "it starts a program")
+    _refuse_files(create, rest)
+    _refuse_disks(create, head)
+
+
+def check_function(create: str, name: str) -> None:
+    """PermanentError unless this makes the SQL function `name` and no more."""
+    words = _words(create)
+    made, rest = _object(create, words, ("FUNCTION",))
+    if made != ("", name):
+        raise _refused(create, f"it does not make the function {name}")
+    if not rest or rest[0].text.upper() != "AS":
+        raise _refused(create, "it is not an SQL function")
+    _refuse_files(create, rest)
+
+
+def check_scratch(create: str, engine: str) -> None:
+    """PermanentError unless this makes one table, to be called `{table}`, of a MergeTree engine."""
+    if create.count("{table}") != 1:
+        raise _refused(create, "it does not make one scratch table")
+    family = engine.removeprefix("Replicated").removeprefix("Shared")
+    check_create(create.replace("{table}", "scratch", 1), ("", "scratch"), _scratch_engine(create, family))
+
+
+def _scratch_engine(create: str, family: str) -> str:
+    """Parts are read through a table of their own engine, or of a plain one."""
+    found = _after(list(_outer(_words(create.replace("{table}", "scratch", 1)))), "ENGINE", "=")
+    return "MergeTree" if found == "MergeTree" else family
+
+
+def _words(create: str) -> list[Token]:
+    words = list(tokens(create))
+    for at, word in enumerate(words):
+        if word.sort is not Sort.SIGN:
+            continue
+        after = words[at + 1] if at + 1 < len(words) else None
+        touching = after.text if after is not None and after.start == word.end else ""
+        if word.text not in _SIGNS or word.text + touching in ("--", "/*"):
+            raise _refused(create, f"{word.text + touching!r} has no place in it")
+    return words
+
+
+def _object(
+    create: str, words: Sequence[Token], kind: tuple[str, ...]
+) -> tuple[tuple[str, str], Sequence[Token]]:
+    """The name of what is made, "" for a database that is not given, and the words after it."""
+    given = [word.text.upper() if word.sort is Sort.NAME else "" for word in words[: len(kind) + 4]]
+    at = 1 + len(kind)
+    if given[:at] != ["CREATE", *kind]:
+        raise _refused(create, f"it is not a CREATE {' '.join(kind)}")
+    if given[at : at + 3] == ["IF", "NOT", "EXISTS"]:
+        at += 3
+    if at >= len(words) or words[at].sort not in _NAMES:
+        raise _refused(create, "it names nothing")
+    if at + 2 < len(words) and words[at + 1].text == "." and words[at + 2].sort in _NAMES:
+        return (words[at].value, words[at + 2].value), words[at + 3 :]
+    return ("", words[at].value), words[at + 1 :]
+
+
+def _outer(words: Sequence[Token]) -> Iterator[Token]:
+    """Those outside of brackets."""
+    depth = 0
+    for word in words:
+        if word.sort is Sort.SIGN and word.text in "([{":
+            depth += 1
+        elif word.sort is Sort.SIGN and word.text in ")]}":
+            depth -= 1
+        elif depth == 0:
+            yield word
+
+
+def _after(words: Sequence[Token], *sequence: str) -> str:
+    """The word after the first such sequence; "" where there is none."""
+    for at in range(len(words) - len(sequence)):
+        if tuple(word.text.upper() for word in words[at : at + len(sequence)]) == sequence:
+            return words[at + len(sequence)].text
+    return ""
+
+
+def _refuse_files(create: str, words: Sequence[Token]) -> None:
+    if _after(words, "INTO", "OUTFILE") or _after(words, "FROM", "INFILE"):
+        raise _refused(create, "it reads or writes a file")
+
+
+def _refuse_disks(create: str, words: Sequence[Token]) -> None:
+    """A disk that a statement defines can be any folder of the server."""
+    for at, word in enumerate(words[:-2]):
+        if (
+            word.text.lower() == "disk"
+            and words[at + 1].text == "="
+            and words[at + 2].sort is not Sort.STRING
+        ):
+            raise _refused(create, "it defines a disk of its own")
+
+
+def _refused(create: str, why: str) -> PermanentError:
+    return PermanentError(
+        f"a statement of the backup is refused: {why}: {create[:120]}",
+        code="backup_statement",
+        hint="a backup holds one CREATE for each of its objects; find out who changed it",
+    )
