@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from calve.archive.address import address_of
 from calve.archive.manifest import PartEntry, PartitionEntry, TableEntry
-from calve.backup.plan import BackupRequest
+from calve.backup.request import BackupRequest
 from calve.clickhouse.engine.ddl import scratch_table
 from calve.clickhouse.parts.partitions import PartitionInfo
 from calve.clickhouse.pins import freeze as freezes

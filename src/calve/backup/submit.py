@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from calve.archive.location import Location, checked_name
 from calve.archive.ports import LANE, BackupPorts
 from calve.backup.kind import NAME, refuse_taken
-from calve.backup.plan import BackupRequest
+from calve.backup.request import BackupRequest
 from calve.backup.schema import match
 from calve.control.ports import Store
 from calve.model.errors import Outcome, RefusedError, UsageError
