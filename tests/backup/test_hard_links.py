@@ -98,7 +98,7 @@ def test_where_links_cannot_be_made_it_is_refused_and_nothing_copied_instead(
     link = os.link
     with monkeypatch.context() as patched:
         patched.setattr(
-            os, "link", lambda source, target: (other_file_system if "shadow" in str(source) else link)(source, target)
+            os, "link", lambda source, target, **named: (other_file_system if "shadow" in str(source) else link)(source, target, **named)
         )  # fmt: skip
         row = ticked.settle(ticked.create("b"))
     assert row.state is ProcessState.FAILED and row.error is not None

@@ -8,7 +8,7 @@ from calve.destination.names import process_of
 from calve.iceberg.health.orphans import Orphans, Owner, judge
 from calve.iceberg.health.report import orphan_limit
 from calve.iceberg.health.settings import Settings
-from calve.iceberg.health.table_files import PathSet, StoredFile
+from calve.iceberg.health.table_files import PathSet, TableFile
 from calve.model.limits import Limits
 from calve.objects.uri import comparable
 
@@ -18,7 +18,7 @@ OWNERS = {"ended": Owner.ENDED, "live": Owner.LIVE, "neighbour": Owner.OTHERS}
 
 
 def judged(*paths: str, reachable: tuple[str, ...] = (), at: datetime = OLD) -> Orphans:
-    files = [StoredFile(f"file:///t/{path}", 10, at) for path in paths]
+    files = [TableFile(f"file:///t/{path}", 10, at) for path in paths]
     return judge(
         files,
         PathSet(reachable),

@@ -13,7 +13,7 @@ from calve.iceberg.health.settings import MIB, Settings
 from calve.iceberg.health.stats import Deletes, PartitionStats, Place, TableStats
 from calve.model.errors import UsageError
 from calve.optimize.plan import TASK_PARTITIONS, OptimizePlan, TaskSpec, options_of, tasks_of
-from calve.optimize.request import OptimizeRequest, Sort, SortColumn, parse_sort
+from calve.optimize.request import OptimizeRequest, SortBy, SortColumn, parse_sort
 from support.lake import make_table, sqlite_properties
 
 
@@ -96,11 +96,11 @@ def test_a_request_survives_the_store() -> None:
 
 
 def test_sort_orders_are_read() -> None:
-    assert parse_sort("day, id desc nulls first") == Sort(
+    assert parse_sort("day, id desc nulls first") == SortBy(
         columns=(SortColumn(name="day"), SortColumn(name="id", direction="desc", nulls="NULLS_FIRST"))
     )
-    assert parse_sort("zorder(x, y)") == Sort(zorder=("x", "y"))
-    assert parse_sort("TABLE") == Sort(table=True)
+    assert parse_sort("zorder(x, y)") == SortBy(zorder=("x", "y"))
+    assert parse_sort("TABLE") == SortBy(table=True)
     for text in ("", "a b c", "zorder()", "a,,b"):
         with pytest.raises(UsageError):
             parse_sort(text)

@@ -47,14 +47,14 @@ def optimize(
     from calve.app.destination import parse_table
     from calve.app.health import preview, submit_optimize
     from calve.cli.running import hand_over
-    from calve.optimize.request import OptimizeRequest, Sort, parse_sort
+    from calve.optimize.request import OptimizeRequest, SortBy, parse_sort
 
     named = parse_table(table, session.config)
     request = OptimizeRequest(
         catalog=named.catalog,
         identifier=named.identifier,
         full=full,
-        sort=parse_sort(sort) if sort else Sort(),
+        sort=parse_sort(sort) if sort else SortBy(),
         expire=expire,
         orphans=orphans,
     )

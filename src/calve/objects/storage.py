@@ -34,7 +34,7 @@ def _s3(place: str, bounds: Bounds, properties: Properties) -> ObjectStore:
 _OPENERS: Mapping[str, Callable[[str, Bounds, Properties], ObjectStore]] = {LOCAL: _local, S3: _s3}
 
 
-class Keys(Protocol):
+class LentKeys(Protocol):
     """Properties whose keys are lent for a while: `iceberg.catalogs.lent_keys.Lender`."""
 
     def properties(self) -> dict[str, str]: ...
@@ -52,7 +52,7 @@ class Storage(ForwardingStore):
         *,
         connect_seconds: float = Bounds.connect_seconds,
         call_seconds: float = Bounds.call_seconds,
-        keys: Keys | None = None,
+        keys: LentKeys | None = None,
     ) -> None:
         """`keys` take the place of the properties where a catalog lends them."""
         self.properties = dict(properties or {})
@@ -91,7 +91,7 @@ class LentStore(ForwardingStore):
     If there are none, the refusal stands, at once (P9).
     """
 
-    def __init__(self, keys: Keys, build: Callable[[Properties], ObjectStore]) -> None:
+    def __init__(self, keys: LentKeys, build: Callable[[Properties], ObjectStore]) -> None:
         self._keys = keys
         self._build = build
         self._lock = Lock()

@@ -19,7 +19,7 @@ class SortColumn:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sort:
+class SortBy:
     """How rewritten rows are ordered: by columns, by the table's own order, or along a Z-curve."""
 
     columns: tuple[SortColumn, ...] = ()
@@ -35,7 +35,7 @@ class OptimizeRequest:
     catalog: str
     identifier: tuple[str, ...]
     full: bool = False
-    sort: Sort = field(default_factory=Sort)
+    sort: SortBy = field(default_factory=SortBy)
     expire: bool | None = None  # None: as the table says
     orphans: bool | None = None
     most_tasks: int = 0  # 0: as many as there are; the rest waits for the next process
@@ -50,7 +50,7 @@ class OptimizeRequest:
         data: dict[str, Any] = json.loads(text)
         known = known_fields(cls, data)
         sort = known.get("sort") or {}
-        known["sort"] = Sort(
+        known["sort"] = SortBy(
             columns=tuple(SortColumn(**column) for column in sort.get("columns", ())),
             zorder=tuple(sort.get("zorder", ())),
             table=bool(sort.get("table", False)),
@@ -70,17 +70,17 @@ _COLUMN = re.compile(
 )
 
 
-def parse_sort(text: str) -> Sort:
+def parse_sort(text: str) -> SortBy:
     """`table`, `zorder(a, b)`, or `a, b desc nulls last`."""
     text = text.strip()
     if text.lower() == "table":
-        return Sort(table=True)
+        return SortBy(table=True)
     if zorder := _ZORDER.match(text):
         names = tuple(name.strip().strip("`") for name in zorder.group(1).split(","))
         if all(names):
-            return Sort(zorder=names)
+            return SortBy(zorder=names)
         raise _unreadable(text)
-    return Sort(columns=tuple(_column(part, text) for part in text.split(",")))
+    return SortBy(columns=tuple(_column(part, text) for part in text.split(",")))
 
 
 def _column(part: str, text: str) -> SortColumn:

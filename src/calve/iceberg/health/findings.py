@@ -12,7 +12,7 @@ from calve.iceberg.health.stats import TableStats
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
+class TableFinding:
     what: str
     detail: str
     command: str
@@ -26,38 +26,38 @@ def findings(
     due: list[Due],
     expirable: Expiry,
     orphans: Orphans | None,
-) -> Iterator[Finding]:
+) -> Iterator[TableFinding]:
     """The most rewarding first."""
     optimize = f"calve optimize {name}"
     if rewrites := [item for item in due if item.level is not Level.FULL]:
-        yield Finding(
+        yield TableFinding(
             what="partitions to rewrite",
             detail=f"{len(rewrites)} of {len(stats.partitions)} partitions; first: {rewrites[0].reason}",
             command=optimize,
         )
     elif due:
-        yield Finding(what="full rewrite", detail=f"due for {len(due)} partitions", command=optimize)
+        yield TableFinding(what="full rewrite", detail=f"due for {len(due)} partitions", command=optimize)
     elif (would_do := sum(files_needed(part, settings) for part in stats.partitions.values())) < stats.files:
-        yield Finding(
+        yield TableFinding(
             what="small files",
             detail=f"{stats.files} files where {would_do} would do; no trigger has fired yet",
             command=f"{optimize} --full",
         )
     if lost := stats.dangling_deletes:
-        yield Finding(
+        yield TableFinding(
             what="dangling deletes",
             detail=f"{lost} delete files no longer delete anything",
             command=optimize,
         )
     if stats.global_deletes:
-        yield Finding(
+        yield TableFinding(
             what="global deletes",
             detail=f"{stats.global_deletes} equality delete files of an unpartitioned spec apply to every"
             " partition; a full rewrite applies them, and then they go",
             command=f"{optimize} --full",
         )
     if stats.manifests > manifests_needed(stats, settings):
-        yield Finding(
+        yield TableFinding(
             what="manifests",
             detail=f"{stats.manifests} manifests where {manifests_needed(stats, settings)} would do",
             command=optimize,
@@ -66,40 +66,40 @@ def findings(
     yield from _lost(name, orphans)
 
 
-def _past(optimize: str, stats: TableStats, settings: Settings, expirable: Expiry) -> Iterator[Finding]:
+def _past(optimize: str, stats: TableStats, settings: Settings, expirable: Expiry) -> Iterator[TableFinding]:
     if not expirable:
         return
     detail = f"{len(expirable.snapshot_ids)} of {stats.snapshots} snapshots"
     if expirable.refs:
         detail += f" and {len(expirable.refs)} references"
     if settings.expire:
-        yield Finding(what="old snapshots", detail=f"{detail} are past their age", command=optimize)
+        yield TableFinding(what="old snapshots", detail=f"{detail} are past their age", command=optimize)
     elif settings.owns_files:
-        yield Finding(
+        yield TableFinding(
             what="old snapshots",
             detail=f"{detail} are past their age; the table forbids expiry (table-expire.enabled)",
             command=f"{optimize} --expire",
         )
 
 
-def _lost(name: str, orphans: Orphans | None) -> Iterator[Finding]:
+def _lost(name: str, orphans: Orphans | None) -> Iterator[TableFinding]:
     if orphans is None:
         return
     if orphans.removable:
-        yield Finding(
+        yield TableFinding(
             what="orphan files",
             detail=f"{len(orphans.removable)} files, {orphans.bytes} bytes, that nothing refers to",
             command=f"calve optimize {name}",
         )
     if orphans.of_unknown:
-        yield Finding(
+        yield TableFinding(
             what="files of unknown processes",
             detail=f"{orphans.of_unknown} files belong to processes that this store does not know;"
             " they are never removed from here",
             command="calve ps --all   (with the store that made them)",
         )
     for path in orphans.elsewhere:
-        yield Finding(
+        yield TableFinding(
             what="files elsewhere",
             detail=f"the table also writes to {path}, outside its location; orphans there are not looked"
             " for, because other tables may write there",

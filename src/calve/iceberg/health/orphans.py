@@ -15,7 +15,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
 from calve.destination.names import is_receipt, process_of
-from calve.iceberg.health.table_files import PathSet, StoredFile, list_files
+from calve.iceberg.health.table_files import PathSet, TableFile, list_files
 from calve.objects.uri import comparable, is_below
 
 _WRITES_TO = (
@@ -40,7 +40,7 @@ class Owner(StrEnum):
 class Orphans:
     """What was found."""
 
-    removable: tuple[StoredFile, ...] = ()
+    removable: tuple[TableFile, ...] = ()
     young: int = 0  # too young to judge
     of_live: int = 0
     of_unknown: int = 0  # of a process that this store does not know
@@ -87,7 +87,7 @@ def _sidecar_of(path: str) -> str | None:
 
 
 def judge(
-    files: Iterable[StoredFile],
+    files: Iterable[TableFile],
     reachable: PathSet,
     *,
     own: str,
@@ -97,7 +97,7 @@ def judge(
     """Pure. `own` is the table's location."""
     files = list(files)
     foreign = _tables_inside(files, own)
-    removable: list[StoredFile] = []
+    removable: list[TableFile] = []
     young = of_live = of_unknown = of_others = 0
     owners: dict[str, Owner] = {}
     for found in files:
@@ -130,7 +130,7 @@ def judge(
     )
 
 
-def _tables_inside(files: Iterable[StoredFile], own: str) -> tuple[str, ...]:
+def _tables_inside(files: Iterable[TableFile], own: str) -> tuple[str, ...]:
     """Folders of other tables below this one: whatever is in them is theirs."""
     mine = comparable(own).rstrip("/")
     bases = {comparable(match.group(1)) for found in files if (match := _METADATA_FILE.match(found.path))}

@@ -16,7 +16,7 @@ from calve.iceberg import tables
 from calve.iceberg.errors import catalog_call
 from calve.iceberg.health.due import Due, evaluate
 from calve.iceberg.health.entries import collect
-from calve.iceberg.health.findings import Finding, findings
+from calve.iceberg.health.findings import TableFinding, findings
 from calve.iceberg.health.orphans import Orphans, Owner, find_orphans
 from calve.iceberg.health.partitions import partition_name
 from calve.iceberg.health.retention import expiry
@@ -62,7 +62,7 @@ class Health:
     table: str
     score: int
     parts: tuple[Part, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[TableFinding, ...]
     files: int
     rows: int
     bytes: int

@@ -22,7 +22,7 @@ from calve.model.errors import RefusedError
 from calve.objects.uri import comparable
 
 
-class StoredFile(NamedTuple):
+class TableFile(NamedTuple):
     """One object. `path` is its full URI, in the spelling of the table's location."""
 
     path: str
@@ -30,7 +30,7 @@ class StoredFile(NamedTuple):
     modified_at: datetime
 
 
-def list_files(table: Table, location: str) -> Iterator[StoredFile]:
+def list_files(table: Table, location: str) -> Iterator[TableFile]:
     """Every file below a location. RefusedError where ages cannot be had: nothing may be judged then."""
     io = table.io
     if not isinstance(io, PyArrowFileIO):
@@ -46,7 +46,7 @@ def list_files(table: Table, location: str) -> Iterator[StoredFile]:
         prefix = location.rstrip("/")
         for info in files.get_file_info(fs.FileSelector(base, recursive=True, allow_not_found=True)):
             if info.type == fs.FileType.File:
-                yield StoredFile(prefix + info.path.removeprefix(base), info.size, _modified(info))
+                yield TableFile(prefix + info.path.removeprefix(base), info.size, _modified(info))
 
 
 def _modified(info: Any) -> datetime:
