@@ -230,7 +230,7 @@ class _Fetch:
         try:
             self._engine.execute(sql, {**_FETCH, **self._timeouts(), **settings}, self._what(part))
         except CalveError as error:
-            raise self._explained(error, part) from None
+            raise self._translate(error, part) from None
 
     def check(self, part: PartPlan, piece: _StagedSlice) -> None:
         """Every row of the plan came, or the attempt fails."""
@@ -295,7 +295,7 @@ class _Fetch:
     def _what(self, part: PartPlan) -> str:
         return f"source {self._live.source} ({self._live.replica}), reading part {part.name}"
 
-    def _explained(self, error: CalveError, part: PartPlan) -> CalveError:
+    def _translate(self, error: CalveError, part: PartPlan) -> CalveError:
         """The server's own words where they came through, and never a secret."""
         text = errors.masked(error.message, self._access.credentials.secrets)
         text = text.removeprefix(f"{self._what(part)}: ")
