@@ -58,7 +58,7 @@ def test_a_backup_s_whole_life(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (("create", "a b", "--tables", "db.*"), 2, "cannot name a backup"),
+        (("create", "a b", "--tables", "db.*"), 2, "invalid backup name"),
         (("create", "x", "--tables", "nope.*"), 3, "nope.*"),
         (("create", "x", "--tables", "db.*", "--source", "other"), 2, "other"),
         (("show", "nothing"), 3, "no backup 'nothing'"),

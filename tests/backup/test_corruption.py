@@ -142,7 +142,7 @@ def test_a_stale_manifest_of_another_location_is_found(
 def test_a_flipped_manifest_is_refused_and_shown_in_the_list(scene: ShelfScene, manifest: Manifest) -> None:
     path = Path(scene.location.manifest(_key(manifest)).removeprefix("file://"))
     path.write_bytes(path.read_bytes().replace(b'"rows": 7', b'"rows": 8', 1))
-    with pytest.raises(PermanentError, match="does not fit its checksum"):
+    with pytest.raises(PermanentError, match="does not match its checksum"):
         backups.find(scene.location, "b")
     [line] = backups.listed(scene.location)
     assert line.manifest is None and line.error is not None and str(path) in line.error.message

@@ -108,7 +108,7 @@ def test_where_links_cannot_be_made_it_is_refused_and_nothing_copied_instead(
 
 def test_object_storage_has_none(ticked: Ticked, tmp_path: Path) -> None:
     ticked.ports.url = "s3://bucket/backups"
-    with pytest.raises(UsageError, match="is no folder"):
+    with pytest.raises(UsageError, match="is not a folder"):
         ticked.create("b")
     storage = Storage({"s3.endpoint": "http://127.0.0.1:1", "s3.region": "us-east-1"})
     with pytest.raises(RefusedError, match="no hard links"):

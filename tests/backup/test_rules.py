@@ -122,7 +122,7 @@ def test_nothing_to_keep_is_refused() -> None:
 
 @pytest.mark.parametrize("name", ["", "a b", "../x", "a/b", "a@1", ".hidden", "x" * 101, "ü"])
 def test_what_cannot_name_a_backup_is_refused(name: str) -> None:
-    with pytest.raises(UsageError, match="cannot name a backup"):
+    with pytest.raises(UsageError, match="invalid backup name"):
         checked_name(name)
 
 

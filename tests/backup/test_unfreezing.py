@@ -192,7 +192,7 @@ def test_no_name_but_ours_is_ever_unfrozen(tmp_path: Path, name: str) -> None:
             "INSERT INTO t VALUES (1)",
             "ALTER TABLE t FREEZE WITH NAME 'nightly'",
         )
-        with pytest.raises(PermanentError, match="no name of a pin"):
+        with pytest.raises(PermanentError, match="invalid pin name"):
             freeze.release(session, name, table=("default", "t"))
         assert source.frozen == ["nightly"]
 

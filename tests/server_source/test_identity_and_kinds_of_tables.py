@@ -246,7 +246,7 @@ def test_a_disk_seen_under_another_path_is_frozen_there(today: Place, tmp_path: 
     [
         ({}, "no disk of the server is mapped"),
         ({"other": "/tmp"}, "disk default is not mapped"),
-        ({"default": "/no/such/folder"}, "is no folder here"),
+        ({"default": "/no/such/folder"}, "is not a folder on this machine"),
     ],
 )
 def test_otherwise_they_are_read_live_and_the_reason_is_noted(

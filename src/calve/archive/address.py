@@ -77,5 +77,5 @@ def _unreadable(part: Path, error: OSError) -> PermanentError:
     return PermanentError(
         f"part {part} cannot be read: {error.strerror} ({Path(error.filename or '').name})",
         code="part_unreadable",
-        hint="the user that runs Calve needs read access to the source's files, under the same path",
+        hint="give the user that runs Calve read access to the source's files, at the same path",
     )

@@ -29,7 +29,7 @@ def read(location: Location, key: Key, *, trusted: bool = False) -> Manifest | T
         if isinstance(document, dict) and document.get("fenced"):
             return Tombstone(process_id=str(document["process_id"]))
     except (ValueError, KeyError):
-        raise damaged(where, "it is no manifest", way_out) from None
+        raise damaged(where, "it is not a manifest", way_out) from None
     manifest = Manifest.from_json(data, where, way_out)
     if (manifest.name, manifest.number) != (key.name, key.number):
         raise damaged(where, f"it is the manifest of {manifest.name}@{manifest.number}", way_out)
@@ -40,7 +40,7 @@ def read(location: Location, key: Key, *, trusted: bool = False) -> Manifest | T
 
 def _way_out(key: Key) -> str:
     return (
-        f"put that object back from a copy or the storage's own versions; or give the backup up: "
+        f"restore that object from a copy or from the storage's versions; or give up the backup: "
         f"calve backup delete {key.name}"
     )
 
@@ -59,16 +59,16 @@ def find(location: Location, name: str, *, unsigned: bool = False) -> Manifest:
     raise NotFoundError(
         f"there is no backup {name!r} in {location.url}",
         code="no_backup",
-        hint=f"those that there are: {shown}; see: calve backup list",
+        hint=f"existing backups: {shown}; see: calve backup list",
     )
 
 
 def same(location: Location, key: Key, process_id: str, *, unsigned: bool = False) -> Manifest:
     """The backup that a plan was made from, and no other of its name. NotFoundError if it is gone."""
     gone = NotFoundError(
-        f"backup {key.name} was deleted from {location.url} meanwhile",
+        f"backup {key.name} was deleted from {location.url} in the meantime",
         code="backup_deleted",
-        hint="calve backup list shows those that there are",
+        hint="see: calve backup list",
     )
     if location.storage.exists(location.mark(key)):
         raise gone
@@ -93,9 +93,9 @@ class Needed:
         if self.unreadable:
             names = ", ".join(self.unreadable)
             raise PermanentError(
-                f"{what}: backup {names} cannot be read, and what it needs is not known",
+                f"{what}: backup {names} cannot be read, so what it needs is unknown",
                 code="backup_damaged",
-                hint=f"calve backup show {self.unreadable[0]} says why; calve backup delete {names} gives it up",
+                hint=f"calve backup show {self.unreadable[0]} says why; to give it up: calve backup delete {names}",
             )
 
 

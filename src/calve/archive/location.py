@@ -29,7 +29,7 @@ def checked_name(name: str) -> str:
     """A backup's name, if it can be one: it becomes part of an object's name."""
     if not _NAME.fullmatch(name):
         raise UsageError(
-            f"{name!r} cannot name a backup",
+            f"invalid backup name {name!r}",
             code="backup_name",
             hint="use letters, digits, dots, dashes and underscores, at most 100: nightly-2026-01-31",
         )
@@ -151,7 +151,7 @@ class Location:
             raise PermanentError(
                 f"{self.url}/calve-location.json is damaged",
                 code="location_damaged",
-                hint="restore that object from the storage's own versions, or use another [backup] url",
+                hint="restore that object from the storage's versions, or use another [backup] url",
             ) from None
 
     def made_identity(self) -> str:
@@ -174,5 +174,5 @@ class Location:
             raise PermanentError(
                 f"{self.url} is no longer the location this work began with: it was emptied or replaced",
                 code="location_changed",
-                hint="begin again: nothing that was written before can be relied on",
+                hint="start again: what was written before may be lost",
             )

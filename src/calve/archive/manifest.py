@@ -186,9 +186,9 @@ class Manifest:
             data: dict[str, Any] = document["manifest"]
             whole = document["sha256"] == _sha256(json.dumps(data, separators=(",", ":"), sort_keys=True))
         except (ValueError, KeyError, TypeError):
-            raise damaged(where, "it is no manifest", hint) from None
+            raise damaged(where, "it is not a manifest", hint) from None
         if not whole:
-            raise damaged(where, "its content does not fit its checksum", hint)
+            raise damaged(where, "its content does not match its checksum", hint)
         return cls._read(data)
 
     @classmethod

@@ -110,7 +110,7 @@ def store(
         raise PermanentError(
             f"part {part} is not the one that was planned: its files have changed",
             code="part_changed",
-            hint="a freeze never changes by itself; look at the disk, then run the backup again",
+            hint="a freeze never changes: check the disk, then run the backup again",
         )
     index = PartIndex(address=address, files=tuple(sorted(kept, key=lambda file: file.name)))
     data = index.to_json().encode()
@@ -151,7 +151,7 @@ def read_index(location: Location, place: str, address: str, index_sha256: str) 
     except NotFoundError:
         raise _damaged(Problem(object=where, what="missing")) from None
     if hashlib.sha256(data).hexdigest() != index_sha256:
-        raise _damaged(Problem(object=where, what="its content does not fit its checksum"))
+        raise _damaged(Problem(object=where, what="its content does not match its checksum"))
     index = PartIndex.from_json(data.decode())
     if index.address != address:
         raise _damaged(Problem(object=where, what="it is the index of another part"))
@@ -223,7 +223,7 @@ def _download_to(location: Location, place: str, file: StoredFile, target: Path)
     if size != file.bytes:
         return Problem(object=where, what=f"{size} bytes where {file.bytes} were written (file {file.name})")
     if _sha256_of(target) != file.sha256:
-        return Problem(object=where, what=f"its content does not fit its checksum (file {file.name})")
+        return Problem(object=where, what=f"its content does not match its checksum (file {file.name})")
     return None
 
 

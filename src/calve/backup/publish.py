@@ -99,7 +99,7 @@ def _ours(location: Location, plan: BackupPlan, key: Key) -> Manifest | None:
         )
     if found.process_id != plan.process_id:
         raise RefusedError(
-            f"there is a backup {key.name} in {location.url} already, made by process {found.process_id} meanwhile",
+            f"there is a backup {key.name} in {location.url} already, made by process {found.process_id} in the meantime",
             code="backup_exists",
             hint=f"give another name, or delete that one: calve backup delete {key.name}",
         )

@@ -56,7 +56,7 @@ def submit(ports: BackupPorts, store: Store, request: BackupRequest) -> Submitte
     location = ports.location()
     if ports.hard_links and kind_of(location.url) != LOCAL:
         raise UsageError(
-            f"{location.url} is no folder, and only in a folder are there hard links",
+            f"{location.url} is not a folder: hard links need one",
             code="no_hard_links",
             hint="set hard_links = false under [backup], or give it a folder as url",
         )

@@ -75,7 +75,9 @@ def translate(message: str, what: str) -> CalveError:
     if code == _NO_SPACE or _FULL.search(message):
         return _full(text)
     if code in _GONE:
-        return NotFoundError(text, code=label, hint="the table or database was dropped or renamed meanwhile")
+        return NotFoundError(
+            text, code=label, hint="the table or database was dropped or renamed in the meantime"
+        )
     if code in _DAMAGED:
         return PermanentError(
             text,
@@ -91,7 +93,7 @@ def _full(text: str) -> CalveError:
     return TemporaryError(
         f"no room on the disk: {text}",
         code=DISK_FULL,
-        hint="make room there (an executor's own files are in its TMPDIR); it is tried again by itself",
+        hint="free space there (an executor's own files are in its TMPDIR); Calve retries",
     )
 
 

@@ -92,7 +92,7 @@ def _refuse_unable(session: Session, table: TableInfo) -> None:
 
 def _refuse_changed(session: Session, table: TableInfo, plan: ExportPlan, named_parts: Sequence[str]) -> None:
     if table.identity != plan.source_identity:
-        raise _changed(f"{plan.table} is another table than the one that was exported")
+        raise _changed(f"{plan.table} is not the table that was exported")
     if named_parts:
         _refuse_gone(session, table, named_parts)
         for key in plan.keys:
@@ -105,7 +105,7 @@ def _refuse_changed(session: Session, table: TableInfo, plan: ExportPlan, named_
 
 def _refuse_other_content(table: TableInfo, key: KeyPlan, now: partitions.PartitionInfo | None) -> None:
     if now is None:
-        raise _changed(f"partition {key.partition} of {table} was dropped since it was exported")
+        raise _changed(f"partition {key.partition} of {table} has been dropped since it was exported")
     if not unchanged(key.content, now.content):
         raise _changed(
             f"partition {key.partition} of {table} has changed since it was exported:"

@@ -76,7 +76,7 @@ def _refuse_unclear(target: Target, there: Mapping[str, int], expected: set[str]
     strangers = [content for content in there if content not in expected]
     if strangers and not target.still:
         raise PermanentError(
-            f"table {target} merged parts while it was being restored, so which of them are in it cannot be told",
+            f"table {target} merged parts while it was being restored, so it is unknown which of them it holds",
             code="restore_unclear",
             hint=f"drop {target} and restore it again: tables of the old syntax cannot be held still",
         )
@@ -105,7 +105,7 @@ def _put_into_detached(target: Target, part: RestorePart, staged: Path | None) -
             raise PermanentError(
                 f"part {part.entry.name} of {target} was staged and is neither there nor attached",
                 code="staged_part_lost",
-                hint="somebody removed it from the disk: run the command again, which fetches it anew",
+                hint="it was removed from the disk: run the command again to fetch it",
             )
         # if we die here, the part is in `detached` under a name of ours
         staged.rename(place)
@@ -155,7 +155,7 @@ def is_finished(plan: RestorePlan) -> bool:
 def _refuse_stopped(plan: RestorePlan, target: Target) -> None:
     if target.stopped_mark(plan.process_id).exists():
         raise PermanentError(
-            f"the restore of {target} was ended meanwhile",
+            f"the restore of {target} was ended in the meantime",
             code="restore_stopped",
             hint=f"calve show {plan.process_id}",
         )

@@ -152,9 +152,9 @@ def _refuse_existing(request: RestoreRequest, one: Wanted, found: Mapping[Name, 
     if existing is None:
         if not request.schema:
             raise NotFoundError(
-                f"table {'.'.join(target)} does not exist, and --data-only makes none",
+                f"table {'.'.join(target)} does not exist, and --data-only creates none",
                 code="no_table",
-                hint="restore without --data-only, or make the table first",
+                hint="omit --data-only, or create the table first",
             )
         return
     if existing.uuid == one.uuid or request.existing != REFUSE:
@@ -162,7 +162,7 @@ def _refuse_existing(request: RestoreRequest, one: Wanted, found: Mapping[Name, 
     raise RefusedError(
         f"table {'.'.join(target)} exists already at source {request.source}",
         code="table_exists",
-        hint="restore into another database with --as, or say --existing append or --existing replace",
+        hint="restore into another database with --as, or give --existing append or --existing replace",
     )
 
 

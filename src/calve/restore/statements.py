@@ -69,7 +69,7 @@ def _after_name(create: str, words: Sequence[Token], at: int) -> int:
 
 
 def _no_create(create: str) -> PermanentError:
-    return PermanentError(f"this is no CREATE that can be restored: {create[:100]}", code="backup_statement")
+    return PermanentError(f"this CREATE cannot be restored: {create[:100]}", code="backup_statement")
 
 
 def _follow(text: str, renamed: Mapping[Name, Name]) -> str:

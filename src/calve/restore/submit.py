@@ -50,7 +50,7 @@ class Asked:
             raise UsageError(
                 "--data-only restores into tables that exist",
                 code="existing",
-                hint="say --existing append or --existing replace as well",
+                hint="give --existing append or --existing replace as well",
             )
 
     @property

@@ -39,7 +39,7 @@ def folder_of(url: str) -> Path:
     path = url.removeprefix(SCHEME)
     if path == url or not path:
         raise UsageError(
-            f"{url!r} is no embedded source",
+            f"invalid embedded source {url!r}",
             code="source_url",
             hint='give the folder as url = "chdb:///path/to/folder"',
         )
@@ -159,7 +159,7 @@ class EmbeddedSource(EngineSource):
         elif not folder.exists():
             raise self._wrong("source_missing", "does not exist", "check the source's url in calve.toml")
         elif not folder.is_dir():
-            raise self._wrong("source_not_folder", "is no folder", "url names a ClickHouse data folder")
+            raise self._wrong("source_not_folder", "is not a folder", "url names a ClickHouse data folder")
         elif not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
             raise self._wrong(
                 "source_not_writable",
@@ -169,12 +169,12 @@ class EmbeddedSource(EngineSource):
         elif not any((folder / name).exists() for name in ("metadata", "store", "data", "status")):
             raise self._wrong(
                 "source_not_clickhouse",
-                "is no ClickHouse data folder",
+                "is not a ClickHouse data folder",
                 "it has no metadata, store or data folder in it; check the source's url in calve.toml",
             )
         if self._engine_config and not Path(self._engine_config).is_file():
             raise UsageError(
-                f"the engine_config of source {self.name}, {self._engine_config}, is no file",
+                f"the engine_config of source {self.name}, {self._engine_config}, is not a file",
                 code="source_engine_config",
                 hint=f"check engine_config under [source.{self.name}]",
             )

@@ -40,7 +40,7 @@ def refuse_unapplied(
         raise RefusedError(
             f"table {table} has {len(mutations)} unfinished mutations, the first {blocking[0]}: "
             + (
-                "until it is done, its parts cannot be read rightly"
+                "until it is done, its parts cannot be read correctly"
                 if reshaping
                 else "its parts do not show it yet"
             ),

@@ -24,7 +24,7 @@ class Selection:
         ways = (bool(self.partitions), bool(self.parts), self.all, self.older_than is not None)
         if sum(ways) != 1:
             raise UsageError(
-                "say which partitions, in exactly one way",
+                "choose partitions in exactly one way",
                 code="selection",
                 hint="--partition ID_OR_VALUE…, --part NAME…, --all or --older-than 90d",
             )

@@ -232,7 +232,7 @@ def _apply_unfinished(session: Session, table: TableInfo) -> None:
                 raise RefusedError(
                     f"table {table}: mutation {mutations[0]}",
                     code="mutation_fails",
-                    hint="mend it or KILL MUTATION at the source",
+                    hint="fix its cause, or run KILL MUTATION at the source",
                 )
             if time.monotonic() >= deadline:
                 raise TemporaryError(

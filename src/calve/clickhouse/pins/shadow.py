@@ -23,7 +23,7 @@ _COUNTER = "increment.txt"
 def checked(name: str) -> str:
     """The pin's name, if it is one: `calve-<process id>-<attempt>`."""
     if not _OURS.fullmatch(name):
-        raise PermanentError(f"{name!r} is no name of a pin of Calve", code="pin_name")
+        raise PermanentError(f"invalid pin name {name!r}", code="pin_name")
     return name
 
 
@@ -137,7 +137,7 @@ def _failed(target: Path, why: str) -> TemporaryError:
     return TemporaryError(
         f"the freeze in {target} could not be removed: {why}",
         code="pin_release",
-        hint="it holds disk space until it is gone; Calve tries again by itself",
+        hint="it takes disk space until it is removed; Calve retries",
     )
 
 

@@ -45,7 +45,7 @@ def translate(message: str, what: str, source: str, secrets: tuple[str, ...]) ->
         return PermanentError(
             f"{what}: the server refuses the user or the password (ClickHouse error {code})",
             code="authentication",
-            hint=f"mend user and password (or password_file) under [source.{source}]",
+            hint=f"fix user and password (or password_file) under [source.{source}]",
         )
     if code in _DENIED:
         translated = errors.translate(text, what)

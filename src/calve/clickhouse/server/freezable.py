@@ -63,7 +63,7 @@ def _closed(path: Path) -> str:
     find its table dropped, and then nothing else can take the freeze away."""
     try:
         if not path.is_dir():
-            return f"{path} is no folder here"
+            return f"{path} is not a folder on this machine"
         shadow = path / "shadow"
         target = shadow if shadow.exists() else path
     except PermissionError:  # of a folder above it

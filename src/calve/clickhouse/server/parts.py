@@ -167,5 +167,5 @@ def _moving(table: TableInfo) -> TemporaryError:
     return TemporaryError(
         f"table {table} changed in the moment it was pinned, so what the pin holds cannot be named",
         code="altered_meanwhile",
-        hint="it is tried again by itself; a partition that never rests is better exported once it does",
+        hint="Calve retries; a partition under constant change is best exported when it is quiet",
     )

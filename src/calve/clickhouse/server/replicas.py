@@ -31,7 +31,7 @@ def _refuse_broken(session: ServerSession, table: TableInfo) -> None:
     if row["is_readonly"] or row["is_session_expired"]:
         raise TemporaryError(
             f"the replica of table {table} at {session.address} has lost its Keeper session: "
-            "nobody knows whether it has all rows",
+            "so it may lack rows",
             code="replica_readonly",
             hint="SYSTEM RESTART REPLICA at the source, or name another replica first in the url",
         )

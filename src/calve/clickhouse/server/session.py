@@ -157,7 +157,7 @@ class ServerSession:
             types = [column["type"] for column in answer["meta"]]
             lines = [json.dumps(line) for line in (names, types, *answer["data"])]
         except (ValueError, KeyError, TypeError) as error:
-            raise errors.cut_off(f"source {self.source}, {what}", f"it is no JSON ({error})") from None
+            raise errors.cut_off(f"source {self.source}, {what}", f"it is not JSON ({error})") from None
         return exact.decode("\n".join(lines).encode())
 
     def _ask(

@@ -22,7 +22,7 @@ class Version:
 def parse(text: str) -> Version:
     found = _NUMBERS.match(text)
     if found is None:
-        raise RefusedError(f"{text!r} is no version of ClickHouse", code="server_version")
+        raise RefusedError(f"invalid ClickHouse version {text!r}", code="server_version")
     return Version(int(found[1]), int(found[2]))
 
 

@@ -35,7 +35,7 @@ def parse(text: str) -> TableName:
     found = _TABLE.fullmatch(text.strip())
     if found is None:
         raise UsageError(
-            f"{text!r} names no table",
+            f"invalid table name {text!r}",
             code="table_name",
             hint="give it as db.table or source:db.table, with backquotes around "
             "names that have dots, colons, spaces or backquotes: 'db.`my.table`'",
