@@ -120,3 +120,16 @@ def test_T9_an_export_from_a_hostile_manifest_writes_nothing_outside_of_the_exec
     assert failed.error is not None and failed.error.code == "backup_damaged", failed.error
     assert not outside.exists()
     assert place.read().num_rows == 0
+
+
+@pytest.mark.parametrize("drop", ["tables", "order", "location_id"])
+def test_T10_a_manifest_that_lacks_something_is_damaged_and_no_defect(scene: ShelfScene, drop: str) -> None:
+    scene.backup("b", scene.part("one"))
+    path = Path(scene.location.manifest(Key(name="b", number=1)).removeprefix("file://"))
+    body = json.loads(path.read_text())["manifest"]
+    del body[drop]
+    text = json.dumps(body, separators=(",", ":"), sort_keys=True)
+    path.write_text(json.dumps({"sha256": hashlib.sha256(text.encode()).hexdigest(), "manifest": body}))
+    with pytest.raises(PermanentError, match="does not read as a manifest") as refused:
+        backups.find(scene.location, "b")
+    assert refused.value.code == "backup_damaged"

@@ -189,7 +189,10 @@ class Manifest:
             raise damaged(where, "it is not a manifest", hint) from None
         if not whole:
             raise damaged(where, "its content does not match its checksum", hint)
-        return cls._read(data)
+        try:
+            return cls._read(data)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise damaged(where, f"it does not read as a manifest ({error!r})", hint) from None
 
     @classmethod
     def _read(cls, data: Mapping[str, Any]) -> Self:

@@ -152,7 +152,10 @@ def read_index(location: Location, place: str, address: str, index_sha256: str) 
         raise _damaged(Problem(object=where, what="missing")) from None
     if hashlib.sha256(data).hexdigest() != index_sha256:
         raise _damaged(Problem(object=where, what="its content does not match its checksum"))
-    index = PartIndex.from_json(data.decode())
+    try:
+        index = PartIndex.from_json(data.decode())
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _damaged(Problem(object=where, what=f"it does not read as an index ({error!r})")) from None
     if index.address != address:
         raise _damaged(Problem(object=where, what="it is the index of another part"))
     return index

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from calve.archive import backups
 from calve.archive.create import check_scratch
 from calve.archive.location import Location
-from calve.archive.manifest import Manifest, PartEntry, TableEntry
+from calve.archive.manifest import Manifest, PartEntry, TableEntry, damaged
 from calve.archive.ports import LANE
 from calve.clickhouse.engine.ddl import ScratchTable
 from calve.clickhouse.parts.content import content_id, file_hash, parts_content
@@ -170,6 +170,8 @@ def _plan(part: PartEntry) -> PartPlan:
 
 def _partitions(manifest: Manifest, entry: TableEntry) -> list[PartitionInfo]:
     shown = {one.id: one for one in entry.partitions}
+    if lacking := {part.partition_id for part in entry.parts} - shown.keys():
+        raise damaged(f"backup {manifest.name}", f"it does not describe partition {min(lacking)}")
     by_id: dict[str, list[PartEntry]] = {}
     for part in entry.parts:
         by_id.setdefault(part.partition_id, []).append(part)
