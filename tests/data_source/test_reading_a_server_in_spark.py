@@ -243,10 +243,10 @@ def test_conditions_too_long_for_a_url_or_open_to_settings_stay_here(today: Serv
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"source": "chdb:///x", "user": "me"}, "option user is for a server"),
+        ({"source": "chdb:///x", "user": "me"}, "option user needs a server"),
         ({"source": "http://h:1", "frozen": "f"}, "a freeze is read as files"),
         ({"source": "http://h:1", "password": "a", "password_file": "/b"}, "not both"),
-        ({"source": "http://h:1", "password_file": "/no/such/file"}, "password_file cannot be read"),
+        ({"source": "http://h:1", "password_file": "/no/such/file"}, "cannot read password_file"),
     ],
 )
 def test_options_that_do_not_fit_a_server_are_usage_errors(options: dict[str, str], words: str) -> None:

@@ -150,7 +150,7 @@ def test_columns_without_a_type_are_refused_by_name_unless_left_out(
         ({"path": "db.t"}, "either the option source"),
         ({"path": "db.t", "source": "chdb:///x", "backup": "b", "backups": "/b"}, "either"),
         ({"path": "db.t", "backup": "b"}, "go together"),
-        ({"source": "chdb:///x"}, "no table is named"),
+        ({"source": "chdb:///x"}, "no table given"),
         ({"path": "db.t", "source": "chdb:///x", "colunms": "a"}, "unknown option 'colunms'"),
         ({"path": "db.t", "source": "chdb:///x", "split_mb": "0"}, "not a number of megabytes"),
     ],

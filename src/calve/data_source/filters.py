@@ -1,7 +1,8 @@
 """Spark's simple filters as conditions of ClickHouse, so that granules that cannot match are not read.
 
 Spark evaluates every filter again: a condition here may let too many rows through, never too few.
-What could mean less to ClickHouse than to Spark (NaN is above everything in Spark alone) stays away.
+Filters that ClickHouse might match more narrowly than Spark (NaN is above everything in Spark alone) are
+left to Spark.
 """
 
 import datetime as dt

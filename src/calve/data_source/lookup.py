@@ -81,9 +81,9 @@ def _frozen(session: Session, table: TableInfo, options: Options) -> tuple[PartP
     ids = options.partitions or freeze.frozen_partitions(session, table, options.frozen)
     if not ids:
         raise NotFoundError(
-            f"the freeze {options.frozen} holds nothing of table {table}",
+            f"the freeze {options.frozen} has no parts of table {table}",
             code="no_freeze",
-            hint="name it as ALTER TABLE … FREEZE WITH NAME did",
+            hint="use the name given to ALTER TABLE … FREEZE WITH NAME",
         )
     return tuple(part.plan() for part in freeze.frozen_parts(session, table, ids, options.frozen))
 

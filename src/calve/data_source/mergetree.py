@@ -153,7 +153,7 @@ def _plan(found: Lookup, options: Options, names: Sequence[str], where_at_server
     unknown = [name for name in names if name not in columns]
     if unknown:
         raise UsageError(
-            f"the schema that was given names {', '.join(unknown)}, which {options.table} does not have",
+            f"table {options.table} has no column {', '.join(unknown)} of the given schema",
             code="data_source",
             hint=f"it has {', '.join(columns)}",
         )

@@ -45,7 +45,7 @@ class Options:
     partitions: tuple[str, ...] = ()  # ids or values; none for all
     columns: tuple[str, ...] = ()  # none for all
     split_mb: int = 256
-    pushdown: bool = False  # filters; Spark refuses a reader that takes them unless its own switch is on
+    pushdown: bool = False  # of filters; Spark refuses a reader that takes them unless its own setting is on
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> Self:
@@ -55,7 +55,7 @@ class Options:
         if unknown:
             raise _wrong(f"unknown option {unknown[0]!r}; there are {', '.join(_KNOWN)} and {_STORAGE}*")
         if "path" not in lowered:
-            raise _wrong("no table is named: .load('db.table')")
+            raise _wrong("no table given: .load('db.table')")
         if bool(lowered.get("source")) == bool(lowered.get("backup")):
             raise _wrong(
                 "give either the option source (chdb://folder or http://host:8123) or the options backup and backups"
@@ -63,8 +63,8 @@ class Options:
         if bool(lowered.get("backup")) != bool(lowered.get("backups")):
             raise _wrong("the options backup (a name) and backups (a folder or s3://…) go together")
         if lowered.get("frozen") and not lowered.get("source"):
-            raise _wrong("the option frozen names a freeze of a source, and no source is given")
-        _refuse_unfit(lowered)
+            raise _wrong("the option frozen needs a source")
+        _check_source(lowered)
         return cls(
             table=parse(lowered["path"]),
             source=lowered.get("source", ""),
@@ -95,15 +95,15 @@ def _is_server(source: str) -> bool:
     return source.partition("://")[0] in SCHEMES
 
 
-def _refuse_unfit(given: Mapping[str, str]) -> None:
-    """What is for servers alone, and what is for none."""
+def _check_source(given: Mapping[str, str]) -> None:
+    """Options that need a server, and those that a server cannot serve."""
     served = _is_server(given.get("source", ""))
-    strangers = [name for name in _OF_SERVERS if name in given]
-    if strangers and not served:
-        raise _wrong(f"the option {strangers[0]} is for a server, and source names none (http://host:8123)")
+    for_servers = [name for name in _OF_SERVERS if name in given]
+    if for_servers and not served:
+        raise _wrong(f"the option {for_servers[0]} needs a server as source (http://host:8123)")
     if served and given.get("frozen"):
         raise _wrong(
-            "a freeze is read as files, and source names a server: give the folder that holds it (chdb://folder)"
+            "a freeze is read as files, but source is a server: give the folder that holds the freeze (chdb://folder)"
         )
     if given.get("password") and given.get("password_file"):
         raise _wrong("give password or password_file, not both")
@@ -116,7 +116,7 @@ def _password(given: Mapping[str, str]) -> str:
     try:
         return Path(file).read_text(encoding="utf-8").rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise _wrong(f"password_file cannot be read: {error}") from None
+        raise _wrong(f"cannot read password_file: {error}") from None
 
 
 def _listed(text: str) -> tuple[str, ...]:
@@ -125,7 +125,7 @@ def _listed(text: str) -> tuple[str, ...]:
 
 def _number(text: str) -> int:
     if not text.isdigit() or not int(text):
-        raise _wrong(f"split_mb is {text!r}, not a number of megabytes")
+        raise _wrong(f"invalid split_mb {text!r}: not a number of megabytes")
     return int(text)
 
 

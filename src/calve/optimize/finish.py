@@ -84,7 +84,7 @@ def _load(catalog: Catalog, plan: OptimizePlan) -> Table:
     table = tables.load(catalog, plan.identifier)
     if str(table.metadata.table_uuid) != plan.uuid:
         raise PermanentError(
-            f"table {'.'.join(plan.identifier)} was dropped and made again: its uuid is"
+            f"table {'.'.join(plan.identifier)} was dropped and created again: its uuid is"
             f" {table.metadata.table_uuid}, the plan's is {plan.uuid}",
             code="destination_replaced",
             hint=f"calve optimize {plan.catalog}.{'.'.join(plan.identifier)}",

@@ -1,4 +1,4 @@
-"""Whose a file or a snapshot is, as far as this store knows (D15)."""
+"""Which process a file or a snapshot belongs to, as far as this store knows (D15)."""
 
 import json
 from collections.abc import Callable
@@ -16,7 +16,7 @@ _MOST_LIVE = 100_000
 
 
 def owner_in(store: StoreReader, table: str) -> Callable[[str], Owner]:
-    """What the store says about a process id, asked for a table: what wrote elsewhere is not its own."""
+    """What the store says about a process, seen from a table: a process that wrote elsewhere is another's."""
 
     def owner(process_id: str) -> Owner:
         try:

@@ -1,4 +1,4 @@
-"""From what is due to tasks: pure. A plan is written once and read by newer versions.
+"""The plan of an optimize, and tasks from what is due. Pure. Newer versions read older plans.
 
 One task is a filter: a partition, or several small ones, so that a thousand partitions do not
 make a thousand commits. A table whose data lies under several partition specs is one task: a

@@ -17,12 +17,12 @@ class OptimizePorts(Protocol):
 
     @property
     def store(self) -> StoreReader:
-        """To know whose files are whose; never written to."""
+        """To know which process a file belongs to; never written."""
 
     def catalog(self, name: str) -> Catalog: ...
 
     def catalog_properties(self, name: str) -> Mapping[str, Any]:
-        """What opens the same catalog in Spark. Never stored: it may hold secrets."""
+        """What opens the same catalog in Spark. May hold secrets: never stored."""
 
     def run_on_driver(self, order: TaskOrder) -> TaskResult:
         """Run one order that is not a task of its own, and wait for its end."""

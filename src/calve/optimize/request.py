@@ -94,7 +94,7 @@ def _column(part: str, text: str) -> SortColumn:
 
 def _unreadable(text: str) -> UsageError:
     return UsageError(
-        f"cannot read the sort order {text!r}",
+        f"invalid sort order {text!r}",
         code="sort_unreadable",
         hint="--sort 'day, id desc nulls last', --sort 'zorder(x, y)', or --sort table",
     )

@@ -16,7 +16,7 @@ BY_WORKER_PRIORITY = -10  # what people and schedules ask for goes first
 
 
 def check(ports: OptimizePorts, request: OptimizeRequest) -> None:
-    """Refuse here what cannot work, before anything is queued."""
+    """Refuse what cannot work before anything is queued."""
     table = tables.load(ports.catalog(request.catalog), request.identifier)
     names = [column.name for column in request.sort.columns] + list(request.sort.zorder)
     known = table.schema().column_names
@@ -54,7 +54,7 @@ def submit(ports: OptimizePorts, store: StoreWriter, request: OptimizeRequest) -
         priority=BY_WORKER_PRIORITY if request.by_worker else 0,
         deadline_seconds=ports.limits.process_hours * 3600,
     )
-    # If we die here, the process is queued or not; asked again, the lock tells.
+    # If we die here, the process is queued or not; the lock answers a second request.
     [process] = store.submit([new])
     return process
 

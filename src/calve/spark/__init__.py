@@ -1,5 +1,6 @@
-"""Spark: the session, waves of task attempts as jobs, cancelling. The one room that starts a JVM.
+"""Spark: the session, waves of task attempts as jobs, cancellation. The one room that starts a JVM.
 
-Belongs here: how a `TaskOrder` reaches an executor and its `TaskResult` comes back. Must not
-be here: what a task does, retries (attempts are the control plane's), or any other product.
+Belongs here: how a `TaskOrder` reaches an executor (`runner`, `executor`) or the driver's JVM (`driver`,
+`actions`, `maintenance`) and how its `TaskResult` comes back. Must not be here: what an exported row is,
+retries (attempts are the control plane's), or the store.
 """

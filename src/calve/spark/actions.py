@@ -55,7 +55,7 @@ class ActionTable:
         found = table.uuid().toString()
         if found != where.uuid:
             raise PermanentError(
-                f"table {'.'.join(where.identifier)} was dropped and made again: its uuid is {found},"
+                f"table {'.'.join(where.identifier)} was dropped and created again: its uuid is {found},"
                 f" the plan's is {where.uuid}",
                 code="destination_replaced",
                 hint=f"calve optimize {where.catalog}.{'.'.join(where.identifier)}",

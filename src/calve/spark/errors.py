@@ -84,7 +84,7 @@ def translate(catalog: str, doing: str, thrown: Any) -> CalveError:
             hint=f"check that catalog {catalog} and its storage are up: `calve doctor`",
             service=f"catalog:{catalog}",
         )
-    return TemporaryError(message, code="rewrite_failed", hint="Spark's log has what happened")
+    return TemporaryError(message, code="rewrite_failed", hint="see Spark's log")
 
 
 def type_name(thrown: Any) -> str:

@@ -50,6 +50,6 @@ def _unexpected(error: Exception) -> ErrorInfo:
     return ErrorInfo(
         code="task_crashed",
         message=f"the task raised {type(error).__name__}: {error}",
-        hint="calve show gives the attempt; the executor's log has the rest",
+        hint="`calve show` names the attempt; see the executor's log",
         retryable=True,
     )

@@ -88,7 +88,7 @@ def _fetch(jar: Jar) -> Path:
             raise PermanentError(
                 f"{jar.file_name} has checksum {digest}, not the pinned {jar.sha256}",
                 code="jar_checksum",
-                hint="the package registry answered with another file: look at its mirror or proxy",
+                hint="the package registry sent another file: check its mirror or proxy",
             )
         fetched.rename(target)
     return target
@@ -107,9 +107,9 @@ def _run_ivy(jar: Jar, folder: Path) -> None:
         answer = None
     if answer is None or not (folder / jar.file_name).exists():
         raise UnavailableError(
-            f"{jar.group}:{jar.artifact}:{jar.version} could not be fetched",
+            f"{jar.group}:{jar.artifact}:{jar.version} cannot be fetched",
             code="jar_unavailable",
-            hint=f"put {jar.file_name} into {cache_folder()}, or try again with a network",
+            hint=f"put {jar.file_name} into {cache_folder()}, or retry with network access",
             service="maven",
         )
 

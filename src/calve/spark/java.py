@@ -1,4 +1,4 @@
-"""Finding a Java runtime that Spark can use, and saying how to get one."""
+"""The Java runtime that Spark uses, and how to get one."""
 
 import os
 import re
@@ -22,7 +22,7 @@ def java_home() -> Path:
             return home
         seen.append(f"{home} ({'unusable' if version is None else version})")
     found = f"; found only {', '.join(seen)}" if seen else ""
-    raise UsageError(f"no Java runtime of {OLDEST} or newer{found}", code="java_missing", hint=INSTALL)
+    raise UsageError(f"no Java runtime {OLDEST} or newer{found}", code="java_missing", hint=INSTALL)
 
 
 def _candidates() -> Iterator[Path]:

@@ -1,6 +1,6 @@
-"""How a table's files are, read from its metadata alone: no JVM, no data file.
+"""The health of a table's files, read from its metadata alone: no JVM, no data file.
 
-`report.health` is the whole answer; `collect` streams over manifests, `evaluate` says what is due
-(pure), `score` judges, `retention` and `orphans` say what may go. Must not be here: any change
-to a table, and anything of Spark.
+`report.health` is the whole answer. `entries` reads manifests into `stats`; `due` says what to rewrite,
+`score` and `findings` judge, `retention` and `orphans` say what may go. Must not be here: any change to
+a table, and anything of Spark.
 """

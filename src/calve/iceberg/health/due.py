@@ -1,12 +1,12 @@
-"""What is due, partition by partition: pure functions over what `collect` counted.
+"""Which partitions are due for a rewrite, and why. Pure: it judges what `entries.collect` counted.
 
     minor   fragments (at most target / 8): a dozen in a partition, or two of which one is an hour old
     major   two or more files below 0.75 of the target that together fill one; or deleted rows above
             a tenth; or more delete files than data files
     full    everything, when the interval that the table asks for has passed, or when asked
 
-A partition that has nothing to gain is never due, whatever the clock says, so that a worker that
-evaluates for ever comes to rest.
+A partition that has nothing to gain is never due, whatever the clock says, so a worker that evaluates for
+ever comes to rest.
 """
 
 from dataclasses import dataclass
@@ -59,7 +59,7 @@ def _partition(
     part: PartitionStats, stats: TableStats, settings: Settings, now_ms: int, everything: bool
 ) -> Due | None:
     if not part.files:
-        return None  # delete files of a partition without data dangle: that is the table's business
+        return None  # delete files of a partition without data dangle: the table drops those
     if everything and (settings.full_rewrites_all or _untidy(part, stats)):
         return _due(part, Level.FULL, "everything is rewritten", part.files, part.bytes)
     if reason := _major(part, stats, settings):
@@ -100,7 +100,7 @@ def _minor(part: PartitionStats, settings: Settings, now_ms: int) -> str:
     if part.fragments < 2 or part.oldest_fragment_ms is None or settings.minor_interval_ms < 0:
         return ""
     if now_ms - part.oldest_fragment_ms >= settings.minor_interval_ms:
-        return f"{part.fragments} fragments, the oldest above its time"
+        return f"{part.fragments} fragments, the oldest past its age"
     return ""
 
 
