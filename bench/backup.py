@@ -75,7 +75,7 @@ def back_up(ports: Ports, name: str) -> Measured:
     pins = [
         replace(_pin(new, process.id), detail=change.detail or "", state=PinState.TAKEN)
         for new in kind.pins(process, 1)
-        for change in [kind.take(process, _pin(new, process.id))]
+        for change in kind.take(process, [_pin(new, process.id)])
     ]
     planned = kind.plan(process, pins, None)
     plan = planned.plan  # type: ignore[union-attr]

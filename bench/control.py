@@ -19,8 +19,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from calve.control.ports import AdoptedWork, NothingToDo, Planned, Published, Store, TaskOrder
-from calve.control.spawn import inline
+from calve.control.kind import AdoptedWork, NothingToDo, Planned, Published
+from calve.control.pool import inline
+from calve.control.ports import Store, TaskOrder
 from calve.control.worker import WorkerLoop
 from calve.model.change import NewPin, Result
 from calve.model.ids import new_process_id

@@ -92,8 +92,8 @@ class Tables(BackupKind):
         self.pinned, self.way = pinned, way
         self.pins_by_path: dict[str, Pin] = {}
 
-    def take_all(self, process: Process, pins: Sequence[Pin]) -> list[PinChange]:
-        changes = super().take_all(process, pins)
+    def take(self, process: Process, pins: Sequence[Pin]) -> list[PinChange]:
+        changes = super().take(process, pins)
         for pin, change in zip(pins, changes, strict=True):
             frozen = Frozen.from_json(change.detail or "")
             self.pinned.take(pin.name, frozen.table.bytes if frozen.table else 0)

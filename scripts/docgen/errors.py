@@ -5,6 +5,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
+from calve.archive import location
 from calve.clickhouse import errors as source_errors
 from calve.model import errors
 
@@ -51,7 +52,8 @@ def _is_error(name: str) -> bool:
 
 
 def _kind(name: str) -> type[errors.CalveError] | None:
-    kind = getattr(errors, name, None) or getattr(source_errors, name, None)
+    found = [getattr(module, name, None) for module in (errors, source_errors, location)]
+    kind = next((one for one in found if one is not None), None)
     return kind if isinstance(kind, type) and issubclass(kind, errors.CalveError) else None
 
 

@@ -17,7 +17,7 @@ from calve.backup.plan import BackupPlan, divide
 from calve.backup.receipt import BackupReceipt
 from calve.backup.task import BackupPayload
 from calve.clickhouse.tables import Column
-from calve.control.ports import Published
+from calve.control.kind import Published
 from calve.objects.storage import Storage
 
 

@@ -18,6 +18,7 @@ from calve.backup.verification import verify
 from calve.cli.main import run
 from calve.clickhouse.embedded.source import EmbeddedSource
 from calve.control.ports import TaskOrder
+from calve.model import reach
 from calve.model.errors import CalveError, RefusedError
 from calve.model.states import Leftovers, ProcessState
 from support.kept_source import KeptSource
@@ -123,13 +124,13 @@ def test_P15_a_location_that_was_emptied_meanwhile_ends_it(ticked: Ticked) -> No
 
 
 def test_a_probe_asks_the_very_service_that_was_down(ticked: Ticked, monkeypatch: pytest.MonkeyPatch) -> None:
-    kind = ticked.kinds["backup"]
-    kind.probe(f"backup:{ticked.location.url}")
+    kind, process = ticked.kinds["backup"], ticked.store.process(ticked.create("b"))
+    kind.probe(reach.backup(ticked.location.url), process)
     assert ticked.location.storage.list(ticked.location.url) == []
     monkeypatch.setattr(ticked.ports, "url", "file:///dev/null/nowhere")
     with pytest.raises(CalveError):
-        kind.probe("backup:file:///dev/null/nowhere")
-    kind.probe("source:main")  # the location is down, and this is not about it
+        kind.probe(reach.backup("file:///dev/null/nowhere"), process)
+    kind.probe(reach.source("main"), process)  # the location is down, and this is not about it
 
 
 def test_partitions_alone_are_backed_up_where_they_are_named(ticked: Ticked, source: KeptSource) -> None:

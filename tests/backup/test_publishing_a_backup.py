@@ -8,7 +8,7 @@ from shelf_scene import ShelfScene
 
 from calve.archive import backups
 from calve.backup import publish
-from calve.control.ports import Fenced, Published
+from calve.control.kind import Fenced, Published
 from calve.model.errors import PermanentError, RefusedError, TemporaryError
 
 
@@ -95,7 +95,7 @@ def test_undoing_leaves_what_a_retry_has_published(scene: ShelfScene) -> None:
     failed = scene.plan("b", [part, other], process_id="failed")
     [receipt] = scene.run(failed)
     from calve.backup.kind import reusable
-    from calve.control.ports import AdoptedWork
+    from calve.control.kind import AdoptedWork
 
     retry = scene.plan("b", [part], process_id="retry")
     adopted = AdoptedWork(plan=failed.to_json(), receipts=(receipt.to_json(),))
@@ -125,7 +125,7 @@ def test_P15_what_was_stored_elsewhere_is_not_relied_on(scene: ShelfScene, tmp_p
     with pytest.raises(PermanentError, match="no longer the location"):
         scene.run(plan, attempt=2)
     from calve.backup.kind import reusable
-    from calve.control.ports import AdoptedWork
+    from calve.control.kind import AdoptedWork
 
     fresh = scene.plan("b", [part], process_id="fresh")
     adopted = AdoptedWork(plan=plan.to_json(), receipts=(receipt.to_json(),))

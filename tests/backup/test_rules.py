@@ -1,5 +1,6 @@
 """What needs no backup to be tried: statements, order, names, which backups to keep."""
 
+import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -7,8 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calve.archive.location import Key, Keys, checked_name
+from calve.archive.parts import PartIndex, StoredFile
 from calve.backup.deletion import Keep, kept
 from calve.backup.plan import Upload, _ranges
+from calve.backup.receipt import BackupReceipt, PartReceipt
 from calve.backup.schema import in_order
 from calve.model.errors import UsageError
 from calve.restore.statements import retargeted, without_replication
@@ -131,3 +134,13 @@ def test_a_name_is_never_used_for_the_same_number_again() -> None:
     assert used.next_of("a") == Key(name="a", number=5)
     assert used.next_of("b") == Key(name="b", number=1)
     assert Key.parse("x.1-y@12") == Key(name="x.1-y", number=12)
+
+
+def test_L12_a_receipt_and_an_index_of_a_newer_version_are_read() -> None:
+    part = {"address": "a", "place": "p/0-1/a", "index_sha256": "0", "bytes": 1, "moved": True, "later": 1}
+    receipt = {"process_id": "p", "task": 0, "attempt": 1, "parts": [part], "rows": 1, "bytes": 1}
+    read = BackupReceipt.from_json(json.dumps(receipt | {"moved_bytes": 1, "later": {}}))
+    assert read.parts == (PartReceipt(address="a", place="p/0-1/a", index_sha256="0", bytes=1, moved=True),)
+    file = {"name": "data.bin", "bytes": 1, "sha256": "0", "object": 0, "later": []}
+    index = PartIndex.from_json(json.dumps({"address": "a", "files": [file], "later": None}))
+    assert index.files == (StoredFile(name="data.bin", bytes=1, sha256="0", object=0),)

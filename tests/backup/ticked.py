@@ -13,7 +13,7 @@ from calve.archive.location import Location
 from calve.backup import submit
 from calve.backup.kind import BackupKind
 from calve.clickhouse.source import LiveSource
-from calve.control.spawn import inline
+from calve.control.pool import inline
 from calve.control.worker import WorkerLoop
 from calve.model.ids import ProcessId, WorkerId
 from calve.model.limits import Limits

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from calve_command import Run
 
-from calve.model.change import Change, NewEvent, NewPin, Result, TaskChange
+from calve.model.change import Change, MoveTo, NewEvent, NewPin, Result, TaskChange, WritePlan
 from calve.model.errors import ErrorInfo
 from calve.model.ids import ProcessId, WorkerId, new_batch_id, new_process_id
 from calve.model.process import Lease, NewProcess, NewTask, Process
@@ -51,24 +51,26 @@ class Folder:
         row = self.store.apply(
             lease,
             Change(
-                state=ProcessState.RUNNING, expect_version=self.store.process(process.id).version,
-                plan='{"version": 1}', new_tasks=(NewTask(number=0, spec="{}"),),
-                new_pins=(NewPin(name=f"calve-{process.id}-1", source="main", detail="{}"),),
-                events=(NewEvent(name="planned", message="1 task"),),
+                MoveTo(ProcessState.RUNNING),
+                WritePlan('{"version": 1}'),
+                NewTask(number=0, spec="{}"),
+                NewPin(name=f"calve-{process.id}-1", source="main", detail="{}"),
+                NewEvent(name="planned", message="1 task"),
+                expect_version=self.store.process(process.id).version,
             ),
-        )  # fmt: skip
+        )
         if state is not ProcessState.COMPLETED:
-            self.store.apply(lease, Change(state=state, expect_version=row.version, error=error))
+            self.store.apply(lease, Change(MoveTo(state, error), expect_version=row.version))
             return
         for before, after in ((TaskState.PENDING, TaskState.RUNNING), (TaskState.RUNNING, TaskState.DONE)):
             receipt = '{"task": 0}' if after is TaskState.DONE else ""
             change = TaskChange(
                 number=0, before=before, after=after, attempt=1, receipt=receipt, rows=7, files=1, bytes=99
             )
-            row = self.store.apply(lease, Change(tasks=(change,)))
-        row = self.store.apply(lease, Change(state=ProcessState.PUBLISHING, expect_version=row.version))
+            row = self.store.apply(lease, Change(change))
+        row = self.store.apply(lease, Change(MoveTo(ProcessState.PUBLISHING), expect_version=row.version))
         result = Result(rows=7, files=1, bytes=99, snapshot_id="3378215527053790124")
-        self.store.apply(lease, Change(state=state, expect_version=row.version, result=result))
+        self.store.apply(lease, Change(MoveTo(state), result, expect_version=row.version))
 
 
 @pytest.fixture

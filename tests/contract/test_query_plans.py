@@ -11,7 +11,7 @@ from calve.model.ids import BatchId, ProcessId, WorkerId
 from calve.model.process import ProcessQuery
 from calve.model.states import PROCESS_LIVE, PROCESS_TERMINAL, ProcessState
 from calve.store import SqlStore, open_store
-from calve.store.reading import live_statement, processes_statement
+from calve.store.reader import live_statement, processes_statement
 from calve.testing.contracts.contract import REACH, claimed, move, new, running
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import fields
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,7 +12,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calve.control.ports import Store
-from calve.model.change import Change, NewPin, PinChange, TaskChange
+from calve.model.change import (
+    Budget,
+    Change,
+    CleanUpIn,
+    ClearWait,
+    CountAttempt,
+    LeftoversTo,
+    Met,
+    MoveTo,
+    NewPin,
+    NoCleanUp,
+    PinChange,
+    RefundAttempt,
+    TaskChange,
+    Unlock,
+    WaitFor,
+    WritePlan,
+)
 from calve.model.errors import CalveError
 from calve.model.ids import ProcessId
 from calve.model.process import Lease, NewTask, ProcessQuery
@@ -37,20 +54,28 @@ task_changes = st.builds(
     wait_seconds=st.sampled_from([0.0, 20.0]),
     error=maybe_error,
 )
-changes = st.builds(
-    Change,
-    state=st.sampled_from([None, *ProcessState]),
-    plan=st.sampled_from([None, "{}"]),
-    new_tasks=st.sampled_from([(), (NewTask(number=1, spec="{}"), NewTask(number=2, spec="{}"))]),
-    tasks=st.lists(task_changes, max_size=2).map(tuple),
-    new_pins=st.sampled_from([(), (NewPin(name="pin", source="main", detail="{}"),)]),
-    pins=st.sampled_from(PinState).map(lambda state: (PinChange(name="pin", after=state),)) | st.just(()),
-    wait_seconds=st.sampled_from([None, 0.0, 20.0]),
-    error=maybe_error,
-    leftovers=st.sampled_from([None, *Leftovers]),
-    cleanup_in_seconds=st.sampled_from([None, -1.0, 0.0, 40.0]),
-    unlock=st.booleans(),
-)
+pending = (NewTask(number=1, spec="{}"), NewTask(number=2, spec="{}"))
+
+
+def maybe(*items: Any) -> st.SearchStrategy[tuple[Any, ...]]:
+    """None of these items, or one of them."""
+    return st.sampled_from([(), *((item,) for item in items)])
+
+
+changes = st.tuples(
+    st.builds(MoveTo, st.sampled_from(ProcessState), maybe_error).map(lambda item: (item,)) | st.just(()),
+    maybe(WritePlan("{}")),
+    st.sampled_from([(), pending]),
+    st.lists(task_changes, max_size=2).map(tuple),
+    maybe(NewPin(name="pin", source="main", detail="{}")),
+    maybe(*(PinChange(name="pin", after=state) for state in PinState)),
+    maybe(ClearWait(), WaitFor(20.0)),
+    maybe(Met(FAILURE), Met(UNKNOWN)),
+    maybe(*map(LeftoversTo, Leftovers)),
+    maybe(NoCleanUp(), CleanUpIn(0.0), CleanUpIn(40.0)),
+    maybe(Unlock()),
+    maybe(CountAttempt(Budget.PLAN), RefundAttempt(Budget.PLAN)),
+).map(lambda parts: Change(*(item for part in parts for item in part)))
 calls = st.one_of(
     st.tuples(st.just("submit"), some_id, st.sampled_from([None, *IDS]), st.sampled_from(["a", "b"])),
     st.tuples(st.just("claim"), worker, st.integers(0, 2), st.sampled_from([frozenset(), frozenset({"a"})])),
@@ -74,7 +99,7 @@ def perform(store: Store, clock: FakeClock, call: tuple[Any, ...]) -> Any:
         case ("apply", process_id, name, change):
             row = store.process(process_id)
             lease = Lease(process_id=process_id, worker=row.owner or name, fence=row.fence)
-            return store.apply(lease, replace(change, expect_version=row.version))
+            return store.apply(lease, Change(*change.items, expect_version=row.version))
         case ("cancel", process_id):
             return store.request_cancel(process_id)
         case ("renew", name):

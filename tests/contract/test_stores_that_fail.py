@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from sqlalchemy import event
 
-from calve.model.change import Change
+from calve.model.change import Budget, Change, CountAttempt
 from calve.model.errors import (
     ConflictError,
     Outcome,
@@ -53,7 +53,7 @@ class TestPostgres:
                 proxy.set(Fault(reset_answer_after_bytes=proxy.counts.answer_bytes))
 
             with pytest.raises(StoreUnknownError) as lost:
-                store.apply(lease_of(row), Change(count_plan_attempt=True))
+                store.apply(lease_of(row), Change(CountAttempt(Budget.PLAN)))
             assert lost.value.outcome is Outcome.UNKNOWN
             assert lost.value.retryable
             assert PASSWORD not in str(lost.value)
@@ -66,7 +66,7 @@ class TestPostgres:
             kill_backends(postgres_url)
             assert store.process(row.id).id == row.id
             kill_backends(postgres_url)
-            assert store.apply(lease_of(row), Change(count_plan_attempt=True)).plan_attempts == 1
+            assert store.apply(lease_of(row), Change(CountAttempt(Budget.PLAN))).plan_attempts == 1
             assert store.process(row.id).plan_attempts == 1
 
     def test_a_dead_server_is_a_retryable_error_without_secrets(
@@ -97,10 +97,10 @@ class TestPostgres:
             with psycopg.connect(postgres_url) as rival:
                 rival.execute("SELECT * FROM processes FOR UPDATE")
                 with pytest.raises(StoreError) as failed:
-                    store.apply(lease_of(row), Change(count_plan_attempt=True))
+                    store.apply(lease_of(row), Change(CountAttempt(Budget.PLAN)))
                 assert failed.value.outcome is Outcome.NOT_APPLIED
                 rival.rollback()
-            assert store.apply(lease_of(row), Change(count_plan_attempt=True)).plan_attempts == 1
+            assert store.apply(lease_of(row), Change(CountAttempt(Budget.PLAN))).plan_attempts == 1
 
 
 class TestSqlite:

@@ -4,7 +4,7 @@ import pytest
 
 from calve.control.cancel import cancel
 from calve.control.retry import retry
-from calve.model.change import Change
+from calve.model.change import Change, MoveTo
 from calve.model.errors import ErrorInfo, Outcome, RefusedError, UnavailableError, UnknownOutcomeError
 from calve.model.ids import ProcessId
 from calve.model.process import Lease
@@ -60,7 +60,7 @@ def _cancel_and_tick(scene: Scene, process_id: ProcessId) -> None:
     row = scene.row(process_id)
     assert row.owner is not None
     lease = Lease(process_id=process_id, worker=row.owner, fence=row.fence)
-    scene.store.apply(lease, Change(state=ProcessState.CANCELLED, expect_version=row.version))
+    scene.store.apply(lease, Change(MoveTo(ProcessState.CANCELLED), expect_version=row.version))
     for pin in scene.store.pins(process_id):
         scene.store.record_release(pin.name, None)
 

@@ -44,8 +44,8 @@ LIMITS = Limits()
 TEMPORARY = ErrorInfo(code="flaky", message="flaky", retryable=True)
 PERMANENT = ErrorInfo(code="denied", message="denied")
 UNKNOWN = ErrorInfo(code="no_answer", message="no answer", retryable=True, outcome=Outcome.UNKNOWN)
-LANE = Breaker(lane="lake", reason="down", opened_at=BEFORE, probe_at=LATER)
-SOURCE = Breaker(lane="source:main", reason="down", opened_at=BEFORE, probe_at=LATER)
+LANE = Breaker(service="lake", reason="down", opened_at=BEFORE, probe_at=LATER)
+SOURCE = Breaker(service="source:main", reason="down", opened_at=BEFORE, probe_at=LATER)
 
 
 def process(**fields: Any) -> Process:

@@ -6,7 +6,7 @@ import pytest
 
 from calve.control.ports import TaskResult
 from calve.control.worker import WorkerLoop
-from calve.model.change import Change
+from calve.model.change import Change, Met, MoveTo, TaskChange
 from calve.model.errors import ErrorInfo, PermanentError, StoreError
 from calve.model.ids import ProcessId
 from calve.model.process import Lease, Process
@@ -47,12 +47,12 @@ class FailsTheLastCompletion(FailingApply):
     """The very write that ends the last task, in the real completion path."""
 
     def fits(self, change: Change) -> bool:
-        return any(task.number == 2 and task.after is TaskState.DONE for task in change.tasks)
+        return any(task.number == 2 and task.after is TaskState.DONE for task in change.all(TaskChange))
 
 
 class FailsToFail(FailingApply):
     def fits(self, change: Change) -> bool:
-        errors = [change.error, *(task.error for task in change.tasks)]
+        errors = [item.error for kind in (MoveTo, Met, TaskChange) for item in change.all(kind)]
         return any(errors) or change.state is ProcessState.FAILED
 
 
@@ -223,7 +223,7 @@ def test_L37_a_worker_that_dies_between_taking_a_task_and_starting_it_leaves_no_
 
 class FailsToStart(FailingApply):
     def fits(self, change: Change) -> bool:
-        return any(task.after is TaskState.RUNNING for task in change.tasks)
+        return any(task.after is TaskState.RUNNING for task in change.all(TaskChange))
 
 
 def test_L37_a_start_that_the_store_recorded_and_reported_failed_is_handed_back_at_no_cost(

@@ -1,6 +1,6 @@
 """During an upgrade an older worker meets newer kinds; and history does not pile up for ever."""
 
-from calve.control.forgetting import PIECE, REST_SECONDS
+from calve.control.background import HISTORY_PIECE, HISTORY_REST_SECONDS
 from calve.control.why import why
 from calve.control.worker import WorkerLoop
 from calve.model.states import ProcessState
@@ -26,7 +26,7 @@ def test_a_worker_that_does_not_know_a_kind_leaves_it_to_one_that_does(scene: Sc
         older.tick()
     row = scene.row(process_id)
     assert (row.state, row.owner, row.plan_attempts, row.error) == (ProcessState.PENDING, None, 0, None)
-    assert "a version that knows processes of kind 'fake'" in why(scene.store, row)
+    assert "a version that knows the kind 'fake'" in why(scene.store, row)
     scene.run(scene.worker())
     assert scene.state(process_id) is ProcessState.COMPLETED
 
@@ -57,23 +57,23 @@ def test_a_worker_says_which_kinds_it_knows(scene: Scene) -> None:
 
 
 def test_a_tick_forgets_a_bounded_piece_then_rests(scene: Scene) -> None:
-    ids = [scene.submit(tasks=1, key=f"k{n}") for n in range(PIECE // 5)]
+    ids = [scene.submit(tasks=1, key=f"k{n}") for n in range(HISTORY_PIECE // 5)]
     scene.run(scene.worker())
     total = sum(len(scene.store.events(key)) for key in ids)
-    assert total > PIECE
+    assert total > HISTORY_PIECE
     scene.clock.advance((scene.limits.keep_history_days + 1) * DAY_SECONDS)
     worker = scene.worker()
     worker.tick()
     left = sum(len(scene.store.events(key)) for key in ids)
-    assert left > 0 and total - left <= PIECE
-    for _ in range(total // PIECE + 1):
+    assert left > 0 and total - left <= HISTORY_PIECE
+    for _ in range(total // HISTORY_PIECE + 1):
         worker.tick()
     assert [key for key in ids if scene.store.events(key) or scene.store.pins(key)] == []
     assert {scene.state(key) for key in ids} == {ProcessState.COMPLETED}
     # It rests now: what became old meanwhile waits for the next round.
     late = scene.submit(key="late")
     scene.run(worker)
-    scene.clock.advance((scene.limits.keep_history_days + 1) * DAY_SECONDS - REST_SECONDS)
+    scene.clock.advance((scene.limits.keep_history_days + 1) * DAY_SECONDS - HISTORY_REST_SECONDS)
     worker.tick()
     assert scene.store.events(late) == []
 

@@ -57,8 +57,8 @@ def test_L5_waiting_exports_go_on_by_themselves_when_the_endpoint_returns(scene:
     worker.tick()
     row = scene.row(process_id)
     assert row.state not in (ProcessState.FAILED, ProcessState.COMPLETED)
-    assert [breaker.lane for breaker in scene.store.breakers()] == [DOWN]
-    assert "is down since" in why(scene.store, row)
+    assert [breaker.service for breaker in scene.store.breakers()] == [DOWN]
+    assert "has been down since" in why(scene.store, row)
     # An open breaker holds no lease and no slot, and used no budget.
     assert row.owner is None and row.tasks.running == 0
     assert row.plan_attempts <= 1 and row.publish_attempts <= 1
@@ -99,7 +99,7 @@ def test_an_outage_of_a_source_holds_back_only_what_needs_it(scene: Scene) -> No
     waits = scene.submit(source="other")
     worker = scene.worker()
     scene.run(worker, ticks=20)
-    assert [breaker.lane for breaker in scene.store.breakers()] == ["source:other"]
+    assert [breaker.service for breaker in scene.store.breakers()] == ["source:other"]
     goes = scene.submit(source="main")
     for _ in range(20):
         worker.tick()
@@ -218,7 +218,7 @@ def test_L2_one_failed_try_and_one_failed_probe_open_the_breaker(scene: Scene) -
     worker.tick()  # tried once
     scene.world.down.add(DOWN)
     worker.tick()
-    assert [breaker.lane for breaker in scene.store.breakers()] == [DOWN]
+    assert [breaker.service for breaker in scene.store.breakers()] == [DOWN]
     assert len(scene.runner.groups) == 1
     scene.world.down.clear()
     scene.run(worker)

@@ -16,7 +16,7 @@ def said(scene: Scene, process_id: ProcessId) -> str:
 
 
 def test_no_worker_is_running(scene: Scene) -> None:
-    assert "none is running" in said(scene, scene.submit())
+    assert "No worker is running" in said(scene, scene.submit())
 
 
 def test_no_worker_reaches_it(scene: Scene) -> None:
@@ -34,14 +34,14 @@ def test_its_worker_is_silent(scene: Scene) -> None:
     process_id = scene.submit()
     scene.worker(spawn=Deferred()).tick()
     scene.clock.advance(scene.limits.lease_seconds + 1)
-    assert "another to take it over" in said(scene, process_id)
+    assert "another worker to take over" in said(scene, process_id)
 
 
 def test_it_backs_off(scene: Scene) -> None:
     process_id = scene.submit()
     scene.world.fail("plan", TemporaryError("the source is busy", code="busy"))
     scene.worker().tick()
-    assert "backs off until 2026-01-01 00:00:00 UTC after: the source is busy" in said(scene, process_id)
+    assert "is backing off until 2026-01-01 00:00:00 UTC after: the source is busy" in said(scene, process_id)
 
 
 def test_its_tasks_back_off_or_run_or_wait_for_a_slot(scene: Scene) -> None:
@@ -50,14 +50,14 @@ def test_its_tasks_back_off_or_run_or_wait_for_a_slot(scene: Scene) -> None:
     hanging = Deferred()
     worker = scene.worker(spawn=hanging)
     worker.tick()
-    assert "being pinned and planned" in said(scene, process_id)
+    assert "is pinning and planning it" in said(scene, process_id)
     hanging.run()
     assert "waits for a free slot" in said(scene, process_id)
     worker.tick()
     assert "1 of its 1 tasks are running" in said(scene, process_id)
     hanging.run()
     worker.tick()
-    assert "back off until" in said(scene, process_id) and "it broke" in said(scene, process_id)
+    assert "backing off until" in said(scene, process_id) and "it broke" in said(scene, process_id)
 
 
 def test_it_publishes(scene: Scene) -> None:
@@ -68,13 +68,13 @@ def test_it_publishes(scene: Scene) -> None:
         worker.tick()
         hanging.run()
     worker.tick()
-    assert "being published" in said(scene, process_id) or "about to publish" in said(scene, process_id)
+    assert "is publishing it" in said(scene, process_id) or "about to publish" in said(scene, process_id)
 
 
 def test_a_cancel_or_a_deadline_waits_for_a_worker(scene: Scene) -> None:
     process_id = scene.submit()
     cancel(scene.store, process_id)
-    assert "A cancel was asked for" in said(scene, process_id)
+    assert "A cancel was requested" in said(scene, process_id)
     other = scene.submit(deadline_seconds=1)
     scene.clock.advance(2)
     assert "deadline passed" in said(scene, other)
@@ -87,5 +87,5 @@ def test_it_has_ended(scene: Scene, fails: bool) -> None:
         scene.runner.script[process_id, 0] = [ErrorInfo(code="denied", message="wrong credentials")]
     scene.run(scene.worker())
     sentence = said(scene, process_id)
-    assert "waits for nothing" in sentence
+    assert "Nothing to wait for" in sentence
     assert ("wrong credentials" in sentence and f"calve retry {process_id}" in sentence) == fails

@@ -17,7 +17,7 @@ from calve.model.limits import Limits
 from calve.model.states import Leftovers, ProcessState
 from calve.store import SqlStore, open_store
 from calve.testing.clock import FakeClock
-from calve.testing.crashing import Break, Crash, Faults
+from calve.testing.crashing import KIND_CALLS, RUNNER_CALLS, STORE_CALLS, Break, Crash, Faults
 from calve.testing.fake_runner import Ends
 from calve.testing.memory_store import MemoryStore
 from calve.testing.scene import Scene
@@ -29,6 +29,10 @@ OpenStore = Callable[[FakeClock], Store]
 
 def exports_well(scene: Scene) -> None:
     scene.submit(tasks=5, pins=2, key="a")
+
+
+def releases_pins_early(scene: Scene) -> None:
+    scene.submit(tasks=6, pins=3, early=True, key="a")
 
 
 def loses_attempts(scene: Scene) -> None:
@@ -58,7 +62,17 @@ def is_cancelled_while_publishing(scene: Scene) -> None:
 def is_down_for_a_while(scene: Scene) -> None:
     scene.submit(tasks=2, key="a")
     scene.world.down.add("catalog:lake")
-    scene.world.before["probe"] = scene.world.down.clear
+
+    def still_down() -> None:  # at the first probe, which confirms the outage; the second finds it over
+        scene.world.before["probe"] = scene.world.down.clear
+
+    scene.world.before["probe"] = still_down
+
+
+def is_undone(scene: Scene) -> None:
+    fails_for_good(scene)
+    scene.run(scene.worker())
+    scene.clock.advance(LIMITS.keep_failed_hours * 3600 + 60)
 
 
 def _cancel(scene: Scene, process_id: object) -> None:
@@ -67,11 +81,13 @@ def _cancel(scene: Scene, process_id: object) -> None:
 
 LIVES: list[Life] = [
     exports_well,
+    releases_pins_early,
     loses_attempts,
     loses_the_commits_answer,
     fails_for_good,
     is_cancelled_while_publishing,
     is_down_for_a_while,
+    is_undone,
 ]
 
 
@@ -104,11 +120,18 @@ def mutating_calls(life: Life) -> int:
     return len(faults.calls)
 
 
+def test_the_lives_together_make_every_call_that_changes_something() -> None:
+    made = {call for life in LIVES for call in live_and_break(life, 0, Break.BEFORE)[1].calls}
+    never = {"submit", "request_cancel"}  # a person's
+    never |= {"forget_worker", "cancel"}  # of a worker that drains, and of waves that run beside the loop
+    assert made == (STORE_CALLS | KIND_CALLS | RUNNER_CALLS) - never
+
+
 @pytest.mark.parametrize("how", list(Break))
 @pytest.mark.parametrize("life", LIVES)
 def test_whatever_call_breaks_every_process_ends_once_and_nothing_is_left(life: Life, how: Break) -> None:
     calls = mutating_calls(life)
-    assert calls > 15, "the life is too short to say anything"
+    assert calls > (3 if life is is_undone else 15), "the life is too short to say anything"
     for at in range(1, calls + 1):
         scene, faults = live_and_break(life, at, how)
         where = f"{life.__name__}: {how} call {at} ({faults.calls[at - 1]})"
@@ -122,7 +145,7 @@ def test_whatever_call_breaks_every_process_ends_once_and_nothing_is_left(life: 
 def _check_end(life: Life, scene: Scene) -> None:
     (process_id,) = scene.ids
     row = scene.row(process_id)
-    if life is fails_for_good:
+    if life in (fails_for_good, is_undone):
         assert (row.state, row.leftovers) == (ProcessState.FAILED, Leftovers.GONE)
         assert not scene.world.files
     elif life is is_cancelled_while_publishing:

@@ -33,7 +33,6 @@ def test_an_address_says_what_serves_it_and_what_it_needs(
 ) -> None:
     assert (address.form, str(address), address.lane, address.needs) == (form, text, lane, needs)
     assert is_folder(text) == (form == PARQUET)
-    assert DestinationAddress.of_lane(lane).form == form
 
 
 def test_L12_a_request_of_the_first_release_leads_to_its_folder() -> None:

@@ -74,7 +74,10 @@ def test_errors_come_back_as_data(child: Child, tmp_path: Path) -> None:
     data["parts"][0]["path"] = str(tmp_path / "gone" / "all_1_1_0")
     error = ErrorInfo.from_json(run(child, json.dumps(data), attempt=2)["error"])
     assert error.code == "part_missing" and "gone" in error.message and error.hint
-    crashed = ErrorInfo.from_json(json.loads(child.call(child_run, "{}"))["error"])
+    damaged = ErrorInfo.from_json(json.loads(child.call(child_run, "{}"))["error"])
+    assert damaged.code == "damaged" and not damaged.retryable
+    data["slices"][0]["part"] = 99
+    crashed = ErrorInfo.from_json(run(child, json.dumps(data), attempt=3)["error"])
     assert crashed.code == "task_crashed" and crashed.retryable
     assert child.call(child_scratch) == []
 

@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
 
+from calve.control.pool import inline
 from calve.control.ports import Store, TaskOrder, TaskResult
-from calve.control.spawn import inline
 from calve.control.steps.context import Spawn
 from calve.control.worker import WorkerLoop
 from calve.iceberg.catalogs.catalog import open_catalog

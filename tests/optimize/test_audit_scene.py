@@ -12,7 +12,7 @@ from optimize_ticked import OptimizeTicked, catalog_in
 from pyiceberg.catalog import Catalog
 
 from calve.control.ports import TaskOrder, TaskResult
-from calve.model.change import Change
+from calve.model.change import Change, Met, MoveTo, TaskChange
 from calve.model.errors import ErrorInfo, StoreError
 from calve.model.process import Lease, Process
 from calve.model.states import ProcessState, TaskState
@@ -54,15 +54,15 @@ def fail(
 
 
 def ends_the_last_task(change: Change) -> bool:
-    return any(task.number == 1 and task.after is TaskState.DONE for task in change.tasks)
+    return any(task.number == 1 and task.after is TaskState.DONE for task in change.all(TaskChange))
 
 
 def starts_a_task(change: Change) -> bool:
-    return any(task.after is TaskState.RUNNING for task in change.tasks)
+    return any(task.after is TaskState.RUNNING for task in change.all(TaskChange))
 
 
 def records_a_failure(change: Change) -> bool:
-    errors = [change.error, *(task.error for task in change.tasks)]
+    errors = [item.error for kind in (MoveTo, Met, TaskChange) for item in change.all(kind)]
     return any(errors) or change.state is ProcessState.FAILED
 
 

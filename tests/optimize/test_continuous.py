@@ -2,7 +2,6 @@
 
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyiceberg.catalog import Catalog
@@ -12,7 +11,7 @@ from calve.app.config.values import OptimizeConfig
 from calve.app.optimize_history import optimize_history
 from calve.app.optimizing import Optimizer, optimizing
 from calve.app.wiring import App
-from calve.model.change import Change, Result
+from calve.model.change import Change, MoveTo, Result
 from calve.model.errors import ErrorInfo
 from calve.model.ids import WorkerId
 from calve.model.process import Lease, Process
@@ -52,11 +51,10 @@ def finish(lake: OptimizeScene, process: Process, state: ProcessState) -> None:
     [claimed] = [
         p for p in lake.store.claim(WorkerId("w"), REACH, lease_seconds=1e6, limit=9) if p.id == process.id
     ]
-    change: dict[str, Any] = {"result": Result(rows=0, files=0, bytes=0)}
-    if state is ProcessState.FAILED:
-        change = {"error": ErrorInfo(code="x", message="x")}
+    error = ErrorInfo(code="x", message="x") if state is ProcessState.FAILED else None
+    result = () if error else (Result(rows=0, files=0, bytes=0),)
     lease = Lease(process_id=process.id, worker=WorkerId("w"), fence=claimed.fence)
-    lake.store.apply(lease, Change(state=state, expect_version=claimed.version, **change))
+    lake.store.apply(lease, Change(MoveTo(state, error), *result, expect_version=claimed.version))
 
 
 def test_the_neediest_tables_are_queued_first_within_the_share_of_slots(lake: OptimizeScene) -> None:

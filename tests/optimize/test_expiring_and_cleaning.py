@@ -12,7 +12,7 @@ from pyiceberg.table import Table
 from calve.iceberg.catalogs.catalog import open_catalog
 from calve.iceberg.health.report import health
 from calve.iceberg.health.settings import Settings
-from calve.model.change import Change
+from calve.model.change import Change, ClearWait, LeftoversTo, MoveTo, WritePlan
 from calve.model.errors import TemporaryError
 from calve.model.ids import WorkerId, new_process_id
 from calve.model.limits import Limits
@@ -55,14 +55,16 @@ def submit(store: MemoryStore, plan: str | None = None, destination: str = "lake
     if plan is not None:
         store.apply(
             lease,
-            Change(state=ProcessState.RUNNING, expect_version=claimed.version, plan=plan, wait_seconds=0),
+            Change(
+                MoveTo(ProcessState.RUNNING), WritePlan(plan), ClearWait(), expect_version=claimed.version
+            ),
         )
     return lease
 
 
 def end(store: MemoryStore, lease: Lease) -> None:
     process = store.process(lease.process_id)
-    store.apply(lease, Change(state=ProcessState.CANCELLED, expect_version=process.version))
+    store.apply(lease, Change(MoveTo(ProcessState.CANCELLED), expect_version=process.version))
 
 
 def files_below(table: Table) -> set[str]:
@@ -257,11 +259,11 @@ def test_D15_files_that_wait_for_a_retry_stay(catalog: Catalog, store: MemorySto
     process = store.process(kept.process_id)
     store.apply(
         kept,
-        Change(state=ProcessState.CANCELLED, expect_version=process.version, leftovers=Leftovers.KEPT),
+        Change(MoveTo(ProcessState.CANCELLED), LeftoversTo(Leftovers.KEPT), expect_version=process.version),
     )
     error = ErrorInfo(code="x", message="x", outcome=Outcome.UNKNOWN)
     process = store.process(unknown.process_id)
-    store.apply(unknown, Change(state=ProcessState.FAILED, expect_version=process.version, error=error))
+    store.apply(unknown, Change(MoveTo(ProcessState.FAILED, error), expect_version=process.version))
     stay = [put(table, f"data/calve-{lease.process_id}-0-1-0.parquet") for lease in (kept, unknown)]
     assert cleaned(catalog, store).orphans == 0
     assert all(path.exists() for path in stay)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from calve.control.ports import TaskOrder, TaskResult
-from calve.model.change import Change
+from calve.model.change import Change, TaskChange
 from calve.model.errors import StoreError
 from calve.model.process import Lease, Process
 from calve.model.states import ProcessState, TaskState
@@ -50,7 +50,9 @@ def test_L34_a_failed_write_of_the_last_completion_heals_without_a_second_rewrit
     lake.make("ns.t", files=13)
     before = lake.rows("ns.t")
     failed = fail_once(
-        lake, lambda change: any(task.after is TaskState.DONE for task in change.tasks), applied=applied
+        lake,
+        lambda change: any(task.after is TaskState.DONE for task in change.all(TaskChange)),
+        applied=applied,
     )
     process = lake.optimize("ns.t")
     assert failed and process.state is ProcessState.COMPLETED, process.error
@@ -73,7 +75,7 @@ def test_L38_a_failure_that_could_not_be_recorded_is_recorded_later(
 ) -> None:
     lake.make("ns.t", files=13)
     monkeypatch.setattr(actions, "_execute_data", lambda _: 1)
-    failed = fail_once(lake, lambda change: any(task.error for task in change.tasks), applied=False)
+    failed = fail_once(lake, lambda change: any(task.error for task in change.all(TaskChange)), applied=False)
     process = lake.optimize("ns.t")
     assert failed and process.state is ProcessState.FAILED
     assert process.error is not None and process.error.code == "rewrite_not_committed"

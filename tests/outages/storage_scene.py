@@ -51,7 +51,7 @@ def ten_parts_go_through_the_death_of_their_storage(
         assert {process.state for process in place.finish(alive, seconds=300)} == {ProcessState.COMPLETED}
         assert place.breakers() == [LANE]
         waiting = [process for process in place.rows(before) if process.state not in PROCESS_TERMINAL]
-        assert all("is down since" in why(place.app.store, process) for process in waiting) and waiting
+        assert all("has been down since" in why(place.app.store, process) for process in waiting) and waiting
         # L4: the source is dropped at once, though ten of its parts wait to be read.
         place.place.execute("DROP TABLE db.events SYNC")
         assert not place.ended(before + meanwhile)

@@ -8,7 +8,8 @@ from typing import Any
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from calve.control.ports import Kind, Runner, Store, TaskOrder, TaskResult
+from calve.control.kind import Kind
+from calve.control.ports import Runner, Store, TaskOrder, TaskResult
 from calve.control.worker import WorkerLoop
 from calve.iceberg.catalogs.catalog import open_catalog
 from calve.model.ids import ProcessId

@@ -147,7 +147,7 @@ class OutagePlace:
         return all(process.planned for process in self.rows(ids))
 
     def breakers(self) -> list[str]:
-        return [breaker.lane for breaker in self.app.store.breakers()]
+        return [breaker.service for breaker in self.app.store.breakers()]
 
     def held_pins(self, ids: Sequence[ProcessId]) -> int:
         return sum(len(self.app.store.pins(one, PIN_HELD)) for one in ids)

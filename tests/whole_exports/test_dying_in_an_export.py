@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from whole_life import IDS, DyingRunner, Life, stray_files
 
-from calve.control.ports import Published
+from calve.control.kind import Published
 from calve.model.errors import UnknownOutcomeError
 from calve.model.process import Process
 from calve.model.states import Leftovers, ProcessState

@@ -21,8 +21,8 @@ from calve.clickhouse.embedded.base import EngineSource
 from calve.clickhouse.parts.partitions import PartitionInfo
 from calve.clickhouse.parts.selection import Selection
 from calve.clickhouse.source import LiveSource, Session
+from calve.control.pool import inline
 from calve.control.ports import Runner, TaskOrder
-from calve.control.spawn import inline
 from calve.control.worker import WorkerLoop
 from calve.destination.address import DestinationAddress
 from calve.destination.port import Destination

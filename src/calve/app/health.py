@@ -5,12 +5,11 @@ from typing import Any
 
 from calve.app.optimizing import OptimizeReach, optimize_kind
 from calve.app.wiring import App
-from calve.control.ports import NothingToDo
+from calve.control.kind import NothingToDo
 from calve.iceberg.health.report import Health, health
-from calve.model.accepting import accepted
+from calve.model import reach
 from calve.model.ids import ProcessId
 from calve.model.process import NewProcess, Process
-from calve.optimize.kind import CATALOG
 from calve.optimize.ownership import owner_in
 from calve.optimize.plan import OptimizePlan, TaskSpec
 from calve.optimize.request import NAME, OptimizeRequest
@@ -53,19 +52,16 @@ class Preview:
 def preview(app: App, request: OptimizeRequest) -> Preview:
     """Plan, and change nothing."""
     check(OptimizeReach(app), request)
-    process = accepted(
-        NewProcess(
-            id=ProcessId("dry-run"),
-            kind=NAME,
-            source=request.name,
-            destination=request.name,
-            lane=f"{CATALOG}{request.catalog}",
-            needs=(),
-            request=request.to_json(),
-        ),
-        adopted=False,
-        now=app.store.now(),
+    new = NewProcess(
+        id=ProcessId("dry-run"),
+        kind=NAME,
+        source=request.name,
+        destination=request.name,
+        lane=reach.catalog(request.catalog),
+        needs=(),
+        request=request.to_json(),
     )
+    process = new.accepted(adopted=False, now=app.store.now())
     planned = optimize_kind(app).plan(process, (), None)
     if isinstance(planned, NothingToDo):
         return Preview(nothing=planned.message)

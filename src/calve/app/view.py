@@ -8,7 +8,7 @@ from typing import Any
 from calve.destination.address import is_folder
 from calve.model.errors import ErrorInfo
 from calve.model.process import Event, Pin, Process, Task, Worker
-from calve.model.reaching import kinds_in, without_kinds
+from calve.model.reach import kinds_in, without_kinds
 
 Json = dict[str, Any]
 

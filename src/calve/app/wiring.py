@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 from calve.app.config import Config, SourceConfig
 from calve.app.storages import catalog_properties, properties_of
-from calve.control.ports import Kind, Store
+from calve.control.kind import Kind
+from calve.control.ports import Store
 from calve.destination.address import DestinationAddress, is_folder
 from calve.export.choices import Choices
 from calve.model.ids import ProcessId
 from calve.model.limits import Limits
 from calve.model.process import Process, Worker
-from calve.model.reaching import reaches
+from calve.model.reach import reaches
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog

@@ -12,7 +12,7 @@ from calve.control.ports import Store
 from calve.model.errors import CalveError
 from calve.model.ids import ProcessId
 from calve.model.process import Pin, Process
-from calve.model.reaching import reaches, with_kinds
+from calve.model.reach import reaches, sources_in, with_kinds
 from calve.model.states import PIN_HELD, PROCESS_TERMINAL, ProcessState
 
 POLL_SECONDS = 0.2
@@ -168,4 +168,4 @@ def _will_release(app: App, reach: frozenset[str], pin: Pin) -> bool:
     """One that was tried often enough is `doctor`'s: waiting for it could be for ever."""
     if pin.release_attempts >= app.config.limits.release_attempts:
         return False
-    return f"source:{pin.source}" in reach and reaches(reach, app.store.process(pin.process_id))
+    return pin.source in sources_in(reach) and reaches(reach, app.store.process(pin.process_id))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from calve.archive.location import Key, Location, checked_name
 from calve.archive.manifest import Manifest, damaged, refuse_unsigned
-from calve.model.errors import NotFoundError, PermanentError, RefusedError
+from calve.model.errors import DamagedError, NotFoundError, PermanentError, RefusedError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +92,7 @@ class Needed:
         """For whoever is about to delete what an unreadable backup may need."""
         if self.unreadable:
             names = ", ".join(self.unreadable)
-            raise PermanentError(
+            raise DamagedError(
                 f"{what}: backup {names} cannot be read, so what it needs is unknown",
                 code="backup_damaged",
                 hint=f"calve backup show {self.unreadable[0]} says why; to give it up: calve backup delete {names}",
@@ -140,9 +140,7 @@ def listed(location: Location) -> list[Listed]:
             one = read(location, key)
         except NotFoundError:
             continue
-        except PermanentError as error:
-            if error.code != "backup_damaged":
-                raise  # the location cannot be read; of the backup that says nothing
+        except DamagedError as error:
             found.append(Listed(key=key, manifest=None, error=error))
             continue
         if isinstance(one, Manifest):

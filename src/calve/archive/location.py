@@ -17,7 +17,7 @@ import re
 import secrets
 from dataclasses import dataclass
 
-from calve.model.errors import NotFoundError, PermanentError, UsageError
+from calve.model.errors import DamagedError, NotFoundError, PermanentError, UsageError
 from calve.objects.storage import Storage
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -52,11 +52,15 @@ def _place(place: str) -> str:
 
 
 def _unsafe(name: object) -> PermanentError:
-    return PermanentError(
+    return DamagedError(
         f"the backup is damaged: unsafe name {name!r}",
         code="backup_damaged",
         hint="Calve never writes such a name: find out who changed the backup before you use it",
     )
+
+
+class LocationChangedError(PermanentError):
+    """The location was emptied or replaced since the work began."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,13 +169,13 @@ class Location:
             return self.identity()
 
     def refuse_another(self, identity: str) -> None:
-        """PermanentError if this is not the location that a plan was made for."""
+        """LocationChangedError if this is not the location that a plan was made for."""
         try:
             found = self.identity()
         except NotFoundError:
             found = "none"
         if found != identity:
-            raise PermanentError(
+            raise LocationChangedError(
                 f"{self.url} is no longer the location this work began with: it was emptied or replaced",
                 code="location_changed",
                 hint="start again: what was written before may be lost",

@@ -10,14 +10,14 @@ import hmac
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 from calve.clickhouse.parts.content import FiledPart
 from calve.clickhouse.sql import engine_clause
 from calve.clickhouse.tables import Column, TableInfo
-from calve.model.errors import PermanentError, RefusedError
-from calve.model.stored import known_fields
+from calve.model.codec import Malformed, decode, encode
+from calve.model.errors import DamagedError, RefusedError
 
 MANIFEST_VERSION = 1
 _SIGNATURE = "hmac_sha256"  # beside the manifest, where older versions do not look
@@ -32,10 +32,6 @@ class PartEntry(FiledPart):
     lacks: tuple[str, ...] = ()  # columns without values here whose default only a server can compute
     place: str = ""  # below `parts/`; known once it is stored
     index_sha256: str = ""
-
-    @classmethod
-    def read(cls, data: Mapping[str, Any]) -> Self:
-        return cls(**known_fields(cls, data) | {"lacks": tuple(data.get("lacks", ()))})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,20 +102,6 @@ class TableEntry:
             version=self.version,
         )
 
-    @classmethod
-    def read(cls, data: Mapping[str, Any]) -> Self:
-        return cls(
-            **known_fields(cls, data)
-            | {
-                "columns": tuple(Column(**known_fields(Column, item)) for item in data["columns"]),
-                "stripped": tuple(data.get("stripped", ())),
-                "partitions": tuple(
-                    PartitionEntry(**known_fields(PartitionEntry, item)) for item in data["partitions"]
-                ),
-                "parts": tuple(PartEntry.read(item) for item in data["parts"]),
-            }
-        )
-
 
 @dataclass(frozen=True, kw_only=True)
 class SchemaEntry:
@@ -172,7 +154,7 @@ class Manifest:
         return {part.place: part for table in self.tables for part in table.parts}
 
     def to_json(self, signing_key: str = "") -> str:
-        body = json.dumps(asdict(self), separators=(",", ":"), sort_keys=True)
+        body = json.dumps(encode(self), separators=(",", ":"), sort_keys=True)
         document = {"sha256": _sha256(body), "manifest": json.loads(body)}
         if signing_key:
             document[_SIGNATURE] = _signature(body, signing_key)
@@ -190,21 +172,9 @@ class Manifest:
         if not whole:
             raise damaged(where, "its content does not match its checksum", hint)
         try:
-            return cls._read(data)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise damaged(where, f"it does not read as a manifest ({error!r})", hint) from None
-
-    @classmethod
-    def _read(cls, data: Mapping[str, Any]) -> Self:
-        return cls(
-            **known_fields(cls, data)
-            | {
-                "order": tuple((database, name) for database, name in data["order"]),
-                "tables": tuple(TableEntry.read(item) for item in data["tables"]),
-                "schemas": tuple(SchemaEntry(**known_fields(SchemaEntry, item)) for item in data["schemas"]),
-                "skipped": tuple((name, why) for name, why in data["skipped"]),
-            }
-        )
+            return decode(cls, data)
+        except Malformed as error:
+            raise damaged(where, f"it does not read as a manifest ({error})", hint) from None
 
 
 def refuse_unsigned(text: str, where: str, signing_key: str) -> None:
@@ -222,8 +192,8 @@ def refuse_unsigned(text: str, where: str, signing_key: str) -> None:
     )
 
 
-def damaged(where: str, what: str, hint: str = "") -> PermanentError:
-    return PermanentError(f"{where} is damaged: {what}", code="backup_damaged", hint=hint)
+def damaged(where: str, what: str, hint: str = "") -> DamagedError:
+    return DamagedError(f"{where} is damaged: {what}", code="backup_damaged", hint=hint)
 
 
 def salvaged_places(text: str) -> list[str]:

@@ -7,18 +7,18 @@ bytes, of which a part has many, are kept inside of the index: one object in pla
 import base64
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any, Self
 
 from calve.archive.address import PartFile, address_of, part_files
 from calve.archive.location import Location
 from calve.archive.manifest import PartEntry
-from calve.model.errors import CalveError, NotFoundError, PermanentError
-from calve.model.stored import known_fields
+from calve.model.codec import decode
+from calve.model.errors import CalveError, DamagedError, NotFoundError, PermanentError
+from calve.model.record import Record
 
 INLINE_BYTES = 4096
 FILES_AT_ONCE = 4
@@ -38,7 +38,7 @@ class StoredFile:
         pure = PurePosixPath(self.name)
         numbered = self.object is None or (type(self.object) is int and self.object >= 0)
         if pure.is_absolute() or not pure.parts or ".." in pure.parts or "\0" in self.name or not numbered:
-            raise PermanentError(
+            raise DamagedError(
                 f"the backup is damaged: unsafe file {self.name!r} (object {self.object!r}) in a part's index",
                 code="backup_damaged",
                 hint="Calve never writes such a name: find out who changed the backup before you use it",
@@ -46,22 +46,13 @@ class StoredFile:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PartIndex:
+class PartIndex(Record):
     address: str
     files: tuple[StoredFile, ...]
 
     @property
     def bytes(self) -> int:
         return sum(file.bytes for file in self.files)
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self), separators=(",", ":"), sort_keys=True)
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        document: Mapping[str, Any] = json.loads(text)
-        files = tuple(StoredFile(**known_fields(StoredFile, item)) for item in document["files"])
-        return cls(address=document["address"], files=files)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +76,7 @@ class Problem:
 
 
 @contextmanager
-def lanes() -> Iterator[tuple[Executor, Executor]]:
+def pools() -> Iterator[tuple[Executor, Executor]]:
     """For the parts of a task, and for their files: however many parts there are, so many files are on
     their way at once, and memory is bounded with them."""
     with ThreadPoolExecutor(PARTS_AT_ONCE) as parts, ThreadPoolExecutor(FILES_AT_ONCE) as files:
@@ -144,7 +135,7 @@ def _inlined(file: PartFile) -> StoredFile:
 
 
 def read_index(location: Location, place: str, address: str, index_sha256: str) -> PartIndex:
-    """PermanentError (code `backup_damaged`) names the object that is not as it was written."""
+    """DamagedError names the object that is not as it was written."""
     where = location.index(place)
     try:
         data = location.storage.read(where)
@@ -153,9 +144,9 @@ def read_index(location: Location, place: str, address: str, index_sha256: str) 
     if hashlib.sha256(data).hexdigest() != index_sha256:
         raise _damaged(Problem(object=where, what="its content does not match its checksum"))
     try:
-        index = PartIndex.from_json(data.decode())
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise _damaged(Problem(object=where, what=f"it does not read as an index ({error!r})")) from None
+        index = decode(PartIndex, json.loads(data))
+    except ValueError as error:
+        raise _damaged(Problem(object=where, what=f"it does not read as an index ({error})")) from None
     if index.address != address:
         raise _damaged(Problem(object=where, what="it is the index of another part"))
     return index
@@ -236,7 +227,7 @@ def _sha256_of(path: Path) -> str:
 
 
 def _damaged(problem: Problem) -> CalveError:
-    return PermanentError(
+    return DamagedError(
         f"the backup is damaged: {problem}",
         code="backup_damaged",
         hint="calve backup verify NAME --read-data 100% lists everything that is",

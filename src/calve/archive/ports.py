@@ -4,10 +4,9 @@ import secrets
 from typing import Protocol
 
 from calve.archive.location import Location
-from calve.clickhouse.source import SOURCE, LiveSource
+from calve.clickhouse.source import LiveSource
 from calve.model.limits import Limits
-
-LANE = "backup:"  # how lanes and needs name a backup location
+from calve.model.reach import Service
 
 
 class BackupPorts(Protocol):
@@ -29,11 +28,11 @@ class BackupPorts(Protocol):
         """What an executor needs to open the same. Never stored: it may hold secrets."""
 
 
-def probe(ports: BackupPorts, lane: str) -> None:
+def probe(ports: BackupPorts, service: Service) -> None:
     """Return if what was down answers again. The location has to take a write: gateways answer reads
     before they take data."""
-    if lane.startswith(SOURCE):
-        with ports.source(lane.removeprefix(SOURCE)).visit() as session:
+    if service.is_source:
+        with ports.source(service.name).visit() as session:
             session.rows("SELECT 1 AS one", what="probing")
         return
     location = ports.location()

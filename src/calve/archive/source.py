@@ -13,7 +13,6 @@ from calve.archive import backups
 from calve.archive.create import check_scratch
 from calve.archive.location import Location
 from calve.archive.manifest import Manifest, PartEntry, TableEntry, damaged
-from calve.archive.ports import LANE
 from calve.clickhouse.engine.ddl import ScratchTable
 from calve.clickhouse.parts.content import content_id, file_hash, parts_content
 from calve.clickhouse.parts.partitions import PartitionInfo
@@ -21,6 +20,7 @@ from calve.clickhouse.pins.pin import Pinned, PinnedPartition, PinRequest
 from calve.clickhouse.reader import Reader, unknown_mode
 from calve.clickhouse.sql.engine_clause import EngineClause
 from calve.clickhouse.tables import TableInfo
+from calve.model import reach
 from calve.model.errors import NotFoundError, RefusedError
 from calve.model.plan import PartPlan, Relation
 
@@ -44,7 +44,7 @@ class BackupSource:
         unsigned: bool = False,
     ) -> None:
         self.name = source
-        self.need = f"{LANE}{location.url}"
+        self.need = reach.backup(location.url)
         self._location = location
         self._backup = backup
         self._properties = properties

@@ -15,7 +15,7 @@ from calve.archive.backups import Tombstone
 from calve.archive.location import Key, Location, checked_name
 from calve.archive.manifest import Manifest, salvaged_places
 from calve.backup.receipt import intended
-from calve.model.errors import NotFoundError, PermanentError, UsageError
+from calve.model.errors import DamagedError, NotFoundError, UsageError
 
 _OBJECTS_AT_ONCE = 1000
 
@@ -99,9 +99,7 @@ def _read(location: Location, key: Key) -> Manifest | Tombstone | None:
     """None for one that is damaged."""
     try:
         return backups.read(location, key)
-    except PermanentError as error:
-        if error.code != "backup_damaged":
-            raise
+    except DamagedError:
         return None
 
 

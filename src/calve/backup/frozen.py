@@ -5,11 +5,9 @@ table that vanished before it could be frozen is skipped with a note, and its pi
 any other: a FREEZE may have got as far as its folder.
 """
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
 
 from calve.archive.address import address_of
 from calve.archive.manifest import PartEntry, PartitionEntry, TableEntry
@@ -23,13 +21,14 @@ from calve.clickhouse.source import Session
 from calve.clickhouse.sql.tokens import string
 from calve.clickhouse.tables import TableInfo, system_columns
 from calve.model.errors import CalveError, NotFoundError, RefusedError, TemporaryError
+from calve.model.record import Record
 
 # The table, its database, or the table right now: dropped, detached or renamed while we looked.
 _VANISHED = frozenset({"no_table", "clickhouse_60", "clickhouse_81", "clickhouse_218"})
 
 
 @dataclass(frozen=True, kw_only=True)
-class Frozen:
+class Frozen(Record):
     """What the journal keeps of a pin. `roots` are the disks to look on when it is released."""
 
     database: str
@@ -38,22 +37,6 @@ class Frozen:
     skipped: str = ""  # why nothing was frozen
     table: TableEntry | None = None
     paths: tuple[str, ...] = ()  # of the parts' folders, in their order
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self), separators=(",", ":"))
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        data: dict[str, Any] = json.loads(text)
-        table = data.get("table")
-        return cls(
-            database=data["database"],
-            name=data["name"],
-            roots=tuple(data.get("roots", ())),
-            skipped=data.get("skipped", ""),
-            table=TableEntry.read(table) if table else None,
-            paths=tuple(data.get("paths", ())),
-        )
 
 
 def freeze(session: Session, request: BackupRequest, database: str, name: str, pin: str) -> Frozen:

@@ -16,28 +16,21 @@ from calve.backup.receipt import BackupReceipt
 from calve.backup.request import BackupRequest
 from calve.backup.schema import read_schema
 from calve.backup.task import BackupPayload
-from calve.control.ports import (
-    AdoptedWork,
-    Fenced,
-    NothingToDo,
-    Planned,
-    Published,
-    TaskOrder,
-    TaskResult,
-)
+from calve.control.kind import AdoptedWork, Fenced, Kind, NothingToDo, Planned, Published
+from calve.control.ports import TaskOrder, TaskResult
 from calve.model.change import NewPin, PinChange
 from calve.model.errors import NotFoundError, RefusedError
 from calve.model.process import NewTask, Pin, Process, Task
+from calve.model.reach import Service
 from calve.model.states import PinState
-from calve.tasks.orders import left_by, order_for
-from calve.tasks.receipts import stored
+from calve.tasks.attempts import left_by, order_for, stored
 
 NAME = "backup"
 TASK_FUNCTION = "calve.backup.task:run"
 
 
-class BackupKind:
-    """See `control.ports.Kind`, `TakesTogether` and `ReleasesEarly` for what each call promises."""
+class BackupKind(Kind):
+    """See `control.kind.Kind` for what each call promises."""
 
     name = NAME
 
@@ -58,11 +51,7 @@ class BackupKind:
             for at, (database, name) in enumerate(request.tables)
         )
 
-    def take(self, process: Process, pin: Pin) -> PinChange:
-        [change] = self.take_all(process, [pin])
-        return change
-
-    def take_all(self, process: Process, pins: Sequence[Pin]) -> list[PinChange]:
+    def take(self, process: Process, pins: Sequence[Pin]) -> list[PinChange]:
         """In one visit: an embedded source takes longer to open than to freeze a table."""
         request = BackupRequest.from_json(process.request)
         changes: list[PinChange] = []
@@ -183,8 +172,8 @@ class BackupKind:
         read = _read(plan)
         return publish.undo(self._location(read), read)
 
-    def probe(self, lane: str) -> None:
-        probe(self._ports, lane)
+    def probe(self, service: Service, process: Process) -> None:
+        probe(self._ports, service)
 
     def _location(self, plan: BackupPlan) -> Location:
         """The plan's own: a worker that was configured anew goes on where the work began."""

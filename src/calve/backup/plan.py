@@ -3,15 +3,13 @@
 Written after the freezes and before the first copy; never changed. It names no secret.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Self
+from dataclasses import dataclass, field, replace
 
 from calve.archive.location import Key
 from calve.archive.manifest import Manifest, PartEntry
 from calve.backup.frozen import Frozen
-from calve.model.stored import known_fields
+from calve.model.record import Record
 
 PARTS_A_TASK = 500
 
@@ -45,7 +43,7 @@ class PinSpan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BackupPlan:
+class BackupPlan(Record):
     process_id: str
     key: str  # of the manifest to be
     location: str
@@ -69,23 +67,6 @@ class BackupPlan:
     @property
     def spent_pins(self) -> tuple[str, ...]:
         return tuple(span.pin for span in self.pins if span.first == span.end)
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self), separators=(",", ":"), sort_keys=True)
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        data: dict[str, Any] = json.loads(text)
-        known = known_fields(cls, data)
-        return cls(
-            **known
-            | {
-                "uploads": tuple(Upload(**item) for item in data["uploads"]),
-                "tasks": tuple((start, end) for start, end in data["tasks"]),
-                "pins": tuple(PinSpan(**item) for item in data["pins"]),
-                "reuse": {address: Reuse(**item) for address, item in data["reuse"].items()},
-            }
-        )
 
 
 def divide(

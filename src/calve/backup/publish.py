@@ -10,14 +10,14 @@ from collections.abc import Callable, Sequence
 
 from calve.archive import backups
 from calve.archive.backups import Tombstone
-from calve.archive.location import Key, Location
+from calve.archive.location import Key, Location, LocationChangedError
 from calve.archive.manifest import Manifest
 from calve.backup.deletion import remove_parts
 from calve.backup.plan import BackupPlan, placed
 from calve.backup.receipt import BackupReceipt
-from calve.control.ports import Fenced, Published
+from calve.control.kind import Fenced, Published
 from calve.model.change import Result
-from calve.model.errors import NotFoundError, PermanentError, RefusedError, TemporaryError
+from calve.model.errors import NotFoundError, RefusedError, TemporaryError
 
 _log = logging.getLogger("calve.backup")
 
@@ -58,9 +58,7 @@ def undo(location: Location, plan: BackupPlan) -> str:
     would name what is being removed."""
     try:
         location.refuse_another(plan.location_id)
-    except PermanentError as error:
-        if error.code != "location_changed":
-            raise
+    except LocationChangedError as error:
         return f"nothing: {error.message}"
     if isinstance(fence(location, plan), Published):
         return f"backup {plan.backup_key.name} is complete"

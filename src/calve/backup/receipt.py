@@ -3,12 +3,11 @@ names every file with its size and checksum."""
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Self
+from dataclasses import dataclass
 
 from calve.archive.location import Key, Location
-from calve.model.errors import NotFoundError, PermanentError
-from calve.model.stored import known_fields
+from calve.model.errors import DamagedError, NotFoundError
+from calve.model.record import Record
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +20,7 @@ class PartReceipt:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BackupReceipt:
+class BackupReceipt(Record):
     process_id: str
     task: int
     attempt: int
@@ -31,15 +30,6 @@ class BackupReceipt:
     moved_bytes: int
     seconds: float = 0.0
     version: int = 1
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self), separators=(",", ":"), sort_keys=True)
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        data: dict[str, Any] = json.loads(text)
-        data["parts"] = tuple(PartReceipt(**item) for item in data["parts"])
-        return cls(**known_fields(cls, data))
 
 
 def declare_intent(location: Location, uri: str, key: Key, addresses: Sequence[str]) -> None:
@@ -64,7 +54,7 @@ def intended(location: Location) -> frozenset[str]:
         except NotFoundError:
             continue  # its backup was decided since the listing
         except (ValueError, KeyError, TypeError):
-            raise PermanentError(
+            raise DamagedError(
                 f"{uri} is damaged: what a backup under way relies on is not known, so nothing is deleted",
                 code="backup_damaged",
                 hint=f"once no backup is under way, delete {uri}",

@@ -2,13 +2,12 @@
 
 import json
 from dataclasses import asdict, dataclass
-from typing import Any, Self
 
-from calve.model.stored import known_fields
+from calve.model.record import SPACED, Record
 
 
 @dataclass(frozen=True, kw_only=True)
-class BackupRequest:
+class BackupRequest(Record, layout=SPACED):
     """Fields added later have defaults: older requests stay readable (L12)."""
 
     name: str
@@ -25,16 +24,3 @@ class BackupRequest:
         """What was asked for, in one canonical text: the same command asks for the same."""
         given = asdict(self)
         return json.dumps([given[name] for name in ("name", "source", "patterns", "partitions")])
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self), sort_keys=True)
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        data: dict[str, Any] = json.loads(text)
-        known = known_fields(cls, data)
-        for name in ("patterns", "partitions"):
-            known[name] = tuple(known.get(name, ()))
-        for name in ("tables", "schemas"):
-            known[name] = tuple((database, table) for database, table in known.get(name, ()))
-        return cls(**known)

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from calve.archive.location import Location, checked_name
-from calve.archive.ports import LANE, BackupPorts
+from calve.archive.ports import BackupPorts
 from calve.backup.kind import NAME, refuse_taken
 from calve.backup.request import BackupRequest
 from calve.backup.schema import match
 from calve.control.ports import Store
+from calve.model import reach
 from calve.model.errors import Outcome, RefusedError, UsageError
 from calve.model.ids import ProcessId, new_process_id
 from calve.model.process import Lock, NewProcess, Process, ProcessQuery
@@ -70,8 +71,8 @@ def submit(ports: BackupPorts, store: Store, request: BackupRequest) -> Submitte
         kind=NAME,
         source=f"{request.source}:{','.join(request.patterns)}",
         destination=destination_of(location, request.name),
-        lane=f"{LANE}{location.url}",
-        needs=(f"source:{request.source}", f"{LANE}{location.url}"),
+        lane=reach.backup(location.url),
+        needs=(reach.source(request.source), reach.backup(location.url)),
         request=request.to_json(),
         partitions=request.partitions,
         locks=(Lock(name=lock),),

@@ -4,25 +4,25 @@ What is stored already is looked at, not believed: its index is read and its obj
 their sizes, or the part is stored again (P15).
 """
 
-import json
 import time
 from collections.abc import Mapping
 from concurrent.futures import Executor
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from calve.archive.location import Key, Location
-from calve.archive.parts import check_sizes, lanes, read_index, store
+from calve.archive.parts import check_sizes, pools, read_index, store
 from calve.backup.plan import BackupPlan, Reuse, Upload
 from calve.backup.receipt import BackupReceipt, PartReceipt, declare_intent
-from calve.model.errors import PermanentError
+from calve.model.errors import DamagedError
+from calve.model.record import Record
 from calve.objects.storage import Storage
-from calve.tasks import receipts
+from calve.tasks import attempts
 
 
 @dataclass(frozen=True, kw_only=True)
-class BackupPayload:
+class BackupPayload(Record):
     process_id: str
     task: int
     attempt: int
@@ -69,44 +69,30 @@ class BackupPayload:
         storage = Storage(self.storage, connect_seconds=self.connect_seconds, call_seconds=self.call_seconds)
         return Location(self.location, storage)
 
-    def to_json(self) -> str:
-        return json.dumps(asdict(self), separators=(",", ":"), sort_keys=True)
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        data: dict[str, Any] = json.loads(text)
-        return cls(
-            **data
-            | {
-                "uploads": tuple(Upload(**item) for item in data["uploads"]),
-                "reuse": {address: Reuse(**item) for address, item in data["reuse"].items()},
-            }
-        )
-
 
 def run(payload: str) -> str:
     """JSON in, JSON out; the runner turns errors into data."""
     read = BackupPayload.from_json(payload)
     receipt = attempt_at(read.open(), read)
-    return receipts.answer(receipt, files=len(receipt.parts))
+    return attempts.answer(receipt, files=len(receipt.parts))
 
 
 def attempt_at(location: Location, payload: BackupPayload) -> BackupReceipt:
     """Store the task's parts and leave a receipt; an attempt that has one already is not repeated."""
     started = time.monotonic()
     receipt_uri = location.receipt(payload.process_id, payload.task, payload.attempt)
-    if (earlier := receipts.left(location.storage, receipt_uri, BackupReceipt.from_json)) is not None:
+    if (earlier := attempts.left(location.storage, receipt_uri, BackupReceipt.from_json)) is not None:
         return earlier
     location.refuse_another(payload.location_id)
     usable = _usable(location, payload)
-    with lanes() as (pool, files):
+    with pools() as (pool, files):
         stored = pool.map(
             lambda upload: _part(location, payload, upload, usable.get(upload.address), files),
             payload.uploads,
         )
         parts = tuple(stored)
     receipt = _receipt(payload, parts, time.monotonic() - started)
-    return receipts.leave(location.storage, receipt_uri, receipt, BackupReceipt.from_json)
+    return attempts.leave(location.storage, receipt_uri, receipt, BackupReceipt.from_json)
 
 
 def _usable(location: Location, payload: BackupPayload) -> dict[str, Reuse]:
@@ -117,7 +103,7 @@ def _usable(location: Location, payload: BackupPayload) -> dict[str, Reuse]:
     declare_intent(location, uri, Key.parse(payload.key), list(payload.reuse))
     stands = {key: _stands(location, key) for key in {one.key for one in payload.reuse.values()}}
     standing = [(address, one) for address, one in payload.reuse.items() if stands[one.key]]
-    with lanes() as (pool, _):
+    with pools() as (pool, _):
         whole = list(pool.map(lambda item: _is_whole(location, *item), standing))
     return {address: one for (address, one), is_whole in zip(standing, whole, strict=True) if is_whole}
 
@@ -133,9 +119,7 @@ def _stands(location: Location, key: str) -> bool:
 def _is_whole(location: Location, address: str, one: Reuse) -> bool:
     try:
         index = read_index(location, one.place, address, one.index_sha256)
-    except PermanentError as error:
-        if error.code != "backup_damaged":
-            raise
+    except DamagedError:
         return False
     return not list(check_sizes(location, one.place, index))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from calve.archive.location import Location
 from calve.archive.manifest import Manifest, PartEntry
 from calve.archive.parts import Problem, StoredFile, check_sizes, read_index, read_object
-from calve.model.errors import NotFoundError, PermanentError
+from calve.model.errors import DamagedError, NotFoundError, PermanentError
 
 PARTS_AT_ONCE = 8
 
@@ -84,9 +84,7 @@ class _Look:
 def _look(location: Location, part: PartEntry) -> _Look:
     try:
         index = read_index(location, part.place, part.address, part.index_sha256)
-    except PermanentError as error:
-        if error.code != "backup_damaged":
-            raise
+    except DamagedError as error:
         return _Look(problems=(Problem(object=location.index(part.place), what=_reason(error)),), objects=1)
     files = tuple(file for file in index.files if file.object is not None)
     return _Look(

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from calve.cli import output, words
 from calve.cli.command import Session
 from calve.model.process import Worker
-from calve.model.reaching import without_kinds
+from calve.model.reach import without_kinds
 
 _HEAD = ("WORKER", "HOST", "STATE", "SLOTS", "HOLDS", "UP", "HEARD OF", "REACHES", "LAST ERROR")
 

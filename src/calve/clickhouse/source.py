@@ -23,9 +23,6 @@ if TYPE_CHECKING:  # they are made of statements, so their modules need this one
     from calve.clickhouse.tables import Mutation, TableInfo
 
 
-SOURCE = "source:"  # how lanes, needs and services name a configured source
-
-
 @dataclass(frozen=True, kw_only=True)
 class Disk:
     """A disk of the source that this machine sees as a folder."""

@@ -18,13 +18,13 @@ class CancelAnswer:
 def cancel(store: Store, process_id: ProcessId) -> CancelAnswer:
     process = store.request_cancel(process_id)
     if process.state is ProcessState.CANCELLED:
-        return CancelAnswer(process=process, accepted=True, message="it is cancelled already")
+        return CancelAnswer(process=process, accepted=True, message="it is already cancelled")
     if process.state in PROCESS_TERMINAL:
         return CancelAnswer(
-            process=process, accepted=False, message=f"too late: it is {process.state}, and stays so"
+            process=process, accepted=False, message=f"too late: it is already {process.state}"
         )
     if process.state is ProcessState.PUBLISHING:
-        message = "it is publishing: the publish is stopped if it has not happened yet"
+        message = "it is publishing; the publish is stopped if it has not happened yet"
     else:
         message = "it is being stopped"
     return CancelAnswer(process=process, accepted=True, message=message)

@@ -72,7 +72,7 @@ def _running(facts: Facts) -> Step | Wait:
     if facts.stopped:
         return HandBackTasks()
     if facts.down is not None and facts.in_flight:
-        return _stop(facts, "destination_down", f"{facts.down.lane} is down: {facts.down.reason}")
+        return _stop(facts, "destination_down", f"{facts.down.service} is down: {facts.down.reason}")
     if facts.drain_over and facts.in_flight:
         return _stop(facts, "worker_stopped", "the worker is stopping")
     if facts.lost:
@@ -177,7 +177,7 @@ def _ended(facts: Facts) -> Step | Wait:
 
 
 def _must_end(facts: Facts) -> End | None:
-    """What ends a live process whatever it does: a cancel, its deadline, a permanent error."""
+    """What ends a live process in any state: a cancel, its deadline, a permanent error."""
     process = facts.process
     if process.cancel_requested:
         return End(state=ProcessState.CANCELLED, message="cancelled on request")
@@ -196,9 +196,9 @@ def _held_back(facts: Facts, *, also_draining: bool = True) -> Wait | None:
     if down is not None:
         # A lane that is down is passed over when claiming, so the lease can go. A source that is
         # down is not: giving up that lease would only take it again at the next tick.
-        mine = down.lane == facts.process.lane
+        mine = down.service == facts.process.lane
         return Wait(
-            reason=f"{down.lane} is down: {down.reason}",
+            reason=f"{down.service} is down: {down.reason}",
             until=down.probe_at,
             yields=mine and not facts.in_flight,
         )
@@ -225,7 +225,7 @@ def _gave_up(what: str, attempts: int, cause: ErrorInfo | None) -> ErrorInfo:
     if cause is None:
         return ErrorInfo(
             code="attempts_used",
-            message=f"{what} was tried {attempts} times and never came to an end",
+            message=f"{what} was tried {attempts} times and never finished",
             hint="see the workers' logs; `calve retry` runs it again",
             retryable=True,
         )
@@ -238,12 +238,12 @@ def _gave_up(what: str, attempts: int, cause: ErrorInfo | None) -> ErrorInfo:
 
 
 def _unknown(process: Process, end: End) -> ErrorInfo:
-    why = end.error.message if end.error else "a cancel was asked for"
+    why = end.error.message if end.error else "a cancel was requested"
     last = f"; the last error: {process.error.message}" if process.error else ""
     return ErrorInfo(
         code="outcome_unknown",
         message=f"a commit to {process.destination} was sent and could neither be found nor fenced in "
-        f"{process.fence_attempts} tries ({why}{last}); nothing was deleted, and it is looked for again",
+        f"{process.fence_attempts} tries ({why}{last}); nothing was deleted; Calve keeps looking for it",
         hint=f"calve why {process.id}",
         retryable=True,
         outcome=Outcome.UNKNOWN,
@@ -254,7 +254,7 @@ def _deadline(process: Process) -> ErrorInfo:
     last = f"; the last error: {process.error.message}" if process.error else ""
     return ErrorInfo(
         code="deadline",
-        message=f"not done by its deadline, {process.deadline_at:%Y-%m-%d %H:%M:%S} UTC{last}",
+        message=f"not finished by its deadline, {process.deadline_at:%Y-%m-%d %H:%M:%S} UTC{last}",
         hint=f"calve retry {process.id}",
         retryable=True,
     )

@@ -39,7 +39,7 @@ class Wave:
     lease: Lease
     running: dict[Attempt, Task]
     moved_at: float  # monotonic, when it last began or ended an attempt
-    stop: ErrorInfo | None = None  # told to stop, and why
+    stop: ErrorInfo | None = None  # why it was asked to stop
     free: bool = False
     look: bool = True
 
@@ -147,12 +147,12 @@ class InFlight:
             return list(entry.waves) if entry else []
 
     def stop(self, waves: Iterable[Wave], error: ErrorInfo, *, free: bool, look: bool) -> list[str]:
-        """Mark waves as told to stop; the groups that were not told before."""
+        """Mark waves as stopping; the groups that were not stopping before."""
         with self._lock:
-            told = [wave for wave in waves if wave.stop is None]
-            for wave in told:
+            running = [wave for wave in waves if wave.stop is None]
+            for wave in running:
                 wave.stop, wave.free, wave.look = error, free, look
-            return [wave.group for wave in told]
+            return [wave.group for wave in running]
 
     def forget(self, lease: Lease) -> None:
         """The lease is gone: results and losses under it mean nothing any more. Waves stay until

@@ -1,16 +1,22 @@
-"""Keeping leases: renewing in time, and knowing when this worker was silent for too long.
+"""This worker's leases: which it holds, renewing them in time, and when it was silent for too long.
 
 Whether a lease has expired is the database's business (D11). The monotonic clock of this machine
 measures only one thing: how long this worker has not managed to renew. Before its leases can be
-taken by another it stops its tasks.
+taken by another it stops its tasks. All of it may be forgotten: a worker that knows nothing of its
+leases claims again and finds everything in the store.
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from calve.control.ports import StoreWriter
-from calve.model.ids import WorkerId
+from calve.control.step import Fence
+from calve.model.errors import ConflictError
+from calve.model.ids import ProcessId, WorkerId
 from calve.model.limits import Limits
+from calve.model.process import Lease, Process
+
+Held = tuple[ProcessId, int]  # a process under one fence
 
 _RENEW_PART = 1 / 4  # of the lease: three renewals may fail before it matters
 _SILENT_PART = 0.75  # of the lease: the rest is for stopping tasks
@@ -40,3 +46,63 @@ class Leases:
     def silent(self) -> bool:
         """Not renewed for so long that another may soon take what we hold."""
         return self._monotonic() - self._renewed_at > self._seconds * _SILENT_PART
+
+
+class Holding:
+    """The leases held and the slow steps under way at this moment. Thread-safe."""
+
+    def __init__(self, worker: WorkerId) -> None:
+        self._worker = worker
+        self._lock = threading.Lock()
+        self._leases: dict[ProcessId, Lease] = {}
+        self._busy: dict[Held, list[str]] = {}
+
+    def update(self, rows: Iterable[Process]) -> list[Lease]:
+        """The store's word on what we hold; the leases that are gone."""
+        now_held = {row.id: Lease(process_id=row.id, worker=self._worker, fence=row.fence) for row in rows}
+        with self._lock:
+            gone = [lease for key, lease in self._leases.items() if now_held.get(key) != lease]
+            self._leases = now_held
+        return gone
+
+    def drop(self, lease: Lease) -> None:
+        with self._lock:
+            if self._leases.get(lease.process_id) == lease:
+                del self._leases[lease.process_id]
+
+    def lease(self, process_id: ProcessId) -> Lease:
+        """ConflictError if a step that ended in another thread has given it up."""
+        with self._lock:
+            found = self._leases.get(process_id)
+        if found is None:
+            raise ConflictError(f"process {process_id}: its lease was given up", code="lease_lost")
+        return found
+
+    def leases(self) -> list[Lease]:
+        with self._lock:
+            return list(self._leases.values())
+
+    def keys(self) -> frozenset[Held]:
+        with self._lock:
+            return frozenset((lease.process_id, lease.fence) for lease in self._leases.values())
+
+    def begin(self, lease: Lease, step: str) -> None:
+        with self._lock:
+            self._busy.setdefault((lease.process_id, lease.fence), []).append(step)
+
+    def finish(self, lease: Lease, step: str) -> None:
+        key = (lease.process_id, lease.fence)
+        with self._lock:
+            self._busy[key].remove(step)
+            if not self._busy[key]:
+                del self._busy[key]
+
+    def busy(self, lease: Lease) -> str:
+        """The slow step under way; a fence beside a publish is what matters of the two."""
+        with self._lock:
+            steps = self._busy.get((lease.process_id, lease.fence), [])
+        return Fence.__name__ if Fence.__name__ in steps else next(iter(steps), "")
+
+    def any_busy(self) -> bool:
+        with self._lock:
+            return bool(self._busy)

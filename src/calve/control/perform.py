@@ -19,7 +19,7 @@ from calve.control.step import (
     StopTasks,
     Undo,
 )
-from calve.control.steps import ending, planning, publishing, tasks
+from calve.control.steps import end, plan, publish, tasks
 from calve.control.steps.context import Context
 from calve.model.errors import ErrorInfo
 from calve.model.process import Lease, Process, Task
@@ -31,13 +31,13 @@ def performer(
     """What to call to perform the step."""
     match step:
         case ReleaseStalePins():
-            return partial(planning.release_stale_pins, context, lease, process, step)
+            return partial(plan.release_stale_pins, context, lease, process, step)
         case Plan():
-            return partial(planning.plan, context, lease, process)
+            return partial(plan.plan, context, lease, process)
         case RunTasks():
             return partial(tasks.run_tasks, context, lease, process, ready[: step.count])
         case StopTasks():
-            return partial(ending.stop_waves, context, lease, stopped(step))
+            return partial(end.stop_waves, context, lease, stopped(step))
         case HandBackTasks():
             return partial(tasks.hand_back_tasks, context, lease)
         case RecoverTasks():
@@ -45,15 +45,15 @@ def performer(
         case StartPublishing():
             return partial(tasks.start_publishing, context, lease, process)
         case Publish():
-            return partial(publishing.publish, context, lease, process)
+            return partial(publish.publish, context, lease, process)
         case Fence():
-            return partial(publishing.fence, context, lease, process, step)
+            return partial(publish.fence, context, lease, process, step)
         case End():
-            return partial(ending.apply_end, context, lease, process, step)
+            return partial(end.apply_end, context, lease, process, step)
         case Resolve():
-            return partial(publishing.resolve, context, lease, process)
+            return partial(publish.resolve, context, lease, process)
         case Undo():
-            return partial(ending.undo, context, lease, process)
+            return partial(end.undo, context, lease, process)
         case unreachable:
             assert_never(unreachable)
 

@@ -1,16 +1,16 @@
-"""What the control plane needs of the world. Comments are obligations of whoever implements them.
+"""What the control plane needs of the world: a store and a runner. (`kind` has the third port.)
 
-Every call is bounded by a timeout of its own and raises only `CalveError`s. Any call may be
-made twice, by another worker, after a crash, or while an earlier call of a stopped worker is
-still under way: each says how that ends.
+Docstrings are obligations of the implementations. Every call is bounded by a timeout of its own and
+raises only `CalveError`s. Any call may be made twice, by another worker, after a crash, or while an
+earlier call of a stopped worker is still under way: each says how that ends.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
-from calve.model.change import Change, NewPin, PinChange, Result
+from calve.model.change import Change
 from calve.model.errors import ErrorInfo
 from calve.model.ids import ProcessId, WorkerId
 from calve.model.process import (
@@ -18,7 +18,6 @@ from calve.model.process import (
     Event,
     Lease,
     NewProcess,
-    NewTask,
     Pin,
     Process,
     ProcessQuery,
@@ -92,17 +91,17 @@ class StoreWriter(Protocol):
         limit: int,
         closed_lanes: frozenset[str] = frozenset(),
     ) -> list[Process]:
-        """Take leases on processes that need a step and that nobody holds (never leased, yielded
+        """Take leases on processes that need a step and that no worker holds (never leased, yielded
         or expired by the database's clock), priority then age, raising each fence. Also returns
         what this worker holds already (a lost acknowledgement, L22), without raising it. Needs
-        must lie within `reach`, and the kind among those that `reach` names (`model.reaching`). Lanes in `closed_lanes` are passed over, except processes with a
+        must lie within `reach`, and the kind among those that `reach` names (`model.reach`). Lanes in `closed_lanes` are passed over, except processes with a
         cancel request or past their deadline; so are processes that back off. Terminal processes
         whose `cleanup_at` is due count as needing a step. Fair: takes lanes in turn. `limit`
         bounds what is newly taken; what is held already comes on top."""
 
     def renew(self, worker: WorkerId, *, lease_seconds: float) -> frozenset[ProcessId]:
-        """Extend every lease this worker still holds; says which. An expired lease that nobody
-        took is still held; one that was taken is not."""
+        """Extend every lease this worker still holds; says which. An expired lease that
+        no worker took is still held; one that was taken is not."""
 
     def yield_(self, lease: Lease) -> None:
         """Give up a lease; nothing if it is no longer ours."""
@@ -127,13 +126,13 @@ class StoreWriter(Protocol):
 
     def forget_worker(self, worker: WorkerId) -> None: ...
 
-    def trip(self, lane: str, reason: str, probe_seconds: float) -> None:
-        """Open a lane's breaker, or, if it is open, push its probe; `opened_at` stays."""
+    def trip(self, service: str, reason: str, probe_seconds: float) -> None:
+        """Open a service's breaker, or, if it is open, push its probe; `opened_at` stays."""
 
-    def claim_probe(self, lane: str, probe_seconds: float) -> bool:
+    def claim_probe(self, service: str, probe_seconds: float) -> bool:
         """True for one worker once `probe_at` is reached; moves it on."""
 
-    def close_breaker(self, lane: str) -> None: ...
+    def close_breaker(self, service: str) -> None: ...
 
     def forget_history(self, *, days: float, after: int, limit: int) -> int:
         """Of processes that ended so many days ago and need no step any more: delete the events, the
@@ -144,43 +143,6 @@ class StoreWriter(Protocol):
 
 class Store(StoreReader, StoreWriter, Protocol):
     """Both sides. Reading and writing are two interfaces so that most code can take one."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class AdoptedWork:
-    """What a retry may rely on: the plan of the process it retries and the receipts that stand."""
-
-    plan: str
-    receipts: tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Planned:
-    plan: str
-    tasks: tuple[NewTask, ...]
-    spent_pins: tuple[str, ...] = ()  # that no task needs: released at once, not at the process's end
-
-
-@dataclass(frozen=True, kw_only=True)
-class NothingToDo:
-    """Planning found that the work is done already, by whomever. The process completes."""
-
-    result: Result
-    message: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Published:
-    """The process's work is visible, now or since an earlier try. `message` tells a person."""
-
-    result: Result
-    message: str
-    unused: bool = False  # by another process's doing: what this one wrote is not needed, and undone
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fenced:
-    """No commit of this process can land any more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,81 +168,8 @@ class TaskResult:
     error: ErrorInfo | None = None
 
 
-class Kind(Protocol):
-    """What a process of one kind does. Sees no SQL; keeps no state between calls."""
-
-    name: str
-
-    def pins(self, process: Process, attempt: int) -> tuple[NewPin, ...]:
-        """Name the pins of this planning attempt. No effect: they are journaled next."""
-
-    def take(self, process: Process, pin: Pin) -> PinChange:
-        """Take a journaled pin. Called once for a pin; a crash here leads to its release and to
-        another attempt with another name, never to a second take under one name (D5)."""
-
-    def plan(
-        self, process: Process, pins: Sequence[Pin], adopted: AdoptedWork | None
-    ) -> Planned | NothingToDo:
-        """List the work from what the pins hold. The destination may be created here
-        (idempotent). Nothing later asks the source again."""
-
-    def order(self, process: Process, plan: str, task: Task, attempt: int) -> TaskOrder:
-        """What to ship for this attempt. Changes nothing; may ask for keys that are lent for a while."""
-
-    def find_receipt(self, process: Process, plan: str, task: Task) -> TaskResult | None:
-        """The receipt of `task.attempt`, if that attempt left one. Read-only."""
-
-    def publish(
-        self, process: Process, plan: str, receipts: Sequence[str], note: Callable[[str], None]
-    ) -> Published:
-        """One attempt: search for our marks first, then check, build, `note`, send once, look
-        again. `note` is a fenced write that must succeed right before the send; if it raises, stop.
-        `note("")` takes it back where the send was refused for certain and no other is owed."""
-
-    def fence(self, process: Process, plan: str) -> Fenced | Published:
-        """Make sure that nothing of this process can be published from now on, or find that it
-        was. UnknownOutcomeError or UnavailableError where neither can be had now."""
-
-    def undo(self, process: Process, plan: str, receipts: Sequence[str]) -> str:
-        """Delete what the process wrote and nothing refers to, proven by a fresh look; says what
-        was left and why ("" when nothing). Idempotent; never called before `fence` answered Fenced
-        or the process completed."""
-
-    def release(self, pin: Pin) -> None:
-        """Let go of a pin that may or may not have been taken, whose table may be gone.
-        Idempotent. Touches only what bears the pin's name."""
-
-    def probe(self, lane: str) -> None:
-        """Return if the lane's service answers; raise if not. Cheap."""
-
-
-@runtime_checkable
-class TakesTogether(Protocol):
-    """A kind that takes its pins, where they are many, in one go."""
-
-    def take_all(self, process: Process, pins: Sequence[Pin]) -> list[PinChange]:
-        """As `take` for each, in their order. A crash here leads to the release of all of them."""
-
-
-@runtime_checkable
-class ReleasesEarly(Protocol):
-    """A kind some of whose pins are no longer needed before its process ends (L29)."""
-
-    def pin_tasks(self, process: Process, plan: str, number: int) -> tuple[str, range] | None:
-        """The pin that a task reads, and the numbers of all tasks that read it. Pure."""
-
-
-@runtime_checkable
-class ProbesForAProcess(Protocol):
-    """A kind whose lane stands for more than one service, which only a process names."""
-
-    def probe_for(self, lane: str, process: Process) -> None:
-        """As `probe`, but of everything in that lane that this process needs: a catalog that answers
-        while the storage behind it is dead must not close the breaker."""
-
-
 class Runner(Protocol):
-    """Runs task attempts. Thread-safe. Never retries by itself."""
+    """Runs task attempts. Thread-safe. Never retries."""
 
     @property
     def slots(self) -> int:

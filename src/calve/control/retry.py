@@ -39,7 +39,7 @@ def retry(store: Store, process_id: ProcessId, *, batch: BatchId | None = None) 
 def _check(old: Process) -> None:
     if old.state is ProcessState.COMPLETED:
         raise RefusedError(
-            f"process {old.id} is COMPLETED: there is nothing to retry",
+            f"process {old.id} is COMPLETED; there is nothing to retry",
             code="completed",
             hint=f"calve show {old.id}",
         )
@@ -51,7 +51,7 @@ def _check(old: Process) -> None:
         )
     if old.error is not None and old.error.outcome is Outcome.UNKNOWN:
         raise RefusedError(
-            f"whether process {old.id} was published is not known yet: {old.error.message}",
+            f"it is not known yet whether process {old.id} was published: {old.error.message}",
             code="outcome_unknown",
             hint=f"calve why {old.id}; a worker looks for it as soon as {old.destination} answers",
         )

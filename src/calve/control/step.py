@@ -16,7 +16,7 @@ class Wait:
 
     reason: str
     until: datetime | None = None
-    yields: bool = False  # the lease is given up meanwhile: nothing here needs it
+    yields: bool = False  # the lease is given up: nothing here needs it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +53,7 @@ class HandBackTasks:
 
 @dataclass(frozen=True, kw_only=True)
 class RecoverTasks:
-    """Attempts that nobody runs any more: look for their receipts, else make them PENDING."""
+    """Attempts that no worker runs any more: look for their receipts, else make them PENDING."""
 
 
 @dataclass(frozen=True, kw_only=True)

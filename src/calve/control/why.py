@@ -4,11 +4,11 @@ all ask this one function. Reads only what any program can read: the store."""
 from datetime import datetime
 from typing import assert_never
 
-from calve.control.lanes import holding_back
+from calve.control.breakers import holding_back
 from calve.control.ports import StoreReader
 from calve.model.errors import Outcome
 from calve.model.process import Process, Worker
-from calve.model.reaching import kinds_in, reaches
+from calve.model.reach import kinds_in, reaches
 from calve.model.states import PROCESS_TERMINAL, Leftovers, ProcessState, TaskState
 
 _FRESH_SECONDS = 60.0  # a worker that was silent for longer is not counted on
@@ -32,19 +32,19 @@ def _ended(process: Process) -> str:
     at = f" at {_time(process.finished_at)}" if process.finished_at else ""
     said = f": {process.error.message}" if process.error else ""
     if process.error is not None and process.error.outcome is Outcome.UNKNOWN:
-        next_at = f"; it is looked for again at {_time(process.cleanup_at)}" if process.cleanup_at else ""
+        next_at = f"; the next check is at {_time(process.cleanup_at)}" if process.cleanup_at else ""
         return f"It FAILED{at} and whether it was published is unknown{next_at}{said}."
     kept = ""
     if process.leftovers is Leftovers.KEPT and process.cleanup_at:
         kept = f"; its files are kept for `calve retry {process.id}` until {_time(process.cleanup_at)}"
-    return f"It waits for nothing: it is {process.state}{at}{said}{kept}."
+    return f"Nothing to wait for: it is {process.state}{at}{said}{kept}."
 
 
 def _asked_to_end(process: Process, now: datetime) -> str:
     if process.cancel_requested:
-        return "A cancel was asked for, and it waits for a worker to carry it out."
+        return "A cancel was requested; it waits for a worker to carry it out."
     if process.deadline_at <= now:
-        return f"Its deadline passed at {_time(process.deadline_at)}, and it waits for a worker to end it."
+        return f"Its deadline passed at {_time(process.deadline_at)}; it waits for a worker to end it."
     return ""
 
 
@@ -56,15 +56,13 @@ def _no_worker(reader: StoreReader, process: Process, now: datetime) -> str:
         return ""
     needs = ", ".join(process.needs) or "nothing in particular"
     if not alive:
-        return "It waits for a worker, and none is running: start one with `calve worker`."
+        return "No worker is running: start one with `calve worker`."
     if not any(process.kind in (kinds_in(worker.reach) or {process.kind}) for worker in alive):
         return (
-            f"It waits for a worker of a version that knows processes of kind {process.kind!r};"
-            f" none of the {len(alive)} running does."
+            f"It waits for a worker of a version that knows the kind {process.kind!r};"
+            f" none of the {len(alive)} running workers does."
         )
-    return (
-        f"It waits for a worker whose configuration reaches {needs}; none of the {len(alive)} running does."
-    )
+    return f"It waits for a worker whose configuration reaches {needs}; none of the {len(alive)} running workers does."
 
 
 def _alive(worker: Worker, now: datetime) -> bool:
@@ -76,8 +74,8 @@ def _down(reader: StoreReader, process: Process) -> str:
     if breaker is None:
         return ""
     return (
-        f"It waits for {breaker.lane}, which is down since {_time(breaker.opened_at)} ({breaker.reason});"
-        f" it is probed again at {_time(breaker.probe_at)}."
+        f"It waits for {breaker.service}, which has been down since {_time(breaker.opened_at)} ({breaker.reason});"
+        f" the next probe is at {_time(breaker.probe_at)}."
     )
 
 
@@ -85,7 +83,7 @@ def _backing_off(process: Process, now: datetime) -> str:
     if process.not_before is None or process.not_before <= now:
         return ""
     after = f" after: {process.error.message}" if process.error else ""
-    return f"It backs off until {_time(process.not_before)}{after}."
+    return f"It is backing off until {_time(process.not_before)}{after}."
 
 
 def _no_lease(process: Process, now: datetime) -> str:
@@ -93,8 +91,8 @@ def _no_lease(process: Process, now: datetime) -> str:
         return "It waits in the queue for a worker to take it."
     if process.lease_until is not None and process.lease_until <= now:
         return (
-            f"Its worker {process.owner} is silent since before {_time(process.lease_until)};"
-            " it waits for another to take it over."
+            f"Its worker {process.owner} has been silent since before {_time(process.lease_until)};"
+            " it waits for another worker to take over."
         )
     return ""
 
@@ -102,12 +100,12 @@ def _no_lease(process: Process, now: datetime) -> str:
 def _working(reader: StoreReader, process: Process) -> str:
     match process.state:
         case ProcessState.PENDING:
-            return f"It is being pinned and planned by worker {process.owner}."
+            return f"Worker {process.owner} is pinning and planning it."
         case ProcessState.RUNNING:
             return _running(reader, process)
         case ProcessState.PUBLISHING:
             tried = f", try {process.publish_attempts}" if process.publish_attempts > 1 else ""
-            return f"It is being published by worker {process.owner}{tried}."
+            return f"Worker {process.owner} is publishing it{tried}."
         case ProcessState.COMPLETED | ProcessState.FAILED | ProcessState.CANCELLED:
             return _ended(process)
         case unreachable:
@@ -117,7 +115,7 @@ def _working(reader: StoreReader, process: Process) -> str:
 def _running(reader: StoreReader, process: Process) -> str:
     tasks = process.tasks
     if tasks.done >= tasks.total:
-        return f"All its tasks are done, and worker {process.owner} is about to publish it."
+        return f"All tasks are done; worker {process.owner} is about to publish it."
     if tasks.running:
         return f"{tasks.running} of its {tasks.total} tasks are running, {tasks.done} are done."
     if reader.ready_tasks(process.id, 1):
@@ -125,7 +123,9 @@ def _running(reader: StoreReader, process: Process) -> str:
     next_at = reader.next_task_at(process.id)
     failed = [task for task in reader.tasks(process.id, frozenset({TaskState.PENDING}), 100) if task.error]
     after = f" after: {failed[0].error.message}" if failed and failed[0].error else ""
-    return f"Its tasks back off until {_time(next_at)}{after}." if next_at else "It is between two steps."
+    return (
+        f"Its tasks are backing off until {_time(next_at)}{after}." if next_at else "It is between two steps."
+    )
 
 
 def _time(at: datetime | None) -> str:

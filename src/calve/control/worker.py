@@ -18,30 +18,29 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 
+from calve.control.background import History, ReleaseDrain
+from calve.control.breakers import Breakers, holding_back
 from calve.control.budget import Random
 from calve.control.decide import decide
-from calve.control.drain import ReleaseDrain
-from calve.control.forgetting import Forgetting
-from calve.control.gather import Around, Gathered, gather
+from calve.control.facts import Around, Gathered, gather
 from calve.control.guarded import GuardedKind, GuardedRunner
-from calve.control.holding import Holding
 from calve.control.inflight import InFlight
-from calve.control.lanes import Lanes, holding_back
-from calve.control.leases import Leases
+from calve.control.kind import Kind
+from calve.control.leases import Holding, Leases
 from calve.control.perform import performer
-from calve.control.ports import Kind, Runner, Store
-from calve.control.probing import probe_due
-from calve.control.share import Want, share
-from calve.control.spawn import Pool
+from calve.control.pool import Pool
+from calve.control.ports import Runner, Store
+from calve.control.probe import probe_due
+from calve.control.slots import Want, share
 from calve.control.step import Resolve, SlowStep, Step, Undo, Wait
 from calve.control.steps.context import Context, Plans, Spawn
-from calve.control.steps.ending import stop_waves
+from calve.control.steps.end import stop_waves
 from calve.control.steps.tasks import record_results
 from calve.model.errors import CalveError, ConflictError, ErrorInfo, FenceLostError
 from calve.model.ids import WorkerId, new_worker_id
 from calve.model.limits import Limits
 from calve.model.process import Breaker, Lease, Process, Worker
-from calve.model.reaching import reaches, with_kinds
+from calve.model.reach import reaches, with_kinds
 
 _log = logging.getLogger("calve.control")
 
@@ -57,7 +56,7 @@ LEASE_GONE = ErrorInfo(code="lease_lost", message="another worker owns the proce
 
 
 class WorkerLoop:
-    """Moves processes forward. `tick()` is one pass; `run()` ticks until told to stop."""
+    """Moves processes forward. `tick()` is one pass; `run()` ticks until asked to stop."""
 
     def __init__(
         self,
@@ -94,7 +93,7 @@ class WorkerLoop:
             runner=self._runner,
             limits=limits,
             in_flight=self._in_flight,
-            lanes=Lanes(store, limits),
+            breakers=Breakers(store, limits),
             plans=Plans(store),
             random=random,
             monotonic=monotonic,
@@ -102,7 +101,7 @@ class WorkerLoop:
             wake=self._wake.set,
         )
         self._drain = ReleaseDrain(self._context, self.id, reach)
-        self._forgetting = Forgetting(store, limits, monotonic)
+        self._history = History(store, limits, monotonic)
         self._stops = 0  # how often a stop was asked for
         self._drain_began_at: float | None = None
         self._beat_at: float | None = None
@@ -128,7 +127,7 @@ class WorkerLoop:
             self._drain.tick()
         if not self._stops:
             with self._guarded("forgetting history"):
-                self._forgetting.tick()
+                self._history.tick()
 
     @contextmanager
     def _guarded(self, doing: str) -> Iterator[None]:
@@ -159,7 +158,7 @@ class WorkerLoop:
             self._reach,
             lease_seconds=self._limits.lease_seconds,
             limit=0 if self._stops else max(room, 0),
-            closed_lanes=frozenset(breaker.lane for breaker in breakers),
+            closed_lanes=frozenset(breaker.service for breaker in breakers),
         )
         for lease in self._holding.update(rows):
             stop_waves(self._context, lease, LEASE_GONE)
@@ -233,7 +232,7 @@ class WorkerLoop:
         self._wake.set()
 
     def _give_up(self, lease: Lease) -> None:
-        # if we die here, the lease expires by itself
+        # if we die here, the lease expires
         self._store.yield_(lease)
         self._holding.drop(lease)
         self._in_flight.forget(lease)
@@ -278,7 +277,7 @@ class WorkerLoop:
 
     def stop_if_silent(self) -> None:
         """The store could not be reached for most of a lease: stop before another may start the same.
-        Asks nobody, so that it works when everything hangs."""
+        Calls nothing, so it works when everything hangs."""
         if self._leases.silent():
             groups = self._in_flight.stop(self._in_flight.waves(), SILENT, free=True, look=True)
             for group in groups:
@@ -362,7 +361,7 @@ class WorkerLoop:
 
     def _drained(self) -> bool:
         if self._stops > 1 or self._drain_seconds() > 2 * self._limits.lease_seconds:
-            return True  # whoever takes over finds what runs by its receipts
+            return True  # the next worker finds what runs by its receipts
         return (
             not self._in_flight.waves()
             and not self._holding.any_busy()

@@ -8,12 +8,12 @@ import re
 from dataclasses import dataclass
 from typing import Self
 
+from calve.model import reach
 from calve.model.errors import UsageError
+from calve.model.reach import Service
 
 ICEBERG = "iceberg"
 PARQUET = "parquet"
-CATALOG = "catalog:"  # lanes and needs of tables in a catalog
-STORAGE = "storage:"  # and of folders
 _FOLDER_IDENTIFIER = ("files",)  # stored where an Iceberg table has its namespace and name
 _BUCKET = re.compile(r"s3[an]?://[^/]+")
 
@@ -30,31 +30,26 @@ class DestinationAddress:
     def folder(cls, uri: str, storage: str = "") -> Self:
         return cls(catalog=uri.rstrip("/"), identifier=_FOLDER_IDENTIFIER, storage=storage)
 
-    @classmethod
-    def of_lane(cls, lane: str) -> Self:
-        """What a lane stands for, without a table."""
-        return cls(catalog=lane.removeprefix(CATALOG).removeprefix(STORAGE), identifier=())
-
     @property
     def form(self) -> str:
         """Which implementation serves it."""
         return PARQUET if is_folder(self.catalog) else ICEBERG
 
     @property
-    def lane(self) -> str:
+    def lane(self) -> Service:
         """What is down together waits together: a catalog, or the bucket that a folder is in."""
         if self.form == ICEBERG:
-            return f"{CATALOG}{self.catalog}"
+            return reach.catalog(self.catalog)
         bucket = _BUCKET.match(self.catalog)
-        return f"{STORAGE}{bucket[0] if bucket else self.catalog}"
+        return reach.storage(bucket[0] if bucket else self.catalog)
 
     @property
-    def needs(self) -> tuple[str, ...]:
+    def needs(self) -> tuple[Service, ...]:
         """What a worker's configuration must have. A local folder, and a bucket whose keys come from
         the environment, are in no configuration: any worker that reaches the source may try."""
         if self.form == ICEBERG:
-            return (f"{CATALOG}{self.catalog}",)
-        return (f"{STORAGE}{self.storage}",) if self.storage else ()
+            return (reach.catalog(self.catalog),)
+        return (reach.storage(self.storage),) if self.storage else ()
 
     def __str__(self) -> str:
         return f"{self.catalog}/" if self.form == PARQUET else ".".join((self.catalog, *self.identifier))

@@ -3,7 +3,7 @@ the same table. Whatever differs is exported again."""
 
 from dataclasses import replace
 
-from calve.control.ports import AdoptedWork
+from calve.control.kind import AdoptedWork
 from calve.model.plan import ExportPlan
 from calve.model.receipt import Receipt
 

@@ -5,17 +5,8 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from calve.clickhouse.pins.pin import Pinned, PinRequest
-from calve.clickhouse.source import SOURCE
-from calve.control.ports import (
-    AdoptedWork,
-    Fenced,
-    NothingToDo,
-    Planned,
-    Published,
-    TaskOrder,
-    TaskResult,
-)
-from calve.destination.address import DestinationAddress
+from calve.control.kind import AdoptedWork, Fenced, Kind, NothingToDo, Planned, Published
+from calve.control.ports import TaskOrder, TaskResult
 from calve.destination.names import receipt_uri
 from calve.destination.outcome import AlreadyExported, EarlierExport, PublishedSnapshot
 from calve.destination.port import Destination
@@ -29,18 +20,19 @@ from calve.model.change import NewPin, PinChange, Result
 from calve.model.errors import RefusedError
 from calve.model.plan import ExportPlan
 from calve.model.process import NewTask, Pin, Process, Task
+from calve.model.reach import Service
 from calve.model.receipt import Receipt
 from calve.model.states import PinState
-from calve.tasks import receipts
-from calve.tasks.orders import left_by, order_for
+from calve.tasks import attempts
+from calve.tasks.attempts import left_by, order_for
 
 NAME = "export"
 
 TASK_FUNCTION = "calve.export.task:run"  # named, not imported: executors alone need the engine
 
 
-class ExportKind:
-    """See `control.ports.Kind` for what each call promises."""
+class ExportKind(Kind):
+    """See `control.kind.Kind` for what each call promises."""
 
     name = NAME
 
@@ -55,10 +47,13 @@ class ExportKind:
             return ()
         return (NewPin(name=f"calve-{process.id}-{attempt}", source=request.source, detail=""),)
 
-    def take(self, process: Process, pin: Pin) -> PinChange:
+    def take(self, process: Process, pins: Sequence[Pin]) -> list[PinChange]:
         request = ExportRequest.from_json(process.request)
-        pinned = source_of(self._ports, request).pin(_pin_request(request), pin.name)
-        return PinChange(name=pin.name, after=PinState.TAKEN, detail=pinned.to_json())
+        source, wanted = source_of(self._ports, request), _pin_request(request)
+        return [
+            PinChange(name=pin.name, after=PinState.TAKEN, detail=source.pin(wanted, pin.name).to_json())
+            for pin in pins
+        ]
 
     def release(self, pin: Pin) -> None:
         self._ports.source(pin.source).release(pin.name, pin.detail)
@@ -114,7 +109,7 @@ class ExportKind:
     def find_receipt(self, process: Process, plan: str, task: Task) -> TaskResult | None:
         read = _read(plan)
         uri = receipt_uri(read.destination.receipts_location, process.id, task.number, task.attempt)
-        text = receipts.stored(self._destination(process).storage(), uri)
+        text = attempts.stored(self._destination(process).storage(), uri)
         return left_by(task, text, Receipt.from_json, lambda receipt: len(receipt.files))
 
     # -- publishing ---------------------------------------------------------------------------------
@@ -137,19 +132,12 @@ class ExportKind:
         left = [Receipt.from_json(text) for text in receipts]
         return self._destination(process).undo(process.id, _read(plan), left, process.publish_note).message
 
-    def probe(self, lane: str) -> None:
-        if not lane.startswith(SOURCE):
-            self._ports.destination(DestinationAddress.of_lane(lane)).probe()
-            return
-        with self._ports.source(lane.removeprefix(SOURCE)).visit() as session:
-            session.rows("SELECT 1", what="probing")
-
-    def probe_for(self, lane: str, process: Process) -> None:
-        """Also what stands behind the lane, for this process."""
-        if lane.startswith(SOURCE):
-            self.probe(lane)
-        else:
+    def probe(self, service: Service, process: Process) -> None:
+        if not service.is_source:
             self._destination(process).probe(process.id)
+            return
+        with self._ports.source(service.name).visit() as session:
+            session.rows("SELECT 1", what="probing")
 
     def _destination(self, process: Process) -> Destination:
         return self._ports.destination(ExportRequest.from_json(process.request).address)

@@ -3,18 +3,18 @@
 It holds the keys of storage and source, so it is shipped and never stored or printed (P22).
 """
 
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 from calve.clickhouse.reader import Read, Reader
 from calve.destination import names
-from calve.model.plan import ColumnPlan, DestinationPlan, ExportPlan, PartPlan, Relation, Slice, SpecField
+from calve.model.plan import ColumnPlan, DestinationPlan, ExportPlan, PartPlan, Relation, Slice
+from calve.model.record import Record
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaskPayload:
+class TaskPayload(Record):
     process_id: str
     task: int
     attempt: int
@@ -87,24 +87,3 @@ class TaskPayload:
     @property
     def receipt_uri(self) -> str:
         return names.receipt_uri(self.destination.receipts_location, self.process_id, self.task, self.attempt)
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self), separators=(",", ":"), sort_keys=True)
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        data: dict[str, Any] = json.loads(text)
-        destination = data["destination"]
-        destination["spec"] = tuple(SpecField(**item) for item in destination["spec"])
-        destination["identifier"] = tuple(destination["identifier"])
-        return cls(
-            **data
-            | {
-                "relation": Relation(**data["relation"]),
-                "reader": Reader(**data["reader"]),
-                "parts": tuple(PartPlan(**item) for item in data["parts"]),
-                "slices": tuple(Slice(**item) for item in data["slices"]),
-                "columns": tuple(ColumnPlan(**item) for item in data["columns"]),
-                "destination": DestinationPlan(**destination),
-            }
-        )

@@ -2,16 +2,15 @@
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Self
+from dataclasses import dataclass, field, replace
 
 from calve.clickhouse.parts.part_files import parse_name
 from calve.destination.address import DestinationAddress
-from calve.model.stored import known_fields
+from calve.model.record import SPACED, Record
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExportRequest:
+class ExportRequest(Record, layout=SPACED):
     """One process's request. Fields added later have defaults: older requests stay readable (L12)."""
 
     source: str  # the name in the configuration
@@ -64,17 +63,6 @@ class ExportRequest:
         others = frozenset(self.partitions) - frozenset(partitions)
         mine = tuple(part for part in self.parts if _partition_of(part) not in others)
         return replace(self, partitions=tuple(partitions), parts=mine)
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self), sort_keys=True)
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        data: dict[str, Any] = json.loads(text)
-        known = known_fields(cls, data)
-        for name in ("identifier", "partitions", "parts", "exclude"):
-            known[name] = tuple(known.get(name, ()))
-        return cls(**known)
 
 
 def _partition_of(part: str) -> str:

@@ -21,13 +21,13 @@ from calve.model.errors import PermanentError
 from calve.model.limits import Limits
 from calve.model.receipt import Receipt
 from calve.objects.storage import Storage
-from calve.tasks import receipts
+from calve.tasks import attempts
 
 
 def run(payload: str) -> str:
     """JSON in, JSON out; the runner turns errors into data."""
     receipt = attempt(TaskPayload.from_json(payload))
-    return receipts.answer(receipt, files=len(receipt.files))
+    return attempts.answer(receipt, files=len(receipt.files))
 
 
 def attempt(payload: TaskPayload) -> Receipt:
@@ -35,7 +35,7 @@ def attempt(payload: TaskPayload) -> Receipt:
     started = time.monotonic()
     storage = _storage(payload)
     # Asked first: a dead storage is known before anything is read.
-    if (earlier := receipts.left(storage, payload.receipt_uri, Receipt.from_json)) is not None:
+    if (earlier := attempts.left(storage, payload.receipt_uri, Receipt.from_json)) is not None:
         return earlier
     engine = worker_engine()
     with opened(engine, payload.reader.function, payload.read) as rows, _folder(engine) as folder:
@@ -71,7 +71,7 @@ def _leave(storage: Storage, payload: TaskPayload, written: Written, seconds: fl
         checksums={name: checksums.text(value) for name, value in written.checksums.items()},
         seconds=round(seconds, 3),
     )
-    return receipts.leave(storage, payload.receipt_uri, receipt, Receipt.from_json)
+    return attempts.leave(storage, payload.receipt_uri, receipt, Receipt.from_json)
 
 
 def _count(rows: Rows, payload: TaskPayload) -> int:

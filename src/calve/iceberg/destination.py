@@ -31,11 +31,10 @@ from calve.iceberg.catalogs.lent_keys import Lender, lender, lends
 from calve.iceberg.errors import catalog_call
 from calve.iceberg.publish import fence, publish
 from calve.iceberg.publish.search import all_exports, find_export
-from calve.model.errors import NotFoundError, PermanentError
+from calve.model.errors import DeniedError, NotFoundError, PermanentError
 from calve.model.limits import Limits
 from calve.model.plan import DestinationPlan, ExportPlan
 from calve.model.receipt import Receipt
-from calve.objects.errors import DENIED
 from calve.objects.storage import Storage
 from calve.objects.uri import LOCAL, kind_of
 
@@ -128,9 +127,7 @@ class IcebergDestination(Destination):
             return
         try:
             write_probe(self.storage(), f"{names.receipts_of(where, plan.process_id)}/probe")
-        except PermanentError as error:
-            if error.code != DENIED:
-                raise
+        except DeniedError as error:
             raise PermanentError(
                 f"cannot write receipts to {where}: {error.message}",
                 code="receipts_refused",

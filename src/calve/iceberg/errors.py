@@ -12,12 +12,15 @@ import requests
 from pyiceberg import exceptions as iceberg
 from sqlalchemy import exc as sql
 
+from calve.model import reach
 from calve.model.errors import (
     CalveError,
+    DeniedError,
     NotFoundError,
     PermanentError,
     TemporaryError,
     UnavailableError,
+    UntrustedError,
     UsageError,
 )
 from calve.objects.errors import Fault, fault_of
@@ -51,13 +54,13 @@ def translate(catalog: str, doing: str, cause: Exception, entry: str = "") -> Ca
             message, code="not_found", hint=f"check the name; `calve doctor` probes catalog {catalog}"
         )
     if _is_certificate(cause):
-        return PermanentError(
+        return UntrustedError(
             message,
             code="catalog_certificate",
             hint=f"name the authority's certificates as ca_file under {entry}",
         )
     if _is_credentials(cause):
-        return PermanentError(
+        return DeniedError(
             message,
             code="catalog_credentials",
             hint=f"check user, password, token or keys under {entry}",
@@ -67,7 +70,7 @@ def translate(catalog: str, doing: str, cause: Exception, entry: str = "") -> Ca
             message,
             code="catalog_unreachable",
             hint=_check_that(catalog, entry, cause),
-            service=f"catalog:{catalog}",
+            service=reach.catalog(catalog),
         )
     if isinstance(cause, iceberg.NotInstalledError | ModuleNotFoundError):
         return UsageError(

@@ -1,15 +1,119 @@
-"""A change is data: everything that must agree, applied in one transaction or not at all.
+"""A change is data: small named changes that are applied together, in one transaction, or not at all.
 
-The store checks each transition against the tables in `states`, the lease's fence, and,
-for a change of state, the version that was read. Delays are given in seconds and turned
-into times by the store's own clock.
+The store checks each transition against the tables in `states`, the lease's fence, and, for a change of
+state, the version that was read. Delays are given in seconds and turned into times by the store's own
+clock. What each of them does to a process is in `apply`.
 """
 
 from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeVar
 
 from calve.model.errors import ErrorInfo
 from calve.model.process import NewTask
 from calve.model.states import Leftovers, PinState, ProcessState, TaskState
+
+C = TypeVar("C")
+
+
+@dataclass(frozen=True)
+class MoveTo:
+    """Another state; FAILED needs the error. A terminal state also, in the same transaction, cancels the
+    tasks that have not ended, sets every held pin RELEASING, frees the locks (unless the error's outcome
+    is unknown) and gives up the lease."""
+
+    state: ProcessState
+    error: ErrorInfo | None = None
+
+
+@dataclass(frozen=True)
+class Met:
+    """An error that the process survived. Kept until the next one replaces it."""
+
+    error: ErrorInfo
+
+
+@dataclass(frozen=True)
+class WritePlan:
+    """Once in a process's life."""
+
+    plan: str
+
+
+class Budget(StrEnum):
+    """What is tried a bounded number of times. The value is the field of `Process` that counts it."""
+
+    PLAN = "plan_attempts"
+    PUBLISH = "publish_attempts"
+    FENCE = "fence_attempts"
+    CLEANUP = "cleanup_attempts"
+
+
+@dataclass(frozen=True)
+class CountAttempt:
+    """Before it is made: a crash then uses the budget, and the budget ends."""
+
+    budget: Budget
+
+
+@dataclass(frozen=True)
+class RefundAttempt:
+    """The counted attempt met a service that is down: it used no budget."""
+
+    budget: Budget
+
+
+@dataclass(frozen=True)
+class WaitFor:
+    """Back off."""
+
+    seconds: float
+
+
+@dataclass(frozen=True)
+class ClearWait:
+    """No longer back off."""
+
+
+@dataclass(frozen=True)
+class PublishNote:
+    """What to look for after a send; noted right before it, so from now on a commit may have been sent.
+    Empty: taken back, nothing was sent."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class LeftoversTo:
+    state: Leftovers
+
+
+@dataclass(frozen=True)
+class CleanUpIn:
+    """The process, ended, needs a step (undo, resolve) after so many seconds."""
+
+    seconds: float
+
+
+@dataclass(frozen=True)
+class NoCleanUp:
+    """It needs no step any more."""
+
+
+@dataclass(frozen=True)
+class Unlock:
+    """An unknown outcome was resolved: the locks of an ended process are freed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What a completed process shows."""
+
+    rows: int
+    files: int
+    bytes: int
+    snapshot_id: str | None = None
+    detail: str = ""  # JSON of the kind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,9 +131,7 @@ class TaskChange:
     bytes: int = 0
     error: ErrorInfo | None = None
     wait_seconds: float = 0.0
-    free: bool = (
-        False  # this attempt used no budget (the service was down, we stopped it): counts in `free_attempts`
-    )
+    free: bool = False  # this attempt used no budget (the service was down, we stopped it)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,42 +154,51 @@ class NewEvent:
     message: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Result:
-    """What a completed process shows."""
+OfProcess = (
+    MoveTo
+    | Met
+    | WritePlan
+    | CountAttempt
+    | RefundAttempt
+    | WaitFor
+    | ClearWait
+    | PublishNote
+    | LeftoversTo
+    | CleanUpIn
+    | NoCleanUp
+    | Unlock
+    | Result
+)
+Item = OfProcess | NewTask | TaskChange | NewPin | PinChange | NewEvent
 
-    rows: int
-    files: int
-    bytes: int
-    snapshot_id: str | None = None
-    detail: str = ""  # JSON of the kind
 
-
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, init=False)
 class Change:
-    """None means: leave as it is. A terminal `state` also, in the same transaction,
-    cancels the tasks that have not ended, sets every held pin RELEASING, frees the locks
-    (unless the error's outcome is unknown) and gives up the lease."""
+    """What must agree. `expect_version`, the version that was read, is required with MoveTo and
+    LeftoversTo. The order of the items says nothing, but for events."""
 
-    events: tuple[NewEvent, ...] = ()
-    state: ProcessState | None = None
-    expect_version: int | None = None  # required with `state` and `leftovers`
-    plan: str | None = None  # written once
-    new_tasks: tuple[NewTask, ...] = ()
-    tasks: tuple[TaskChange, ...] = ()
-    new_pins: tuple[NewPin, ...] = ()
-    pins: tuple[PinChange, ...] = ()
-    count_plan_attempt: bool = False
-    count_publish_attempt: bool = False
-    count_fence_attempt: bool = False
-    count_cleanup_attempt: bool = False
-    refund_plan_attempt: bool = False  # the counted try met a service that is down: it used no budget
-    refund_publish_attempt: bool = False
-    wait_seconds: float | None = None  # back off: sets not_before; 0 clears it
-    publish_sent: bool | None = None
-    publish_note: str | None = None
-    result: Result | None = None
-    error: ErrorInfo | None = None
-    leftovers: Leftovers | None = None
-    cleanup_in_seconds: float | None = None  # negative clears it
-    unlock: bool = False  # an unknown outcome was resolved
+    items: tuple[Item, ...]
+    expect_version: int | None
+
+    def __init__(self, *items: Item, expect_version: int | None = None) -> None:
+        object.__setattr__(self, "items", items)
+        object.__setattr__(self, "expect_version", expect_version)
+
+    def all(self, kind: type[C]) -> tuple[C, ...]:
+        """The items of one type, in order."""
+        return tuple(item for item in self.items if isinstance(item, kind))
+
+    def one(self, kind: type[C]) -> C | None:
+        """The item of a type that a change has at most one of."""
+        return next((item for item in self.items if isinstance(item, kind)), None)
+
+    @property
+    def of_process(self) -> tuple[OfProcess, ...]:
+        """The items about the process itself."""
+        return tuple(item for item in self.items if isinstance(item, OfProcess))
+
+    @property
+    def state(self) -> ProcessState | None:
+        """The state that the process moves to, if it moves."""
+        move = self.one(MoveTo)
+        return move.state if move else None

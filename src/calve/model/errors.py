@@ -5,6 +5,9 @@
     ├── NotFoundError     the named thing does not exist                    exit 3
     ├── RefusedError      the state of the data forbids it                  exit 4
     ├── PermanentError    trying again would meet the same answer           exit 1
+    │   ├── DamagedError       something stored does not read as what it should be
+    │   ├── DeniedError        credentials or rights were refused
+    │   └── UntrustedError     no trusted authority vouches for a certificate
     ├── TemporaryError    may go away by itself; budgets decide how long    exit 1
     │   └── UnavailableError   a service cannot be reached; opens its circuit breaker
     ├── UnknownOutcomeError    an effect may or may not have happened; look it up
@@ -19,11 +22,11 @@ stable code. Secrets never go into one.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, ClassVar, Self
 
-from calve.model.stored import known_fields
+from calve.model.codec import decode, encode
 
 
 class Outcome(StrEnum):
@@ -47,14 +50,12 @@ class ErrorInfo:
     refused: bool = False  # the state of the data forbids it, and nothing was changed: exit code 4
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"outcome": self.outcome.value}
+        return dict(encode(self))
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         """Read what an older or newer version stored: unknown keys are ignored."""
-        known = known_fields(cls, data)
-        known["outcome"] = Outcome(known.get("outcome", Outcome.NOT_APPLIED))
-        return cls(**known)
+        return decode(cls, data)
 
 
 class CalveError(Exception):
@@ -93,7 +94,7 @@ def _rebuild(kind: type[CalveError], message: str, code: str, hint: str, service
 
 
 class UsageError(CalveError):
-    """Wrong in the command or the configuration, and to be mended there."""
+    """The command or the configuration is wrong; fix it there."""
 
     exit_code = 2
 
@@ -113,6 +114,18 @@ class RefusedError(CalveError):
 
 class PermanentError(CalveError):
     """Trying again would meet the same answer."""
+
+
+class DamagedError(PermanentError):
+    """Something stored does not read as what it should be."""
+
+
+class DeniedError(PermanentError):
+    """A service refused the credentials, or they lack a right."""
+
+
+class UntrustedError(PermanentError):
+    """No trusted authority vouches for the certificate of a service."""
 
 
 class TemporaryError(CalveError):
@@ -142,7 +155,7 @@ class StoreUnknownError(StoreError):
 
 
 class FenceLostError(StoreError):
-    """Another worker owns the process now: whatever was being done must stop."""
+    """Another worker owns the process now: stop what you are doing."""
 
     retryable = False
 

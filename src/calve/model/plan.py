@@ -6,12 +6,11 @@ newer one: every field added after version 1 has a default (L12; old plans are f
 whoever runs it has their configuration.
 """
 
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any, Self
+from dataclasses import dataclass, field
+from typing import Any
 
-from calve.model.stored import known_fields
+from calve.model.record import Record
 
 PLAN_VERSION = 1
 
@@ -113,7 +112,7 @@ class Relation:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExportPlan:
+class ExportPlan(Record):
     process_id: str
     source: str  # the name in the configuration
     source_identity: str
@@ -138,35 +137,3 @@ class ExportPlan:
     def rows(self) -> int:
         """Physical rows of all slices."""
         return sum(piece.end - piece.start for task in self.tasks for piece in task)
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self), separators=(",", ":"), sort_keys=True)
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        data: dict[str, Any] = json.loads(text)
-        destination: dict[str, Any] = data["destination"]
-        return cls(
-            **known_fields(cls, data)
-            | {
-                "relation": Relation(**known_fields(Relation, data["relation"])),
-                "parts": tuple(PartPlan(**known_fields(PartPlan, part)) for part in data["parts"]),
-                "tasks": tuple(
-                    tuple(Slice(**known_fields(Slice, piece)) for piece in task) for task in data["tasks"]
-                ),
-                "columns": tuple(
-                    ColumnPlan(**known_fields(ColumnPlan, column)) for column in data["columns"]
-                ),
-                "keys": tuple(KeyPlan(**known_fields(KeyPlan, key)) for key in data["keys"]),
-                "destination": DestinationPlan(
-                    **known_fields(DestinationPlan, destination)
-                    | {
-                        "identifier": tuple(destination["identifier"]),
-                        "spec": tuple(
-                            SpecField(**known_fields(SpecField, item)) for item in destination.get("spec", ())
-                        ),
-                    }
-                ),
-                "notes": tuple(data.get("notes", ())),
-            }
-        )

@@ -4,7 +4,7 @@ Times are aware UTC and come from the store's clock, never from this machine's.
 """
 
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from calve.model.errors import ErrorInfo
 from calve.model.ids import BatchId, ProcessId, WorkerId
@@ -27,7 +27,7 @@ class NewProcess:
     kind: str
     source: str  # "main:db.events", as a person reads it
     destination: str  # "lake.ns.events", as a person reads it
-    lane: str  # the destination service: fairness and circuit breakers act on lanes
+    lane: str  # the destination service: slots and leases are shared fairly between lanes
     needs: tuple[str, ...]  # what a worker's configuration must reach: "source:main", "catalog:lake"
     request: str  # JSON, what was asked for; read by the kind
     partitions: tuple[str, ...] = ()
@@ -36,6 +36,32 @@ class NewProcess:
     priority: int = 0  # higher first
     deadline_seconds: float = 86_400.0
     retry_of: ProcessId | None = None  # its leftovers are adopted, if they still stand
+
+    def accepted(self, *, adopted: bool, now: datetime) -> "Process":
+        """The row that it becomes."""
+        return Process(
+            id=self.id,
+            kind=self.kind,
+            state=ProcessState.PENDING,
+            version=1,
+            source=self.source,
+            destination=self.destination,
+            lane=self.lane,
+            needs=self.needs,
+            request=self.request,
+            partitions=self.partitions,
+            locks=self.locks,
+            batch=self.batch,
+            priority=self.priority,
+            retry_of=self.retry_of,
+            adopted=adopted,
+            created_at=now,
+            deadline_at=now + timedelta(seconds=self.deadline_seconds),
+        )
+
+    def __str__(self) -> str:
+        retry = f", a retry of {self.retry_of}" if self.retry_of else ""
+        return f"{self.kind} of {self.source} to {self.destination}{retry}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +163,7 @@ class Pin:
 
 @dataclass(frozen=True, kw_only=True)
 class Lease:
-    """The right to write for a process, as long as nobody raised the fence."""
+    """The right to write for a process, until another worker raises the fence."""
 
     process_id: ProcessId
     worker: WorkerId
@@ -158,9 +184,9 @@ class Worker:
 
 @dataclass(frozen=True, kw_only=True)
 class Breaker:
-    """A lane that is down. Closed breakers have no row."""
+    """A service that is down: a lane or a source. Closed breakers have no row."""
 
-    lane: str
+    service: str
     reason: str
     opened_at: datetime
     probe_at: datetime

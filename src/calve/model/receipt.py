@@ -4,12 +4,11 @@ Publishing uses only files that a receipt names, and reads no footer: all that a
 needs is here. Integers are Python's, so counters hold more than 2^31 (L15).
 """
 
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any, Self
+from dataclasses import dataclass, field
+from typing import Any
 
-from calve.model.stored import known_fields
+from calve.model.record import Record
 
 RECEIPT_VERSION = 1
 
@@ -34,7 +33,7 @@ class FileReceipt:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Receipt:
+class Receipt(Record):
     """What one attempt of one task read and wrote."""
 
     process_id: str
@@ -48,27 +47,3 @@ class Receipt:
     )  # per column, order-independent, of what was read
     seconds: float = 0.0
     version: int = RECEIPT_VERSION
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self), separators=(",", ":"), sort_keys=True)
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        """Read a receipt of this or an older version; fields that did not exist then get defaults."""
-        data: dict[str, Any] = json.loads(text)
-        data["files"] = tuple(_file(item) for item in data.get("files", ()))
-        return cls(**known_fields(cls, data))
-
-
-_BY_FIELD_ID = frozenset(
-    {"column_sizes", "value_counts", "null_counts", "nan_counts", "lower_bounds", "upper_bounds"}
-)
-
-
-def _file(data: Mapping[str, Any]) -> FileReceipt:
-    known = known_fields(FileReceipt, data)
-    for name in _BY_FIELD_ID & known.keys():
-        known[name] = {int(field_id): value for field_id, value in known[name].items()}
-    for name in ("partition", "split_offsets"):
-        known[name] = tuple(known.get(name, ()))
-    return FileReceipt(**known)

@@ -1,4 +1,4 @@
-"""What a store answers when it will not, in one wording, whichever store it is."""
+"""The errors of a store that refuses a call: the same wording in every store."""
 
 from collections.abc import Sequence
 
@@ -18,29 +18,29 @@ _SHOWN_IDS = 5
 
 def no_such_process(text: str) -> NotFoundError:
     return NotFoundError(
-        f"there is no process or batch {text!r} in this store",
+        f"no process or batch {text!r} in this store",
         code="process_not_found",
         hint="calve ps --all",
     )
 
 
 def no_such_pin(name: str) -> NotFoundError:
-    return NotFoundError(f"there is no pin {name!r} in this store", code="pin_not_found", hint="calve doctor")
+    return NotFoundError(f"no pin {name!r} in this store", code="pin_not_found", hint="calve doctor")
 
 
 def ambiguous(text: str, fitting: Sequence[ProcessId]) -> UsageError:
     shown = ", ".join(fitting[:_SHOWN_IDS]) + (", …" if len(fitting) > _SHOWN_IDS else "")
     return UsageError(
-        f"{text!r} fits several processes: {shown}",
+        f"{text!r} matches several processes: {shown}",
         code="ambiguous_id",
         hint=f"calve show {fitting[0]}",
     )
 
 
 def locked(lock: str, holder: ProcessId) -> RefusedError:
-    """`holder` is live, or ended with an outcome nobody knows yet."""
+    """`holder` is live, or ended with an unknown outcome."""
     return RefusedError(
-        f"process {holder} has the same work to do ({lock}): it is under way, or its outcome is not known yet;"
+        f"process {holder} is already doing this work ({lock}), or its outcome is still unknown;"
         " nothing was submitted",
         code="locked",
         hint=f"calve why {holder}",
@@ -49,14 +49,14 @@ def locked(lock: str, holder: ProcessId) -> RefusedError:
 
 def not_ended(process: Process) -> RefusedError:
     return RefusedError(
-        f"process {process.id} is {process.state} and cannot be retried before it has ended",
+        f"process {process.id} is {process.state}; only a process that has ended can be retried",
         code="not_ended",
         hint=f"calve wait {process.id}",
     )
 
 
 def fence_lost(process: Process, lease: Lease) -> FenceLostError:
-    owner = f"worker {process.owner}" if process.owner else "nobody"
+    owner = f"worker {process.owner}" if process.owner else "no worker"
     return FenceLostError(
         f"process {process.id} belongs to {owner} (fence {process.fence});"
         f" worker {lease.worker} wrote with fence {lease.fence}, and nothing was changed",
@@ -67,7 +67,7 @@ def fence_lost(process: Process, lease: Lease) -> FenceLostError:
 
 def conflict(process_id: ProcessId, what: str) -> ConflictError:
     return ConflictError(
-        f"process {process_id} is not as it was read: {what}; nothing was changed",
+        f"process {process_id} changed since it was read: {what}; nothing was changed",
         code="conflict",
         hint=f"calve show {process_id}",
     )
@@ -82,7 +82,7 @@ def illegal_transition(process_id: ProcessId, what: str) -> PermanentError:
 
 
 def illegal_change(process_id: ProcessId, what: str) -> PermanentError:
-    """A change that contradicts itself, whatever the row says."""
+    """A change that contradicts itself."""
     return PermanentError(
         f"process {process_id}: {what}; nothing was changed",
         code="illegal_change",

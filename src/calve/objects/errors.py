@@ -14,15 +14,17 @@ from enum import StrEnum
 
 from obstore import exceptions
 
+from calve.model import reach
 from calve.model.errors import (
     CalveError,
+    DeniedError,
     NotFoundError,
     PermanentError,
     TemporaryError,
     UnavailableError,
+    UntrustedError,
 )
 
-DENIED = "storage_denied"
 _NO_ACCESS = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _NO_BUCKET = re.compile(r"NoSuchBucket|bucket does not exist", re.IGNORECASE)
@@ -116,22 +118,22 @@ def translate(error: Exception, uri: str, place: str = "") -> CalveError:
                 f"no such bucket: {place}", code="bucket_missing", hint="create it, or correct the location"
             )
         case Fault.CERTIFICATE:
-            return PermanentError(
+            return UntrustedError(
                 f"{place}: the certificate of its endpoint is not trusted",
                 code="storage_certificate",
                 hint='name the authority\'s certificates: ca_file in [storage."…"], or "s3.ca-file" in [catalog.…]',
             )
         case Fault.DENIED if place:
-            return PermanentError(
+            return DeniedError(
                 f"{place} refused the request for {uri}: {text}",
-                code=DENIED,
+                code="storage_denied",
                 hint=_keys_hint(place, error)
                 or "check the keys, the region and the bucket's policy in the configuration",
             )
         case Fault.DENIED:
-            return PermanentError(
+            return DeniedError(
                 f"no access to {uri}: {text}",
-                code=DENIED,
+                code="storage_denied",
                 hint="give the user that runs the tasks the right to write there",
             )
         case Fault.MISSING:
@@ -153,7 +155,7 @@ def unavailable(place: str, text: str, hint: str = "") -> UnavailableError:
         f"{place} cannot be reached: {text}",
         code="storage_unavailable",
         hint=hint or "check the endpoint; waiting exports continue once it answers",
-        service=f"storage:{place}",
+        service=reach.storage(place),
     )
 
 

@@ -10,8 +10,7 @@ from functools import partial
 from threading import Lock
 from typing import Protocol
 
-from calve.model.errors import PermanentError
-from calve.objects.errors import DENIED
+from calve.model.errors import DeniedError, PermanentError
 from calve.objects.port import Bounds, ForwardingStore, ObjectStore, T
 from calve.objects.uri import LOCAL, S3, Uri
 
@@ -101,8 +100,8 @@ class LentStore(ForwardingStore):
         used, store = self._current()
         try:
             return act(store)
-        except PermanentError as error:
-            if error.code != DENIED or not self._keys.renewed(used):
+        except DeniedError:
+            if not self._keys.renewed(used):
                 raise
         return act(self._current()[1])
 

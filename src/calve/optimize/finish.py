@@ -13,7 +13,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyiceberg.table.update import AssertTableUUID, SetPropertiesUpdate
 
-from calve.control.ports import Published
+from calve.control.kind import Published
 from calve.iceberg import tables
 from calve.iceberg.errors import catalog_call
 from calve.iceberg.health.entries import collect, dangling_paths

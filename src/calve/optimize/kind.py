@@ -7,15 +7,8 @@ from typing import Any
 
 from pyiceberg.table import Table
 
-from calve.control.ports import (
-    AdoptedWork,
-    Fenced,
-    NothingToDo,
-    Planned,
-    Published,
-    TaskOrder,
-    TaskResult,
-)
+from calve.control.kind import AdoptedWork, Fenced, Kind, NothingToDo, Planned, Published
+from calve.control.ports import TaskOrder, TaskResult
 from calve.iceberg import tables
 from calve.iceberg.errors import catalog_call
 from calve.iceberg.health.due import evaluate
@@ -23,9 +16,9 @@ from calve.iceberg.health.entries import collect
 from calve.iceberg.health.report import full_at_ms
 from calve.iceberg.health.settings import Settings, settings_of
 from calve.iceberg.health.stats import TableStats
-from calve.model.change import NewPin, PinChange, Result
-from calve.model.errors import PermanentError
+from calve.model.change import Result
 from calve.model.process import NewTask, Pin, Process, Task
+from calve.model.reach import Service
 from calve.optimize import finish
 from calve.optimize.cleanup import look_for_orphans, old_receipts
 from calve.optimize.driver_work import REWRITE, rewrite_payload
@@ -35,29 +28,15 @@ from calve.optimize.ports import OptimizePorts
 from calve.optimize.request import NAME, OptimizeRequest
 from calve.spark.actions import PROCESS_ID, TASK, answer_of
 
-CATALOG = "catalog:"  # how lanes and needs name a catalog
 
-
-class OptimizeKind:
-    """See `control.ports.Kind` for what each call promises."""
+class OptimizeKind(Kind):
+    """See `control.kind.Kind` for what each call promises. It has no pins: a snapshot of an Iceberg table
+    does not change."""
 
     name = NAME
 
     def __init__(self, ports: OptimizePorts) -> None:
         self._ports = ports
-
-    # -- pins: a snapshot of an Iceberg table holds itself still ------------------------------------
-
-    def pins(self, process: Process, attempt: int) -> tuple[NewPin, ...]:
-        return ()
-
-    def take(self, process: Process, pin: Pin) -> PinChange:
-        raise PermanentError(
-            f"process {process.id} has no pins, and {pin.name} is not its own", code="illegal_change"
-        )
-
-    def release(self, pin: Pin) -> None:
-        """Nothing was ever taken."""
 
     # -- planning -----------------------------------------------------------------------------------
 
@@ -188,8 +167,8 @@ class OptimizeKind:
         Iceberg's action itself, or, after a crash, goes with the orphans once it is old enough."""
         return ""
 
-    def probe(self, lane: str) -> None:
-        catalog = self._ports.catalog(lane.removeprefix(CATALOG))
+    def probe(self, service: Service, process: Process) -> None:
+        catalog = self._ports.catalog(service.name)
         with catalog_call(catalog.name, "probing"):
             catalog.list_namespaces()
 

@@ -5,10 +5,9 @@ make a thousand commits. A table whose data lies under several partition specs i
 filter on one spec's partitions would also select every file of the others.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, Self
+from dataclasses import dataclass, field
+from typing import Any
 
 from pyiceberg.table.metadata import TableMetadata
 
@@ -16,7 +15,7 @@ from calve.iceberg.health.due import Due, Level
 from calve.iceberg.health.partitions import TRUE, Filter, any_of, partition_filter, partition_name
 from calve.iceberg.health.settings import MIB, Settings
 from calve.iceberg.health.stats import TableStats
-from calve.model.stored import known_fields
+from calve.model.record import Record
 
 PLAN_VERSION = 1
 TASK_BYTES = 1024 * MIB
@@ -26,29 +25,20 @@ _NAMED = 20  # partitions that a task names
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaskSpec:
+class TaskSpec(Record):
     """What one task rewrites."""
 
     filter: Filter
     level: str
-    partitions: tuple[str, ...]  # some of them, for people
+    partitions: tuple[str, ...] = ()  # some of them, for people
     files: int
     bytes: int
     position_deletes: bool = False
     options: Mapping[str, str] = field(default_factory=dict)  # of Iceberg's action
 
-    def to_json(self) -> str:
-        return json.dumps(asdict(self), separators=(",", ":"), sort_keys=True)
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        data: dict[str, Any] = json.loads(text)
-        data["partitions"] = tuple(data.get("partitions", ()))
-        return cls(**known_fields(cls, data))
-
 
 @dataclass(frozen=True, kw_only=True)
-class OptimizePlan:
+class OptimizePlan(Record):
     """The table as it was, and what is to be done once the tasks are."""
 
     process_id: str
@@ -63,15 +53,6 @@ class OptimizePlan:
     before: Mapping[str, Any] = field(default_factory=dict)
     sort: Mapping[str, Any] = field(default_factory=dict)
     version: int = PLAN_VERSION
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self), separators=(",", ":"), sort_keys=True)
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        data: dict[str, Any] = json.loads(text)
-        data["identifier"] = tuple(data["identifier"])
-        return cls(**known_fields(cls, data))
 
 
 def tasks_of(

@@ -1,12 +1,10 @@
 """What was asked for, as the store keeps it."""
 
-import json
 import re
-from dataclasses import asdict, dataclass, field
-from typing import Any, Self
+from dataclasses import dataclass, field
 
 from calve.model.errors import UsageError
-from calve.model.stored import known_fields
+from calve.model.record import Record
 
 NAME = "optimize"  # of the kind
 
@@ -31,7 +29,7 @@ class SortBy:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OptimizeRequest:
+class OptimizeRequest(Record):
     catalog: str
     identifier: tuple[str, ...]
     full: bool = False
@@ -40,23 +38,6 @@ class OptimizeRequest:
     orphans: bool | None = None
     most_tasks: int = 0  # 0: as many as there are; the rest waits for the next process
     by_worker: bool = False
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self), separators=(",", ":"), sort_keys=True)
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        """Read a request of this or an older version; unknown keys are ignored."""
-        data: dict[str, Any] = json.loads(text)
-        known = known_fields(cls, data)
-        sort = known.get("sort") or {}
-        known["sort"] = SortBy(
-            columns=tuple(SortColumn(**column) for column in sort.get("columns", ())),
-            zorder=tuple(sort.get("zorder", ())),
-            table=bool(sort.get("table", False)),
-        )
-        known["identifier"] = tuple(known["identifier"])
-        return cls(**known)
 
     @property
     def name(self) -> str:

@@ -7,7 +7,7 @@ from calve.iceberg import tables
 from calve.model.errors import UsageError
 from calve.model.ids import new_process_id
 from calve.model.process import Lock, NewProcess, Process
-from calve.optimize.kind import CATALOG
+from calve.model.reach import catalog
 from calve.optimize.ports import OptimizePorts
 from calve.optimize.request import NAME, OptimizeRequest
 
@@ -47,8 +47,8 @@ def submit(ports: OptimizePorts, store: StoreWriter, request: OptimizeRequest) -
         kind=NAME,
         source=request.name,
         destination=request.name,
-        lane=f"{CATALOG}{request.catalog}",
-        needs=(f"{CATALOG}{request.catalog}",),
+        lane=catalog(request.catalog),
+        needs=(catalog(request.catalog),),
         request=request.to_json(),
         locks=(Lock(name=lock_of(request)),),
         priority=BY_WORKER_PRIORITY if request.by_worker else 0,

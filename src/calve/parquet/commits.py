@@ -8,14 +8,14 @@ publishes nothing: it takes the name that a late put would need.
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Self
 
 from calve.destination.outcome import EarlierExport
-from calve.model.errors import RefusedError
+from calve.model.errors import DamagedError, RefusedError
 from calve.model.plan import ExportPlan, KeyPlan
 from calve.model.receipt import Receipt
-from calve.model.stored import known_fields
+from calve.model.record import READABLE, Record
 
 _OURS = re.compile(r"calve-[A-Za-z0-9-]+-\d+-\d+-\d+\.parquet")
 
@@ -32,7 +32,7 @@ class ListedFile:
 
 
 @dataclass(frozen=True, kw_only=True)
-class KeyCommit:
+class KeyCommit(Record, layout=READABLE):
     """What one commit object says."""
 
     key: str  # the hash
@@ -87,27 +87,17 @@ class KeyCommit:
             input=(identity, partition, selection),
         )
 
-    def to_json(self) -> str:
-        return json.dumps(asdict(self), sort_keys=True, indent=1, ensure_ascii=False)
 
-    @classmethod
-    def from_json(cls, uri: str, text: str) -> Self:
-        """RefusedError for anything else under that name. Fields of a newer version are ignored."""
-        try:
-            read: dict[str, Any] = json.loads(text)
-            known = known_fields(cls, read)
-            known["files"] = tuple(
-                ListedFile(**known_fields(ListedFile, item) | {"partition": tuple(item.get("partition", ()))})
-                for item in read.get("files", ())
-            )
-            known["input"] = tuple(read.get("input", ("", "", "")))
-            return cls(**known)
-        except (ValueError, TypeError, AttributeError) as cause:
-            raise RefusedError(
-                f"{uri} cannot be read as a commit",
-                code="mark_unreadable",
-                hint="it was changed by hand or damaged; check whether its rows are there before you remove it",
-            ) from cause
+def parse(uri: str, data: bytes) -> KeyCommit:
+    """RefusedError for anything else under that name."""
+    try:
+        return KeyCommit.from_json(data, uri)
+    except DamagedError as cause:
+        raise RefusedError(
+            f"{uri} cannot be read as a commit",
+            code="mark_unreadable",
+            hint="it was changed by hand or damaged; check whether its rows are there before you remove it",
+        ) from cause
 
 
 def refuse_foreign(location: str, commits: Sequence[KeyCommit]) -> None:

@@ -23,7 +23,7 @@ from calve.destination.port import FoundTable
 from calve.model.errors import NotFoundError, RefusedError
 from calve.objects.storage import Storage
 from calve.objects.uri import full_uri
-from calve.parquet.commits import KeyCommit, shown
+from calve.parquet.commits import KeyCommit, parse, shown
 
 HIDDEN = "_calve"
 _READS_AT_ONCE = 8
@@ -99,7 +99,7 @@ class Folder:
     def read_commit(self, key_hash: str, generation: int) -> KeyCommit | None:
         uri = self.commit_uri(key_hash, generation)
         try:
-            return KeyCommit.from_json(uri, self.storage.read(uri).decode(errors="replace"))
+            return parse(uri, self.storage.read(uri))
         except NotFoundError:
             return None
 
@@ -131,7 +131,7 @@ class Folder:
             return [self._read[uri] for uri in listed]
 
     def _without_files(self, uri: str) -> KeyCommit:
-        commit = KeyCommit.from_json(uri, self.storage.read(uri).decode(errors="replace"))
+        commit = parse(uri, self.storage.read(uri))
         return replace(commit, files=())
 
 

@@ -8,18 +8,12 @@ from pathlib import Path
 from calve.archive import backups
 from calve.archive.location import Key
 from calve.archive.ports import BackupPorts, probe
-from calve.control.ports import (
-    AdoptedWork,
-    Fenced,
-    NothingToDo,
-    Planned,
-    Published,
-    TaskOrder,
-    TaskResult,
-)
-from calve.model.change import NewPin, PinChange, Result
+from calve.control.kind import AdoptedWork, Fenced, Kind, NothingToDo, Planned, Published
+from calve.control.ports import TaskOrder, TaskResult
+from calve.model.change import Result
 from calve.model.errors import PermanentError
 from calve.model.process import NewTask, Pin, Process, Task
+from calve.model.reach import Service
 from calve.model.states import ProcessState
 from calve.objects.storage import Storage
 from calve.restore import attach as attaching
@@ -27,31 +21,19 @@ from calve.restore import receiver as receiving
 from calve.restore import schema as creating
 from calve.restore.plan import RestorePlan, RestoreRequest, divide
 from calve.restore.task import RestorePayload, RestoreReceipt, receipt_uri
-from calve.tasks.orders import left_by, order_for
-from calve.tasks.receipts import stored
+from calve.tasks.attempts import left_by, order_for, stored
 
 NAME = "restore"
 TASK_FUNCTION = "calve.restore.task:run"
 
 
-class RestoreKind:
-    """See `control.ports.Kind` for what each call promises."""
+class RestoreKind(Kind):
+    """See `control.kind.Kind` for what each call promises. It has no pins: a backup does not change."""
 
     name = NAME
 
     def __init__(self, ports: BackupPorts) -> None:
         self._ports = ports
-
-    # -- pins: none. A backup does not change -------------------------------------------------------
-
-    def pins(self, process: Process, attempt: int) -> tuple[NewPin, ...]:
-        return ()
-
-    def take(self, process: Process, pin: Pin) -> PinChange:
-        raise PermanentError(f"a restore has no pins, and {pin.name} is none of its own", code="pin_name")
-
-    def release(self, pin: Pin) -> None:
-        raise PermanentError(f"a restore has no pins, and {pin.name} is none of its own", code="pin_name")
 
     # -- planning -----------------------------------------------------------------------------------
 
@@ -152,8 +134,8 @@ class RestoreKind:
         half = f"; partitions may have gone to {', '.join(given_up)}" if given_up else ""
         return f"{', '.join(read.made)}, as far as they were restored{half}"
 
-    def probe(self, lane: str) -> None:
-        probe(self._ports, lane)
+    def probe(self, service: Service, process: Process) -> None:
+        probe(self._ports, service)
 
 
 @lru_cache(maxsize=16)

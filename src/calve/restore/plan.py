@@ -1,15 +1,13 @@
 """The plan of a restore: the targets, and every part with the name it is attached by."""
 
 import hashlib
-import json
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Self
+from dataclasses import dataclass
 
 from calve.archive.location import segment
 from calve.archive.manifest import PartEntry, TableEntry
-from calve.model.stored import known_fields
+from calve.model.record import SPACED, Record
 from calve.restore.target import Target
 
 PARTS_A_TASK = 500
@@ -24,7 +22,7 @@ class RestorePart:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RestorePlan:
+class RestorePlan(Record):
     process_id: str
     seed: str
     source: str
@@ -37,31 +35,6 @@ class RestorePlan:
     made: tuple[str, ...] = ()  # what stands at the target, for a person
     bytes: int = 0
     version: int = 1
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self), separators=(",", ":"), sort_keys=True)
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        data: dict[str, Any] = json.loads(text)
-        known = known_fields(cls, data)
-        return cls(
-            **known
-            | {
-                "targets": tuple(_target(item) for item in data["targets"]),
-                "parts": tuple(_part(item) for item in data["parts"]),
-                "tasks": tuple((start, end) for start, end in data["tasks"]),
-                "made": tuple(data.get("made", ())),
-            }
-        )
-
-
-def _target(data: dict[str, Any]) -> Target:
-    return Target(**data | {"settings": tuple((name, value) for name, value in data["settings"])})
-
-
-def _part(data: dict[str, Any]) -> RestorePart:
-    return RestorePart(target=data["target"], name=data["name"], entry=PartEntry.read(data["entry"]))
 
 
 def divide(
@@ -121,7 +94,7 @@ class Item:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RestoreRequest:
+class RestoreRequest(Record, layout=SPACED):
     """Fields added later have defaults (L12). `seed` is kept by a retry: the tables that the first run
     made bear uuids derived from it, and so are known as ours by every later one."""
 
@@ -137,14 +110,3 @@ class RestoreRequest:
     existing: str = REFUSE  # what to do with a table that is there already
     partitions: tuple[str, ...] = ()  # ids; none means all
     unsigned: bool = False  # accept a backup that is not signed, where [backup] has a signing key
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self), sort_keys=True)
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        data: dict[str, Any] = json.loads(text)
-        known = known_fields(cls, data)
-        known["items"] = tuple(Item(**item) for item in data["items"])
-        known["partitions"] = tuple(data.get("partitions", ()))
-        return cls(**known)

@@ -8,8 +8,9 @@ from fnmatch import fnmatchcase
 
 from calve.archive import backups
 from calve.archive.manifest import Manifest
-from calve.archive.ports import LANE, BackupPorts
+from calve.archive.ports import BackupPorts
 from calve.control.ports import Store
+from calve.model import reach
 from calve.model.errors import NotFoundError, Outcome, UsageError
 from calve.model.ids import new_process_id
 from calve.model.process import Lock, NewProcess, Process, ProcessQuery
@@ -103,8 +104,8 @@ def submit(ports: BackupPorts, store: Store, request: RestoreRequest) -> Submitt
         kind=NAME,
         source=f"{location.url}/{request.backup}",
         destination=destination,
-        lane=f"{LANE}{location.url}",
-        needs=(f"source:{request.source}", f"{LANE}{location.url}"),
+        lane=reach.backup(location.url),
+        needs=(reach.source(request.source), reach.backup(location.url)),
         request=replace(request, seed=seed).to_json(),
         partitions=request.partitions,
         locks=locks,

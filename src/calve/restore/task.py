@@ -1,25 +1,24 @@
 """One attempt at one task of a restore, on an executor: parts out of the backup into a folder on the
 target's disk, every byte checked. Attaching is the worker's: it alone opens the target."""
 
-import json
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from calve.archive.location import Location
 from calve.archive.manifest import PartEntry
 from calve.archive.parts import fetch
 from calve.model.errors import TemporaryError
-from calve.model.stored import known_fields
+from calve.model.record import Record
 from calve.objects.storage import Storage
 from calve.restore.plan import RestorePlan
-from calve.tasks import receipts
+from calve.tasks import attempts
 
 
 @dataclass(frozen=True, kw_only=True)
-class RestorePayload:
+class RestorePayload(Record):
     process_id: str
     task: int
     attempt: int
@@ -65,14 +64,6 @@ class RestorePayload:
     def receipt_uri(self) -> str:
         return receipt_uri(self.state, self.process_id, self.task, self.attempt)
 
-    def to_json(self) -> str:
-        return json.dumps(asdict(self), separators=(",", ":"), sort_keys=True)
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        data: dict[str, Any] = json.loads(text)
-        return cls(**data | {"parts": tuple(PartEntry.read(item) for item in data["parts"])})
-
 
 def receipt_uri(state: str, process_id: str, task: int, attempt: int) -> str:
     """Beside the staged parts, on the target's disk: the one place that a restore writes to."""
@@ -80,7 +71,7 @@ def receipt_uri(state: str, process_id: str, task: int, attempt: int) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RestoreReceipt:
+class RestoreReceipt(Record):
     process_id: str
     task: int
     attempt: int
@@ -90,26 +81,17 @@ class RestoreReceipt:
     bytes: int
     seconds: float = 0.0
 
-    def to_json(self) -> str:
-        return json.dumps(asdict(self), separators=(",", ":"), sort_keys=True)
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        data: dict[str, Any] = json.loads(text)
-        data["folders"] = tuple(data["folders"])
-        return cls(**known_fields(cls, data))
-
 
 def run(payload: str) -> str:
     """JSON in, JSON out; the runner turns errors into data."""
     receipt = attempt(RestorePayload.from_json(payload))
-    return receipts.answer(receipt, files=len(receipt.folders))
+    return attempts.answer(receipt, files=len(receipt.folders))
 
 
 def attempt(payload: RestorePayload) -> RestoreReceipt:
     started = time.monotonic()
     local = Storage()
-    if (earlier := receipts.left(local, payload.receipt_uri, RestoreReceipt.from_json)) is not None:
+    if (earlier := attempts.left(local, payload.receipt_uri, RestoreReceipt.from_json)) is not None:
         return earlier
     location = payload.open()
     # The attempt is in the folder's name: no two attempts ever write one file (D4).
@@ -137,4 +119,4 @@ def attempt(payload: RestorePayload) -> RestoreReceipt:
         bytes=sum(part.bytes for part in payload.parts),
         seconds=round(time.monotonic() - started, 3),
     )
-    return receipts.leave(local, payload.receipt_uri, receipt, RestoreReceipt.from_json)
+    return attempts.leave(local, payload.receipt_uri, receipt, RestoreReceipt.from_json)

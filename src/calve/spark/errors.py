@@ -4,12 +4,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from calve.model import reach
 from calve.model.errors import (
     CalveError,
+    DeniedError,
     NotFoundError,
-    PermanentError,
     TemporaryError,
     UnavailableError,
+    UntrustedError,
 )
 
 _CONFLICT = ("ValidationException", "CommitFailedException", "AlreadyExistsException")
@@ -63,14 +65,14 @@ def translate(catalog: str, doing: str, thrown: Any) -> CalveError:
     if names & set(_MISSING):
         return NotFoundError(message, code="no_such_table", hint=f"`calve doctor` probes catalog {catalog}")
     if names & set(_CERTIFICATE):
-        return PermanentError(
+        return UntrustedError(
             message,
             code="catalog_certificate",
             hint=f"name the authority's certificates as ca_file under [catalog.{catalog}]; the executors of"
             " a cluster take theirs from spark.executor.extraJavaOptions (see docs/object-storage.md)",
         )
     if names & set(_CREDENTIALS):
-        return PermanentError(
+        return DeniedError(
             message,
             code="catalog_credentials",
             hint=f"check user, password or token under [catalog.{catalog}]",
@@ -82,7 +84,7 @@ def translate(catalog: str, doing: str, thrown: Any) -> CalveError:
             message,
             code="catalog_unreachable",
             hint=f"check that catalog {catalog} and its storage are up: `calve doctor`",
-            service=f"catalog:{catalog}",
+            service=reach.catalog(catalog),
         )
     return TemporaryError(message, code="rewrite_failed", hint="see Spark's log")
 

@@ -1,7 +1,7 @@
 """One database: its engine, its clock, and the two ways to run a piece of work.
 
 `read` takes no lock and blocks no writer. `write` runs the work in one transaction, all or
-nothing, and tells an error before the commit from one of the commit.
+nothing, and distinguishes an error before the commit from an error of the commit.
 """
 
 import threading
@@ -75,7 +75,7 @@ class Database:
                 if transaction.is_active:
                     transaction.rollback()
                 raise
-            # If we die here, the database rolls back; if it dies here, nobody knows: read back.
+            # If we die here, the database rolls back; if it dies here, the outcome is unknown: read back.
             try:
                 transaction.commit()
             except IntegrityError:  # a deferred constraint: the database answered

@@ -25,20 +25,20 @@ def make_engine(url: str, *, connect_seconds: float, call_seconds: float) -> Eng
     try:
         parsed = make_url(url)
     except ArgumentError:
-        raise UsageError("the store's URL cannot be read", code="store_url", hint=_HINT) from None
+        raise UsageError("invalid store URL", code="store_url", hint=_HINT) from None
     match parsed.get_backend_name():
         case "sqlite":
             return _sqlite(parsed, call_seconds)
         case "postgresql" | "postgres":
             return _postgresql(parsed, connect_seconds, call_seconds)
         case other:
-            raise UsageError(f"a store cannot be kept in {other!r}", code="store_url", hint=_HINT)
+            raise UsageError(f"unsupported store database {other!r}", code="store_url", hint=_HINT)
 
 
 def _sqlite(url: URL, call_seconds: float) -> Engine:
     if not url.database or url.database == ":memory:":
         raise UsageError(
-            "a store needs a file: what is only in memory is lost with the program",
+            "a store needs a file: one in memory would be lost with the program",
             code="store_url",
             hint=_HINT,
         )

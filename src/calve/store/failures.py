@@ -1,7 +1,7 @@
-"""Other libraries' errors, turned into ours at this door. No password leaves through it.
+"""SQLAlchemy's errors turned into ours. No password gets into one.
 
 What matters most is the outcome: an error before the commit means that nothing was applied;
-an error of the commit itself, with no answer from the database, means that nobody knows.
+an error of the commit itself, with no answer from the database, means that the outcome is unknown.
 """
 
 from sqlalchemy import URL

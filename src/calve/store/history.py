@@ -8,9 +8,9 @@ waited for.
 from sqlalchemy import Connection, and_, delete, select
 
 from calve.model.states import PinState
-from calve.store.chunks import chunks
 from calve.store.clock import seconds_to_us
-from calve.store.reading import SqlReader
+from calve.store.reader import SqlReader
+from calve.store.rows import chunks
 from calve.store.tables import events, locks, pins, processes
 
 _DAY_SECONDS = 86_400.0

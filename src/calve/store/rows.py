@@ -1,23 +1,34 @@
 """Rows to values of the model, and back."""
 
 import json
-from dataclasses import asdict, fields
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+from typing import Any, TypeVar
 
 from sqlalchemy import RowMapping
 
+from calve.model.codec import encode
 from calve.model.errors import ErrorInfo
 from calve.model.ids import BatchId, ProcessId, WorkerId
 from calve.model.process import Breaker, Event, Lock, Pin, Process, Task, TaskCounts, Worker
+from calve.model.record import loads
 from calve.model.states import Leftovers, PinState, ProcessState, TaskState
 from calve.store.clock import from_us, time_from_us, to_us
 
 Row = RowMapping
+T = TypeVar("T")
+_CHUNK = 500
 
 _PROCESS_COLUMNS = tuple(item.name for item in fields(Process) if item.name != "tasks")
 _TASK_COLUMNS = tuple(item.name for item in fields(Task))
 _PROCESS_TIMES = ("finished_at", "lease_until", "not_before", "cleanup_at")
 _TASK_TIMES = ("started_at", "finished_at", "not_before")
+
+
+def chunks(items: Sequence[T], size: int = _CHUNK) -> Iterator[Sequence[T]]:
+    """Long lists in pieces: both databases bound the number of parameters of a statement."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
 
 
 def plain(text: str) -> str:
@@ -26,11 +37,11 @@ def plain(text: str) -> str:
 
 
 def dump_error(error: ErrorInfo | None) -> str | None:
-    return None if error is None else json.dumps(error.to_json())
+    return None if error is None else json.dumps(encode(error))
 
 
 def load_error(text: str | None) -> ErrorInfo | None:
-    return None if text is None else ErrorInfo.from_json(json.loads(text))
+    return None if text is None else loads(ErrorInfo, text, "a stored error")
 
 
 def dump_needs(needs: tuple[str, ...]) -> str:
@@ -38,11 +49,11 @@ def dump_needs(needs: tuple[str, ...]) -> str:
 
 
 def load_needs(text: str) -> tuple[str, ...]:
-    return tuple(json.loads(text))
+    return loads(tuple[str, ...], text, "what a process needs")
 
 
 def dump_locks(locks: tuple[Lock, ...]) -> str:
-    return json.dumps([asdict(lock) for lock in locks])
+    return json.dumps(encode(locks))
 
 
 def process(row: Row) -> Process:
@@ -54,8 +65,8 @@ def process(row: Row) -> Process:
             "id": ProcessId(row["id"]),
             "state": ProcessState(row["state"]),
             "needs": load_needs(row["needs"]),
-            "partitions": tuple(json.loads(row["partitions"])),
-            "locks": tuple(Lock(**lock) for lock in json.loads(row["locks"])),
+            "partitions": loads(tuple[str, ...], row["partitions"], f"the partitions of process {row['id']}"),
+            "locks": loads(tuple[Lock, ...], row["locks"], f"the locks of process {row['id']}"),
             "batch": None if row["batch"] is None else BatchId(row["batch"]),
             "retry_of": None if row["retry_of"] is None else ProcessId(row["retry_of"]),
             "owner": None if row["owner"] is None else WorkerId(row["owner"]),
@@ -158,7 +169,7 @@ def worker(row: Row) -> Worker:
     return Worker(
         id=WorkerId(row["id"]),
         host=row["host"],
-        reach=tuple(json.loads(row["reach"])),
+        reach=loads(tuple[str, ...], row["reach"], f"the reach of worker {row['id']}"),
         slots=row["slots"],
         started_at=time_from_us(row["started_at"]),
         heartbeat_at=time_from_us(row["heartbeat_at"]),
@@ -169,7 +180,7 @@ def worker(row: Row) -> Worker:
 
 def breaker(row: Row) -> Breaker:
     return Breaker(
-        lane=row["lane"],
+        service=row["lane"],
         reason=row["reason"],
         opened_at=time_from_us(row["opened_at"]),
         probe_at=time_from_us(row["probe_at"]),

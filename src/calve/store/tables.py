@@ -25,7 +25,7 @@ from sqlalchemy import (
     text,
 )
 
-from calve.model.applying import ALL_DONE, PLANNED
+from calve.model.apply import ALL_DONE, PLANNED
 from calve.model.states import PROCESS_TERMINAL, TASK_TERMINAL, Leftovers, PinState, ProcessState, TaskState
 
 metadata = MetaData(

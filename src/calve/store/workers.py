@@ -1,4 +1,4 @@
-"""Workers' heartbeats and the breakers of lanes: small rows, for people and for waiting."""
+"""Workers' heartbeats and the breakers of services: small rows, for people and for waiting."""
 
 import json
 
@@ -9,7 +9,7 @@ from calve.model.ids import WorkerId
 from calve.model.process import Worker
 from calve.store import rows
 from calve.store.clock import seconds_to_us
-from calve.store.reading import SqlReader
+from calve.store.reader import SqlReader
 from calve.store.tables import breakers, workers
 
 
@@ -43,23 +43,23 @@ class Workers(SqlReader):
     def forget_worker(self, worker: WorkerId) -> None:
         self._run(delete(workers).where(workers.c.id == worker))
 
-    def trip(self, lane: str, reason: str, probe_seconds: float) -> None:
+    def trip(self, service: str, reason: str, probe_seconds: float) -> None:
         clock = self._database.clock
         values: dict[str, object] = {
-            "lane": lane,
+            "lane": service,
             "reason": rows.plain(reason),
             "probe_at": clock + seconds_to_us(probe_seconds),
         }
         self._upsert(breakers, "lane", values, {"opened_at": clock, "probes": 0})
 
-    def claim_probe(self, lane: str, probe_seconds: float) -> bool:
+    def claim_probe(self, service: str, probe_seconds: float) -> bool:
         clock = self._database.clock
         move_on = (
             update(breakers)
-            .where(breakers.c.lane == lane, breakers.c.probe_at <= clock)
+            .where(breakers.c.lane == service, breakers.c.probe_at <= clock)
             .values(probe_at=clock + seconds_to_us(probe_seconds), probes=breakers.c.probes + 1)
         )
         return self._run(move_on) == 1
 
-    def close_breaker(self, lane: str) -> None:
-        self._run(delete(breakers).where(breakers.c.lane == lane))
+    def close_breaker(self, service: str) -> None:
+        self._run(delete(breakers).where(breakers.c.lane == service))

@@ -1,1 +1,1 @@
-"""What tasks on executors do alike, whatever the kind: the order that is shipped, the receipt left behind."""
+"""What the tasks of all kinds have in common: the order that is shipped, the receipt left behind."""

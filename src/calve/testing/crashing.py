@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeVar, cast
 
+from calve.control.kind import Kind, WrappedKind
 from calve.model.errors import CalveError, StoreError, TemporaryError, UnknownOutcomeError
 
 P = TypeVar("P")
+T = TypeVar("T")
 
 STORE_CALLS = frozenset(
     {
@@ -19,7 +21,8 @@ STORE_CALLS = frozenset(
         "heartbeat", "forget_worker", "trip", "claim_probe", "close_breaker", "forget_history",
     }
 )  # fmt: skip
-KIND_CALLS = frozenset({"take", "take_all", "plan", "publish", "fence", "undo", "release"})
+KIND_CALLS = frozenset({"take", "plan", "publish", "fence", "undo", "release", "probe"})
+KIND_READS = frozenset({"pins", "pin_tasks", "order", "find_receipt"})  # change nothing, so are not counted
 RUNNER_CALLS = frozenset({"run", "cancel"})
 
 
@@ -71,16 +74,29 @@ class _Crashing:
         attribute = getattr(self._port, name)
         if name not in self._calls:
             return attribute
-        error = UnknownOutcomeError if name == "publish" else self._error
-        return lambda *args, **kwargs: self._faults.call(name, error, lambda: attribute(*args, **kwargs))
+        return lambda *args, **kwargs: self._faults.call(
+            name, self._error, lambda: attribute(*args, **kwargs)
+        )
+
+
+class _CrashingKind(WrappedKind):
+    def __init__(self, kind: Kind, faults: Faults) -> None:
+        super().__init__(kind)
+        self._faults = faults
+
+    def around(self, call: str, of: str, work: Callable[[], T]) -> T:
+        if call not in KIND_CALLS:
+            return work()
+        error = UnknownOutcomeError if call == "publish" else TemporaryError
+        return cast(T, self._faults.call(call, error, work))
 
 
 def crashing_store(store: P, faults: Faults) -> P:
     return cast(P, _Crashing(store, STORE_CALLS, faults, StoreError))
 
 
-def crashing_kind(kind: P, faults: Faults) -> P:
-    return cast(P, _Crashing(kind, KIND_CALLS, faults, TemporaryError))
+def crashing_kind(kind: Kind, faults: Faults) -> Kind:
+    return _CrashingKind(kind, faults)
 
 
 def crashing_runner(runner: P, faults: Faults) -> P:

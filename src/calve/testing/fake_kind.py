@@ -1,6 +1,7 @@
 """A whole kind over a `World`: everything a real kind promises, none of its products.
 
-A request is JSON: `{"tasks": 3, "pins": 1, "nothing": false}`; all keys have defaults.
+A request is JSON: `{"tasks": 3, "pins": 1, "early": false, "nothing": false}`; all keys have defaults.
+With `early`, each pin is read by a run of tasks of its own, and released once those have ended.
 """
 
 import json
@@ -8,18 +9,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from calve.control.ports import (
-    AdoptedWork,
-    Fenced,
-    NothingToDo,
-    Planned,
-    Published,
-    TaskOrder,
-    TaskResult,
-)
+from calve.control.kind import AdoptedWork, Fenced, Kind, NothingToDo, Planned, Published
+from calve.control.ports import TaskOrder, TaskResult
 from calve.model.change import NewPin, PinChange, Result
 from calve.model.errors import PermanentError, RefusedError, TemporaryError, UnavailableError
 from calve.model.process import NewTask, Pin, Process, Task
+from calve.model.reach import Service
 from calve.model.states import PinState
 from calve.testing.fake_world import Snapshot, World
 
@@ -27,7 +22,7 @@ ROWS_PER_TASK = 100
 
 
 @dataclass
-class FakeKind:
+class FakeKind(Kind):
     world: World
     name: str = "fake"
 
@@ -38,13 +33,22 @@ class FakeKind:
             for index in range(int(_request(process).get("pins", 1)))
         )
 
-    def take(self, process: Process, pin: Pin) -> PinChange:
-        self._enter("take", process)
-        self.world.takes[pin.name] += 1
-        if self.world.takes[pin.name] > 1:
-            self.world.violations.append(f"pin {pin.name} was taken twice")
-        self.world.pins.add(pin.name)
-        return PinChange(name=pin.name, after=PinState.TAKEN, detail='{"taken": true}')
+    def take(self, process: Process, pins: Sequence[Pin]) -> list[PinChange]:
+        for pin in pins:
+            self._enter("take", process)
+            self.world.takes[pin.name] += 1
+            if self.world.takes[pin.name] > 1:
+                self.world.violations.append(f"pin {pin.name} was taken twice")
+            self.world.pins.add(pin.name)
+        return [PinChange(name=pin.name, after=PinState.TAKEN, detail='{"taken": true}') for pin in pins]
+
+    def pin_tasks(self, process: Process, plan: str, number: int) -> tuple[str, range] | None:
+        if not _request(process).get("early"):
+            return None
+        read = json.loads(plan)
+        pins, tasks = read["pins"], int(read["tasks"])
+        each = -(-tasks // len(pins))
+        return pins[number // each], range(number // each * each, min((number // each + 1) * each, tasks))
 
     def plan(
         self, process: Process, pins: Sequence[Pin], adopted: AdoptedWork | None
@@ -72,6 +76,9 @@ class FakeKind:
     def order(self, process: Process, plan: str, task: Task, attempt: int) -> TaskOrder:
         self._enter("order", process)
         self.world.ordered.append(tuple(json.loads(plan)["pins"]))
+        reads = self.pin_tasks(process, plan, task.number)
+        if reads is not None and reads[0] not in self.world.pins:
+            self.world.violations.append(f"pin {reads[0]} was released before task {task.number} read it")
         return TaskOrder(
             process_id=process.id,
             number=task.number,
@@ -129,10 +136,10 @@ class FakeKind:
         self.world.enter("release")
         self.world.pins.discard(pin.name)
 
-    def probe(self, lane: str) -> None:
+    def probe(self, service: Service, process: Process) -> None:
         self.world.enter("probe")
-        if lane in self.world.down:
-            raise _down(lane)
+        if service in self.world.down:
+            raise _down(service)
 
     def _enter(self, call: str, process: Process) -> None:
         self.world.enter(call)

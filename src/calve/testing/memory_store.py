@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from calve.model import accepting
-from calve.model.applying import Applied, apply_change, handed_back, releasing
-from calve.model.change import Change, NewEvent
+from calve.model import events
+from calve.model.apply import Applied, apply_change, handed_back, releasing
+from calve.model.change import Change, NewEvent, WritePlan
 from calve.model.errors import ErrorInfo
 from calve.model.ids import ProcessId, WorkerId
 from calve.model.locks import first_conflict
@@ -27,7 +27,7 @@ from calve.model.process import (
     Task,
     Worker,
 )
-from calve.model.reaching import kinds_in, reaches
+from calve.model.reach import kinds_in, reaches, sources_in
 from calve.model.refusals import (
     ambiguous,
     conflict,
@@ -143,7 +143,7 @@ class MemoryReader:
 
     def breakers(self) -> list[Breaker]:
         with self._transaction:
-            return sorted(self._rows.breakers.values(), key=lambda breaker: breaker.lane)
+            return sorted(self._rows.breakers.values(), key=lambda breaker: breaker.service)
 
     def holder(self, lock: str) -> Process | None:
         with self._transaction:
@@ -182,15 +182,15 @@ class MemoryStore(MemoryReader):
     def _insert(self, new: NewProcess) -> None:
         now = self.now()
         old = self._rows.processes[new.retry_of] if new.retry_of else None
-        adopted = old is not None and accepting.adoptable(old)
+        adopted = old is not None and old.leftovers is Leftovers.KEPT
         if old is not None and adopted:
             self._rows.processes[old.id] = replace(
                 old, version=old.version + 1, leftovers=Leftovers.ADOPTED, cleanup_at=None
             )
-            self._record(old.id, accepting.ADOPTED, f"by {new.id}")
-        self._rows.processes[new.id] = accepting.accepted(new, adopted=adopted, now=now)
+            self._record(old.id, events.ADOPTED, f"by {new.id}")
+        self._rows.processes[new.id] = new.accepted(adopted=adopted, now=now)
         self._rows.locks |= {lock.name: new.id for lock in new.locks}
-        self._record(new.id, accepting.SUBMITTED, accepting.submitted_message(new))
+        self._record(new.id, events.SUBMITTED, str(new))
 
     def _record(self, process_id: ProcessId, name: str, message: str) -> None:
         self._rows.last_event += 1
@@ -206,7 +206,7 @@ class MemoryStore(MemoryReader):
                 return row
             row = replace(row, version=row.version + 1, cancel_requested=True)
             self._rows.processes[row.id] = row
-            self._record(row.id, accepting.CANCEL_REQUESTED, f"while {row.state}")
+            self._record(row.id, events.CANCEL_REQUESTED, f"while {row.state}")
             return row
 
     def claim(
@@ -235,9 +235,9 @@ class MemoryStore(MemoryReader):
         self._rows.processes[row.id] = taken
         if row.owner is not None:
             message = f"by worker {worker}, fence {taken.fence}; the lease of {row.owner} ran out"
-            self._record(row.id, accepting.TAKEN_OVER, message)
+            self._record(row.id, events.TAKEN_OVER, message)
         elif taken.fence == 1:
-            self._record(row.id, accepting.LEASED, f"by worker {worker}")
+            self._record(row.id, events.LEASED, f"by worker {worker}")
         return taken
 
     def renew(self, worker: WorkerId, *, lease_seconds: float) -> frozenset[ProcessId]:
@@ -268,8 +268,8 @@ class MemoryStore(MemoryReader):
     def _write(self, applied: Applied, change: Change) -> None:
         row = applied.process
         self._rows.processes[row.id] = row
-        if change.plan is not None:
-            self._rows.plans[row.id] = change.plan
+        if plan := change.one(WritePlan):
+            self._rows.plans[row.id] = plan.plan
         self._rows.tasks[row.id] |= {task.number: task for task in applied.new_tasks + applied.tasks}
         self._rows.pins |= {pin.name: pin for pin in applied.new_pins + applied.pins}
         if applied.ends:
@@ -298,7 +298,7 @@ class MemoryStore(MemoryReader):
     def _hand_back(self, old: Process, change: Change) -> None:
         if old.leftovers is Leftovers.ADOPTED:
             self._rows.processes[old.id] = handed_back(old, change, self.now())
-            self._record(old.id, accepting.HANDED_BACK, "the retry ended without using them")
+            self._record(old.id, events.HANDED_BACK, "the retry ended without using them")
 
     def claim_releases(
         self, worker: WorkerId, reach: frozenset[str], *, limit: int, lease_seconds: float
@@ -311,7 +311,7 @@ class MemoryStore(MemoryReader):
                 pin
                 for pin in self.pins(states=frozenset({PinState.RELEASING}))
                 if _due(pin.not_before, now)
-                and f"source:{pin.source}" in reach
+                and pin.source in sources_in(reach)
                 and (kinds is None or self._rows.processes[pin.process_id].kind in kinds)
             ]
             hidden_until = now + timedelta(seconds=lease_seconds)
@@ -330,7 +330,7 @@ class MemoryStore(MemoryReader):
                 raise illegal_transition(pin.process_id, f"pin {name!r} is {pin.state}, not RELEASING")
             if error is None:
                 self._rows.pins[name] = replace(pin, state=PinState.RELEASED, not_before=None, error=None)
-                self._record(pin.process_id, accepting.PIN_RELEASED, name)
+                self._record(pin.process_id, events.PIN_RELEASED, name)
                 return
             self._rows.pins[name] = replace(
                 pin,
@@ -338,7 +338,7 @@ class MemoryStore(MemoryReader):
                 not_before=self.now() + timedelta(seconds=retry_seconds),
                 error=error,
             )
-            self._record(pin.process_id, accepting.PIN_NOT_RELEASED, f"{name}: {error.message}")
+            self._record(pin.process_id, events.PIN_NOT_RELEASED, f"{name}: {error.message}")
 
     def heartbeat(self, worker: Worker) -> None:
         with self._transaction:
@@ -351,32 +351,32 @@ class MemoryStore(MemoryReader):
         with self._transaction:
             self._rows.workers.pop(worker, None)
 
-    def trip(self, lane: str, reason: str, probe_seconds: float) -> None:
+    def trip(self, service: str, reason: str, probe_seconds: float) -> None:
         with self._transaction:
             now = self.now()
-            known = self._rows.breakers.get(lane)
-            self._rows.breakers[lane] = Breaker(
-                lane=lane,
+            known = self._rows.breakers.get(service)
+            self._rows.breakers[service] = Breaker(
+                service=service,
                 reason=reason,
                 opened_at=known.opened_at if known else now,
                 probe_at=now + timedelta(seconds=probe_seconds),
                 probes=known.probes if known else 0,
             )
 
-    def claim_probe(self, lane: str, probe_seconds: float) -> bool:
+    def claim_probe(self, service: str, probe_seconds: float) -> bool:
         with self._transaction:
             now = self.now()
-            breaker = self._rows.breakers.get(lane)
+            breaker = self._rows.breakers.get(service)
             if breaker is None or breaker.probe_at > now:
                 return False
-            self._rows.breakers[lane] = replace(
+            self._rows.breakers[service] = replace(
                 breaker, probe_at=now + timedelta(seconds=probe_seconds), probes=breaker.probes + 1
             )
             return True
 
-    def close_breaker(self, lane: str) -> None:
+    def close_breaker(self, service: str) -> None:
         with self._transaction:
-            self._rows.breakers.pop(lane, None)
+            self._rows.breakers.pop(service, None)
 
     def forget_history(self, *, days: float, after: int, limit: int) -> int:
         with self._transaction:

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
+from calve.control.pool import inline
 from calve.control.ports import Store
-from calve.control.spawn import inline
 from calve.control.steps.context import Spawn
 from calve.control.worker import WorkerLoop
 from calve.model.errors import Outcome

@@ -8,22 +8,22 @@
 is added to a database's.
 """
 
-from calve.testing.contracts.applying import ApplyingContract
-from calve.testing.contracts.forgetting import ForgettingContract
-from calve.testing.contracts.leasing import LeasingContract
+from calve.testing.contracts.changes import ChangesContract
+from calve.testing.contracts.history import HistoryContract
+from calve.testing.contracts.leases import LeasesContract
 from calve.testing.contracts.races import RacesContract
-from calve.testing.contracts.reading import ReadingContract
-from calve.testing.contracts.releasing import ReleasingContract
-from calve.testing.contracts.submitting import SubmittingContract
+from calve.testing.contracts.reads import ReadsContract
+from calve.testing.contracts.releases import ReleasesContract
+from calve.testing.contracts.submissions import SubmissionsContract
 
 
 class StoreContract(
-    SubmittingContract,
-    LeasingContract,
-    ApplyingContract,
-    ReleasingContract,
-    ReadingContract,
-    ForgettingContract,
+    SubmissionsContract,
+    LeasesContract,
+    ChangesContract,
+    ReleasesContract,
+    ReadsContract,
+    HistoryContract,
     RacesContract,
 ):
     """Themes, each in a file of its own."""

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from calve.export.choices import Choices
+from calve.model import reach
 from calve.model.errors import UsageError
 from calve.model.limits import Limits
 
@@ -84,10 +85,10 @@ class Config:
     def reach(self) -> frozenset[str]:
         """What a worker with this configuration can serve."""
         return (
-            frozenset(f"source:{name}" for name in self.sources)
-            | frozenset(f"catalog:{name}" for name in self.catalogs)
-            | frozenset(f"storage:{prefix}" for prefix in self.storages)
-            | {f"backup:{self.backup_url.rstrip('/')}"}
+            frozenset(reach.source(name) for name in self.sources)
+            | frozenset(reach.catalog(name) for name in self.catalogs)
+            | frozenset(reach.storage(prefix) for prefix in self.storages)
+            | {reach.backup(self.backup_url)}
         )
 
     @property

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from calve.app.doctor.finding import Finding
 from calve.app.wiring import App
-from calve.control.steps.ending import LEFT_IN_PLACE
+from calve.control.steps.end import LEFT_IN_PLACE
 from calve.model.errors import Outcome
 from calve.model.ids import ProcessId
 from calve.model.process import Pin, ProcessQuery
@@ -35,7 +35,7 @@ def workers(app: App) -> Iterator[Finding]:
 def breakers(app: App) -> Iterator[Finding]:
     for breaker in app.store.breakers():
         yield Finding(
-            part=breaker.lane,
+            part=breaker.service,
             ok=False,
             words=f"down since {breaker.opened_at:%Y-%m-%d %H:%M:%S} UTC: {breaker.reason}",
             remedy="its exports wait and go on by themselves once it answers",

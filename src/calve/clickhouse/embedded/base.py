@@ -19,10 +19,11 @@ from calve.clickhouse.parts.partitions import PartitionInfo, clock
 from calve.clickhouse.pins import freeze, pin, shadow
 from calve.clickhouse.pins.pin import Pinned, PinRequest
 from calve.clickhouse.reader import Reader, unknown_mode
-from calve.clickhouse.source import SOURCE, Disk, Session
+from calve.clickhouse.source import Disk, Session
 from calve.clickhouse.sql import filters
 from calve.clickhouse.sql.table_name import TableName
 from calve.clickhouse.tables import Mutation, TableInfo
+from calve.model import reach
 from calve.model.plan import PartPlan, Relation
 
 NO_SETTINGS: Mapping[str, str] = {}
@@ -108,7 +109,7 @@ class EngineSource(ABC):
 
     @property
     def need(self) -> str:
-        return f"{SOURCE}{self.name}"
+        return reach.source(self.name)
 
     @abstractmethod
     def visit(self) -> AbstractContextManager[Session]: ...

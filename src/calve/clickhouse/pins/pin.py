@@ -7,8 +7,8 @@ are called through `Source`: a server has its own.
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple, Self
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from calve.clickhouse.engine.ddl import scratch_table
 from calve.clickhouse.parts.content import Extent, content_id, parts_content
@@ -18,6 +18,7 @@ from calve.clickhouse.tables import Column, TableInfo
 from calve.model.content import PartMark
 from calve.model.errors import RefusedError
 from calve.model.plan import PartPlan, Relation
+from calve.model.record import Record
 
 FROZEN = "frozen"  # the mode of a relation whose parts are files that executors see
 FROZEN_READER = "calve.clickhouse.engine.scratch:opened"
@@ -48,7 +49,7 @@ class PinnedPartition:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pinned:
+class Pinned(Record):
     """A table as it was when the pin was taken, and the parts that the pin holds."""
 
     identity: str
@@ -64,24 +65,6 @@ class Pinned:
     settings: Mapping[str, str] = field(default_factory=dict)  # that reading needs, such as the time zone
     database: str = ""  # of the table that was frozen; "" for other pins
     name: str = ""
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self), separators=(",", ":"))
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        data: dict[str, Any] = json.loads(text)
-        return cls(
-            **data
-            | {
-                "columns": tuple(Column(**item) for item in data["columns"]),
-                "relation": Relation(**data["relation"]),
-                "parts": tuple(PartPlan(**item) for item in data["parts"]),
-                "partitions": tuple(PinnedPartition(**item) for item in data["partitions"]),
-                "roots": tuple(data["roots"]),
-                "notes": tuple(data["notes"]),
-            }
-        )
 
 
 def pin(session: Session, wanted: PinRequest, name: str) -> Pinned:

@@ -3,9 +3,9 @@
 import re
 
 from calve.clickhouse import errors
+from calve.model import reach
 from calve.model.errors import CalveError, PermanentError, TemporaryError, UnavailableError
 
-SERVICE = "source:"  # how lanes and needs name a source
 _OLD_STYLE = re.compile(
     r"Code: (\d+), e\.displayText\(\) = (DB::Exception: .*?)(?:, e\.what\(\).*)?$", re.DOTALL
 )
@@ -61,7 +61,7 @@ def unreachable(what: str, cause: str, source: str) -> UnavailableError:
         f"{what}: the server cannot be reached: {cause}",
         code="source_unreachable",
         hint=f"check the url of [source.{source}] and that the server runs",
-        service=f"{SERVICE}{source}",
+        service=reach.source(source),
     )
 
 
@@ -70,7 +70,7 @@ def hung(what: str, seconds: float, source: str) -> HungError:
         f"{what}: the server did not answer within {seconds:g} s",
         code="source_timeout",
         hint="raise limits.query_seconds if the statement may take that long",
-        service=f"{SERVICE}{source}",
+        service=reach.source(source),
     )
 
 

@@ -10,7 +10,7 @@ from calve.clickhouse.server.address import Address, parse_url
 from calve.clickhouse.server.client import Client, Credentials
 from calve.clickhouse.server.session import ServerOptions, ServerSession
 from calve.clickhouse.server.visit import ServerVisit
-from calve.clickhouse.source import SOURCE
+from calve.model import reach
 from calve.model.errors import CalveError, RefusedError, UnavailableError
 from calve.model.plan import Relation
 
@@ -25,7 +25,7 @@ class ServerSource:
 
     def __init__(self, name: str, options: ServerOptions) -> None:
         self.name = name
-        self.need = f"{SOURCE}{name}"
+        self.need = reach.source(name)
         self.options = options
         self.credentials = Credentials(user=options.user, password=options.password)
         self.addresses = parse_url(options.url, name)

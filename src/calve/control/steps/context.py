@@ -2,13 +2,14 @@
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from calve.control.breakers import Breakers
 from calve.control.budget import Random, backoff_seconds, is_unavailable
 from calve.control.inflight import InFlight
-from calve.control.lanes import Lanes
-from calve.control.ports import Kind, Runner, Store
-from calve.model.change import Change, NewEvent
+from calve.control.kind import Kind
+from calve.control.ports import Runner, Store
+from calve.model.change import Change, ClearWait, Item, Met, NewEvent, WaitFor
 from calve.model.errors import ErrorInfo, PermanentError
 from calve.model.ids import ProcessId
 from calve.model.limits import Limits
@@ -59,7 +60,7 @@ class Context:
     runner: Runner
     limits: Limits
     in_flight: InFlight
-    lanes: Lanes
+    breakers: Breakers
     plans: Plans
     random: Random
     monotonic: Callable[[], float]
@@ -79,14 +80,12 @@ class Context:
     def backoff(self, tries: int) -> float:
         return backoff_seconds(tries, self.limits, self.random)
 
-    def met(self, lease: Lease, process: Process, error: ErrorInfo, *, tries: int, change: Change) -> None:
+    def met(self, lease: Lease, process: Process, error: ErrorInfo, *also: Item, tries: int) -> None:
         """Record an error that a try at a step ended with, and how long to wait. `decide` reads it: an
         error that is not retryable ends the process. A failure to record it loses nothing: the
         step is decided again and meets it again (L38)."""
-        self.lanes.met(process, [error])
+        self.breakers.met(process, [error])
         free = is_unavailable(error)
-        wait = 0.0 if not error.retryable else self.backoff(1 if free else tries)
+        wait = WaitFor(self.backoff(1 if free else tries)) if error.retryable else ClearWait()
         event = NewEvent(name="error", message=f"{error.code}: {error.message}")
-        self.store.apply(
-            lease, replace(change, error=error, wait_seconds=wait, events=(event, *change.events))
-        )
+        self.store.apply(lease, Change(event, Met(error), wait, *also))

@@ -6,7 +6,6 @@ exactly once: in the change that ends its last task.
 
 from collections.abc import Sequence
 
-from calve.control.ports import ReleasesEarly
 from calve.control.steps.context import Context
 from calve.model.change import PinChange, TaskChange
 from calve.model.process import Process
@@ -18,10 +17,11 @@ _LOOKED_AT = 100
 
 
 def spent_pins(context: Context, process: Process, changes: Sequence[TaskChange]) -> tuple[PinChange, ...]:
-    """Costs two reads of few rows, and only for a kind that has such pins."""
+    """Costs two reads of few rows, and only for a kind that has such pins. A kind that this worker does not
+    know has none here: its pins go when the process ends."""
     done = {change.number for change in changes if change.after is TaskState.DONE}
-    kind: object = context.kinds.get(process.kind)
-    if not done or not isinstance(kind, ReleasesEarly):
+    kind = context.kinds.get(process.kind)
+    if not done or kind is None:
         return ()
     plan = context.plans.require(process.id)
     spans = [found for number in done if (found := kind.pin_tasks(process, plan, number)) is not None]

@@ -9,10 +9,11 @@ from dataclasses import replace
 
 from calve.control.budget import is_unavailable, judge
 from calve.control.inflight import Attempt, Wave, started
-from calve.control.ports import Kind, TaskOrder, TaskResult
+from calve.control.kind import Kind
+from calve.control.ports import TaskOrder, TaskResult
 from calve.control.steps.context import Context
 from calve.control.steps.spent_pins import spent_pins
-from calve.model.change import Change, NewEvent, TaskChange
+from calve.model.change import Change, ClearWait, MoveTo, NewEvent, TaskChange
 from calve.model.errors import CalveError, ConflictError, ErrorInfo, FenceLostError, StoreError
 from calve.model.process import Lease, Process, Task
 from calve.model.states import ProcessState, TaskState
@@ -39,9 +40,9 @@ def run_tasks(context: Context, lease: Lease, process: Process, ready: Sequence[
         for task in tasks
     )
     try:
-        # if we die here, the tasks are RUNNING under a fence that nobody holds: whoever takes the
-        # process finds no receipt and makes them PENDING (L37)
-        context.store.apply(lease, Change(tasks=changes))
+        # if we die here, the tasks are RUNNING under a fence that no worker holds: the next worker
+        # finds no receipt and makes them PENDING (L37)
+        context.store.apply(lease, Change(*changes))
     except (FenceLostError, ConflictError):
         raise
     except StoreError:
@@ -113,7 +114,7 @@ def record_results(context: Context, lease: Lease, process: Process) -> Process:
         _forget_refused(context, lease, process, results)
         raise
     context.in_flight.recorded(lease, changes)
-    _tell_lanes(context, process, [result for _, result in results.values()])
+    _tell_breakers(context, process, [result for _, result in results.values()])
     return after
 
 
@@ -127,11 +128,11 @@ def _forget_refused(
     context.in_flight.recorded(lease, [key for key in results if key not in expected])
 
 
-def _tell_lanes(context: Context, process: Process, results: Sequence[TaskResult]) -> None:
+def _tell_breakers(context: Context, process: Process, results: Sequence[TaskResult]) -> None:
     if any(result.error is None for result in results):
-        context.lanes.answered(process)
+        context.breakers.answered(process)
     else:
-        context.lanes.met(process, [result.error for result in results if result.error])
+        context.breakers.met(process, [result.error for result in results if result.error])
 
 
 def _ended(context: Context, process: Process, changes: Mapping[Attempt, TaskChange]) -> Change:
@@ -144,7 +145,7 @@ def _ended(context: Context, process: Process, changes: Mapping[Attempt, TaskCha
         if change.error is not None
     )
     pins = spent_pins(context, process, list(changes.values()))
-    return Change(tasks=tuple(changes.values()), pins=pins, events=events)
+    return Change(*changes.values(), *pins, *events)
 
 
 def hand_back_tasks(context: Context, lease: Lease) -> None:
@@ -166,7 +167,7 @@ def hand_back_tasks(context: Context, lease: Lease) -> None:
 
 
 def recover_tasks(context: Context, lease: Lease, process: Process) -> None:
-    """Tasks that are RUNNING in the store and that nobody here runs."""
+    """Tasks that are RUNNING in the store and that this worker does not run."""
     lost = context.in_flight.lost(lease)
     known = context.in_flight.known(lease)
     running = context.store.tasks(process.id, frozenset({TaskState.RUNNING}))
@@ -186,7 +187,7 @@ def recover_tasks(context: Context, lease: Lease, process: Process) -> None:
     except StoreError:
         raise
     except CalveError as error:
-        context.met(lease, process, error.info, tries=1, change=Change())
+        context.met(lease, process, error.info, tries=1)
         return
     _apply_ended(context, lease, process, changes)
     # What was lost here and is no longer RUNNING in the store needs nothing.
@@ -214,8 +215,6 @@ def _forget_moved(context: Context, lease: Lease, changes: Mapping[Attempt, Task
 
 def start_publishing(context: Context, lease: Lease, process: Process) -> None:
     event = NewEvent(name="publishing", message=f"{process.tasks.total} tasks done, {process.rows} rows")
-    change = Change(
-        state=ProcessState.PUBLISHING, expect_version=process.version, events=(event,), wait_seconds=0.0
-    )
+    change = Change(MoveTo(ProcessState.PUBLISHING), ClearWait(), event, expect_version=process.version)
     # if we die here, or the store loses it, all tasks are still done and the next tick does it (L33)
     context.store.apply(lease, change)

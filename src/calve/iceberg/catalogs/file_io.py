@@ -14,7 +14,7 @@ from pyarrow.fs import FileSystem, S3FileSystem
 from pyiceberg.io import InputFile, InputStream
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from calve.model.errors import CalveError, NotFoundError, UnavailableError
+from calve.model.errors import CalveError, DeniedError, NotFoundError, UnavailableError, UntrustedError
 from calve.objects.credentials import CA_FILE, S3Access
 from calve.objects.storage import Storage
 from calve.objects.uri import S3, kind_of
@@ -109,8 +109,8 @@ def _as_os_error(error: CalveError) -> OSError:
         return FileNotFoundError(error.message)
     if isinstance(error, UnavailableError):
         return ConnectionError(error.message)
-    if error.code == "storage_denied":
+    if isinstance(error, DeniedError):
         return PermissionError(error.message)
-    if error.code == "storage_certificate":
+    if isinstance(error, UntrustedError):
         return OSError(f"certificate verify failed: {error.message}")
     return OSError(error.message)

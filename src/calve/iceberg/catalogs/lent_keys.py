@@ -21,7 +21,7 @@ from pyiceberg.table import Table
 
 from calve.iceberg import tables
 from calve.iceberg.catalogs.catalog import open_catalog
-from calve.model.errors import NotFoundError, PermanentError, TemporaryError
+from calve.model.errors import DeniedError, NotFoundError, PermanentError, TemporaryError
 from calve.model.limits import Limits
 
 _OF_STORAGE = ("s3.", "client.")
@@ -108,9 +108,9 @@ def lent_to(table: Table) -> Iterator[None]:
     their time; the next attempt loads the table again, and with it other keys."""
     try:
         yield
-    except PermanentError as error:
+    except DeniedError as error:
         own = table.catalog.properties.get(_KEY)
-        if error.code != "catalog_credentials" or table.io.properties.get(_KEY) == own:
+        if table.io.properties.get(_KEY) == own:
             raise
         raise TemporaryError(
             error.message,

@@ -12,14 +12,14 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from calve.destination.outcome import EarlierExport
 from calve.destination.recount import tasks_of
 from calve.model.plan import ExportPlan, KeyPlan
 from calve.model.receipt import Receipt
-from calve.model.stored import known_fields
+from calve.model.record import UNSORTED, Record, loads
 
 PROCESS_ID = "calve.process-id"
 EXPORT_KEY = "calve.export-key"
@@ -45,15 +45,20 @@ class Sent:
     manifests: int = 0  # how many manifest files were written for it; their names follow
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Note(Record, layout=UNSORTED):
+    sent: tuple[Sent, ...] = ()
+
+
 def read_note(text: str) -> tuple[Sent, ...]:
     """What earlier attempts noted, oldest first. Unknown keys are ignored."""
     if not text:
         return ()
-    return tuple(Sent(**known_fields(Sent, item)) for item in json.loads(text).get("sent", ()))
+    return loads(_Note, text, "what was noted of a publish").sent
 
 
 def write_note(sent: Sequence[Sent]) -> str:
-    return json.dumps({"sent": [asdict(item) for item in sent]}, separators=(",", ":"))
+    return _Note(sent=tuple(sent)).to_json()
 
 
 def key_properties(

@@ -41,7 +41,7 @@ def migrate(database: Database, *, upto: int | None = None) -> None:
     if version > newest():
         raise UsageError(
             f"the store {database.url.render_as_string(hide_password=True)} has schema {version};"
-            f" this program knows up to {newest()}: a newer calve has opened it",
+            f" this program knows schemas up to {newest()}: a newer Calve has opened it",
             code="store_too_new",
             hint="pip install --upgrade calve",
         )
@@ -55,7 +55,7 @@ def current_version(connection: Connection) -> int:
 
 
 def _next_step(connection: Connection, dialect: str, target: int) -> int:
-    """One step under a lock; the version after it. Another opener may have made it meanwhile."""
+    """One step under a lock; the version after it. Another program may have made it already."""
     if dialect == "postgresql":  # SQLite's immediate transaction is that lock already
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK})
     version = current_version(connection)

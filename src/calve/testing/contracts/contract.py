@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from calve.control.ports import Store
-from calve.model.change import Change, TaskChange
+from calve.model.change import Change, CleanUpIn, Item, MoveTo, TaskChange, WritePlan
 from calve.model.errors import ErrorInfo, Outcome
 from calve.model.ids import ProcessId, WorkerId, new_process_id
 from calve.model.process import Lease, Lock, NewProcess, NewTask, Process
@@ -15,7 +15,7 @@ from calve.testing.clock import FakeClock
 REACH = frozenset({"source:main", "catalog:lake"})
 ANNE, BERT = WorkerId("anne-1"), WorkerId("bert-2")
 LEASE_SECONDS = 30.0
-FAILURE = ErrorInfo(code="broken", message="it broke", hint="mend it")
+FAILURE = ErrorInfo(code="broken", message="it broke", hint="fix it")
 UNKNOWN = ErrorInfo(code="lost", message="no answer", retryable=True, outcome=Outcome.UNKNOWN)
 
 
@@ -67,17 +67,17 @@ def running(store: Store, tasks: int = 1, worker: WorkerId = ANNE, **given: Any)
     """Planned, with that many pending tasks."""
     process = claimed(store, worker, **given)
     change = Change(
-        state=ProcessState.RUNNING,
+        MoveTo(ProcessState.RUNNING),
+        WritePlan('{"plan": 1}'),
+        *tuple(NewTask(number=number, spec=f'{{"n": {number}}}') for number in range(1, tasks + 1)),
         expect_version=process.version,
-        plan='{"plan": 1}',
-        new_tasks=tuple(NewTask(number=number, spec=f'{{"n": {number}}}') for number in range(1, tasks + 1)),
     )
     return store.apply(lease_of(process), change)
 
 
 def start_task(store: Store, process: Process, number: int = 1, attempt: int = 1) -> Process:
     change = TaskChange(number=number, before=TaskState.PENDING, after=TaskState.RUNNING, attempt=attempt)
-    return store.apply(lease_of(process), Change(tasks=(change,)))
+    return store.apply(lease_of(process), Change(change))
 
 
 def done(number: int = 1, attempt: int = 1, **given: Any) -> TaskChange:
@@ -91,7 +91,7 @@ def done(number: int = 1, attempt: int = 1, **given: Any) -> TaskChange:
 
 
 def finish_task(store: Store, process: Process, number: int = 1, attempt: int = 1, **given: Any) -> Process:
-    return store.apply(lease_of(process), Change(tasks=(done(number, attempt, **given),)))
+    return store.apply(lease_of(process), Change(done(number, attempt, **given)))
 
 
 def publishing(store: Store, **given: Any) -> Process:
@@ -101,11 +101,12 @@ def publishing(store: Store, **given: Any) -> Process:
     return move(store, process, ProcessState.PUBLISHING)
 
 
-def move(store: Store, process: Process, state: ProcessState, **given: Any) -> Process:
-    if state is ProcessState.FAILED:
-        given = {"error": FAILURE} | given
-    change = Change(state=state, expect_version=process.version, **given)
-    return store.apply(lease_of(process), change)
+def move(
+    store: Store, process: Process, state: ProcessState, *also: Item, error: ErrorInfo | None = FAILURE
+) -> Process:
+    """`error` goes with FAILED only."""
+    moves = MoveTo(state, error if state is ProcessState.FAILED else None)
+    return store.apply(lease_of(process), Change(moves, *also, expect_version=process.version))
 
 
 def in_state(store: Store, state: ProcessState) -> Process:
@@ -119,5 +120,5 @@ def in_state(store: Store, state: ProcessState) -> Process:
             return publishing(store)
         case ProcessState.COMPLETED | ProcessState.FAILED | ProcessState.CANCELLED:
             before = publishing(store) if state is ProcessState.COMPLETED else running(store)
-            ended = move(store, before, state, cleanup_in_seconds=0)
+            ended = move(store, before, state, CleanUpIn(0))
             return claim_one(store, ended.id)

@@ -9,7 +9,7 @@ from typing import TypeVar
 import pytest
 
 from calve.control.ports import Store
-from calve.model.change import Change
+from calve.model.change import Budget, Change, CleanUpIn, CountAttempt, LeftoversTo, MoveTo
 from calve.model.errors import CalveError, ConflictError, RefusedError
 from calve.model.ids import WorkerId
 from calve.model.locks import piece_of
@@ -29,7 +29,7 @@ from calve.testing.contracts.contract import (
     running,
     start_task,
 )
-from calve.testing.contracts.releasing import drain, ended_with_pins
+from calve.testing.contracts.releases import drain, ended_with_pins
 
 T = TypeVar("T")
 ROUNDS = 5
@@ -145,8 +145,8 @@ class RacesContract(Contract):
     def test_of_appliers_of_one_version_one_wins(self, store: Store, rivals: Sequence[Store]) -> None:
         for _ in range(ROUNDS):
             row = claimed(store)
-            end = Change(state=ProcessState.CANCELLED, expect_version=row.version)
-            count = Change(count_plan_attempt=True, expect_version=row.version)
+            end = Change(MoveTo(ProcessState.CANCELLED), expect_version=row.version)
+            count = Change(CountAttempt(Budget.PLAN), expect_version=row.version)
             changes = [count, end, count, count]
             outcomes = race(
                 [
@@ -185,9 +185,9 @@ class RacesContract(Contract):
     ) -> None:
         for _ in range(ROUNDS):
             row = running(store)
-            row = move(store, row, ProcessState.FAILED, leftovers=Leftovers.KEPT, cleanup_in_seconds=0)
+            row = move(store, row, ProcessState.FAILED, LeftoversTo(Leftovers.KEPT), CleanUpIn(0))
             row = claim_one(store, row.id)
-            undo = Change(leftovers=Leftovers.UNDOING, expect_version=row.version)
+            undo = Change(LeftoversTo(Leftovers.UNDOING), expect_version=row.version)
             retry = new(retry_of=row.id)
             undone, accepted = race(
                 [partial(rivals[0].apply, lease_of(row), undo), partial(submit_one, rivals[1], retry)]
@@ -231,4 +231,4 @@ class RacesContract(Contract):
     def test_heartbeats_and_trips_at_once_make_one_row(self, store: Store, rivals: Sequence[Store]) -> None:
         outcomes = race([partial(rival.trip, "lane", f"reason {id(rival)}", 5) for rival in rivals])
         assert losers(outcomes) == []
-        assert [breaker.lane for breaker in store.breakers()] == ["lane"]
+        assert [breaker.service for breaker in store.breakers()] == ["lane"]

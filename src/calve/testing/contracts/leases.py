@@ -3,7 +3,7 @@
 import pytest
 
 from calve.control.ports import Store
-from calve.model.change import Change
+from calve.model.change import Budget, Change, CleanUpIn, CountAttempt, NoCleanUp, WaitFor
 from calve.model.errors import FenceLostError
 from calve.model.ids import WorkerId
 from calve.model.process import Process
@@ -30,7 +30,7 @@ def take(
     return store.claim(worker, REACH, lease_seconds=LEASE_SECONDS, limit=limit, closed_lanes=closed)
 
 
-class LeasingContract(Contract):
+class LeasesContract(Contract):
     def test_a_claim_takes_the_lease_and_raises_the_fence(self, store: Store) -> None:
         row = submit(store)
         (held,) = take(store)
@@ -50,7 +50,7 @@ class LeasingContract(Contract):
         lost = take(store, ANNE)
         found = take(store, ANNE)
         assert [(row.id, row.fence) for row in found] == [(row.id, row.fence) for row in lost]
-        assert store.apply(lease_of(found[0]), Change(count_plan_attempt=True)).plan_attempts == 1
+        assert store.apply(lease_of(found[0]), Change(CountAttempt(Budget.PLAN))).plan_attempts == 1
 
     def test_the_limit_bounds_what_is_newly_taken(self, store: Store) -> None:
         store.submit([new() for _ in range(5)])
@@ -66,7 +66,7 @@ class LeasingContract(Contract):
         (new_row,) = take(store, BERT)
         assert (new_row.owner, new_row.fence) == (BERT, old.fence + 1)
         with pytest.raises(FenceLostError, match="bert"):
-            store.apply(lease_of(old), Change(count_plan_attempt=True))
+            store.apply(lease_of(old), Change(CountAttempt(Budget.PLAN)))
         assert store.process(old.id).plan_attempts == 0
         assert store.renew(ANNE, lease_seconds=LEASE_SECONDS) == frozenset()
         assert [event.name for event in store.events(old.id)][-1] == "taken_over"
@@ -89,7 +89,7 @@ class LeasingContract(Contract):
     ) -> None:
         held = claimed(store, ANNE)
         clock.advance(10 * LEASE_SECONDS)
-        assert store.apply(lease_of(held), Change(count_plan_attempt=True)).plan_attempts == 1
+        assert store.apply(lease_of(held), Change(CountAttempt(Budget.PLAN))).plan_attempts == 1
         assert store.renew(ANNE, lease_seconds=LEASE_SECONDS) == {held.id}
         assert take(store, BERT) == []
         assert [row.fence for row in take(store, ANNE)] == [held.fence]
@@ -110,7 +110,7 @@ class LeasingContract(Contract):
         row = store.process(held.id)
         assert (row.owner, row.lease_until, row.fence) == (None, None, 1)
         with pytest.raises(FenceLostError):
-            store.apply(lease_of(held), Change(count_plan_attempt=True))
+            store.apply(lease_of(held), Change(CountAttempt(Budget.PLAN)))
         assert [row.fence for row in take(store, BERT)] == [2]
 
     def test_leases_do_not_move_the_version_so_that_renewing_never_conflicts(self, store: Store) -> None:
@@ -168,7 +168,7 @@ class LeasingContract(Contract):
     ) -> None:
         rows = [claimed(store) for _ in range(2)]
         for row in rows:
-            store.apply(lease_of(row), Change(wait_seconds=20))
+            store.apply(lease_of(row), Change(WaitFor(20)))
             store.yield_(lease_of(row))
         assert take(store) == []
         store.request_cancel(rows[0].id)
@@ -179,14 +179,14 @@ class LeasingContract(Contract):
     def test_an_ended_process_is_claimed_only_when_its_cleanup_is_due(
         self, store: Store, clock: FakeClock
     ) -> None:
-        ended = move(store, claimed(store), ProcessState.CANCELLED, cleanup_in_seconds=100)
+        ended = move(store, claimed(store), ProcessState.CANCELLED, CleanUpIn(100))
         over = move(store, claimed(store), ProcessState.CANCELLED)
         assert take(store) == []
         clock.advance(101)
         assert take(store, closed=frozenset({ended.lane})) == []
         (held,) = take(store)
         assert (held.id, held.fence) == (ended.id, ended.fence + 1)
-        row = store.apply(lease_of(held), Change(cleanup_in_seconds=-1, count_cleanup_attempt=True))
+        row = store.apply(lease_of(held), Change(NoCleanUp(), CountAttempt(Budget.CLEANUP)))
         assert (row.cleanup_at, row.cleanup_attempts) == (None, 1)
         store.yield_(lease_of(held))
         assert take(store) == []

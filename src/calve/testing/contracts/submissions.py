@@ -3,7 +3,7 @@
 import pytest
 
 from calve.control.ports import Store
-from calve.model.change import Change
+from calve.model.change import Change, CleanUpIn, LeftoversTo, Met, MoveTo, Unlock
 from calve.model.errors import ErrorInfo, NotFoundError, Outcome, RefusedError
 from calve.model.ids import ProcessId
 from calve.model.locks import piece_of
@@ -28,7 +28,7 @@ from calve.testing.contracts.contract import (
 WHOLE = "a" * 32
 
 
-class SubmittingContract(Contract):
+class SubmissionsContract(Contract):
     def test_a_submission_becomes_a_pending_row_with_its_deadline_and_event(self, store: Store) -> None:
         item = new(
             partitions=("202401", "a/../\x00\n"),
@@ -82,7 +82,7 @@ class SubmittingContract(Contract):
         held = claimed(store, lock=piece_of(WHOLE, 5, 5))
         with pytest.raises(RefusedError, match=held.id):
             submit(store, lock=WHOLE)
-        store.apply(lease_of(held), Change(state=ProcessState.CANCELLED, expect_version=held.version))
+        store.apply(lease_of(held), Change(MoveTo(ProcessState.CANCELLED), expect_version=held.version))
         whole = submit(store, lock=WHOLE)
         with pytest.raises(RefusedError, match=whole.id):
             submit(store, lock=piece_of(WHOLE, 5, 5))
@@ -106,26 +106,20 @@ class SubmittingContract(Contract):
         assert submit(store, lock="k1").state is ProcessState.PENDING
 
     def test_an_unknown_outcome_keeps_the_lock_until_it_is_resolved(self, store: Store) -> None:
-        ended = move(
-            store,
-            claimed(store, lock="k1"),
-            ProcessState.FAILED,
-            error=UNKNOWN,
-            cleanup_in_seconds=0,
-        )
+        ended = move(store, claimed(store, lock="k1"), ProcessState.FAILED, CleanUpIn(0), error=UNKNOWN)
         holder = store.holder("k1")
         assert holder is not None
         assert holder.id == ended.id
         with pytest.raises(RefusedError):
             submit(store, lock="k1")
         resolved = ErrorInfo(code="lost", message="it never landed", outcome=Outcome.NOT_APPLIED)
-        store.apply(lease_of(claim_one(store, ended.id)), Change(unlock=True, error=resolved))
+        store.apply(lease_of(claim_one(store, ended.id)), Change(Met(resolved), Unlock()))
         assert store.holder("k1") is None
         submit(store, lock="k1")
 
     def test_a_survived_unknown_error_does_not_keep_the_lock_of_a_later_cancel(self, store: Store) -> None:
         row = claimed(store, lock="k1")
-        row = store.apply(lease_of(row), Change(error=UNKNOWN))
+        row = store.apply(lease_of(row), Change(Met(UNKNOWN)))
         ended = move(store, row, ProcessState.CANCELLED)
         assert ended.error is None
         assert store.holder("k1") is None
@@ -155,7 +149,7 @@ class SubmittingContract(Contract):
         old = self._kept(store)
         clock.advance(61)
         held = claim_one(store, old.id)
-        store.apply(lease_of(held), Change(leftovers=Leftovers.UNDOING, expect_version=held.version))
+        store.apply(lease_of(held), Change(LeftoversTo(Leftovers.UNDOING), expect_version=held.version))
         assert submit(store, retry_of=old.id).adopted is False
         assert store.process(old.id).leftovers is Leftovers.UNDOING
 
@@ -187,7 +181,7 @@ class SubmittingContract(Contract):
 
     def _kept(self, store: Store) -> Process:
         row = running(store)
-        return move(store, row, ProcessState.FAILED, leftovers=Leftovers.KEPT, cleanup_in_seconds=60)
+        return move(store, row, ProcessState.FAILED, LeftoversTo(Leftovers.KEPT), CleanUpIn(60))
 
     def _claim_all(self, store: Store) -> list[Process]:
         return store.claim(BERT, REACH, lease_seconds=LEASE_SECONDS, limit=100)

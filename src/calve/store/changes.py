@@ -1,4 +1,4 @@
-"""Making one change: the row is held still, `model.applying` decides, all of it is written.
+"""Making one change: the row is held still, `model.apply` decides, all of it is written.
 
 Every update is guarded by what was read, so that a mistake in holding still would be a
 conflict and not a lost update.
@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection, bindparam, insert, select, update
 
-from calve.model import accepting
-from calve.model.applying import Applied, apply_change, handed_back
-from calve.model.change import Change, NewEvent
+from calve.model import events
+from calve.model.apply import Applied, apply_change, handed_back
+from calve.model.change import Change, NewEvent, NewPin, PinChange, TaskChange, WritePlan
 from calve.model.ids import ProcessId
 from calve.model.process import Lease, Pin, Process, Task
 from calve.model.refusals import conflict, no_such_process
@@ -24,10 +24,10 @@ from calve.model.states import (
     may_move,
 )
 from calve.store import rows
-from calve.store.chunks import chunks
 from calve.store.clock import time_from_us, to_us
-from calve.store.journal import record
-from calve.store.reading import SqlReader
+from calve.store.events import record
+from calve.store.reader import SqlReader
+from calve.store.rows import chunks
 from calve.store.tables import locks, pins, plans, processes, tasks
 
 _RELEASABLE = sorted(state for state in PinState if may_move(PIN_TRANSITIONS, state, PinState.RELEASING))
@@ -55,9 +55,9 @@ _UPDATE_TASK = (
 )
 
 
-class Applying(SqlReader):
+class Changes(SqlReader):
     def apply(self, lease: Lease, change: Change) -> Process:
-        # If we die here, all of the change was made or none of it; the row's version tells.
+        # If we die here, all of the change was made or none of it; the row's version says which.
         return self._database.write(lambda connection: self._apply(connection, lease, change))
 
     def _apply(self, connection: Connection, lease: Lease, change: Change) -> Process:
@@ -66,13 +66,13 @@ class Applying(SqlReader):
             before,
             lease,
             change,
-            tasks=_load_tasks(connection, before.id, [item.number for item in change.tasks]),
+            tasks=_load_tasks(connection, before.id, [item.number for item in change.all(TaskChange)]),
             pins=_load_pins(connection, _pin_names(change)),
             now=time_from_us(now_us),
         )
         _update_process(connection, before, applied.process)
-        if change.plan is not None:
-            connection.execute(insert(plans).values(process_id=before.id, plan=change.plan))
+        if plan := change.one(WritePlan):
+            connection.execute(insert(plans).values(process_id=before.id, plan=plan.plan))
         _insert_tasks(connection, before, applied.new_tasks)
         _update_tasks(connection, change, applied.tasks)
         _write_pins(connection, applied)
@@ -102,12 +102,12 @@ class Applying(SqlReader):
         old, now_us = self._load_held(connection, process_id)
         if old.leftovers is Leftovers.ADOPTED:
             _update_process(connection, old, handed_back(old, change, time_from_us(now_us)))
-            event = NewEvent(name=accepting.HANDED_BACK, message="the retry ended without using them")
+            event = NewEvent(name=events.HANDED_BACK, message="the retry ended without using them")
             record(connection, self._database.clock, [(old.id, event)])
 
 
 def _pin_names(change: Change) -> list[str]:
-    return [item.name for item in change.pins] + [item.name for item in change.new_pins]
+    return [item.name for item in change.all(PinChange) + change.all(NewPin)]
 
 
 def _load_tasks(connection: Connection, process_id: ProcessId, numbers: Sequence[int]) -> dict[int, Task]:
@@ -161,7 +161,7 @@ def _update_tasks(connection: Connection, change: Change, changed: Sequence[Task
         [
             {name: value for name, value in rows.task_values(task).items() if name in _TASK_COLUMNS}
             | {"at_process": task.process_id, "at_number": task.number, "at_state": item.before.value}
-            for task, item in zip(changed, change.tasks, strict=True)
+            for task, item in zip(changed, change.all(TaskChange), strict=True)
         ],
     )
     if done.rowcount != len(changed):

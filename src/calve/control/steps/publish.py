@@ -9,11 +9,27 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from calve.control.budget import is_unavailable
-from calve.control.ports import Fenced, Published
+from calve.control.kind import Fenced, Published
 from calve.control.step import Fence
 from calve.control.steps.context import Context
-from calve.control.steps.ending import apply_end, clean_up_again
-from calve.model.change import Change, NewEvent
+from calve.control.steps.end import apply_end, clean_up_again
+from calve.model.change import (
+    Budget,
+    Change,
+    CleanUpIn,
+    ClearWait,
+    CountAttempt,
+    Item,
+    LeftoversTo,
+    Met,
+    MoveTo,
+    NewEvent,
+    NoCleanUp,
+    PublishNote,
+    RefundAttempt,
+    Unlock,
+    WaitFor,
+)
 from calve.model.errors import CalveError, ConflictError, Outcome, StoreError, TemporaryError
 from calve.model.process import Lease, Process, Task
 from calve.model.states import Leftovers, ProcessState, TaskState
@@ -24,7 +40,7 @@ _log = logging.getLogger("calve.control")
 def publish(context: Context, lease: Lease, process: Process) -> None:
     # if we die here, one attempt more is counted than was made: the budget still ends
     row = context.store.apply(
-        lease, Change(count_publish_attempt=True, expect_version=process.version, wait_seconds=0.0)
+        lease, Change(CountAttempt(Budget.PUBLISH), ClearWait(), expect_version=process.version)
     )
     try:
         done = context.store.tasks(row.id, frozenset({TaskState.DONE}))
@@ -37,8 +53,8 @@ def publish(context: Context, lease: Lease, process: Process) -> None:
     except StoreError:
         raise  # the note was refused or its fate is unknown: nothing was sent by this attempt
     except CalveError as error:
-        change = Change(refund_publish_attempt=is_unavailable(error.info))
-        context.met(lease, row, error.info, tries=row.publish_attempts, change=change)
+        refund = [RefundAttempt(Budget.PUBLISH)] if is_unavailable(error.info) else []
+        context.met(lease, row, error.info, *refund, tries=row.publish_attempts)
         return
     complete(context, lease, published)
 
@@ -57,44 +73,43 @@ def _receipts(process: Process, done: Sequence[Task]) -> list[str]:
 def _note(context: Context, lease: Lease) -> Callable[[str], None]:
     def note(text: str) -> None:
         # if we die here, the process counts as sent though nothing was: it will be fenced
-        context.store.apply(lease, Change(publish_note=text, publish_sent=bool(text)))
+        context.store.apply(lease, Change(PublishNote(text)))
 
     return note
 
 
 def complete(context: Context, lease: Lease, published: Published) -> None:
-    """It is visible, so it is COMPLETED, whatever was asked for meanwhile."""
+    """It is visible, so it is COMPLETED, even if a cancel was requested."""
     for _ in range(3):  # the row may move under us: a cancel that came too late
         process = context.store.process(lease.process_id)
         if process.state is not ProcessState.PUBLISHING:
             return
-        events = [NewEvent(name="completed", message=published.message)]
+        items: list[Item] = [
+            MoveTo(ProcessState.COMPLETED),
+            published.result,
+            NewEvent(name="completed", message=published.message),
+        ]
         if process.cancel_requested:
-            events.append(NewEvent(name="cancel_too_late", message="it was published before the cancel"))
-        change = Change(
-            state=ProcessState.COMPLETED,
-            expect_version=process.version,
-            result=published.result,
-            leftovers=Leftovers.KEPT if published.unused else None,
-            cleanup_in_seconds=0.0 if published.unused else None,
-            events=tuple(events),
-        )
+            items.append(NewEvent(name="cancel_too_late", message="it was published before the cancel"))
+        if published.unused:
+            items += [LeftoversTo(Leftovers.KEPT), CleanUpIn(0.0)]
+        change = Change(*items, expect_version=process.version)
         try:
             # if we die here, the next attempt finds the commit and comes to this line again
             context.store.apply(lease, change)
         except ConflictError:
             continue
         _log.info("process %s is COMPLETED: %s", process.id, published.message)
-        context.lanes.answered(process)
+        context.breakers.answered(process)
         return
 
 
 def fence(context: Context, lease: Lease, process: Process, step: Fence) -> None:
     """Fence, then end. The reasons to end (cancel, deadline, budget, a permanent error) are durable
-    and never go away, so whoever takes over decides the same."""
+    and never go away, so a worker that takes over decides the same."""
     # if we die here, one attempt more is counted than was made: the budget still ends
     row = context.store.apply(
-        lease, Change(count_fence_attempt=True, expect_version=process.version, wait_seconds=0.0)
+        lease, Change(CountAttempt(Budget.FENCE), ClearWait(), expect_version=process.version)
     )
     try:
         # if we die here, the fence stands or does not; fencing again finds out
@@ -114,11 +129,11 @@ def fence(context: Context, lease: Lease, process: Process, step: Fence) -> None
 
 
 def _fence_failed(context: Context, lease: Lease, process: Process, error: CalveError) -> None:
-    """The reason to end stays: the error is told as an event, and `error` is left as it was, so that
+    """The reason to end stays: the error goes into an event and `error` stays as it was, so that
     a fence's own permanent failure is not taken for the process's."""
     event = NewEvent(name="fence_failed", message=f"{error.code}: {error.message}")
     wait = context.backoff(process.fence_attempts)
-    context.store.apply(lease, Change(events=(event,), wait_seconds=wait))
+    context.store.apply(lease, Change(event, WaitFor(wait)))
 
 
 def resolve(context: Context, lease: Lease, process: Process) -> None:
@@ -140,19 +155,19 @@ def _resolved(context: Context, process: Process, answer: Fenced | Published) ->
     match answer:
         case Fenced():
             return Change(
+                Met(replace(process.error, outcome=Outcome.NOT_APPLIED)),
+                LeftoversTo(Leftovers.KEPT),
+                CleanUpIn(context.limits.keep_failed_hours * 3600),
+                Unlock(),
+                NewEvent(name="resolved", message="nothing was published, and nothing can be"),
                 expect_version=process.version,
-                error=replace(process.error, outcome=Outcome.NOT_APPLIED),
-                leftovers=Leftovers.KEPT,
-                cleanup_in_seconds=context.limits.keep_failed_hours * 3600,
-                unlock=True,
-                events=(NewEvent(name="resolved", message="nothing was published, and nothing can be"),),
             )
         case Published():
             return Change(
+                Met(replace(process.error, outcome=Outcome.APPLIED)),
+                answer.result,
+                NoCleanUp(),
+                Unlock(),
+                NewEvent(name="resolved", message=f"it was published after all: {answer.message}"),
                 expect_version=process.version,
-                error=replace(process.error, outcome=Outcome.APPLIED),
-                result=answer.result,
-                cleanup_in_seconds=-1.0,
-                unlock=True,
-                events=(NewEvent(name="resolved", message=f"it was published after all: {answer.message}"),),
             )

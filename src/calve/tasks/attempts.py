@@ -1,11 +1,13 @@
-"""The receipt of an attempt, put once and found again: the same for all kinds whose tasks run on
-executors."""
+"""An attempt at a task on an executor: the order that is shipped, and the receipt that is put once and found
+again. The same for all kinds whose tasks run on executors."""
 
 import json
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
+from calve.control.ports import TaskOrder, TaskResult
 from calve.model.errors import NotFoundError
+from calve.model.process import Process, Task
 from calve.objects.storage import Storage
 
 
@@ -40,7 +42,7 @@ def left(storage: Storage, uri: str, parse: Callable[[str], R]) -> R | None:
 
 def leave(storage: Storage, uri: str, receipt: R, parse: Callable[[str], R]) -> R:
     """The receipt that counts: this one, or the one that is there."""
-    # If we die here, the receipt is there or not; whoever looks for it finds out.
+    # If we die here, the receipt is there or not; the next look finds out.
     if storage.put_if_absent(uri, receipt.to_json().encode()):
         return receipt
     # Taken: by this very put, whose acknowledgement was lost, or by another run of this attempt.
@@ -51,4 +53,27 @@ def answer(receipt: Counted, files: int) -> str:
     """What a task's function brings back to the driver, as JSON."""
     return json.dumps(
         {"receipt": receipt.to_json(), "rows": receipt.rows, "files": files, "bytes": receipt.bytes}
+    )
+
+
+def order_for(process: Process, task: Task, attempt: int, *, function: str, payload: str) -> TaskOrder:
+    return TaskOrder(
+        process_id=process.id, number=task.number, attempt=attempt, function=function, payload=payload
+    )
+
+
+def left_by(
+    task: Task, text: str | None, parse: Callable[[str], R], files: Callable[[R], int]
+) -> TaskResult | None:
+    """What the task's last attempt left: the text of its receipt, if it came as far as that."""
+    if text is None:
+        return None
+    receipt = parse(text)
+    return TaskResult(
+        number=task.number,
+        attempt=task.attempt,
+        receipt=text,
+        rows=receipt.rows,
+        files=files(receipt),
+        bytes=receipt.bytes,
     )

@@ -8,10 +8,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from calve.control.budget import is_unavailable
-from calve.control.ports import AdoptedWork, Kind, NothingToDo, Planned, TakesTogether
+from calve.control.kind import AdoptedWork, Kind, NothingToDo, Planned
 from calve.control.step import ReleaseStalePins
 from calve.control.steps.context import Context
-from calve.model.change import Change, NewEvent, PinChange
+from calve.model.change import (
+    Budget,
+    Change,
+    ClearWait,
+    CountAttempt,
+    MoveTo,
+    NewEvent,
+    PinChange,
+    RefundAttempt,
+    WritePlan,
+)
 from calve.model.errors import CalveError, ConflictError, FenceLostError, StoreError
 from calve.model.process import Lease, Pin, Process
 from calve.model.states import PinState, ProcessState, TaskState
@@ -27,7 +37,7 @@ def release_stale_pins(context: Context, lease: Lease, process: Process, step: R
         name="pins_given_up", message=f"of an attempt that left no plan: {', '.join(step.names)}"
     )
     # if we die here, the pins are as they were and the next tick finds them again
-    context.store.apply(lease, Change(pins=changes, events=(event,), expect_version=process.version))
+    context.store.apply(lease, Change(*changes, event, expect_version=process.version))
 
 
 def plan(context: Context, lease: Lease, process: Process) -> None:
@@ -35,7 +45,10 @@ def plan(context: Context, lease: Lease, process: Process) -> None:
     taken: list[Pin] = []
     try:
         kind = context.kind(process)
-        _take(kind, process, journaled, taken)
+        # if we die here, pins may exist and are journaled: the next attempt releases them by their names
+        # and takes others, never the same name twice (D5)
+        changes = kind.take(process, journaled)
+        taken += [_taken(pin, change) for pin, change in zip(journaled, changes, strict=True)]
         # if we die here, the destination may have been created; creating it again finds it
         planned = kind.plan(process, taken, _adopted(context, process))
         _record(context, lease, process, taken, planned)
@@ -55,21 +68,9 @@ def _journal(context: Context, lease: Lease, process: Process) -> list[Pin]:
     attempt = len(context.store.pins(process.id)) + 1
     new = kind.pins(process, attempt) if kind is not None else ()
     # if we die here, the journal names pins that do not exist; releasing them is harmless
-    context.store.apply(lease, Change(count_plan_attempt=True, new_pins=new, expect_version=process.version))
+    context.store.apply(lease, Change(CountAttempt(Budget.PLAN), *new, expect_version=process.version))
     names = {pin.name for pin in new}
     return [pin for pin in context.store.pins(process.id) if pin.name in names]
-
-
-def _take(kind: Kind, process: Process, journaled: Sequence[Pin], taken: list[Pin]) -> None:
-    """`taken` grows as they are taken, so that the caller knows of them whatever is raised."""
-    # if we die here, a pin may exist and is journaled: the next attempt releases it by its name and
-    # takes another, never the same name twice (D5)
-    if isinstance(kind, TakesTogether):
-        changes = kind.take_all(process, journaled)
-        taken += [_taken(pin, change) for pin, change in zip(journaled, changes, strict=True)]
-        return
-    for pin in journaled:
-        taken.append(_taken(pin, kind.take(process, pin)))
 
 
 def _taken(pin: Pin, change: PinChange) -> Pin:
@@ -90,7 +91,7 @@ def _adopted(context: Context, process: Process) -> AdoptedWork | None:
 def _record(
     context: Context, lease: Lease, process: Process, taken: Sequence[Pin], planned: Planned | NothingToDo
 ) -> None:
-    version = process.version + 1  # the journal's write; whatever else moved the row is a conflict
+    version = process.version + 1  # the journal's write; any other change of the row is a conflict
     spent = planned.spent_pins if isinstance(planned, Planned) else ()
     pins = tuple(
         PinChange(
@@ -102,42 +103,39 @@ def _record(
     )
     match planned:
         case Planned():
+            move = MoveTo(ProcessState.RUNNING)
             event = NewEvent(name="planned", message=f"{len(planned.tasks)} tasks")
             change = Change(
-                state=ProcessState.RUNNING,
+                move,
+                WritePlan(planned.plan),
+                *planned.tasks,
+                *pins,
+                ClearWait(),
+                event,
                 expect_version=version,
-                plan=planned.plan,
-                new_tasks=planned.tasks,
-                pins=pins,
-                events=(event,),
-                wait_seconds=0.0,
             )
         case NothingToDo():
-            change = Change(
-                state=ProcessState.COMPLETED,
-                expect_version=version,
-                pins=pins,
-                result=planned.result,
-                events=(NewEvent(name="nothing_to_do", message=planned.message),),
-            )
+            move = MoveTo(ProcessState.COMPLETED)
+            event = NewEvent(name="nothing_to_do", message=planned.message)
+            change = Change(move, planned.result, *pins, event, expect_version=version)
     context.plans.forget(process.id)
     # if we die here, nothing was recorded: the pins are released and another attempt is made
     context.store.apply(lease, change)
-    _log.info("process %s is %s: %s", process.id, change.state, change.events[0].message)
-    context.lanes.answered(process)
+    _log.info("process %s is %s: %s", process.id, move.state, event.message)
+    context.breakers.answered(process)
 
 
 def _record_error(
     context: Context, lease: Lease, process: Process, journaled: Sequence[Pin], error: CalveError
 ) -> None:
     pins = tuple(PinChange(name=pin.name, after=PinState.RELEASING) for pin in journaled)
-    change = Change(pins=pins, refund_plan_attempt=is_unavailable(error.info))
-    context.met(lease, process, error.info, tries=process.plan_attempts + 1, change=change)
+    refund = [RefundAttempt(Budget.PLAN)] if is_unavailable(error.info) else []
+    context.met(lease, process, error.info, *pins, *refund, tries=process.plan_attempts + 1)
 
 
 def _let_go(context: Context, process: Process, taken: Sequence[Pin]) -> None:
     """The process is another's or has ended, and its drain may have passed before our pin existed:
-    what we took, and nobody will use, we release ourselves."""
+    what we took, and no plan will use, we release here."""
     kind: Kind | None = context.kinds.get(process.kind)
     for pin in taken:
         if kind is not None:

@@ -1,6 +1,6 @@
 """Who gets the free slots: by priority first, then fairly between lanes, then between processes.
 
-One slot at a time to whoever has least, so a lane with a thousand processes gets no more than a
+One slot at a time to the one that has least, so a lane with a thousand processes gets no more than a
 lane with one (L3, L6). Pure.
 """
 

@@ -1,19 +1,25 @@
-"""Releasing pins: a bounded background drain, after success, failure, cancel and crash alike.
+"""What no process waits for: releasing pins, and deleting old history. Bounded pieces at each tick.
 
-No slot and no lease is held for it (L29). A release that fails is tried again later and fails
-nothing else (L31). What it does is in the journal: whoever runs a drain goes on with it (L30).
+Pins are released after success, failure, cancel and crash alike. No slot and no lease is held for it
+(L29). A release that fails is tried again later and fails nothing else (L31). What is to be released is
+in the journal: any worker goes on with it (L30).
 """
 
 import threading
+from collections.abc import Callable
 from functools import partial
 
 from calve.control.budget import backoff_seconds
+from calve.control.ports import StoreWriter
 from calve.control.steps.context import Context
 from calve.model.errors import CalveError, ErrorInfo, StoreError
 from calve.model.ids import WorkerId
+from calve.model.limits import Limits
 from calve.model.process import Pin
 
 _RETRY_MOST_SECONDS = 600.0
+HISTORY_PIECE = 500  # events looked at in one tick: a few milliseconds of the store's time
+HISTORY_REST_SECONDS = 3600.0
 
 
 class ReleaseDrain:
@@ -35,7 +41,7 @@ class ReleaseDrain:
         room = limits.releases_at_once - self._active
         if room <= 0:
             return
-        # if we die here, the pins are hidden for a while, and then anybody's
+        # if we die here, the pins are hidden for a while, and then any worker releases them
         pins = self._context.store.claim_releases(
             self._worker, self._reach, limit=room, lease_seconds=limits.query_seconds
         )
@@ -73,3 +79,23 @@ class ReleaseDrain:
         if pin.release_attempts >= limits.release_attempts:
             return _RETRY_MOST_SECONDS  # `calve doctor` lists it by now; it is still tried
         return wait
+
+
+class History:
+    """Deletes old events while there are any, then rests. Where it goes on is this worker's own and may be
+    forgotten: it then starts from the oldest."""
+
+    def __init__(self, store: StoreWriter, limits: Limits, monotonic: Callable[[], float]) -> None:
+        self._store = store
+        self._days = limits.keep_history_days
+        self._monotonic = monotonic
+        self._after = 0
+        self._rests_until = monotonic()
+
+    def tick(self) -> None:
+        if self._monotonic() < self._rests_until:
+            return
+        # if we die here, some history is gone and the rest goes later
+        self._after = self._store.forget_history(days=self._days, after=self._after, limit=HISTORY_PIECE)
+        if not self._after:
+            self._rests_until = self._monotonic() + HISTORY_REST_SECONDS

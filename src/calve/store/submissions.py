@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import BigInteger, ColumnElement, Connection, Select, bindparam, insert, select, text, update
 
-from calve.model import accepting
+from calve.model import events
 from calve.model.change import NewEvent
 from calve.model.ids import ProcessId
 from calve.model.locks import MARK, first_conflict, whole_of
@@ -18,16 +18,16 @@ from calve.model.process import NewProcess, Process
 from calve.model.refusals import locked, no_such_process, not_ended
 from calve.model.states import PROCESS_TERMINAL, Leftovers, ProcessState
 from calve.store import rows
-from calve.store.chunks import chunks
 from calve.store.clock import seconds_to_us
-from calve.store.journal import record
-from calve.store.reading import SqlReader, load_process
+from calve.store.events import record
+from calve.store.reader import SqlReader, load_process
+from calve.store.rows import chunks
 from calve.store.tables import locks, processes
 
 _SUBMITTERS = 0x63616C766501  # "calve" and a number: any constant that no other program is likely to take
 
 
-class Submitting(SqlReader):
+class Submissions(SqlReader):
     def submit(self, new: Sequence[NewProcess]) -> list[Process]:
         # If we die here, all of it was accepted or none; submitting again finds out which.
         return self._database.write(lambda connection: self._submit(connection, new))
@@ -49,7 +49,7 @@ class Submitting(SqlReader):
             old = _load_locked(connection, item.retry_of)
             if old.state not in PROCESS_TERMINAL:
                 raise not_ended(old)
-            if not accepting.adoptable(old):
+            if old.leftovers is not Leftovers.KEPT:
                 continue
             won = connection.execute(
                 update(processes)
@@ -58,7 +58,7 @@ class Submitting(SqlReader):
             )
             if won.rowcount == 1:
                 winners.add(item.id)
-                event = NewEvent(name=accepting.ADOPTED, message=f"by {item.id}")
+                event = NewEvent(name=events.ADOPTED, message=f"by {item.id}")
                 record(connection, self._database.clock, [(old.id, event)])
         return frozenset(winners)
 
@@ -78,10 +78,7 @@ class Submitting(SqlReader):
             connection.execute(
                 insert(locks), [{"name": name, "process_id": process_id} for name, process_id in wanted]
             )
-        submitted = [
-            (item.id, NewEvent(name=accepting.SUBMITTED, message=accepting.submitted_message(item)))
-            for item in new
-        ]
+        submitted = [(item.id, NewEvent(name=events.SUBMITTED, message=str(item))) for item in new]
         record(connection, clock, submitted)
 
     def request_cancel(self, process_id: ProcessId) -> Process:
@@ -99,7 +96,7 @@ class Submitting(SqlReader):
         )
         row = load_process(connection, process_id)
         if asked.rowcount == 1:
-            event = NewEvent(name=accepting.CANCEL_REQUESTED, message=f"while {row.state}")
+            event = NewEvent(name=events.CANCEL_REQUESTED, message=f"while {row.state}")
             record(connection, self._database.clock, [(process_id, event)])
         return row
 

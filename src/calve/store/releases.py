@@ -1,31 +1,29 @@
-"""The drain of pins: claimed for a while, released by whoever reaches their source, recorded."""
+"""The drain of pins: claimed for a while, released by a worker that reaches their source, recorded."""
 
 from sqlalchemy import ColumnElement, Connection, or_, select, true, update
 
-from calve.model import accepting
+from calve.model import events
 from calve.model.change import NewEvent
 from calve.model.errors import ErrorInfo
 from calve.model.ids import ProcessId, WorkerId
 from calve.model.process import Pin
-from calve.model.reaching import kinds_in
+from calve.model.reach import kinds_in, sources_in
 from calve.model.refusals import illegal_transition, no_such_pin
 from calve.model.states import PinState
 from calve.store import rows
 from calve.store.clock import seconds_to_us
-from calve.store.journal import record
-from calve.store.reading import SqlReader
+from calve.store.events import record
+from calve.store.reader import SqlReader
 from calve.store.tables import pins, processes
 
-_SOURCE = "source:"
 
-
-class Releasing(SqlReader):
+class Releases(SqlReader):
     def claim_releases(
         self, worker: WorkerId, reach: frozenset[str], *, limit: int, lease_seconds: float
     ) -> list[Pin]:
         del worker  # hidden from everybody for a while, its claimer too: a release may be made twice
         clock = self._database.clock
-        sources = sorted(item.removeprefix(_SOURCE) for item in reach if item.startswith(_SOURCE))
+        sources = sorted(sources_in(reach))
         due = (
             select(pins.c.seq)
             .where(
@@ -37,7 +35,7 @@ class Releasing(SqlReader):
             .order_by(pins.c.seq)
             .limit(limit)
         )
-        # Looked for without a lock first: most ticks find nothing, and then nobody waits.
+        # Looked for without a lock first: most ticks find nothing, and then no worker waits.
         if not sources or not self._database.read(lambda connection: connection.execute(due).first()):
             return []
         hide = (
@@ -72,14 +70,14 @@ class Releasing(SqlReader):
         guarded = update(pins).where(pins.c.name == name, pins.c.state == PinState.RELEASING.value)
         if error is None:
             change = guarded.values(state=PinState.RELEASED.value, not_before=None, error=None)
-            event = NewEvent(name=accepting.PIN_RELEASED, message=name)
+            event = NewEvent(name=events.PIN_RELEASED, message=name)
         else:
             change = guarded.values(
                 release_attempts=pins.c.release_attempts + 1,
                 not_before=self._database.clock + seconds_to_us(retry_seconds),
                 error=rows.dump_error(error),
             )
-            event = NewEvent(name=accepting.PIN_NOT_RELEASED, message=f"{name}: {error.message}")
+            event = NewEvent(name=events.PIN_NOT_RELEASED, message=f"{name}: {error.message}")
         connection.execute(change)
         record(connection, self._database.clock, [(process_id, event)])
 

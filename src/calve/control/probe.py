@@ -4,12 +4,11 @@ import logging
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from calve.control.lanes import concerns
-from calve.control.ports import ProbesForAProcess
+from calve.control.breakers import concerns
 from calve.control.steps.context import Context
 from calve.model.errors import CalveError, UnavailableError
 from calve.model.process import Breaker, Process, ProcessQuery
-from calve.model.reaching import reaches
+from calve.model.reach import Service, reaches
 from calve.model.states import PROCESS_TERMINAL
 
 _log = logging.getLogger("calve.control")
@@ -17,10 +16,10 @@ _ENDED_LOOKED_AT = 1000  # the newest; only looked at while a breaker is due and
 
 
 def probe_due(context: Context, breakers: Sequence[Breaker], reach: frozenset[str]) -> None:
-    opened = frozenset(breaker.lane for breaker in breakers)
-    for lane, suspecting in context.lanes.take_suspected().items():
-        if lane not in opened and suspecting.kind in context.kinds:
-            context.spawn(partial(_confirm, context, suspecting, lane))
+    opened = frozenset(breaker.service for breaker in breakers)
+    for service, suspecting in context.breakers.take_suspected().items():
+        if service not in opened and suspecting.kind in context.kinds:
+            context.spawn(partial(_confirm, context, suspecting, service))
     now = context.store.now()
     due = [breaker for breaker in breakers if breaker.probe_at <= now]
     if not due:
@@ -30,9 +29,9 @@ def probe_due(context: Context, breakers: Sequence[Breaker], reach: frozenset[st
         process = _waiting_for(context, breaker, waiting) or _waiting_for(
             context, breaker, _ended_and_owed(context, reach)
         )
-        # if we die here, its probe has moved on and somebody probes it then
-        if process is not None and context.store.claim_probe(breaker.lane, context.limits.probe_seconds):
-            context.spawn(partial(_probe, context, process, breaker.lane))
+        # if we die here, its probe has moved on, and a worker probes it then
+        if process is not None and context.store.claim_probe(breaker.service, context.limits.probe_seconds):
+            context.spawn(partial(_probe, context, process, breaker.service))
 
 
 def _ended_and_owed(context: Context, reach: frozenset[str]) -> list[Process]:
@@ -44,42 +43,34 @@ def _ended_and_owed(context: Context, reach: frozenset[str]) -> list[Process]:
 
 
 def _waiting_for(context: Context, breaker: Breaker, waiting: Iterable[Process]) -> Process | None:
-    """A process that waits for the service: its kind knows how to ask. If none does, nobody asks."""
+    """A process that waits for the service: its kind knows how to probe it."""
     for process in waiting:
         if concerns(breaker, process) and process.kind in context.kinds:
             return process
     return None
 
 
-def _ask(context: Context, process: Process, lane: str) -> None:
-    kind = context.kinds[process.kind]
-    if isinstance(kind, ProbesForAProcess):
-        kind.probe_for(lane, process)
-    else:
-        kind.probe(lane)
-
-
-def _confirm(context: Context, process: Process, lane: str) -> None:
+def _confirm(context: Context, process: Process, service: str) -> None:
     """One try failed. If a probe does as well, that is twice. An answer proves nothing of what failed,
     and so it takes nothing back."""
     try:
-        _ask(context, process, lane)
+        context.kinds[process.kind].probe(Service(service), process)
     except UnavailableError as error:
-        context.lanes.failed(lane, error.message)
+        context.breakers.failed(service, error.message)
         context.wake()
     except CalveError as error:
-        _log.info("asking %s after a failure: %s", lane, error)
+        _log.info("asking %s after a failure: %s", service, error)
 
 
-def _probe(context: Context, process: Process, lane: str) -> None:
+def _probe(context: Context, process: Process, service: str) -> None:
     try:
-        _ask(context, process, lane)
+        context.kinds[process.kind].probe(Service(service), process)
     except UnavailableError as error:
-        context.store.trip(lane, error.message, context.limits.probe_seconds)
+        context.store.trip(service, error.message, context.limits.probe_seconds)
         return
     except CalveError as error:
-        # It answered, though not kindly, or it cannot be probed: the next try will tell, and has a
-        # budget. Leaving the breaker open for that would not be bounded.
-        _log.info("probing %s: %s", lane, error)
-    context.lanes.close(lane)
+        # It answered with an error, or it cannot be probed. Close the breaker: the next try has a budget,
+        # while an open breaker has no bound.
+        _log.info("probing %s: %s", service, error)
+    context.breakers.close(service)
     context.wake()

@@ -5,7 +5,17 @@ from functools import partial
 
 from calve.control.step import End
 from calve.control.steps.context import Context
-from calve.model.change import Change, NewEvent
+from calve.model.change import (
+    Budget,
+    Change,
+    CleanUpIn,
+    CountAttempt,
+    Item,
+    LeftoversTo,
+    MoveTo,
+    NewEvent,
+    NoCleanUp,
+)
 from calve.model.errors import CalveError, ErrorInfo, Outcome, StoreError
 from calve.model.process import Lease, Process
 from calve.model.states import Leftovers, ProcessState, TaskState
@@ -18,7 +28,7 @@ ENDED = ErrorInfo(code="process_ended", message="its process ended", retryable=T
 
 
 def apply_end(context: Context, lease: Lease, process: Process, step: End) -> None:
-    """Terminal, in one change; then whatever still runs here is stopped."""
+    """Move to the terminal state in one change, then stop what still runs here."""
     # if we die here, the process is as it was, and its reason to end is still there; pins, tasks,
     # locks and lease go with the state in one transaction
     context.store.apply(lease, _end_change(context, process, step))
@@ -35,33 +45,27 @@ def stop_waves(context: Context, lease: Lease, error: ErrorInfo, *, look: bool =
 
 
 def _end_change(context: Context, process: Process, step: End) -> Change:
-    unknown = step.error is not None and step.error.outcome is Outcome.UNKNOWN
-    message = step.error.message if step.error else step.message
-    keeps_files = process.planned and not unknown and step.state is not ProcessState.COMPLETED
-    cleanup: float | None = None
-    if keeps_files:
-        cleanup = context.limits.keep_failed_hours * 3600
-    elif unknown:
-        cleanup = context.limits.backoff_most_seconds
-    return Change(
-        state=step.state,
-        expect_version=process.version,
-        error=step.error,
-        leftovers=Leftovers.KEPT if keeps_files else None,
-        cleanup_in_seconds=cleanup,
-        events=(NewEvent(name=step.state.value.lower(), message=message),),
-    )
+    limits = context.limits
+    items: list[Item] = [
+        MoveTo(step.state, step.error),
+        NewEvent(name=step.state.value.lower(), message=step.error.message if step.error else step.message),
+    ]
+    if step.error is not None and step.error.outcome is Outcome.UNKNOWN:
+        items.append(CleanUpIn(limits.backoff_most_seconds))  # looked for again
+    elif process.planned and step.state is not ProcessState.COMPLETED:
+        items += [LeftoversTo(Leftovers.KEPT), CleanUpIn(limits.keep_failed_hours * 3600)]
+    return Change(*items, expect_version=process.version)
 
 
 def undo(context: Context, lease: Lease, process: Process) -> None:
-    """Delete what nobody will adopt any more. KEPT -> UNDOING is the compare-and-set that an adopting
+    """Delete what no retry will adopt any more. KEPT -> UNDOING is the compare-and-set that an adopting
     retry would lose or win (D3)."""
     if process.leftovers is Leftovers.KEPT:
         event = NewEvent(name="undoing", message="its files are no longer kept for a retry")
-        # if we die here, they are UNDOING and whoever claims it next goes on
+        # if we die here, they are UNDOING and the next worker to claim it goes on
         process = context.store.apply(
             lease,
-            Change(leftovers=Leftovers.UNDOING, expect_version=process.version, events=(event,)),
+            Change(LeftoversTo(Leftovers.UNDOING), event, expect_version=process.version),
         )
     try:
         done = context.store.tasks(process.id, frozenset({TaskState.DONE}))
@@ -75,19 +79,14 @@ def undo(context: Context, lease: Lease, process: Process) -> None:
         clean_up_again(context, lease, process, "undo_failed", error)
         return
     message = f"{LEFT_IN_PLACE}{left}" if left else "nothing of it is left to delete"
-    context.store.apply(
-        lease,
-        Change(
-            leftovers=Leftovers.GONE,
-            expect_version=process.version,
-            cleanup_in_seconds=-1.0,
-            events=(NewEvent(name="undone", message=message),),
-        ),
-    )
+    event = NewEvent(name="undone", message=message)
+    change = Change(LeftoversTo(Leftovers.GONE), NoCleanUp(), event, expect_version=process.version)
+    # if we die here, it is undone again, and finds nothing left to delete
+    context.store.apply(lease, change)
 
 
 def clean_up_again(context: Context, lease: Lease, process: Process, event: str, error: CalveError) -> None:
-    """Later, each time after twice the time."""
+    """Retry with exponential back-off."""
     again = min(_CLEANUP_MOST_SECONDS, 60.0 * 2.0 ** min(process.cleanup_attempts, 10))
-    told = NewEvent(name=event, message=f"{error.code}: {error.message}")
-    context.store.apply(lease, Change(count_cleanup_attempt=True, cleanup_in_seconds=again, events=(told,)))
+    said = NewEvent(name=event, message=f"{error.code}: {error.message}")
+    context.store.apply(lease, Change(CountAttempt(Budget.CLEANUP), CleanUpIn(again), said))

@@ -23,15 +23,15 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql.selectable import CTE
 
-from calve.model import accepting
+from calve.model import events
 from calve.model.change import NewEvent
 from calve.model.ids import ProcessId, WorkerId
 from calve.model.process import Lease, Process
-from calve.model.reaching import kinds_in
+from calve.model.reach import kinds_in
 from calve.store import rows
 from calve.store.clock import seconds_to_us
-from calve.store.journal import Entry, record
-from calve.store.reading import SqlReader
+from calve.store.events import Entry, record
+from calve.store.reader import SqlReader
 from calve.store.tables import processes
 
 _ROUNDS = 3  # of choosing again what a rival was quicker to take
@@ -39,7 +39,7 @@ _ROUNDS = 3  # of choosing again what a rival was quicker to take
 _p = processes.c
 
 
-class Leasing(SqlReader):
+class Leases(SqlReader):
     def claim(
         self,
         worker: WorkerId,
@@ -196,11 +196,11 @@ def _one(value: int) -> ColumnElement[int]:
 
 
 def _entries(row: Process, chosen: dict[ProcessId, str | None]) -> list[Entry]:
-    """First leases and take-overs are told; a worker that yields and claims again is not news."""
+    """First leases and take-overs are recorded; a worker that yields and claims again is not."""
     earlier = chosen[row.id]
     if earlier is not None:
         message = f"by worker {row.owner}, fence {row.fence}; the lease of {earlier} ran out"
-        return [(row.id, NewEvent(name=accepting.TAKEN_OVER, message=message))]
+        return [(row.id, NewEvent(name=events.TAKEN_OVER, message=message))]
     if row.fence == 1:
-        return [(row.id, NewEvent(name=accepting.LEASED, message=f"by worker {row.owner}"))]
+        return [(row.id, NewEvent(name=events.LEASED, message=f"by worker {row.owner}"))]
     return []

@@ -3,7 +3,7 @@
 from typing import Any
 
 from calve.control.ports import Store
-from calve.model.change import Change, NewEvent, NewPin
+from calve.model.change import Change, CleanUpIn, LeftoversTo, NewEvent, NewPin
 from calve.model.process import Process
 from calve.model.states import Leftovers, PinState, ProcessState
 from calve.testing.clock import FakeClock
@@ -22,7 +22,7 @@ from calve.testing.contracts.contract import (
 DAY_SECONDS = 86_400.0
 
 
-class ForgettingContract(Contract):
+class HistoryContract(Contract):
     def test_history_of_a_long_ended_process_goes_and_the_process_stays(
         self, store: Store, clock: FakeClock
     ) -> None:
@@ -39,7 +39,7 @@ class ForgettingContract(Contract):
         live = running(store)
         kept = running(store)
         kept = move(
-            store, kept, ProcessState.CANCELLED, leftovers=Leftovers.KEPT, cleanup_in_seconds=99 * DAY_SECONDS
+            store, kept, ProcessState.CANCELLED, LeftoversTo(Leftovers.KEPT), CleanUpIn(99 * DAY_SECONDS)
         )
         held = ended(store, "held", release=False)
         clock.advance(20 * DAY_SECONDS)
@@ -52,7 +52,7 @@ class ForgettingContract(Contract):
     ) -> None:
         live = claimed(store)
         for n in range(5):
-            store.apply(lease_of(live), Change(events=(NewEvent(name="said", message=str(n)),)))
+            store.apply(lease_of(live), Change(NewEvent(name="said", message=str(n))))
         old = ended(store, "old")
         clock.advance(20 * DAY_SECONDS)
         kept = len(store.events(live.id))
@@ -81,7 +81,7 @@ class ForgettingContract(Contract):
 def ended(store: Store, pin: str, *, release: bool = True, **given: Any) -> Process:
     """Cancelled, with one pin, which is released unless told otherwise."""
     row = claimed(store, **given)
-    store.apply(lease_of(row), Change(new_pins=(NewPin(name=pin, source="main", detail="{}"),)))
+    store.apply(lease_of(row), Change(NewPin(name=pin, source="main", detail="{}")))
     row = move(store, store.process(row.id), ProcessState.CANCELLED)
     if release:
         store.claim_releases(ANNE, REACH, limit=5, lease_seconds=30)

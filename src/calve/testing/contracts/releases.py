@@ -11,7 +11,7 @@ from calve.testing.clock import FakeClock
 from calve.testing.contracts.contract import ANNE, BERT, FAILURE, REACH, Contract, claimed, lease_of, move
 
 
-class ReleasingContract(Contract):
+class ReleasesContract(Contract):
     def test_pins_of_an_ended_process_are_claimed_once_and_released(
         self, store: Store, clock: FakeClock
     ) -> None:
@@ -56,7 +56,7 @@ class ReleasingContract(Contract):
 
     def test_a_pin_that_is_still_needed_is_not_released(self, store: Store) -> None:
         row = claimed(store)
-        store.apply(lease_of(row), Change(new_pins=(NewPin(name="p", source="main", detail="{}"),)))
+        store.apply(lease_of(row), Change(NewPin(name="p", source="main", detail="{}")))
         assert drain(store) == []
         with pytest.raises(PermanentError) as refused:
             store.record_release("p", None)
@@ -68,7 +68,7 @@ class ReleasingContract(Contract):
 def ended_with_pins(store: Store, *names: str) -> Pin:
     row = claimed(store)
     new = tuple(NewPin(name=name, source="main", detail="{}") for name in names)
-    row = store.apply(lease_of(row), Change(new_pins=new))
+    row = store.apply(lease_of(row), Change(*new))
     move(store, row, ProcessState.CANCELLED)
     return store.pins(row.id)[0]
 

@@ -13,11 +13,10 @@ from calve.control.ports import StoreWriter
 from calve.model.errors import ErrorInfo
 from calve.model.limits import Limits
 from calve.model.process import Breaker, Process
+from calve.model.reach import Service
 
-SOURCE = "source:"
 
-
-class Lanes:
+class Breakers:
     def __init__(self, store: StoreWriter, limits: Limits) -> None:
         self._store = store
         self._limits = limits
@@ -67,14 +66,14 @@ class Lanes:
 def _breaker_name(process: Process, error: ErrorInfo) -> str:
     """A source has a breaker of its own: its being down says nothing of the destination, and must
     not hold back exports from other sources (L6)."""
-    return error.service if error.service.startswith(SOURCE) else process.lane
+    return error.service if Service(error.service).is_source else process.lane
 
 
 def holding_back(process: Process, breakers: Iterable[Breaker]) -> Breaker | None:
     """The open breaker that concerns a process, its lane's first."""
     concerned = [breaker for breaker in breakers if concerns(breaker, process)]
-    return min(concerned, key=lambda breaker: breaker.lane != process.lane, default=None)
+    return min(concerned, key=lambda breaker: breaker.service != process.lane, default=None)
 
 
 def concerns(breaker: Breaker, process: Process) -> bool:
-    return breaker.lane == process.lane or breaker.lane in process.needs
+    return breaker.service == process.lane or breaker.service in process.needs

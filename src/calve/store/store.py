@@ -3,18 +3,18 @@
 from collections.abc import Callable
 from typing import Self
 
-from calve.store.applying import Applying
+from calve.store.changes import Changes
 from calve.store.database import Database
 from calve.store.engines import make_engine
 from calve.store.history import History
-from calve.store.leasing import Leasing
+from calve.store.leases import Leases
 from calve.store.migrations.run import migrate
-from calve.store.releasing import Releasing
-from calve.store.submitting import Submitting
+from calve.store.releases import Releases
+from calve.store.submissions import Submissions
 from calve.store.workers import Workers
 
 
-class SqlStore(Submitting, Leasing, Applying, Releasing, Workers, History):
+class SqlStore(Submissions, Leases, Changes, Releases, Workers, History):
     """`control.ports.Store` over SQLite or PostgreSQL. Safe to share between threads."""
 
     @property

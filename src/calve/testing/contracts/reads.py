@@ -19,7 +19,7 @@ from calve.testing.contracts.contract import (
 )
 
 
-class ReadingContract(Contract):
+class ReadsContract(Contract):
     def test_a_person_finds_a_process_by_id_prefix_or_batch(self, store: Store) -> None:
         batch = BatchId("batch-abc")
         first = submit(store, id=ProcessId("abcd"), batch=batch).id

@@ -5,8 +5,25 @@ from itertools import product
 import pytest
 
 from calve.control.ports import Store
-from calve.model.applying import ALL_DONE
-from calve.model.change import Change, NewEvent, NewPin, PinChange, Result, TaskChange
+from calve.model.apply import ALL_DONE
+from calve.model.change import (
+    Budget,
+    Change,
+    ClearWait,
+    CountAttempt,
+    LeftoversTo,
+    Met,
+    MoveTo,
+    NewEvent,
+    NewPin,
+    PinChange,
+    PublishNote,
+    RefundAttempt,
+    Result,
+    TaskChange,
+    WaitFor,
+    WritePlan,
+)
 from calve.model.errors import ConflictError, FenceLostError, NotFoundError, PermanentError
 from calve.model.ids import ProcessId
 from calve.model.process import Lease, NewTask, Process, TaskCounts
@@ -41,7 +58,7 @@ from calve.testing.contracts.contract import (
 BIG = 2**31 + 7
 
 
-class ApplyingContract(Contract):
+class ChangesContract(Contract):
     @pytest.mark.parametrize(("before", "after"), list(product(ProcessState, ProcessState)))
     def test_a_process_moves_exactly_as_the_table_says(
         self, store: Store, before: ProcessState, after: ProcessState
@@ -49,8 +66,8 @@ class ApplyingContract(Contract):
         row = in_state(store, before)
         if may_move(PROCESS_TRANSITIONS, before, after):
             row = self._ready_for(store, row.id, before, after)
-            plan = "{}" if after is ProcessState.RUNNING else None
-            assert move(store, row, after, plan=plan).state is after
+            plan = [WritePlan("{}")] if after is ProcessState.RUNNING else []
+            assert move(store, row, after, *plan).state is after
             return
         with pytest.raises(PermanentError) as refused:
             move(store, row, after)
@@ -76,17 +93,17 @@ class ApplyingContract(Contract):
             row, attempt = start_task(store, row), 1
         if before not in (TaskState.PENDING, TaskState.RUNNING):
             first = TaskChange(number=1, before=TaskState.RUNNING, after=before, attempt=1, receipt="r")
-            row = store.apply(lease_of(row), Change(tasks=(first,)))
+            row = store.apply(lease_of(row), Change(first))
         starts = after is TaskState.RUNNING
         change = TaskChange(
             number=1, before=before, after=after, attempt=attempt + 1 if starts else attempt, receipt="r"
         )
         if may_move(TASK_TRANSITIONS, before, after):
-            store.apply(lease_of(row), Change(tasks=(change,)))
+            store.apply(lease_of(row), Change(change))
             assert store.tasks(row.id)[0].state is after
             return
         with pytest.raises(PermanentError) as refused:
-            store.apply(lease_of(row), Change(tasks=(change,)))
+            store.apply(lease_of(row), Change(change))
         assert refused.value.code == "illegal_transition"
         assert store.tasks(row.id)[0].state is before
         assert store.process(row.id) == row
@@ -104,8 +121,8 @@ class ApplyingContract(Contract):
             Leftovers.GONE: (Leftovers.KEPT, Leftovers.UNDOING, Leftovers.GONE),
         }
         for step in ways[before]:
-            row = store.apply(lease_of(row), Change(leftovers=step, expect_version=row.version))
-        change = Change(leftovers=after, expect_version=row.version)
+            row = store.apply(lease_of(row), Change(LeftoversTo(step), expect_version=row.version))
+        change = Change(LeftoversTo(after), expect_version=row.version)
         if may_move(LEFTOVERS_TRANSITIONS, before, after):
             assert store.apply(lease_of(row), change).leftovers is after
             return
@@ -118,7 +135,7 @@ class ApplyingContract(Contract):
         row = claimed(store)
         store.request_cancel(row.id)
         with pytest.raises(ConflictError):
-            move(store, row, ProcessState.CANCELLED, plan="{}", new_pins=(pin("p"),))
+            move(store, row, ProcessState.CANCELLED, WritePlan("{}"), pin("p"))
         after = store.process(row.id)
         assert after.state is ProcessState.PENDING
         assert store.pins(row.id) == []
@@ -126,7 +143,7 @@ class ApplyingContract(Contract):
 
     def test_a_change_of_state_must_say_the_version_it_was_read_at(self, store: Store) -> None:
         row = claimed(store)
-        for change in (Change(state=ProcessState.CANCELLED), Change(leftovers=Leftovers.KEPT)):
+        for change in (Change(MoveTo(ProcessState.CANCELLED)), Change(LeftoversTo(Leftovers.KEPT))):
             with pytest.raises(PermanentError) as refused:
                 store.apply(lease_of(row), change)
             assert refused.value.code == "illegal_change"
@@ -140,7 +157,7 @@ class ApplyingContract(Contract):
         assert store.plan(row.id) == '{"plan": 1}'
         assert row.planned
         with pytest.raises(ConflictError):
-            store.apply(lease_of(row), Change(plan="another"))
+            store.apply(lease_of(row), Change(WritePlan("another")))
         assert store.plan(row.id) == '{"plan": 1}'
 
     def test_nothing_runs_without_a_plan_and_nothing_publishes_before_all_is_done(self, store: Store) -> None:
@@ -193,7 +210,7 @@ class ApplyingContract(Contract):
             wait_seconds=20,
             free=True,
         )
-        row = store.apply(lease_of(row), Change(tasks=(back,)))
+        row = store.apply(lease_of(row), Change(back))
         assert row.tasks.running == 0
         assert [task.number for task in store.ready_tasks(row.id, 10)] == [2]
         waiting = store.tasks(row.id)[0]
@@ -211,7 +228,7 @@ class ApplyingContract(Contract):
     def test_D4_a_completion_of_an_older_attempt_is_refused(self, store: Store) -> None:
         row = start_task(store, running(store))
         back = TaskChange(number=1, before=TaskState.RUNNING, after=TaskState.PENDING, attempt=1)
-        row = store.apply(lease_of(row), Change(tasks=(back,)))
+        row = store.apply(lease_of(row), Change(back))
         row = start_task(store, row, attempt=2)
         with pytest.raises(ConflictError, match="attempt"):
             finish_task(store, row, attempt=1, receipt="zombie")
@@ -228,7 +245,7 @@ class ApplyingContract(Contract):
     def test_one_bad_task_of_many_undoes_the_whole_change(self, store: Store) -> None:
         row = start_task(store, running(store, tasks=2))
         with pytest.raises(ConflictError):
-            store.apply(lease_of(row), Change(tasks=(done(1), done(2)), events=(note("x"),)))
+            store.apply(lease_of(row), Change(done(1), done(2), note("x")))
         assert store.process(row.id) == row
         assert [task.state for task in store.tasks(row.id)] == [TaskState.RUNNING, TaskState.PENDING]
         assert "x" not in [event.name for event in store.events(row.id)]
@@ -245,7 +262,7 @@ class ApplyingContract(Contract):
             NewTask(number=1, spec="{}", adopted_receipt="r", rows=7, files=1, bytes=70),
             NewTask(number=2, spec="{}", rows=100),
         )
-        row = store.apply(lease_of(row), Change(plan="{}", new_tasks=tasks))
+        row = store.apply(lease_of(row), Change(WritePlan("{}"), *tasks))
         assert row.tasks == TaskCounts(total=2, done=1)
         assert (row.rows, row.files, row.bytes) == (7, 1, 70)
         assert [task.number for task in store.ready_tasks(row.id, 5)] == [2]
@@ -255,17 +272,17 @@ class ApplyingContract(Contract):
     def test_a_task_number_is_given_once(self, store: Store) -> None:
         row = running(store, tasks=2)
         with pytest.raises(ConflictError):
-            store.apply(lease_of(row), Change(new_tasks=(NewTask(number=2, spec="{}"),)))
+            store.apply(lease_of(row), Change(NewTask(number=2, spec="{}")))
         with pytest.raises(PermanentError):
             twice = (NewTask(number=3, spec="{}"), NewTask(number=3, spec="{}"))
-            store.apply(lease_of(row), Change(new_tasks=twice))
+            store.apply(lease_of(row), Change(*twice))
         assert store.process(row.id).tasks.total == 2
 
     @pytest.mark.parametrize("end", sorted(PROCESS_TERMINAL - {ProcessState.COMPLETED}))
     def test_L24_tasks_and_pins_end_with_their_process(self, store: Store, end: ProcessState) -> None:
         row = running(store, tasks=3)
-        row = store.apply(lease_of(row), Change(new_pins=(pin("p1"), pin("p2"))))
-        row = store.apply(lease_of(row), Change(pins=(PinChange(name="p1", after=PinState.TAKEN),)))
+        row = store.apply(lease_of(row), Change(pin("p1"), pin("p2")))
+        row = store.apply(lease_of(row), Change(PinChange(name="p1", after=PinState.TAKEN)))
         row = finish_task(store, start_task(store, row))
         row = start_task(store, row, 2)
         row = move(store, row, end)
@@ -282,7 +299,7 @@ class ApplyingContract(Contract):
         failed = TaskChange(
             number=1, before=TaskState.RUNNING, after=TaskState.FAILED, attempt=1, error=FAILURE
         )
-        row = move(store, row, ProcessState.FAILED, tasks=(failed,))
+        row = move(store, row, ProcessState.FAILED, failed)
         assert row.tasks == TaskCounts(total=1, failed=1)
         assert row.error == FAILURE
         assert store.tasks(row.id)[0].error == FAILURE
@@ -290,9 +307,9 @@ class ApplyingContract(Contract):
     def test_L18_an_ended_process_gets_nothing_new(self, store: Store) -> None:
         row = in_state(store, ProcessState.CANCELLED)
         for change in (
-            Change(plan="{}"),
-            Change(new_tasks=(NewTask(number=9, spec="{}"),)),
-            Change(new_pins=(pin("late"),)),
+            Change(WritePlan("{}")),
+            Change(NewTask(number=9, spec="{}")),
+            Change(pin("late")),
         ):
             with pytest.raises(PermanentError):
                 store.apply(lease_of(row), change)
@@ -305,7 +322,7 @@ class ApplyingContract(Contract):
         assert (row.rows, row.files, row.bytes) == (BIG, BIG, BIG * BIG // 4)
         row = move(store, row, ProcessState.PUBLISHING)
         result = Result(rows=BIG + 1, files=2, bytes=BIG + 3, snapshot_id=str(2**63 - 1), detail='{"d": 1}')
-        move(store, row, ProcessState.COMPLETED, result=result)
+        move(store, row, ProcessState.COMPLETED, result)
         row = store.process(row.id)
         assert (row.rows, row.files, row.bytes) == (BIG + 1, 2, BIG + 3)
         assert (row.snapshot_id, row.result) == (str(2**63 - 1), '{"d": 1}')
@@ -313,45 +330,45 @@ class ApplyingContract(Contract):
     def test_attempts_are_counted_and_refunded(self, store: Store) -> None:
         row = claimed(store)
         counted = Change(
-            count_plan_attempt=True,
-            count_publish_attempt=True,
-            count_fence_attempt=True,
-            count_cleanup_attempt=True,
+            CountAttempt(Budget.PLAN),
+            CountAttempt(Budget.PUBLISH),
+            CountAttempt(Budget.FENCE),
+            CountAttempt(Budget.CLEANUP),
         )
         row = store.apply(lease_of(row), counted)
         row = store.apply(lease_of(row), counted)
         counts = (row.plan_attempts, row.publish_attempts, row.fence_attempts, row.cleanup_attempts)
         assert counts == (2, 2, 2, 2)
-        row = store.apply(lease_of(row), Change(refund_plan_attempt=True, refund_publish_attempt=True))
+        row = store.apply(lease_of(row), Change(RefundAttempt(Budget.PLAN), RefundAttempt(Budget.PUBLISH)))
         assert (row.plan_attempts, row.publish_attempts) == (1, 1)
         assert row == store.process(row.id)
 
     def test_a_publish_is_noted_before_it_is_sent(self, store: Store) -> None:
         row = claimed(store)
-        row = store.apply(lease_of(row), Change(publish_sent=True, publish_note='{"snapshot": 1}'))
-        row = store.apply(lease_of(row), Change(count_publish_attempt=True))
+        row = store.apply(lease_of(row), Change(PublishNote('{"snapshot": 1}')))
+        row = store.apply(lease_of(row), Change(CountAttempt(Budget.PUBLISH)))
         row = store.process(row.id)
         assert (row.publish_sent, row.publish_note) == (True, '{"snapshot": 1}')
 
     def test_a_wait_is_set_and_cleared(self, store: Store) -> None:
         row = claimed(store)
-        row = store.apply(lease_of(row), Change(wait_seconds=5, error=FAILURE))
+        row = store.apply(lease_of(row), Change(Met(FAILURE), WaitFor(5)))
         assert row.not_before is not None
         assert row.error == FAILURE
         assert row == store.process(row.id)
         row = store.apply(lease_of(row), Change())
         assert row.not_before is not None
-        assert store.apply(lease_of(row), Change(wait_seconds=0)).not_before is None
+        assert store.apply(lease_of(row), Change(ClearWait())).not_before is None
 
     def test_a_completed_process_shows_no_error_it_survived(self, store: Store) -> None:
         row = in_state(store, ProcessState.PUBLISHING)
-        row = store.apply(lease_of(row), Change(error=FAILURE))
+        row = store.apply(lease_of(row), Change(Met(FAILURE)))
         assert move(store, row, ProcessState.COMPLETED).error is None
 
     def test_events_come_with_the_change_and_in_order(self, store: Store) -> None:
         row = claimed(store)
-        store.apply(lease_of(row), Change(events=(note("one"), note("two", "a \x00 \udcff b"))))
-        store.apply(lease_of(row), Change(events=(note("three"),)))
+        store.apply(lease_of(row), Change(note("one"), note("two", "a \x00 \udcff b")))
+        store.apply(lease_of(row), Change(note("three")))
         events = store.events(row.id)
         assert [event.name for event in events][-3:] == ["one", "two", "three"]
         assert [event.number for event in events] == sorted({event.number for event in events})
@@ -365,40 +382,40 @@ class ApplyingContract(Contract):
     def test_every_change_raises_the_version_by_one(self, store: Store) -> None:
         row = claimed(store)
         for _ in range(3):
-            after = store.apply(lease_of(row), Change(events=(note("x"),)))
+            after = store.apply(lease_of(row), Change(note("x")))
             assert after.version == row.version + 1
             row = after
 
     def test_a_pin_is_journaled_taken_and_named_once(self, store: Store) -> None:
         row = claimed(store)
         other = claimed(store)
-        store.apply(lease_of(row), Change(new_pins=(pin("p"),)))
+        store.apply(lease_of(row), Change(pin("p")))
         (held,) = store.pins(row.id)
         assert (held.state, held.source, held.detail) == (PinState.JOURNALED, "main", "{}")
         for holder in (row, other):
             with pytest.raises(ConflictError):
-                store.apply(lease_of(holder), Change(new_pins=(pin("p"),)))
+                store.apply(lease_of(holder), Change(pin("p")))
         taken = PinChange(name="p", after=PinState.TAKEN, detail='{"parts": 3}')
         with pytest.raises(ConflictError):
-            store.apply(lease_of(other), Change(pins=(taken,)))
-        store.apply(lease_of(row), Change(pins=(taken,)))
+            store.apply(lease_of(other), Change(taken))
+        store.apply(lease_of(row), Change(taken))
         (held,) = store.pins(row.id)
         assert (held.state, held.detail) == (PinState.TAKEN, '{"parts": 3}')
         with pytest.raises(ConflictError):  # never taken twice under one name (D5)
-            store.apply(lease_of(row), Change(pins=(taken,)))
+            store.apply(lease_of(row), Change(taken))
         with pytest.raises(PermanentError):
-            store.apply(lease_of(row), Change(pins=(PinChange(name="p", after=PinState.JOURNALED),)))
+            store.apply(lease_of(row), Change(PinChange(name="p", after=PinState.JOURNALED)))
 
     def test_a_claim_after_the_end_gives_a_lease_that_writes(self, store: Store) -> None:
         row = in_state(store, ProcessState.FAILED)
-        row = store.apply(lease_of(row), Change(leftovers=Leftovers.KEPT, expect_version=row.version))
+        row = store.apply(lease_of(row), Change(LeftoversTo(Leftovers.KEPT), expect_version=row.version))
         assert row.state is ProcessState.FAILED
         assert row.owner is not None
         assert claim_one(store, row.id).fence == row.fence
 
     def test_a_process_nobody_claimed_takes_no_change(self, store: Store) -> None:
         row = submit(store)
-        with pytest.raises(FenceLostError, match="nobody"):
+        with pytest.raises(FenceLostError, match="no worker"):
             store.apply(Lease(process_id=row.id, worker=ANNE, fence=0), Change())
 
 

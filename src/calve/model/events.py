@@ -1,0 +1,10 @@
+"""The names of events that stores record by themselves. Steps name their own."""
+
+SUBMITTED = "submitted"
+CANCEL_REQUESTED = "cancel_requested"
+ADOPTED = "leftovers_adopted"
+HANDED_BACK = "leftovers_handed_back"
+LEASED = "leased"
+TAKEN_OVER = "taken_over"
+PIN_RELEASED = "pin_released"
+PIN_NOT_RELEASED = "pin_not_released"
