@@ -11,8 +11,8 @@ from backup_place import DirectRunner
 from calve.app.backups import BackupReach
 from calve.archive import parts, reader
 from calve.backup import submit
+from calve.destination.plan import PartPlan
 from calve.model.errors import PermanentError
-from calve.model.plan import PartPlan
 from calve.model.states import ProcessState
 from support.local_runner import LocalRunner
 from support.place import Place

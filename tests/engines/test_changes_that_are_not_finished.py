@@ -6,8 +6,8 @@ from calve.app.exporting import Asked
 from calve.clickhouse.parts.mutations import keeps_the_shape
 from calve.clickhouse.pins import freeze
 from calve.clickhouse.tables import Mutation, describe
+from calve.destination.plan import ExportPlan
 from calve.model.errors import RefusedError
-from calve.model.plan import ExportPlan
 from calve.model.process import ProcessQuery
 from calve.model.states import ProcessState
 from support.place import Place

@@ -9,8 +9,8 @@ from calve.app.exporting import Asked
 from calve.clickhouse.engine.ddl import scratch_table
 from calve.clickhouse.sql import engine_clause
 from calve.clickhouse.tables import describe
+from calve.destination.plan import ExportPlan
 from calve.model.errors import RefusedError, UsageError
-from calve.model.plan import ExportPlan
 from calve.model.process import Process
 from calve.model.states import ProcessState
 from support.place import Place

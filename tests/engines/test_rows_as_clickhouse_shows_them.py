@@ -10,8 +10,8 @@ from calve.app.exporting import Asked
 from calve.clickhouse.pins.pin import refuse_row_policies
 from calve.clickhouse.tables import describe
 from calve.control.ports import TaskOrder, TaskResult
+from calve.destination.plan import ExportPlan
 from calve.model.errors import RefusedError
-from calve.model.plan import ExportPlan
 from calve.model.states import ProcessState
 from support.local_runner import LocalRunner
 from support.place import Place

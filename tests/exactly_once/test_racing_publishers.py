@@ -100,8 +100,8 @@ import json, os, signal, sys
 from calve.iceberg.catalogs.catalog import open_catalog
 from calve.iceberg.publish import AlreadyExported, publish
 from calve.model.errors import CalveError, TemporaryError
-from calve.model.plan import ExportPlan
-from calve.model.receipt import Receipt
+from calve.destination.plan import ExportPlan
+from calve.destination.receipt import Receipt
 from support.lake import sqlite_properties
 from pathlib import Path
 

@@ -21,6 +21,8 @@ from pyiceberg.table import Table
 from calve.clickhouse.pins.pin import FROZEN_READER
 from calve.clickhouse.reader import Reader
 from calve.control.ports import TaskOrder
+from calve.destination.plan import ExportPlan, KeyPlan, PartPlan, Relation
+from calve.destination.receipt import Receipt
 from calve.export.choices import Choices
 from calve.export.kind import TASK_FUNCTION
 from calve.export.mapping import map_columns, match_schema, raise_refusals
@@ -32,8 +34,6 @@ from calve.iceberg.catalogs.catalog import open_catalog
 from calve.iceberg.publish.publish import publish
 from calve.model.errors import ErrorInfo
 from calve.model.ids import new_process_id
-from calve.model.plan import ExportPlan, KeyPlan, PartPlan, Relation
-from calve.model.receipt import Receipt
 from calve.spark.executor import execute
 from support.lake import sqlite_properties
 

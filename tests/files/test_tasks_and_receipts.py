@@ -11,9 +11,9 @@ from exporting import Child, child_run, child_scratch, export
 from calve.clickhouse.pins.pin import FROZEN_READER
 from calve.clickhouse.reader import Reader
 from calve.destination.names import DataFileName, receipt_uri
+from calve.destination.receipt import FileReceipt, Receipt
 from calve.export.payload import TaskPayload
 from calve.model.errors import ErrorInfo
-from calve.model.receipt import FileReceipt, Receipt
 from calve.objects.storage import Storage
 
 ROWS = "SELECT number FROM numbers(100)"

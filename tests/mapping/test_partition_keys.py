@@ -13,6 +13,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from calve.destination.plan import ColumnPlan
 from calve.export.expressions import Call, Name, Number, members, parse
 from calve.export.partitioning import (
     derive_sort_order,
@@ -22,7 +23,6 @@ from calve.export.partitioning import (
     plan_spec,
 )
 from calve.model.errors import RefusedError, UsageError
-from calve.model.plan import ColumnPlan
 
 SCHEMA = Schema(
     NestedField(1, "ts", TimestamptzType(), required=True),

@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calve.clickhouse.reader import Piece
+from calve.destination.plan import PartPlan, Slice
 from calve.export.slices import PARTS_A_TASK, slice_parts
 from calve.export.writer import take
-from calve.model.plan import PartPlan, Slice
 
 
 def part(rows: int, mb: float, partition: str = "p") -> PartPlan:

@@ -9,8 +9,8 @@ import pytest
 from calve.app.exporting import Asked
 from calve.app.preview import preview_json
 from calve.cli.main import run
+from calve.destination.plan import ExportPlan
 from calve.model.errors import RefusedError, UsageError
-from calve.model.plan import ExportPlan
 from calve.model.process import ProcessQuery
 from calve.model.states import ProcessState
 from support.place import Place

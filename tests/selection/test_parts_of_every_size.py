@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from calve.model.plan import ExportPlan
+from calve.destination.plan import ExportPlan
 from calve.model.states import ProcessState
 from support.local_runner import LocalRunner
 from support.place import Place

@@ -8,8 +8,8 @@ from served import PASSWORD, WITH_UUID
 
 from calve.app.exporting import Asked
 from calve.clickhouse.embedded.source import EmbeddedSource
+from calve.destination.plan import ExportPlan
 from calve.model.errors import UsageError
-from calve.model.plan import ExportPlan
 from calve.model.process import Process
 from calve.model.states import ProcessState
 from support.clickhouse_front import ClickHouseFront, FrontOptions, FrontUser, clickhouse_front

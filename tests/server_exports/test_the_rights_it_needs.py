@@ -13,8 +13,8 @@ from calve.app.doctor.examine import examine
 from calve.app.doctor.work import pins
 from calve.backup import submit as backing_up
 from calve.clickhouse.sql.tokens import string
+from calve.destination.plan import ExportPlan
 from calve.model.errors import PermanentError
-from calve.model.plan import ExportPlan
 from calve.model.process import Pin, PinState, Process
 from calve.model.states import ProcessState
 from calve.restore import submit as restoring

@@ -7,8 +7,8 @@ import pytest
 from served import ROWS, Served, at_the_source, events, in_the_lake, insert
 
 from calve.app.exporting import Asked
+from calve.destination.plan import ExportPlan
 from calve.model.errors import NotFoundError, RefusedError
-from calve.model.plan import ExportPlan
 from calve.model.process import Process
 from calve.model.states import ProcessState
 from support.local_runner import LocalRunner

@@ -13,8 +13,8 @@ from typing import Any
 
 from calve.clickhouse.pins.pin import Pinned
 from calve.clickhouse.server.source import ServerSource
+from calve.destination.plan import PartPlan, Relation, Slice
 from calve.model.errors import CalveError
-from calve.model.plan import PartPlan, Relation, Slice
 
 
 class ExecutorChild:

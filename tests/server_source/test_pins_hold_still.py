@@ -12,6 +12,7 @@ from calve.clickhouse.server import clone
 from calve.clickhouse.server.parts import partitions
 from calve.clickhouse.server.source import ServerOptions, ServerSource
 from calve.clickhouse.server.tables import describe
+from calve.destination.plan import Slice
 from calve.model.errors import (
     NotFoundError,
     PermanentError,
@@ -19,7 +20,6 @@ from calve.model.errors import (
     TemporaryError,
     UnavailableError,
 )
-from calve.model.plan import Slice
 from support.clickhouse_front import ClickHouseFront, FrontOptions
 from support.network_proxy import Fault, NetworkProxy
 from support.programs import free_ports

@@ -7,7 +7,7 @@ import pytest
 from calve.clickhouse.embedded.source import EmbeddedSession, EmbeddedSource
 from calve.clickhouse.parts.partitions import partitions
 from calve.clickhouse.tables import describe
-from calve.model.content import unchanged
+from calve.destination.content import unchanged
 
 _names = (f"t{number}" for number in itertools.count())
 

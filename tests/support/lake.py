@@ -21,10 +21,10 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
 from calve.destination.names import receipt_uri
+from calve.destination.plan import ColumnPlan, ExportPlan, KeyPlan, PartPlan, Relation, Slice
+from calve.destination.receipt import FileReceipt, Receipt
 from calve.iceberg import checksums, tables
 from calve.model.ids import new_process_id
-from calve.model.plan import ColumnPlan, ExportPlan, KeyPlan, PartPlan, Relation, Slice
-from calve.model.receipt import FileReceipt, Receipt
 from calve.objects.storage import Storage
 
 SCHEMA = Schema(

@@ -13,9 +13,9 @@ from whole_life import Life
 from calve.app.doctor import work
 from calve.app.proving import prove
 from calve.app.wiring import App
+from calve.destination.receipt import Receipt
 from calve.model.errors import RefusedError
 from calve.model.process import Task
-from calve.model.receipt import Receipt
 from calve.model.states import ProcessState
 from support.kept_source import KeptSource
 from support.local_runner import LocalRunner

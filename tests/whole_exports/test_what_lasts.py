@@ -12,7 +12,7 @@ from whole_life import IDS, DyingRunner, Life
 
 from calve.control.retry import retry
 from calve.destination.names import DataFileName
-from calve.model.plan import ColumnPlan, DestinationPlan, ExportPlan, KeyPlan, PartPlan, Relation
+from calve.destination.plan import ColumnPlan, DestinationPlan, ExportPlan, KeyPlan, PartPlan, Relation
 from calve.model.process import Process
 from calve.model.states import ProcessState
 from support.kept_source import KeptSource

@@ -8,11 +8,11 @@ from calve.app.wiring import App
 from calve.clickhouse.parts.partitions import PartitionInfo
 from calve.clickhouse.sql.table_name import TableName
 from calve.destination.address import DestinationAddress
+from calve.destination.content import unchanged
 from calve.destination.outcome import EarlierExport
+from calve.destination.plan import PartPlan
 from calve.export.keys import key_hash, key_text
 from calve.export.request import ExportRequest
-from calve.model.content import unchanged
-from calve.model.plan import PartPlan
 
 _WHOLE = ExportRequest(
     source="", database="", table="", catalog="", identifier=(), partitions=()

@@ -3,8 +3,8 @@
 from typing import Any
 
 from calve.clickhouse.parts.partitions import PartitionInfo
+from calve.destination.plan import Slice
 from calve.export.survey import Survey
-from calve.model.plan import Slice
 
 
 def preview_json(checked: Survey[PartitionInfo]) -> dict[str, Any]:

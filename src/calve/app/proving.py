@@ -5,15 +5,15 @@ from dataclasses import dataclass
 
 from calve.app.wiring import App
 from calve.destination.outcome import Proof
+from calve.destination.plan import ExportPlan
+from calve.destination.receipt import Receipt
 from calve.export.request import ExportRequest
 from calve.export.reread import read_again
 from calve.iceberg.verify import expected_checksums
 from calve.iceberg.verify_rewrite import RewriteProof, verify_rewrites
 from calve.model.errors import RefusedError
 from calve.model.ids import ProcessId
-from calve.model.plan import ExportPlan
 from calve.model.process import Process
-from calve.model.receipt import Receipt
 from calve.model.states import ProcessState, TaskState
 from calve.optimize.plan import OptimizePlan
 

@@ -14,7 +14,7 @@ from calve.clickhouse.engine.engine import Engine
 from calve.clickhouse.engine.scratch import attached
 from calve.clickhouse.engine.shared_folder import shared
 from calve.clickhouse.reader import Opened, Read
-from calve.model.plan import PartPlan
+from calve.destination.plan import PartPlan
 from calve.objects.storage import Storage
 
 

@@ -20,9 +20,9 @@ from calve.clickhouse.pins.pin import Pinned, PinnedPartition, PinRequest
 from calve.clickhouse.reader import Reader, unknown_mode
 from calve.clickhouse.sql.engine_clause import EngineClause
 from calve.clickhouse.tables import TableInfo
+from calve.destination.plan import PartPlan, Relation
 from calve.model import reach
 from calve.model.errors import NotFoundError, RefusedError
-from calve.model.plan import PartPlan, Relation
 
 MODE = "backup"  # of a relation
 READER = "calve.archive.reader:opened"

@@ -18,9 +18,9 @@ from calve.cli import exits, output, words
 from calve.cli.command import Session
 from calve.cli.exporting import run
 from calve.clickhouse.sql.table_name import parse
+from calve.destination.plan import ExportPlan
 from calve.export.submit import submit_export, survey_export
 from calve.iceberg import tables
-from calve.model.plan import ExportPlan
 from calve.model.process import Process
 from calve.model.states import ProcessState
 

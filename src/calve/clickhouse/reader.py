@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from calve.destination.plan import PartPlan, Relation, Slice
 from calve.model.errors import PermanentError
-from calve.model.plan import PartPlan, Relation, Slice
 
 if TYPE_CHECKING:
     from calve.clickhouse.engine.engine import Engine

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from calve.clickhouse.reader import Reader
-from calve.model.plan import PartPlan, Relation
+from calve.destination.plan import PartPlan, Relation
 
 if TYPE_CHECKING:  # they are made of statements, so their modules need this one
     from calve.clickhouse.parts.partitions import PartitionInfo

@@ -21,11 +21,11 @@ from calve.data_source.filters import condition, same_at_a_server
 from calve.data_source.lookup import Lookup, look_up
 from calve.data_source.options import Options
 from calve.data_source.spark_types import MAPPED_AS, spark_type
+from calve.destination.plan import ColumnPlan, DestinationPlan, ExportPlan
 from calve.export.mapping import MappedColumn, map_columns, raise_refusals
 from calve.export.payload import TaskPayload
 from calve.export.slices import slice_parts
 from calve.model.errors import NotFoundError, UsageError
-from calve.model.plan import ColumnPlan, DestinationPlan, ExportPlan
 
 NAME = "mergetree"
 FILTER_CHARACTERS = 16_384  # of what a server is asked to filter by: it stands in the request's URL

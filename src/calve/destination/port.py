@@ -30,9 +30,9 @@ from calve.destination.outcome import (
     Tombstone,
     Undone,
 )
+from calve.destination.plan import DestinationPlan, ExportPlan
+from calve.destination.receipt import Receipt
 from calve.model.errors import RefusedError
-from calve.model.plan import DestinationPlan, ExportPlan
-from calve.model.receipt import Receipt
 from calve.objects.storage import Storage
 
 

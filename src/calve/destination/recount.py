@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from calve.destination.names import DataFileName
+from calve.destination.plan import ExportPlan, KeyPlan
+from calve.destination.receipt import Receipt
 from calve.model.errors import PermanentError
-from calve.model.plan import ExportPlan, KeyPlan
-from calve.model.receipt import Receipt
 
 
 def recount(plan: ExportPlan, receipts: Sequence[Receipt]) -> None:

@@ -4,8 +4,8 @@ the same table. Whatever differs is exported again."""
 from dataclasses import replace
 
 from calve.control.kind import AdoptedWork
-from calve.model.plan import ExportPlan
-from calve.model.receipt import Receipt
+from calve.destination.plan import ExportPlan
+from calve.destination.receipt import Receipt
 
 _PieceIdentity = tuple[str, str, int, int]
 

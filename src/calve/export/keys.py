@@ -16,14 +16,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from calve.destination.content import merged_since, unchanged
 from calve.destination.outcome import EarlierExport
+from calve.destination.overlap import block_ranges
+from calve.destination.plan import KeyPlan
 from calve.destination.port import FoundTable
 from calve.export.request import ExportRequest
-from calve.model.content import merged_since, unchanged
 from calve.model.errors import RefusedError
 from calve.model.locks import piece_of
-from calve.model.overlap import block_ranges
-from calve.model.plan import KeyPlan
 
 
 class KeyedPartition(Protocol):

@@ -9,7 +9,9 @@ from calve.control.kind import AdoptedWork, Fenced, Kind, NothingToDo, Planned, 
 from calve.control.ports import TaskOrder, TaskResult
 from calve.destination.names import receipt_uri
 from calve.destination.outcome import AlreadyExported, EarlierExport, PublishedSnapshot
+from calve.destination.plan import ExportPlan
 from calve.destination.port import Destination
+from calve.destination.receipt import Receipt
 from calve.export import adoption
 from calve.export.keys import Earlier
 from calve.export.payload import TaskPayload
@@ -18,10 +20,8 @@ from calve.export.ports import ExportPorts, source_of
 from calve.export.request import ExportRequest
 from calve.model.change import NewPin, PinChange, Result
 from calve.model.errors import RefusedError
-from calve.model.plan import ExportPlan
 from calve.model.process import NewTask, Pin, Process, Task
 from calve.model.reach import Service
-from calve.model.receipt import Receipt
 from calve.model.states import PinState
 from calve.tasks import attempts
 from calve.tasks.attempts import left_by, order_for

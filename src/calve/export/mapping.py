@@ -26,11 +26,11 @@ from pyiceberg.types import (
 from calve.clickhouse.sql import types
 from calve.clickhouse.sql.tokens import name as quoted
 from calve.clickhouse.sql.tokens import string as literal
+from calve.destination.plan import ColumnPlan
 from calve.export.casts import Cast, cast
 from calve.export.choices import Choices
 from calve.export.iceberg_types import CASTABLE, UnmappedError, derive, parse_iceberg
 from calve.model.errors import RefusedError, UsageError
-from calve.model.plan import ColumnPlan
 
 _NOT_STORED = frozenset({"ALIAS", "EPHEMERAL"})
 

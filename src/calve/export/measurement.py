@@ -10,10 +10,10 @@ from typing import Any
 from pyiceberg.types import DoubleType, FloatType, IcebergType, ListType, MapType, NestedField, StructType
 
 from calve.clickhouse.reader import Piece, Rows
+from calve.destination.plan import ColumnPlan
 from calve.iceberg import checksums
 from calve.iceberg.files.statistics import ValueCounts
 from calve.model.errors import PermanentError
-from calve.model.plan import ColumnPlan
 
 
 @dataclass(frozen=True, kw_only=True)

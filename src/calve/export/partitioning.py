@@ -36,10 +36,10 @@ from pyiceberg.types import (
 )
 
 from calve.clickhouse.sql import types
+from calve.destination.plan import ColumnPlan, SpecField
 from calve.export.expressions import Call, Expression, Name, Number, Text, members, parse
 from calve.export.transforms import transform_sql, unfit
 from calve.model.errors import RefusedError, UsageError
-from calve.model.plan import ColumnPlan, SpecField
 
 AnyTransform = Transform[Any, Any]
 _Time = Callable[[], AnyTransform]

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from calve.clickhouse.reader import Read, Reader
 from calve.destination import names
-from calve.model.plan import ColumnPlan, DestinationPlan, ExportPlan, PartPlan, Relation, Slice
+from calve.destination.plan import ColumnPlan, DestinationPlan, ExportPlan, PartPlan, Relation, Slice
 from calve.model.record import Record
 
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from calve.clickhouse.pins.pin import Pinned, PinnedPartition
+from calve.destination.plan import ExportPlan
 from calve.destination.port import Destination
 from calve.export.choices import Choices
 from calve.export.keys import Earlier
@@ -10,7 +11,6 @@ from calve.export.request import ExportRequest
 from calve.export.survey import SourceView, survey
 from calve.model.ids import ProcessId
 from calve.model.limits import Limits
-from calve.model.plan import ExportPlan
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ offsets. Every physical row is in exactly one slice, and the parts keep their or
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from calve.model.plan import PartPlan, Slice
+from calve.destination.plan import PartPlan, Slice
 
 GRANULE_ROWS = 8192  # ranges start at multiples of it, so that two tasks seldom read one granule
 PARTS_A_TASK = 500  # a partition of thousands of one-row parts: attaching costs milliseconds each

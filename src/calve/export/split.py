@@ -24,9 +24,9 @@ from pyiceberg.types import (
 )
 
 from calve.clickhouse.reader import Rows
+from calve.destination.plan import DestinationPlan
 from calve.iceberg import partitions
 from calve.model.errors import PermanentError
-from calve.model.plan import DestinationPlan
 from calve.tasks.destinations import placement
 
 MOST_PARTITIONS = 10_000  # of one task; beyond it every file would hold next to nothing

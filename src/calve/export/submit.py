@@ -13,6 +13,7 @@ from calve.clickhouse.source import View
 from calve.clickhouse.sql import filters
 from calve.clickhouse.tables import TableInfo
 from calve.control.ports import StoreWriter
+from calve.destination.plan import PartPlan
 from calve.export import keys
 from calve.export.kind import NAME
 from calve.export.ports import ExportPorts, source_of
@@ -21,7 +22,6 @@ from calve.export.request import ExportRequest
 from calve.export.survey import SourceView, Survey, merges_rows, survey
 from calve.model.errors import UsageError
 from calve.model.ids import new_batch_id, new_process_id
-from calve.model.plan import PartPlan
 from calve.model.process import Lock, NewProcess, Process
 
 

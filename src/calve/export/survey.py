@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from calve.destination.overlap import refuse_overlap
+from calve.destination.plan import ColumnPlan, DestinationPlan, KeyPlan, PartPlan, Slice
 from calve.destination.port import Destination, FoundTable
 from calve.export.choices import Choices
 from calve.export.keys import Earlier, KeyedPartition, key_plans, look_up
@@ -20,7 +21,6 @@ from calve.export.request import ExportRequest
 from calve.export.slices import partition_slices
 from calve.model.errors import NotFoundError, RefusedError, UnavailableError
 from calve.model.limits import Limits
-from calve.model.plan import ColumnPlan, DestinationPlan, KeyPlan, PartPlan, Slice
 
 P = TypeVar("P", bound=KeyedPartition)
 _MERGING = (

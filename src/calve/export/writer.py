@@ -18,6 +18,7 @@ from calve.clickhouse.reader import Piece, Rows
 from calve.clickhouse.sql.tokens import name as quoted
 from calve.clickhouse.sql.tokens import string as literal
 from calve.destination.names import DataFileName
+from calve.destination.receipt import FileReceipt
 from calve.export.measurement import Measured, Output, measure
 from calve.export.payload import TaskPayload
 from calve.export.slices import GRANULE_ROWS
@@ -27,7 +28,6 @@ from calve.iceberg.files.footer import MAGIC, annotate
 from calve.iceberg.files.physical_types import physical_sql
 from calve.iceberg.files.statistics import file_statistics
 from calve.model.errors import PermanentError
-from calve.model.receipt import FileReceipt
 from calve.objects.full_disk import full_disk
 from calve.objects.storage import Storage
 

@@ -24,7 +24,9 @@ from calve.destination.outcome import (
     Tombstone,
     Undone,
 )
+from calve.destination.plan import DestinationPlan, ExportPlan
 from calve.destination.port import Destination, ExecutorAccess, FoundTable, write_probe
+from calve.destination.receipt import Receipt
 from calve.iceberg import tables, undo, verify
 from calve.iceberg.catalogs.entry import RECEIPTS
 from calve.iceberg.catalogs.lent_keys import Lender, lender, lends
@@ -33,8 +35,6 @@ from calve.iceberg.publish import fence, publish
 from calve.iceberg.publish.search import all_exports, find_export
 from calve.model.errors import DeniedError, NotFoundError, PermanentError
 from calve.model.limits import Limits
-from calve.model.plan import DestinationPlan, ExportPlan
-from calve.model.receipt import Receipt
 from calve.objects.storage import Storage
 from calve.objects.uri import LOCAL, kind_of
 

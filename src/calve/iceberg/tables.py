@@ -23,10 +23,10 @@ from pyiceberg.types import (
 
 from calve.destination import names
 from calve.destination.address import ICEBERG
+from calve.destination.plan import DestinationPlan, ExportPlan, SpecField
 from calve.iceberg.catalogs.entry import RECEIPTS, SORT_ORDER_IDS
 from calve.iceberg.errors import catalog_call
 from calve.model.errors import NotFoundError, PermanentError, RefusedError
-from calve.model.plan import DestinationPlan, ExportPlan, SpecField
 from calve.objects.uri import full_uri
 
 WRITABLE_FORMATS = (1, 2)

@@ -15,6 +15,8 @@ from pyiceberg.table import Table
 
 from calve.destination.names import DataFileName, is_metadata_of, receipts_of
 from calve.destination.outcome import PublishedSnapshot, Undone
+from calve.destination.plan import ExportPlan
+from calve.destination.receipt import Receipt
 from calve.iceberg import tables
 from calve.iceberg.errors import catalog_call
 from calve.iceberg.lookup import find_by_uuid
@@ -24,8 +26,6 @@ from calve.iceberg.publish.manifests import attempt_files, manifests_of
 from calve.iceberg.publish.search import search
 from calve.model.errors import TemporaryError
 from calve.model.limits import Limits
-from calve.model.plan import ExportPlan
-from calve.model.receipt import Receipt
 from calve.objects.storage import Storage
 from calve.objects.uri import full_uri
 

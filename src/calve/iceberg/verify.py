@@ -16,11 +16,11 @@ from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.metadata import TableMetadata
 
 from calve.destination.outcome import ColumnProof, Proof
+from calve.destination.plan import ExportPlan
+from calve.destination.receipt import Receipt
 from calve.iceberg import checksums, tables
 from calve.iceberg.errors import catalog_call
 from calve.model.errors import PermanentError, RefusedError
-from calve.model.plan import ExportPlan
-from calve.model.receipt import Receipt
 from calve.objects.uri import full_uri
 
 

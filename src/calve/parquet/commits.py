@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from calve.destination.outcome import EarlierExport
+from calve.destination.plan import ExportPlan, KeyPlan
+from calve.destination.receipt import Receipt
 from calve.model.errors import DamagedError, RefusedError
-from calve.model.plan import ExportPlan, KeyPlan
-from calve.model.receipt import Receipt
 from calve.model.record import READABLE, Record
 
 _OURS = re.compile(r"calve-[A-Za-z0-9-]+-\d+-\d+-\d+\.parquet")

@@ -12,12 +12,12 @@ from pyiceberg.typedef import Record
 from calve.destination.address import PARQUET, DestinationAddress
 from calve.destination.names import receipts_of
 from calve.destination.outcome import AlreadyExported, Proof, PublishedSnapshot, Tombstone, Undone
+from calve.destination.plan import DestinationPlan, ExportPlan
 from calve.destination.port import Destination, ExecutorAccess, FoundTable, write_probe
+from calve.destination.receipt import Receipt
 from calve.iceberg.tables import describe_metadata
 from calve.iceberg.undo import files_of
 from calve.model.limits import Limits
-from calve.model.plan import DestinationPlan, ExportPlan
-from calve.model.receipt import Receipt
 from calve.objects.storage import Storage
 from calve.parquet import publish, verify
 from calve.parquet.folder import Folder, FolderTable

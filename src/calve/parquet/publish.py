@@ -8,16 +8,16 @@ way, can no longer land there. The fence uses the same name, for a tombstone.
 import json
 from collections.abc import Callable, Sequence
 
+from calve.destination.content import unchanged
 from calve.destination.names import receipts_of
 from calve.destination.outcome import AlreadyExported, PublishedSnapshot, Tombstone, Undone
 from calve.destination.overlap import refuse_overlap
+from calve.destination.plan import ExportPlan
+from calve.destination.receipt import Receipt
 from calve.destination.recount import recount
 from calve.iceberg.tables import refuse_changes
 from calve.iceberg.undo import files_of
-from calve.model.content import unchanged
 from calve.model.errors import CalveError, PermanentError, TemporaryError, UnknownOutcomeError
-from calve.model.plan import ExportPlan
-from calve.model.receipt import Receipt
 from calve.parquet.commits import KeyCommit, only_key, refuse_foreign, shown
 from calve.parquet.folder import Folder
 

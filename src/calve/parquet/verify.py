@@ -8,12 +8,12 @@ from pyiceberg.table import FileScanTask
 from pyiceberg.typedef import Record
 
 from calve.destination.outcome import Proof
+from calve.destination.plan import ExportPlan
+from calve.destination.receipt import Receipt
 from calve.iceberg.catalogs import file_io
 from calve.iceberg.errors import catalog_call
 from calve.iceberg.verify import prove
 from calve.model.errors import PermanentError, RefusedError
-from calve.model.plan import ExportPlan
-from calve.model.receipt import Receipt
 from calve.parquet.commits import KeyCommit, ListedFile, only_key, shown
 from calve.parquet.folder import Folder
 

@@ -13,9 +13,9 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 
 from calve.destination.address import ICEBERG, PARQUET, DestinationAddress
+from calve.destination.plan import DestinationPlan
 from calve.destination.port import Destination, Placement
 from calve.model.limits import Limits
-from calve.model.plan import DestinationPlan
 
 _MODULES = {ICEBERG: "calve.iceberg.destination", PARQUET: "calve.parquet.destination"}
 

@@ -12,9 +12,9 @@ from pyiceberg.table import Table
 
 from calve.clickhouse.source import Session
 from calve.clickhouse.sql.tokens import name, string
+from calve.destination.plan import ColumnPlan
 from calve.iceberg import checksums
 from calve.iceberg.errors import catalog_call
-from calve.model.plan import ColumnPlan
 
 
 @dataclass(frozen=True, kw_only=True)

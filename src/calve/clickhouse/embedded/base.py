@@ -23,8 +23,8 @@ from calve.clickhouse.source import Disk, Session
 from calve.clickhouse.sql import filters
 from calve.clickhouse.sql.table_name import TableName
 from calve.clickhouse.tables import Mutation, TableInfo
+from calve.destination.plan import PartPlan, Relation
 from calve.model import reach
-from calve.model.plan import PartPlan, Relation
 
 NO_SETTINGS: Mapping[str, str] = {}
 

@@ -9,7 +9,7 @@ never were in this one.
 
 In a table that is not replicated, block numbers begin again once the highest blocks were dropped
 and the server restarted. The ids of such tables carry the marks of their parts beside the four, and
-`calve.model.content` compares both: a part that repeats a name has other files, and one that no merge
+`calve.destination.content` compares both: a part that repeats a name has other files, and one that no merge
 can have made was loaded. What nobody can see: such a reload of equal counts in equal inserts that
 was merged further than what was exported. `calve verify --deep` reads the rows and tells.
 
@@ -21,8 +21,8 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from calve.model.content import PartMark, marked
-from calve.model.plan import PartPlan
+from calve.destination.content import PartMark, marked
+from calve.destination.plan import PartPlan
 
 _VERSION = "c1"
 _PARTS_VERSIONS = {"f": "p1", "s": "p2", "t": "p3"}  # by how the hashes were made

@@ -11,9 +11,9 @@ from calve.clickhouse.parts.part_files import content_hash
 from calve.clickhouse.source import Statements, View
 from calve.clickhouse.sql.tokens import string, unquote
 from calve.clickhouse.tables import PATCH_PREFIX, TableInfo
-from calve.model.content import PartMark
+from calve.destination.content import PartMark
+from calve.destination.plan import PartPlan
 from calve.model.errors import CalveError, NotFoundError
-from calve.model.plan import PartPlan
 
 _NO_SETTINGS: Mapping[str, str] = {}
 # Of each part of a partition, in one and the same order.

@@ -20,8 +20,8 @@ from calve.clickhouse.pins import shadow
 from calve.clickhouse.source import Disk, Session
 from calve.clickhouse.sql.tokens import string
 from calve.clickhouse.tables import TableInfo, patch_parts, system_columns
+from calve.destination.plan import PartPlan
 from calve.model.errors import NotFoundError, PermanentError, RefusedError, TemporaryError
-from calve.model.plan import PartPlan
 
 _POLL_SECONDS = 0.2
 _ONLY_DISK = "default"  # of a server that is too old to have several

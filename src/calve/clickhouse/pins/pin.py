@@ -15,9 +15,9 @@ from calve.clickhouse.parts.content import Extent, content_id, parts_content
 from calve.clickhouse.pins import freeze
 from calve.clickhouse.source import Session
 from calve.clickhouse.tables import Column, TableInfo
-from calve.model.content import PartMark
+from calve.destination.content import PartMark
+from calve.destination.plan import PartPlan, Relation
 from calve.model.errors import RefusedError
-from calve.model.plan import PartPlan, Relation
 from calve.model.record import Record
 
 FROZEN = "frozen"  # the mode of a relation whose parts are files that executors see

@@ -15,8 +15,8 @@ from calve.clickhouse.sql.engine_clause import EngineClause
 from calve.clickhouse.sql.tokens import Sort, name, string, tokens
 from calve.clickhouse.sql.zones import explicit
 from calve.clickhouse.tables import Column, TableInfo
+from calve.destination.plan import PartPlan, Relation
 from calve.model.errors import PermanentError
-from calve.model.plan import PartPlan, Relation
 
 MODE = "live"
 READER = "calve.clickhouse.server.stage:opened"

@@ -10,9 +10,9 @@ from calve.clickhouse.parts.partitions import MARKS, PartitionInfo, partition_of
 from calve.clickhouse.server.session import ServerSession
 from calve.clickhouse.sql.tokens import string
 from calve.clickhouse.tables import PATCH_PREFIX, TableInfo
-from calve.model.content import PartMark
+from calve.destination.content import PartMark
+from calve.destination.plan import PartPlan
 from calve.model.errors import TemporaryError
-from calve.model.plan import PartPlan
 
 
 @dataclass(frozen=True, kw_only=True)

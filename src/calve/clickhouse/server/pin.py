@@ -29,8 +29,8 @@ from calve.clickhouse.server import clone, freezable, live, replicas
 from calve.clickhouse.server.parts import ListedPart, listed_parts, matched
 from calve.clickhouse.server.visit import ServerVisit
 from calve.clickhouse.tables import TableInfo, patch_parts
+from calve.destination.plan import PartPlan, Relation
 from calve.model.errors import PermanentError
-from calve.model.plan import PartPlan, Relation
 
 UNKNOWN_POLICIES = "unknown: the user may not see them"
 _MAY_NOT = frozenset({"clickhouse_497", "clickhouse_164"})

@@ -10,9 +10,9 @@ from calve.clickhouse.server.address import Address, parse_url
 from calve.clickhouse.server.client import Client, Credentials
 from calve.clickhouse.server.session import ServerOptions, ServerSession
 from calve.clickhouse.server.visit import ServerVisit
+from calve.destination.plan import Relation
 from calve.model import reach
 from calve.model.errors import CalveError, RefusedError, UnavailableError
-from calve.model.plan import Relation
 
 __all__ = ["ServerOptions", "ServerSession", "ServerSource"]
 _SILENT_SECONDS = 60.0  # how long a stream of rows may say nothing: the server only reads and sends

@@ -19,8 +19,8 @@ from calve.clickhouse.server.address import parse_url
 from calve.clickhouse.server.client import Client, Credentials, Request
 from calve.clickhouse.server.live import LiveTable, named_aliases
 from calve.clickhouse.sql import tokens
+from calve.destination.plan import PartPlan, Relation
 from calve.model.errors import CalveError, PermanentError, TemporaryError
-from calve.model.plan import PartPlan, Relation
 
 _MEGABYTE = 1_000_000
 # What the server said, inside of what the engine says about it.

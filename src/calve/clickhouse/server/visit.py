@@ -11,7 +11,7 @@ from calve.clickhouse.server.session import ServerSession
 from calve.clickhouse.sql import filters
 from calve.clickhouse.sql.table_name import TableName
 from calve.clickhouse.tables import Mutation, TableInfo
-from calve.model.plan import PartPlan
+from calve.destination.plan import PartPlan
 
 
 class ServerVisit(ServerSession):

@@ -14,6 +14,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from calve.destination.outcome import PublishedSnapshot, Tombstone
+from calve.destination.plan import ExportPlan
 from calve.iceberg.catalogs.lent_keys import lent_to
 from calve.iceberg.errors import catalog_call
 from calve.iceberg.lookup import find_by_uuid
@@ -24,7 +25,6 @@ from calve.iceberg.publish.publish import tag_age_ms
 from calve.iceberg.publish.search import search
 from calve.model.errors import TemporaryError, UnknownOutcomeError
 from calve.model.limits import Limits
-from calve.model.plan import ExportPlan
 
 LOOKS = 8  # races lost to other writers in one call; more is the control plane's budget
 

@@ -22,10 +22,10 @@ from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.snapshots import Snapshot
 
 from calve.destination.names import manifest_list_name, manifest_name
+from calve.destination.plan import ExportPlan
+from calve.destination.receipt import FileReceipt, Receipt
 from calve.iceberg import partitions
 from calve.iceberg.publish.marks import Sent
-from calve.model.plan import ExportPlan
-from calve.model.receipt import FileReceipt, Receipt
 
 _log = getLogger(__name__)
 FILES_PER_MANIFEST = 5_000  # a few megabytes each

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from calve.destination.outcome import EarlierExport
+from calve.destination.plan import ExportPlan, KeyPlan
+from calve.destination.receipt import Receipt
 from calve.destination.recount import tasks_of
-from calve.model.plan import ExportPlan, KeyPlan
-from calve.model.receipt import Receipt
 from calve.model.record import UNSORTED, Record, loads
 
 PROCESS_ID = "calve.process-id"

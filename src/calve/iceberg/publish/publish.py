@@ -9,8 +9,11 @@ from collections.abc import Callable, Sequence
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
+from calve.destination.content import unchanged
 from calve.destination.outcome import AlreadyExported, EarlierExport, PublishedSnapshot
 from calve.destination.overlap import refuse_overlap
+from calve.destination.plan import ExportPlan
+from calve.destination.receipt import Receipt
 from calve.destination.recount import recount
 from calve.iceberg import tables
 from calve.iceberg.catalogs.lent_keys import lent_to
@@ -23,7 +26,6 @@ from calve.iceberg.publish.manifests import delete_unused, manifests_of
 from calve.iceberg.publish.marks import Sent
 from calve.iceberg.publish.replace import NOTHING, find_removal
 from calve.iceberg.publish.search import all_exports, refuse_if_unprovable, search
-from calve.model.content import unchanged
 from calve.model.errors import (
     CalveError,
     PermanentError,
@@ -32,8 +34,6 @@ from calve.model.errors import (
     UnknownOutcomeError,
 )
 from calve.model.limits import Limits
-from calve.model.plan import ExportPlan
-from calve.model.receipt import Receipt
 
 DAY_MS = 86_400_000
 

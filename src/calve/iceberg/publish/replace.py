@@ -21,11 +21,11 @@ from pyiceberg.table.snapshots import Snapshot
 
 from calve.destination.names import DataFileName
 from calve.destination.outcome import EarlierExport
+from calve.destination.plan import ExportPlan
 from calve.iceberg.publish import history, marks
 from calve.iceberg.publish.history import FilePartition, place_of
 from calve.iceberg.publish.manifests import ManifestFiles, manifests_of
 from calve.model.errors import RefusedError
-from calve.model.plan import ExportPlan
 
 _PATH_FIELD_ID = 2147483546  # of position delete files
 

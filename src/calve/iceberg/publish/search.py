@@ -13,10 +13,10 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Snapshot, ancestors_of
 
 from calve.destination.outcome import EarlierExport, PublishedSnapshot
+from calve.destination.plan import KeyPlan
 from calve.iceberg.publish import marks
 from calve.iceberg.publish.marks import Sent
 from calve.model.errors import RefusedError
-from calve.model.plan import KeyPlan
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,12 +27,12 @@ from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
 from calve.destination.names import DataFileName, receipt_uri, receipts_of
 from calve.destination.outcome import AlreadyExported, PublishedSnapshot, Tombstone
+from calve.destination.plan import ColumnPlan, ExportPlan, KeyPlan, PartPlan, Relation, Slice
 from calve.destination.port import Destination
+from calve.destination.receipt import FileReceipt, Receipt
 from calve.iceberg import checksums
 from calve.model.errors import CalveError, PermanentError, RefusedError, UnknownOutcomeError
 from calve.model.ids import new_process_id
-from calve.model.plan import ColumnPlan, ExportPlan, KeyPlan, PartPlan, Relation, Slice
-from calve.model.receipt import FileReceipt, Receipt
 from calve.tasks.destinations import placement
 
 SCHEMA = Schema(

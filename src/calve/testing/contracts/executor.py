@@ -5,7 +5,7 @@ import sys
 
 from calve.clickhouse.engine.engine import worker_engine
 from calve.clickhouse.reader import Read, opened
-from calve.model.plan import PartPlan, Relation, Slice
+from calve.destination.plan import PartPlan, Relation, Slice
 
 
 def main() -> None:

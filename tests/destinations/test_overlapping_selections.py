@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from calve.destination.overlap import block_ranges, disjoint
 from calve.model.locks import meet, piece_of, whole_of
-from calve.model.overlap import block_ranges, disjoint
 
 WHOLE = "0123456789abcdef" * 2
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from calve.model import plan as plans
-from calve.model.plan import ExportPlan
-from calve.model.receipt import FileReceipt, Receipt
+from calve.destination import plan as plans
+from calve.destination.plan import ExportPlan
+from calve.destination.receipt import FileReceipt, Receipt
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "plans"
 

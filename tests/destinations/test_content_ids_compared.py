@@ -2,7 +2,7 @@
 
 import pytest
 
-from calve.model.content import MOST_MARKS, PartMark, marked, unchanged
+from calve.destination.content import MOST_MARKS, PartMark, marked, unchanged
 
 
 def part(text: str, rows: int = 10, digest: str = "f00") -> PartMark:
