@@ -19,6 +19,10 @@ _MESSAGE_LENGTH = 1000
 UNKNOWN_TABLE = 60
 UNKNOWN_DATABASE = 81
 ACCESS_DENIED = 497
+READONLY = 164
+UNKNOWN_SETTING = 115
+MAY_NOT = frozenset({ACCESS_DENIED, READONLY})  # the user lacks a right
+_LABEL = "clickhouse_"
 _MEMORY = 241
 _NO_SPACE = 243
 _FULL = re.compile(r"errno: (?:27|28|122)\b|No space left on device|Disk quota exceeded")
@@ -59,6 +63,12 @@ class SourceBusyError(TemporaryError):
     exit_code = 4
 
 
+def number_of(error: CalveError) -> int:
+    """ClickHouse's number of an error that it answered with; 0 for every other error."""
+    number = error.code.removeprefix(_LABEL)
+    return int(number) if error.code.startswith(_LABEL) and number.isdigit() else 0
+
+
 def code_of(message: str) -> int:
     """ClickHouse's error code in a message; 0 when there is none."""
     found = _CODE.search(message)
@@ -69,7 +79,7 @@ def translate(message: str, what: str) -> CalveError:
     """Our error for ClickHouse's `message`, met while doing `what` ("reading parts of …")."""
     code = code_of(message)
     text = f"{what}: {_readable(message, code)}"
-    label = f"clickhouse_{code}" if code else "clickhouse"
+    label = f"{_LABEL}{code}" if code else "clickhouse"
     if code == _MEMORY:
         return _memory(text, message)
     if code == _NO_SPACE or _FULL.search(message):

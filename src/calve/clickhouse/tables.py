@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
-from calve.clickhouse.errors import ACCESS_DENIED
+from calve.clickhouse.errors import ACCESS_DENIED, number_of
 from calve.clickhouse.source import Statements
 from calve.clickhouse.sql import engine_clause
 from calve.clickhouse.sql.engine_clause import EngineClause
@@ -250,7 +250,7 @@ def row_policies(session: Statements, table: TableName) -> tuple[str, ...] | Non
             what=f"table {table}",
         )
     except PermanentError as error:
-        if error.code != f"clickhouse_{ACCESS_DENIED}":
+        if number_of(error) != ACCESS_DENIED:
             raise
         return None
     return tuple(row["name"] for row in found)

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from calve.archive.manifest import Manifest, TableEntry
+from calve.clickhouse.errors import UNKNOWN_DATABASE, UNKNOWN_SETTING, number_of
 from calve.clickhouse.source import Session
 from calve.clickhouse.sql import engine_clause
 from calve.clickhouse.sql.tokens import name as quoted
@@ -36,7 +37,6 @@ _STILL = {
     "min_age_to_force_merge_seconds": "0",
     "remove_empty_parts": "0",
 }
-_UNKNOWN_SETTING = "clickhouse_115"
 
 
 def ready(
@@ -139,7 +139,7 @@ def _hold_still(session: Session, table: TableInfo) -> bool:
                 f"ALTER TABLE {table.sql} MODIFY SETTING {setting} = {value}", what=f"table {table}"
             )
         except PermanentError as error:
-            if error.code != _UNKNOWN_SETTING:
+            if number_of(error) != UNKNOWN_SETTING:
                 raise
     return True
 
@@ -158,7 +158,7 @@ def let_move(session: Session, target: Target) -> None:
             # if we die here, the rest is put back by the next try
             session.execute(f"ALTER TABLE {table} {change}", what=f"table {target}")
         except PermanentError as error:
-            if error.code != _UNKNOWN_SETTING:
+            if number_of(error) != UNKNOWN_SETTING:
                 raise
 
 
@@ -204,5 +204,5 @@ def drop_gathering(session: Session, chosen: Sequence[Target]) -> None:
                 # if we die here, the table is there or not; dropping again finds out
                 session.execute(f"DROP TABLE IF EXISTS {name} SYNC", what=f"table {name}")
             except CalveError as error:
-                if error.code != "clickhouse_81":
+                if number_of(error) != UNKNOWN_DATABASE:
                     raise

@@ -8,6 +8,7 @@ drops and truncates of the source change nothing in it, nor wait for it (L4).
 
 from collections.abc import Sequence
 
+from calve.clickhouse.errors import number_of
 from calve.clickhouse.pins.shadow import checked
 from calve.clickhouse.server.session import ServerSession
 from calve.clickhouse.sql import tokens
@@ -67,7 +68,7 @@ def clone(session: ServerSession, table: TableInfo, partition_ids: Sequence[str]
         # if we die here, the journal names the pin, and its release drops the table
         session.execute(_create(session, table, pin), what=what, query_id=name)
     except CalveError as error:
-        if error.code == f"clickhouse_{_EXISTS}":
+        if number_of(error) == _EXISTS:
             raise PermanentError(
                 f"the pin {name} exists already: its clone was taken by an earlier try",
                 code="pin_taken",
@@ -98,7 +99,7 @@ def release(session: ServerSession, name: str) -> None:
     except NotFoundError:
         return  # the database is gone, and the clone with it
     except CalveError as error:
-        if error.code != f"clickhouse_{_TOO_LARGE_TO_DROP}":
+        if number_of(error) != _TOO_LARGE_TO_DROP:
             raise
         _drop_by_part(session, pin, sync)
 

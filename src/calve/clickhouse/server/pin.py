@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from calve.clickhouse.engine.ddl import scratch_table
+from calve.clickhouse.errors import MAY_NOT, number_of
 from calve.clickhouse.parts import mutations
 from calve.clickhouse.parts.partitions import rows_seen
 from calve.clickhouse.pins import freeze
@@ -33,7 +34,6 @@ from calve.destination.plan import PartPlan, Relation
 from calve.model.errors import PermanentError
 
 UNKNOWN_POLICIES = "unknown: the user may not see them"
-_MAY_NOT = frozenset({"clickhouse_497", "clickhouse_164"})
 
 
 def pin(session: ServerVisit, wanted: PinRequest, name: str) -> Pinned:
@@ -76,7 +76,7 @@ def _held_somehow(
     try:
         return _cloned(session, table, wanted, name, why_not_frozen)
     except PermanentError as error:
-        if error.code not in _MAY_NOT:
+        if number_of(error) not in MAY_NOT:
             raise
         return _by_name(session, table, wanted, f"its user may make no clone: {error.message}")
 

@@ -1,5 +1,6 @@
 """A replica that lags would export less than the table has: it is synced first, or refused."""
 
+from calve.clickhouse.errors import MAY_NOT, number_of
 from calve.clickhouse.server.session import ServerSession
 from calve.clickhouse.sql.tokens import string
 from calve.clickhouse.tables import TableInfo
@@ -20,7 +21,7 @@ def ready(session: ServerSession, table: TableInfo) -> None:
             f"SYSTEM SYNC REPLICA {table.sql}{mode}", what=f"waiting for the replica of table {table}"
         )
     except CalveError as error:
-        if error.code in ("clickhouse_497", "clickhouse_164"):  # it may not ask for that
+        if number_of(error) in MAY_NOT:
             _refuse_lagging(session, table)
             return
         raise

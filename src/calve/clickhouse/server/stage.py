@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from calve.clickhouse.engine.engine import Engine, trust
 from calve.clickhouse.engine.scratch import attached
+from calve.clickhouse.errors import number_of
 from calve.clickhouse.reader import Opened, Read
 from calve.clickhouse.server import errors
 from calve.clickhouse.server.address import parse_url
@@ -29,12 +30,10 @@ _REMOTE = re.compile(
     re.DOTALL,
 )
 # DNS, socket timeout, network, an answer that is no 200, Poco's own, unexpected end, broken framing
-_NETWORK = frozenset(
-    {"clickhouse_198", "clickhouse_209", "clickhouse_210", "clickhouse_86", "clickhouse_1000"}
-)
+_NETWORK = frozenset({86, 198, 209, 210, 1000})
 # An exception's text in the middle of Native blocks is read as a block, and fails as anything may.
 _GARBLED = ("While executing Native", "Unexpected EOF")
-_CUT = frozenset({"clickhouse_32", "clickhouse_33", "clickhouse_354", "clickhouse_27", "clickhouse_117"})
+_CUT = frozenset({27, 32, 33, 117, 354})
 _FETCH = {
     "max_threads": "1",
     "max_insert_threads": "1",
@@ -299,13 +298,13 @@ class _Fetch:
         """The server's own words where they came through, and never a secret."""
         text = errors.masked(error.message, self._access.credentials.secrets)
         text = text.removeprefix(f"{self._what(part)}: ")
-        remote = _REMOTE.search(text)
-        if error.code in _NETWORK and remote:
+        remote, number = _REMOTE.search(text), number_of(error)
+        if number in _NETWORK and remote:
             return errors.translate(
                 remote.group(), self._what(part), self._live.source, self._access.credentials.secrets
             )
-        if error.code in _CUT or any(sign in text for sign in _GARBLED):
+        if number in _CUT or any(sign in text for sign in _GARBLED):
             return errors.cut_off(self._what(part), text)
-        if error.code in _NETWORK:
+        if number in _NETWORK:
             return errors.unreachable(self._what(part), text, self._live.source)
         return type(error)(f"{self._what(part)}: {text}", code=error.code, hint=error.hint)
