@@ -121,7 +121,7 @@ class PartitionSplit:
 
 
 def _json_sql(kind: IcebergType, select: str) -> str:
-    """A partition value in the form that receipts carry; see `lake.partitions`."""
+    """A partition value in the form that receipts carry; see `calve.iceberg.partitions`."""
     match kind:
         case DateType():
             return f"toInt32({select})"

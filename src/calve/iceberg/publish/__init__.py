@@ -6,7 +6,7 @@ snapshot on exactly that metadata (`build`, `replace`, `history`), note its id, 
 (`fence`).
 
 Belongs here: all that decides whether a commit is sent and what its answer means. Must not be
-here: retries and budgets (the control plane's), deleting files (`lake.undo`), reading footers.
+here: retries and budgets (the control plane's), deleting files (`calve.iceberg.undo`), reading footers.
 Never `Transaction` or `Table.append`: PyIceberg's retry loop rebases without our search.
 """
 
