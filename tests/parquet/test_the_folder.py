@@ -82,6 +82,22 @@ def test_an_export_is_proven_and_a_changed_file_is_found(place: PlainPlace, out:
         assert told.value.code == "files_missing"
 
 
+def test_columns_that_a_folder_lacks_are_refused_before_anything_is_queued(
+    place: PlainPlace, out: Path
+) -> None:
+    place.execute(
+        "CREATE TABLE db.grows (id UInt64, month UInt32) ENGINE = MergeTree PARTITION BY month ORDER BY id",
+        "INSERT INTO db.grows VALUES (1, 1)",
+    )
+    place.export("db.grows", "1", to=place.to(out))
+    place.execute("ALTER TABLE db.grows ADD COLUMN more String", "INSERT INTO db.grows VALUES (2, 2, 'x')")
+    with pytest.raises(RefusedError) as told:
+        place.export("db.grows", "2", to=place.to(out), evolve=True)
+    assert told.value.code == "evolve"
+    [process] = place.export("db.grows", "2", to=place.to(out), exclude=("more",))
+    assert process.rows == 1
+
+
 def test_what_was_replaced_is_not_proven_but_named(place: PlainPlace, out: Path) -> None:
     first = place.one(out)
     second = place.one(out, force=True)
