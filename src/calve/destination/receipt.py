@@ -20,7 +20,9 @@ class FileReceipt:
     path: str  # the full URI
     rows: int
     bytes: int
-    partition: tuple[Any, ...] = ()  # by the plan's spec, in field order; JSON values, see calve.iceberg.partitions
+    partition: tuple[
+        Any, ...
+    ] = ()  # by the plan's spec, in field order; JSON values, see calve.iceberg.partitions
     column_sizes: Mapping[int, int] = field(default_factory=dict)
     value_counts: Mapping[int, int] = field(default_factory=dict)
     null_counts: Mapping[int, int] = field(default_factory=dict)

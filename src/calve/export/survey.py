@@ -96,16 +96,7 @@ def survey(
     with refusals.among():
         layout = lay_out(source, request, choices)
     refusals.raise_all()
-    table, unreachable = None, None
-    try:
-        table = _find(destination, request)
-    except UnavailableError as error:
-        if prepare:
-            raise
-        # Accepted all the same: planning looks again, and an outage is no reason to refuse (L3).
-        unreachable = error
-    if table is None and prepare:
-        table = destination.create(layout.schema, layout.spec, layout.sort_order)
+    table, unreachable = _look(destination, layout, request, prepare=prepare)
     target, fit, earlier = created(layout), None, list[Earlier]()
     if table is not None:
         table, match = _matched(destination, table, layout, request, prepare=prepare)
@@ -150,16 +141,25 @@ def _merging_note(engine: str, request: ExportRequest) -> tuple[str, ...]:
     )
 
 
-def _find(destination: Destination, request: ExportRequest) -> FoundTable | None:
-    """None where it is missing and may be created."""
-    found = destination.find()
+def _look(
+    destination: Destination, layout: Layout, request: ExportRequest, *, prepare: bool
+) -> tuple[FoundTable | None, UnavailableError | None]:
+    try:
+        found = destination.find()
+    except UnavailableError as error:
+        if prepare:
+            raise
+        # Accepted all the same: planning looks again, and an outage is no reason to refuse (L3).
+        return None, error
     if found is None and not request.create:
         raise NotFoundError(
             f"{request.destination} does not exist",
             code="no_such_table",
             hint="omit --no-create to create it",
         )
-    return found
+    if found is None and prepare:
+        found = destination.create(layout.schema, layout.spec, layout.sort_order)
+    return found, None
 
 
 def _matched(
