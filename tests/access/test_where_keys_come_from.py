@@ -164,7 +164,7 @@ def test_a_worker_follows_keys_that_are_replaced_in_their_file(
         seen = []
         for name in ("first", "first", "second"):
             file.write_text(f"[work]\naws_access_key_id = {name}\naws_secret_access_key = s\n")
-            seen.append((app.storage_properties("far")["s3.access-key-id"], app.catalog("far")))
+            seen.append((app.storage("far").properties["s3.access-key-id"], app.catalog("far")))
         assert [name for name, _ in seen] == ["first", "first", "second"]
         opened = [catalog for _, catalog in seen]
         assert opened[0] is opened[1] and opened[1] is not opened[2]

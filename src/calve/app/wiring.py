@@ -17,7 +17,7 @@ from calve.app.config import Config, SourceConfig
 from calve.app.storages import catalog_properties, properties_of
 from calve.control.kind import Kind
 from calve.control.ports import Store
-from calve.destination.address import DestinationAddress, is_folder
+from calve.destination.address import DestinationAddress
 from calve.export.choices import Choices
 from calve.model.ids import ProcessId
 from calve.model.limits import Limits
@@ -43,7 +43,7 @@ class App:
         self._closing = ExitStack()
         self._sources: dict[str, LiveSource] = {}
         self._catalogs: dict[str, tuple[dict[str, Any], Catalog]] = {}
-        self._destinations: dict[DestinationAddress, tuple[dict[str, str], Destination]] = {}
+        self._destinations: dict[DestinationAddress, tuple[dict[str, Any], Destination]] = {}
 
     def close(self) -> None:
         self._closing.close()
@@ -129,9 +129,9 @@ class App:
 
     def destination(self, address: DestinationAddress) -> "Destination":
         """Opened again when its keys were changed, as catalogs are."""
-        from calve.tasks.destinations import open_destination
+        from calve.tasks.destinations import configuration, open_destination
 
-        properties = self.storage_properties(address.catalog)
+        properties = configuration(address, self)
         opened = self._destinations.get(address)
         if opened is None or opened[0] != properties:
             opened = self._destinations[address] = (properties, open_destination(address, self))
@@ -153,25 +153,9 @@ class App:
     def choices(self) -> Choices:
         return self.config.choices
 
-    def storage_properties(self, place: str) -> dict[str, str]:
-        """Of a catalog's tables, or of a folder. Those that are text: nested tables (auth, ssl) are for
-        the catalog's client."""
-        if is_folder(place):
-            return self.location_properties(place)
-        return {
-            name: value for name, value in self.catalog_properties(place).items() if isinstance(value, str)
-        }
-
     def storage(self, place: str) -> "Storage":
         """The object storage of a catalog's tables, or of a folder."""
-        from calve.objects.storage import Storage
-
-        limits = self.config.limits
-        return Storage(
-            self.storage_properties(place),
-            connect_seconds=limits.connect_seconds,
-            call_seconds=limits.call_seconds,
-        )
+        return self.destination(DestinationAddress(catalog=place, identifier=())).storage()
 
     def backups(self) -> "Location":
         """Where backups are kept."""

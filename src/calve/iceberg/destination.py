@@ -48,9 +48,13 @@ class Catalogs(Protocol):
     def catalog_properties(self, name: str) -> dict[str, Any]: ...
 
 
+def configuration(address: DestinationAddress, reach: Catalogs) -> dict[str, Any]:
+    return reach.catalog_properties(address.catalog)
+
+
 def open_destination(address: DestinationAddress, reach: Catalogs) -> "IcebergDestination":
-    name = address.catalog
-    return IcebergDestination(address, reach.catalog(name), reach.catalog_properties(name), reach.limits)
+    catalog = reach.catalog(address.catalog)
+    return IcebergDestination(address, catalog, configuration(address, reach), reach.limits)
 
 
 class IcebergTable(FoundTable):

@@ -30,9 +30,13 @@ class Locations(Protocol):
     def location_properties(self, uri: str) -> dict[str, str]: ...
 
 
+def configuration(address: DestinationAddress, reach: Locations) -> dict[str, str]:
+    return reach.location_properties(address.catalog)
+
+
 def open_destination(address: DestinationAddress, reach: Locations) -> "ParquetDestination":
     storage = Storage(
-        reach.location_properties(address.catalog),
+        configuration(address, reach),
         connect_seconds=reach.limits.connect_seconds,
         call_seconds=reach.limits.call_seconds,
     )

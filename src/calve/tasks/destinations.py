@@ -1,6 +1,7 @@
 """The destinations that there are: the only place that names their implementations.
 
-A new one is a folder with a `destination` module that has `open_destination` and `placement`, a line
+A new one is a folder with a `destination` module that has `configuration`, `open_destination` and
+`placement`, a line
 here, and the spelling of its address in `calve.destination.address`.
 """
 
@@ -33,6 +34,12 @@ class Reach(Protocol):
 
     def location_properties(self, uri: str) -> dict[str, str]:
         """Endpoint and keys for a folder. Never stored."""
+
+
+def configuration(address: DestinationAddress, reach: Reach) -> dict[str, Any]:
+    """What a destination is opened with. A change of it, such as of keys, means to open it again."""
+    found: dict[str, Any] = _module(address.form).configuration(address, reach)
+    return found
 
 
 def open_destination(address: DestinationAddress, reach: Reach) -> Destination:
