@@ -19,6 +19,7 @@ from calve.iceberg.health.report import orphan_limit
 from calve.iceberg.health.settings import Settings
 from calve.iceberg.health.table_files import list_files, reachable
 from calve.model.limits import Limits
+from calve.objects.uri import Uri
 from calve.optimize.ownership import owner_in
 
 
@@ -81,9 +82,9 @@ def old_receipts(table: Table, store: StoreReader, limits: Limits, now: datetime
     owner = owner_in(store, full_name(table))
     whose: dict[str, Owner] = {}
     found = []
-    folder = tables.receipts_location(table.catalog, table)
-    for item in list_files(table, folder):
-        process = item.path.removeprefix(f"{folder}/").partition("/")[0]
+    folder = Uri.parse(tables.receipts_location(table.catalog, table))
+    for item in list_files(table, str(folder)):
+        process = Uri.parse(item.path).relative_to(folder).partition("/")[0]
         if item.modified_at >= older_than:
             continue
         if process not in whose:

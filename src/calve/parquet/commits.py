@@ -16,6 +16,7 @@ from calve.destination.plan import ExportPlan, KeyPlan
 from calve.destination.receipt import Receipt
 from calve.model.errors import DamagedError, RefusedError
 from calve.model.record import READABLE, Record
+from calve.objects.uri import is_below
 
 _OURS = re.compile(r"calve-[A-Za-z0-9-]+-\d+-\d+-\d+\.parquet")
 
@@ -105,9 +106,8 @@ def refuse_foreign(location: str, commits: Sequence[KeyCommit]) -> None:
     outside, and only files of ours below the location are ours to delete (T9)."""
     for commit in commits:
         for file in commit.files:
-            inside = file.path.removeprefix(f"{location.rstrip('/')}/")
-            folders, _, name = inside.rpartition("/")
-            if inside == file.path or ".." in folders.split("/") or not _OURS.fullmatch(name):
+            name = file.path.rpartition("/")[2]
+            if not is_below(file.path, location) or not _OURS.fullmatch(name):
                 raise RefusedError(
                     f"the commit {commit.key}.{commit.generation} in {location} lists {file.path}, "
                     "which is not a data file of Calve below that location",

@@ -9,7 +9,7 @@ from calve.iceberg.catalogs.entry import RECEIPTS
 from calve.model.errors import PermanentError
 from calve.model.ids import new_process_id
 from calve.model.states import PinState
-from calve.objects.uri import is_served
+from calve.objects.uri import Uri, is_served
 
 
 def configuration(app: App) -> Iterator[Finding]:
@@ -103,7 +103,7 @@ def _upload_cleanup(app: App, part: str, name: str, place: str) -> Iterator[Find
 
 def _write(app: App, name: str, place: str) -> None:
     storage = app.storage(name)
-    probe = f"{place.rstrip('/')}/_calve/doctor-{new_process_id()}"
+    probe = str(Uri.parse(place) / f"_calve/doctor-{new_process_id()}")
     # If we die here, an object of a few bytes is left, whose name says whose it is.
     storage.put_if_absent(probe, b"calve doctor")
     storage.delete([probe])
