@@ -9,7 +9,7 @@ import pytest
 from pyiceberg.catalog import Catalog
 
 from calve.iceberg.catalogs.catalog import open_catalog
-from calve.iceberg.publish import PublishedSnapshot, Tombstone, fence
+from calve.iceberg.publish import PublishedSnapshot, PublishFenced, fence
 from calve.iceberg.undo import undo
 from calve.model.errors import PermanentError, TemporaryError
 from calve.model.ids import new_process_id
@@ -108,7 +108,7 @@ class Outcomes:
         assert_every_manifest_is_there(scene.others)
 
 
-def _fence_until_answered(publisher: Publisher) -> Tombstone | PublishedSnapshot:
+def _fence_until_answered(publisher: Publisher) -> PublishFenced | PublishedSnapshot:
     for _ in range(10):
         try:
             return fence(publisher.catalog, publisher.work.process_id, publisher.work.plan, publisher.noted)

@@ -13,7 +13,7 @@ from pyiceberg.table.update import RemoveSnapshotRefUpdate, RemoveSnapshotsUpdat
 from calve.iceberg.catalogs.catalog import open_catalog
 from calve.iceberg.health.retention import expiry
 from calve.iceberg.health.settings import DAY_MS, Settings
-from calve.iceberg.publish import AlreadyExported, PublishedSnapshot, Tombstone, fence, publish
+from calve.iceberg.publish import AlreadyExported, PublishedSnapshot, PublishFenced, fence, publish
 from calve.iceberg.publish.search import search
 from calve.iceberg.undo import undo
 from calve.model.errors import PermanentError, UnknownOutcomeError
@@ -58,7 +58,7 @@ class Scene:
 
     def fenced(self, publisher: Publisher) -> None:
         work = publisher.work
-        assert isinstance(fence(self.catalog, work.process_id, work.plan, publisher.noted), Tombstone)
+        assert isinstance(fence(self.catalog, work.process_id, work.plan, publisher.noted), PublishFenced)
 
     def undone(self, publisher: Publisher) -> None:
         work = publisher.work
@@ -254,7 +254,7 @@ class TestRenamed:
         with pytest.raises(PermanentError, match=f"was renamed to {'.'.join(new)}"):
             publisher.attempt()
         work = publisher.work
-        assert isinstance(fence(catalog, work.process_id, work.plan, publisher.noted), Tombstone)
+        assert isinstance(fence(catalog, work.process_id, work.plan, publisher.noted), PublishFenced)
         catalog.rename_table(new, IDENTIFIER)
         catalog.release()
         assert rows_of(catalog) == []
@@ -297,4 +297,4 @@ def test_T12_a_table_that_was_dropped_ends_it(catalog: FaultySqlCatalog) -> None
     with pytest.raises(PermanentError) as ended:
         publisher.attempt()
     assert ended.value.code == "destination_dropped"
-    assert isinstance(fence(catalog, work.process_id, work.plan, publisher.noted), Tombstone)
+    assert isinstance(fence(catalog, work.process_id, work.plan, publisher.noted), PublishFenced)

@@ -13,7 +13,7 @@ from threading import Barrier
 import pytest
 
 from calve.iceberg.catalogs.catalog import open_catalog
-from calve.iceberg.publish import AlreadyExported, PublishedSnapshot, Tombstone, fence
+from calve.iceberg.publish import AlreadyExported, PublishedSnapshot, PublishFenced, fence
 from calve.iceberg.undo import undo
 from calve.objects.storage import Storage
 from support.lake import Work, make_table, make_work, rows_of, sqlite_properties
@@ -211,7 +211,7 @@ def test_D2_a_publisher_stopped_before_its_send_then_fenced_and_undone_publishes
     _, status = os.waitpid(child.process.pid, os.WUNTRACED)
     assert os.WIFSTOPPED(status)
 
-    assert isinstance(fence(catalog, work.process_id, work.plan, noted), Tombstone)
+    assert isinstance(fence(catalog, work.process_id, work.plan, noted), PublishFenced)
     done = undo(catalog, Storage(), work.process_id, work.plan, work.receipts, noted)
     assert done.left == ()
     assert work.receipts[0].files[0].path in done.deleted

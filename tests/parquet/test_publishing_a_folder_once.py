@@ -16,7 +16,7 @@ from plain_place import (
     rows_of,
 )
 
-from calve.destination.outcome import AlreadyExported, PublishedSnapshot, Tombstone
+from calve.destination.outcome import AlreadyExported, PublishedSnapshot, PublishFenced
 from calve.model.errors import CalveError, PermanentError, UnknownOutcomeError
 from calve.model.states import ProcessState
 from calve.parquet.publish import fence, publish, undo
@@ -124,7 +124,7 @@ def test_D2_a_put_that_comes_after_the_fence_is_refused(unpublished: Attempt, ou
     def stops(text: str) -> None:
         notes.write(text)
         answer = fence(folder, unpublished.process_id, unpublished.plan, notes.text)
-        assert isinstance(answer, Tombstone)
+        assert isinstance(answer, PublishFenced)
 
     with pytest.raises(PermanentError) as told:
         publish(folder, unpublished.process_id, unpublished.plan, unpublished.receipts, "", stops)

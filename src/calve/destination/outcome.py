@@ -42,7 +42,7 @@ class AlreadyExported:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tombstone:
+class PublishFenced:
     """No commit of this process can land any more."""
 
     tag: str

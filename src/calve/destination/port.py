@@ -27,7 +27,7 @@ from calve.destination.outcome import (
     EarlierExport,
     Proof,
     PublishedSnapshot,
-    Tombstone,
+    PublishFenced,
     Undone,
 )
 from calve.destination.plan import DestinationPlan, ExportPlan
@@ -127,8 +127,8 @@ class Destination(ABC):
         """
 
     @abstractmethod
-    def fence(self, process_id: str, plan: ExportPlan, noted: str) -> Tombstone | PublishedSnapshot:
-        """After `Tombstone`, no publish of this process can land, however late it arrives. A publish that
+    def fence(self, process_id: str, plan: ExportPlan, noted: str) -> PublishFenced | PublishedSnapshot:
+        """After `PublishFenced`, no publish of this process can land, however late it arrives. A publish that
         had landed is found instead. Twice gives the same answer."""
 
     @abstractmethod

@@ -21,7 +21,7 @@ from calve.destination.outcome import (
     EarlierExport,
     Proof,
     PublishedSnapshot,
-    Tombstone,
+    PublishFenced,
     Undone,
 )
 from calve.destination.plan import DestinationPlan, ExportPlan
@@ -150,7 +150,7 @@ class IcebergDestination(Destination):
     ) -> PublishedSnapshot | AlreadyExported:
         return publish(self.catalog, process_id, plan, receipts, noted, note, limits=self._limits)
 
-    def fence(self, process_id: str, plan: ExportPlan, noted: str) -> Tombstone | PublishedSnapshot:
+    def fence(self, process_id: str, plan: ExportPlan, noted: str) -> PublishFenced | PublishedSnapshot:
         return fence(self.catalog, process_id, plan, noted, limits=self._limits)
 
     def undo(self, process_id: str, plan: ExportPlan, receipts: Sequence[Receipt], noted: str) -> Undone:

@@ -11,7 +11,7 @@ from pyiceberg.typedef import Record
 
 from calve.destination.address import PARQUET, DestinationAddress
 from calve.destination.names import receipts_of
-from calve.destination.outcome import AlreadyExported, Proof, PublishedSnapshot, Tombstone, Undone
+from calve.destination.outcome import AlreadyExported, Proof, PublishedSnapshot, PublishFenced, Undone
 from calve.destination.plan import DestinationPlan, ExportPlan
 from calve.destination.port import Destination, ExecutorAccess, FoundTable, write_probe
 from calve.destination.receipt import Receipt
@@ -82,7 +82,7 @@ class ParquetDestination(Destination):
     ) -> PublishedSnapshot | AlreadyExported:
         return publish.publish(self._folder, process_id, plan, receipts, noted, note)
 
-    def fence(self, process_id: str, plan: ExportPlan, noted: str) -> Tombstone | PublishedSnapshot:
+    def fence(self, process_id: str, plan: ExportPlan, noted: str) -> PublishFenced | PublishedSnapshot:
         return publish.fence(self._folder, process_id, plan, noted)
 
     def undo(self, process_id: str, plan: ExportPlan, receipts: Sequence[Receipt], noted: str) -> Undone:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from calve.destination.content import unchanged
 from calve.destination.names import receipts_of
-from calve.destination.outcome import AlreadyExported, PublishedSnapshot, Tombstone, Undone
+from calve.destination.outcome import AlreadyExported, PublishedSnapshot, PublishFenced, Undone
 from calve.destination.overlap import refuse_overlap
 from calve.destination.plan import ExportPlan
 from calve.destination.receipt import Receipt
@@ -120,7 +120,7 @@ def _remove_replaced(folder: Folder, commit: KeyCommit, found: Sequence[KeyCommi
     folder.storage.delete(gone)
 
 
-def fence(folder: Folder, process_id: str, plan: ExportPlan, noted: str) -> Tombstone | PublishedSnapshot:
+def fence(folder: Folder, process_id: str, plan: ExportPlan, noted: str) -> PublishFenced | PublishedSnapshot:
     """Put a tombstone at every name that was noted. A process that noted nothing has put nothing, and
     the store refuses its next note."""
     key = only_key(plan)
@@ -145,7 +145,7 @@ def fence(folder: Folder, process_id: str, plan: ExportPlan, noted: str) -> Tomb
                 files=len(found.files),
                 bytes=found.bytes,
             )
-    return Tombstone(tag=key.hash)
+    return PublishFenced(tag=key.hash)
 
 
 def undo(folder: Folder, process_id: str, plan: ExportPlan, noted: str) -> Undone:

@@ -10,7 +10,7 @@ here: retries and budgets (the control plane's), deleting files (`calve.iceberg.
 Never `Transaction` or `Table.append`: PyIceberg's retry loop rebases without our search.
 """
 
-from calve.destination.outcome import AlreadyExported, EarlierExport, PublishedSnapshot, Tombstone
+from calve.destination.outcome import AlreadyExported, EarlierExport, PublishedSnapshot, PublishFenced
 from calve.iceberg.publish.fence import fence
 from calve.iceberg.publish.publish import publish
 from calve.iceberg.publish.search import find_export
@@ -18,8 +18,8 @@ from calve.iceberg.publish.search import find_export
 __all__ = [
     "AlreadyExported",
     "EarlierExport",
+    "PublishFenced",
     "PublishedSnapshot",
-    "Tombstone",
     "fence",
     "find_export",
     "publish",

@@ -3,7 +3,7 @@
 A commit that was sent, or is about to be sent by a worker that was stopped, asserts that main is
 the head it was built on, and that its process's tag is absent. The fence moves main to an empty
 snapshot and sets the tag on it, in one commit that asserts the same. The first to commit decides.
-Only after `Tombstone` may a process end FAILED or CANCELLED and its files be deleted (D2). The tag may
+Only after `PublishFenced` may a process end FAILED or CANCELLED and its files be deleted (D2). The tag may
 be swept later; main has moved for good (T1).
 """
 
@@ -13,7 +13,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from calve.destination.outcome import PublishedSnapshot, Tombstone
+from calve.destination.outcome import PublishedSnapshot, PublishFenced
 from calve.destination.plan import ExportPlan
 from calve.iceberg.catalogs.lent_keys import lent_to
 from calve.iceberg.errors import catalog_call
@@ -33,7 +33,7 @@ _log = getLogger(__name__)
 
 def fence(
     catalog: Catalog, process_id: str, plan: ExportPlan, noted: str, *, limits: Limits | None = None
-) -> Tombstone | PublishedSnapshot:
+) -> PublishFenced | PublishedSnapshot:
     """Put the process's tombstone on main, or find that the process was published.
 
     Twice gives the same answer. UnavailableError or UnknownOutcomeError where neither can be had
@@ -51,7 +51,7 @@ def fence(
         if table is None:
             # A commit asserts the table's uuid, so it cannot land where there is no such table.
             # Should the very table come back, undo has left the files in place.
-            return Tombstone(tag=marks.tag_of(process_id))
+            return PublishFenced(tag=marks.tag_of(process_id))
         if (settled := _settled(table, process_id, plan, noted)) is not None:
             _tidy(table, lost)
             return settled
@@ -73,11 +73,11 @@ def fence(
 
 def _settled(
     table: Table, process_id: str, plan: ExportPlan, noted: str
-) -> Tombstone | PublishedSnapshot | None:
+) -> PublishFenced | PublishedSnapshot | None:
     found = search(table.metadata, process_id, plan.keys, marks.read_note(noted))
     if found.ours is not None:
         return found.ours
-    return Tombstone(tag=marks.tag_of(process_id)) if found.fenced else None
+    return PublishFenced(tag=marks.tag_of(process_id)) if found.fenced else None
 
 
 def _tidy(table: Table, tried: list[Snapshot]) -> None:

@@ -26,7 +26,7 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
 from calve.destination.names import DataFileName, receipt_uri, receipts_of
-from calve.destination.outcome import AlreadyExported, PublishedSnapshot, Tombstone
+from calve.destination.outcome import AlreadyExported, PublishedSnapshot, PublishFenced
 from calve.destination.plan import ColumnPlan, ExportPlan, KeyPlan, PartPlan, Relation, Slice
 from calve.destination.port import Destination
 from calve.destination.receipt import FileReceipt, Receipt
@@ -314,7 +314,7 @@ class DestinationContract:
             destination.publish(
                 work.process_id, work.plan, work.receipts, "", _fencing(stage.open(), work, notes)
             )
-        assert isinstance(stage.open().fence(work.process_id, work.plan, notes.text), Tombstone), (
+        assert isinstance(stage.open().fence(work.process_id, work.plan, notes.text), PublishFenced), (
             "again the same"
         )
         assert isinstance(publish(stage.open(), work.of_another()), PublishedSnapshot)
@@ -393,7 +393,7 @@ def _fencing(destination: Destination, work: Work, notes: Notes) -> Callable[[st
     def note(text: str) -> None:
         notes.write(text)
         if text:
-            assert isinstance(destination.fence(work.process_id, work.plan, text), Tombstone)
+            assert isinstance(destination.fence(work.process_id, work.plan, text), PublishFenced)
 
     return note
 
