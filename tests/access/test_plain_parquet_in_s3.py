@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from calve.app.destination import parse_destination
 from calve.app.doctor.examine import examine
 from calve.app.partitions import Exported, list_partitions
-from calve.app.proving import prove
+from calve.app.processes import details
+from calve.app.proof import prove
 from calve.app.view import detail_json
-from calve.clickhouse.sql.table_name import parse
 from calve.model.errors import PermanentError, RefusedError
 from calve.model.process import Process
 from calve.model.states import ProcessState
@@ -98,9 +97,10 @@ def test_an_export_is_committed_listed_proven_and_not_done_twice(place: Place, b
     assert {uri.removeprefix(bucket.out).split("/")[1] for uri in bucket.data()} == {"month=1", "month=2"}
     with place.app() as app:
         assert prove(app, first.id).ok and prove(app, second.id).ok
-        shown = detail_json(first, None, app.store.tasks(first.id), [])["files_for_readers"]
-        to = parse_destination(f"{bucket.out}/", app.config)
-        listed = {one.partition.id: one.exported for one in list_partitions(app, parse("db.events"), to)}
+        shown = detail_json(details(app, [first.id])[0])["files_for_readers"]
+        listed = {
+            one.partition.id: one.exported for one in list_partitions(app, "db.events", f"{bucket.out}/")
+        }
     assert [file["path"] for file in shown] == [file["path"] for file in commits[first.id]["files"]]
     assert listed == {"1": Exported.UNCHANGED, "2": Exported.UNCHANGED}
     assert exported(place, bucket) == []

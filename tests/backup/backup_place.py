@@ -15,7 +15,7 @@ from typing import Any
 
 from calve.app.backups import BackupReach
 from calve.app.wiring import App
-from calve.app.work import follow, own_worker
+from calve.app.work import follow, own_worker_for
 from calve.archive import backups
 from calve.archive.location import Location
 from calve.archive.manifest import Manifest
@@ -102,9 +102,9 @@ class BackupPlace(Place):
 
     def finish(self, app: App, ids: Sequence[ProcessId]) -> list[Process]:
         """Also until what a completed process no longer needs is cleared away."""
-        with own_worker(app, ids):
-            for processes in follow(app, ids):
-                last = processes
+        with own_worker_for(app, ids):
+            for standing in follow(app, ids):
+                last = standing.processes
             while any(app.store.process(one.id).leftovers is Leftovers.KEPT for one in last if not one.error):
                 time.sleep(0.02)
         return list(last)

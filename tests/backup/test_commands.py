@@ -75,12 +75,12 @@ def test_bad_input_is_one_line_and_a_hint(
 
 
 def test_a_percentage_that_is_none_is_refused(run: Run) -> None:
-    run("backup", "verify", "x", "--read-data", "many").is_error(2, "no percentage", "5%")
+    run("backup", "verify", "x", "--read-data", "many").is_error(2, "invalid percentage", "5%")
 
 
 def test_without_a_worker_the_id_is_printed_and_it_is_said(run: Run) -> None:
     answer = run("backup", "create", "later", "--tables", "db.*", "--no-wait")
-    assert answer.code == 0 and "no worker is there" in answer.err
+    assert answer.code == 0 and "no worker is running" in answer.err
     first = answer.out.strip()
     assert run("backup", "create", "later", "--tables", "db.*", "--no-wait").out.strip() == first
     [waiting] = run("ps", "--json").json

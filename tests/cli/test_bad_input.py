@@ -10,7 +10,7 @@ from calve_command import Run, call, in_this_process
 
 from calve.app.config.load import load_config
 from calve.app.config.template import write
-from calve.app.wiring import open_app
+from calve.app.wiring import App
 from calve.cli.ps import KINDS
 from calve.clickhouse.embedded.source import EmbeddedSource
 from calve.model.process import ProcessQuery
@@ -123,8 +123,8 @@ def test_a_table_name_that_is_none(run: Run, table: str) -> None:
     [
         ((), "no partitions are chosen"),
         (("--all", "--partition", "1"), "--partition and --all exclude each other"),
-        (("--older-than", "90"), "'90' is no age"),
-        (("--all", "--cast", "id"), "'id' is no cast"),
+        (("--older-than", "90"), "invalid age '90'"),
+        (("--all", "--cast", "id"), "invalid cast 'id'"),
         (("--all", "--mutations", "perhaps"), "perhaps"),
         (("--all", "--nonsense"), "--nonsense"),
     ],
@@ -145,7 +145,7 @@ def test_a_column_that_the_table_does_not_have(run: Run, option: str) -> None:
 def test_a_folder_of_plain_parquet_where_an_iceberg_table_is_wanted(run: Run, command: str) -> None:
     run(command, "./out/").is_error(2, "./out/", "catalog.namespace.table")
     answer = run(command, "events")
-    answer.is_error(2, "'events' names no Iceberg table", "catalog.namespace.table")
+    answer.is_error(2, "invalid table 'events'", "catalog.namespace.table")
     assert "Parquet" not in answer.err
 
 
@@ -160,7 +160,7 @@ def test_a_command_that_is_left_out_is_answered_with_the_help(run: Run, words: t
 
 def test_a_kind_that_there_is_not(run: Run, home: Path) -> None:
     run("ps", "--kind", "exports").is_error(2, "exports", "calve ps --help")
-    with closing(open_app(load_config(home / "calve.toml", environ={}))) as app:
+    with closing(App(load_config(home / "calve.toml", environ={}))) as app:
         assert set(KINDS) == set(app.kinds)
 
 

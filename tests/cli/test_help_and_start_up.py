@@ -3,12 +3,16 @@
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
 from calve_command import Run
 
 from calve.cli.main import COMMANDS
+from calve.model.ids import new_process_id
+from calve.model.process import NewProcess
+from calve.store import open_store
 
 HEAVY = ("pyspark", "py4j", "pyiceberg", "chdb", "pyarrow", "numpy", "obstore", "rich.progress")
 
@@ -46,10 +50,34 @@ def test_help_lists_the_commands_in_the_order_a_person_meets_them(run: Run) -> N
     assert places == sorted(places)
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["ps"], ["ps", "--help"], ["config"], ["init", "x"]])
+def queued(folder: Path) -> str:
+    new = NewProcess(
+        id=new_process_id(), kind="export", source="main:db.t", destination="lake.ns.t", lane="catalog:lake",
+        needs=(), request="{}",
+    )  # fmt: skip
+    with open_store(f"sqlite:///{folder}/calve.db") as store:
+        return store.submit([new])[0].id
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--help"],
+        ["ps"],
+        ["ps", "--workers"],
+        ["ps", "--help"],
+        ["why"],
+        ["events"],
+        ["show"],
+        ["config"],
+        ["init", "x"],
+    ],
+)
 def test_start_up_imports_nothing_heavy(arguments: list[str], tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "calve.toml").write_text('[source.main]\nurl = "chdb://x"\n')
+    if arguments[0] in ("why", "events", "show"):
+        arguments = [*arguments, queued(tmp_path)]
     code = (
         "import sys\n"
         "from calve.cli.main import run\n"

@@ -214,7 +214,7 @@ def test_L1_a_cancel_that_nobody_can_carry_out_is_noted_and_does_not_wait(folder
     without_its_catalog(folder)
     answer = run("cancel", process.id)
     assert answer.code == 1
-    assert "the cancel is noted" in answer.err and "catalog:lake" in answer.err
+    assert "the cancel is recorded" in answer.err and "catalog:lake" in answer.err
     assert folder.store.process(process.id).cancel_requested
 
 

@@ -2,7 +2,6 @@
 
 import pytest
 
-from calve.app.exporting import Asked
 from calve.clickhouse.parts.mutations import keeps_the_shape
 from calve.clickhouse.pins import freeze
 from calve.clickhouse.tables import Mutation, describe
@@ -28,7 +27,7 @@ def test_P12_an_unfinished_update_is_refused_before_anything_is_queued(place: Pl
     _make(place, "refused", f"UPDATE {_STUCK} WHERE 1")
     with place.app() as app:
         with pytest.raises(RefusedError, match="unfinished mutations") as caught:
-            place.check(app, "db.refused", "lake.ns.refused", Asked(every=True))
+            place.check(app, "db.refused", "lake.ns.refused")
         assert "--mutations wait" in caught.value.hint and "--mutations ignore" in caught.value.hint
         assert app.store.processes(ProcessQuery()) == []
     assert place.frozen == []
@@ -55,7 +54,7 @@ def test_P12_what_was_ignored_and_is_applied_later_is_a_change_since(place: Plac
         "ALTER TABLE db.later UPDATE s = 'after' WHERE id = 3 SETTINGS mutations_sync = 2",
     )
     with place.app() as app:
-        checked = place.check(app, "db.later", "lake.ns.later", Asked(every=True))
+        checked = place.check(app, "db.later", "lake.ns.later")
     assert [one.partition for one in checked.changed] == ["all"] and not checked.chosen
 
 

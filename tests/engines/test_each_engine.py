@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from calve.app.exporting import Asked
 from calve.clickhouse.engine.ddl import scratch_table
 from calve.clickhouse.sql import engine_clause
 from calve.clickhouse.tables import describe
@@ -66,8 +65,7 @@ def exported(place: Place) -> Exported:
         for name in ENGINES:
             for final in (False, True):
                 to = f"{name}_final" if final else name
-                asked = Asked(partitions=("1",), final=final)
-                [ids[to]] = place.submit(app, f"db.{name}", f"lake.ns.{to}", asked)
+                [ids[to]] = place.submit(app, f"db.{name}", f"lake.ns.{to}", partitions=("1",), final=final)
         done = dict(zip(ids, place.finish(app, list(ids.values())), strict=True))
         plans = {to: ExportPlan.from_json(app.store.plan(one) or "") for to, one in ids.items()}
     return Exported(done, {to: plan.notes for to, plan in plans.items()})
@@ -109,9 +107,9 @@ def test_final_of_a_plain_table_and_of_single_parts_is_refused(place: Place, exp
     )
     with place.app() as app:
         with pytest.raises(UsageError, match="never merges rows"):
-            place.check(app, "db.plain", "lake.ns.plain", Asked(every=True, final=True))
+            place.check(app, "db.plain", "lake.ns.plain", final=True)
         with pytest.raises(UsageError, match="whole partition"):
-            place.check(app, "db.summing", "lake.ns.x", Asked(parts=("1_1_1_0",), final=True))
+            place.check(app, "db.summing", "lake.ns.x", parts=("1_1_1_0",), final=True)
 
 
 def test_an_aggregation_s_inner_state_is_refused_with_a_way_out(place: Place) -> None:
@@ -123,7 +121,7 @@ def test_an_aggregation_s_inner_state_is_refused_with_a_way_out(place: Place) ->
         place.app() as app,
         pytest.raises(UsageError, match=r"u: AggregateFunction\(uniq, String\)") as caught,
     ):
-        place.check(app, "db.states", "lake.ns.states", Asked(every=True))
+        place.check(app, "db.states", "lake.ns.states")
     assert "--exclude u" in caught.value.hint
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from calve.app.exporting import Asked
 from calve.clickhouse.pins.pin import refuse_row_policies
 from calve.clickhouse.tables import describe
 from calve.control.ports import TaskOrder, TaskResult
@@ -133,7 +132,7 @@ def test_P17_a_part_of_the_same_name_with_other_content_is_a_change(
     [process] = place.export("db.t", parts=("all_1_1_0",), to="lake.ns.t")
     assert process.state is ProcessState.COMPLETED, process.error
     with place.app() as app:
-        again = place.check(app, "db.t", "lake.ns.t", Asked(parts=("all_1_1_0",)))
+        again = place.check(app, "db.t", "lake.ns.t", parts=("all_1_1_0",))
         assert [one.unchanged for one in again.unchanged] == [True] and not again.chosen
         # an emptied table that is loaded anew numbers its parts from 1 again
         place.execute(
@@ -141,7 +140,7 @@ def test_P17_a_part_of_the_same_name_with_other_content_is_a_change(
         )
         [part] = place.select("SELECT name FROM system.parts WHERE active AND table = 't'")
         assert part == {"name": "all_1_1_0"}
-        changed = place.check(app, "db.t", "lake.ns.t", Asked(parts=("all_1_1_0",)))
+        changed = place.check(app, "db.t", "lake.ns.t", parts=("all_1_1_0",))
         assert len(changed.changed) == 1 and not changed.unchanged
 
 
@@ -157,14 +156,14 @@ def test_P17_a_partition_reloaded_with_the_same_block_numbers_is_a_change(
     # every visit opens the folder anew: after the drop, blocks are numbered from 1 again
     place.execute("INSERT INTO db.t VALUES (1)", "INSERT INTO db.t VALUES (3)")
     with place.app() as app:
-        checked = place.check(app, "db.t", "lake.ns.t", Asked(every=True))
+        checked = place.check(app, "db.t", "lake.ns.t")
     assert "has changed since: 2 rows then and now, in other parts" in checked.changed[0].sentence
     [again] = place.export("db.t", to="lake.ns.t", force=True)
     assert again.state is ProcessState.COMPLETED, again.error
     assert sorted(place.read("lake.ns.t")["id"].to_pylist()) == [1, 3]
     place.execute("SYSTEM START MERGES", "OPTIMIZE TABLE db.t FINAL")
     with place.app() as app:
-        checked = place.check(app, "db.t", "lake.ns.t", Asked(every=True))
+        checked = place.check(app, "db.t", "lake.ns.t")
     assert checked.unchanged[0].sentence.endswith("unchanged since but for merges") and not checked.changed
 
 

@@ -8,8 +8,8 @@ from pyiceberg.catalog import Catalog
 
 from calve.app.config import Config, load_config
 from calve.app.config.values import OptimizeConfig
-from calve.app.optimize_history import optimize_history
-from calve.app.optimizing import Optimizer, optimizing
+from calve.app.optimize_history import history_in
+from calve.app.optimizer import Optimizer, optimizing
 from calve.app.wiring import App
 from calve.model.change import Change, MoveTo, Result
 from calve.model.errors import ErrorInfo
@@ -142,11 +142,11 @@ def test_the_history_tells_what_workers_did_by_themselves_from_what_people_asked
     [own] = optimizer(lake, "lake.ns.a").tick()
     finish(lake, own, ProcessState.COMPLETED)
     asked = lake.submit("ns.b")
-    assert [(item.process.id, item.by_worker) for item in optimize_history(lake.store)] == [
+    assert [(item.process.id, item.by_worker) for item in history_in(lake.store)] == [
         (asked.id, False),
         (own.id, True),
     ]
-    assert [item.process.id for item in optimize_history(lake.store, "lake.ns.a")] == [own.id]
+    assert [item.process.id for item in history_in(lake.store, "lake.ns.a")] == [own.id]
 
 
 def configured(folder: Path, **environ: str) -> Config:

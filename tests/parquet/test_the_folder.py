@@ -10,9 +10,9 @@ from plain_place import PlainPlace, commits_in, globbed, listed, rows_of
 
 from calve.app.destination import parse_destination
 from calve.app.partitions import Exported, list_partitions
-from calve.app.proving import prove
+from calve.app.processes import details
+from calve.app.proof import prove
 from calve.app.view import detail_json
-from calve.clickhouse.sql.table_name import parse
 from calve.model.errors import PermanentError, RefusedError, UsageError
 
 NASTY = ("/../../x", "a b?\n%", "", ".", "..", "é" * 150, "=", "null")
@@ -111,15 +111,14 @@ def test_what_was_replaced_is_not_proven_but_named(place: PlainPlace, out: Path)
 def test_partitions_say_what_the_folder_has(place: PlainPlace, out: Path) -> None:
     place.one(out)
     with place.app() as app:
-        to = parse_destination(place.to(out), app.config)
-        found = {one.partition.id: one.exported for one in list_partitions(app, parse("db.events"), to)}
+        found = {one.partition.id: one.exported for one in list_partitions(app, "db.events", place.to(out))}
     assert found == {"1": Exported.UNCHANGED, "2": Exported.NO}
 
 
 def test_show_lists_the_files_for_readers(place: PlainPlace, out: Path) -> None:
     process = place.one(out)
     with place.app() as app:
-        document = detail_json(process, None, app.store.tasks(process.id), [])
+        document = detail_json(details(app, [process.id])[0])
     assert [Path(file["path"].removeprefix("file://")) for file in document["files_for_readers"]] == listed(
         out
     )

@@ -53,10 +53,11 @@ def exported(readers: Readers) -> dict[str, GeneratedTable]:
     with place.app() as app:
         for name, table in made.items():
             place.execute(*table.statements(f"db.{name}"))
-        from calve.app.exporting import Asked
-
-        asked = Asked(every=True, partition_by="none")
-        ids = [one for name in made for one in place.submit(app, f"db.{name}", f"lake.ns.{name}", asked)]
+        ids = [
+            one
+            for name in made
+            for one in place.submit(app, f"db.{name}", f"lake.ns.{name}", partition_by="none")
+        ]
         for process in place.finish(app, ids):
             assert process.state is ProcessState.COMPLETED, process.error
     return made

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from three_readers import Readers
 
-from calve.app.exporting import Asked
 from calve.model.states import ProcessState
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -57,10 +56,7 @@ def lake(readers: Readers) -> Iterator[Readers]:
     with place.app() as app:
         for statements in STATEMENTS.values():
             place.execute(*statements)
-        asked = Asked(every=True)
-        ids = [
-            one for name in STATEMENTS for one in place.submit(app, f"db.{name}", f"lake.ns.{name}", asked)
-        ]
+        ids = [one for name in STATEMENTS for one in place.submit(app, f"db.{name}", f"lake.ns.{name}")]
         for process in place.finish(app, ids):
             assert process.state is ProcessState.COMPLETED, process.error
     yield readers

@@ -4,7 +4,6 @@ import pytest
 from pyiceberg.types import LongType
 from three_readers import Readers
 
-from calve.app.exporting import Asked
 from calve.model.states import ProcessState
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -27,10 +26,9 @@ def lake(readers: Readers) -> Readers:
         "INSERT INTO db.lengthy SELECT number, concat(repeat('é/', 300), toString(number % 2)) FROM numbers(4)",
     )
     with place.app() as app:
-        ids = place.submit(app, "db.renamed", "lake.ns.renamed", Asked(every=True))
-        by = Asked(every=True, partition_by="day(at), country")
-        ids += place.submit(app, "db.spanning", "lake.ns.spanning", by)
-        ids += place.submit(app, "db.lengthy", "lake.ns.lengthy", Asked(every=True))
+        ids = place.submit(app, "db.renamed", "lake.ns.renamed")
+        ids += place.submit(app, "db.spanning", "lake.ns.spanning", partition_by="day(at), country")
+        ids += place.submit(app, "db.lengthy", "lake.ns.lengthy")
         for process in place.finish(app, ids):
             assert process.state is ProcessState.COMPLETED, process.error
     return readers

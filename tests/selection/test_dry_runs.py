@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from calve.app.exporting import Asked
 from calve.app.preview import preview_json
 from calve.cli.main import run
 from calve.destination.plan import ExportPlan
@@ -18,11 +17,11 @@ from support.place import Place
 
 def preview(place: Place, table: str, to: str, **asked: Any) -> dict[str, Any]:
     with place.app() as app:
-        return preview_json(place.check(app, table, to, Asked(**asked)))
+        return preview_json(place.check(app, table, to, **asked))
 
 
 def test_the_plan_that_is_shown_is_the_plan_that_is_performed(place: Place) -> None:
-    asked: dict[str, Any] = {"partitions": ("202401", "202403"), "casts": (("wide", "string"),)}
+    asked: dict[str, Any] = {"partitions": ("202401", "202403"), "casts": {"wide": "string"}}
     shown = preview(place, "db.events", "lake.ns.planned", **asked)
     assert (shown["rows"], shown["parts"], shown["creates_table"]) == (800, 4, True)
     with place.app() as app:
@@ -65,11 +64,11 @@ def test_an_existing_table_is_shown_as_it_is_with_what_is_refused_skipped_and_ad
     assert process.state is ProcessState.COMPLETED, process.error
     place.execute("ALTER TABLE db.evolving ADD COLUMN extra Array(String)")
     with pytest.raises(UsageError, match="the table has no column extra") as caught:
-        preview(place, "db.evolving", to, every=True)
+        preview(place, "db.evolving", to)
     assert "--evolve" in caught.value.hint
     with pytest.raises(RefusedError, match="not partitioned by"):
-        preview(place, "db.evolving", to, every=True, evolve=True, partition_by="day")
-    shown = preview(place, "db.evolving", to, every=True, evolve=True)
+        preview(place, "db.evolving", to, evolve=True, partition_by="day")
+    shown = preview(place, "db.evolving", to, evolve=True)
     assert [(one["column"], one["transform"]) for one in shown["partition_spec"]] == [("id", "bucket[4]")]
     assert [one["name"] for one in shown["columns"] if one["added"]] == ["extra"]
     assert [one["id"] for one in shown["partitions"]] == ["202402"]
@@ -78,7 +77,7 @@ def test_an_existing_table_is_shown_as_it_is_with_what_is_refused_skipped_and_ad
     assert process.state is ProcessState.COMPLETED, process.error
     assert place.read(to).sort_by("id").to_pylist()[1]["extra"] == []
     place.execute("INSERT INTO db.evolving VALUES (3, '2024-01-02', [])")
-    assert "has changed since" in preview(place, "db.evolving", to, every=True, evolve=True)["changed"][0]
+    assert "has changed since" in preview(place, "db.evolving", to, evolve=True)["changed"][0]
 
 
 def test_a_huge_part_is_shown_split_into_ranges(place: Place) -> None:
@@ -88,7 +87,7 @@ def test_a_huge_part_is_shown_split_into_ranges(place: Place) -> None:
     )
     place._settings["CALVE_LIMITS__TASK_BYTES_MB"] = "2"
     try:
-        shown = preview(place, "db.huge", "lake.ns.huge", every=True)
+        shown = preview(place, "db.huge", "lake.ns.huge")
     finally:
         del place._settings["CALVE_LIMITS__TASK_BYTES_MB"]
     tasks = shown["tasks"]

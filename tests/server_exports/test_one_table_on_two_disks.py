@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from served import PASSWORD, WITH_UUID
 
-from calve.app.exporting import Asked
 from calve.clickhouse.embedded.source import EmbeddedSource
 from calve.destination.plan import ExportPlan
 from calve.model.errors import UsageError
@@ -130,7 +129,7 @@ def test_a_folder_whose_disks_nobody_configured_is_refused_and_the_key_named(
     file = tmp_path / "calve.toml"
     file.write_text(file.read_text().replace('engine_config = "disks.xml"', ""))
     with place.app() as app, pytest.raises(UsageError) as refused:
-        place.check(app, "db.events", "lake.ns.events", Asked(every=True))
+        place.check(app, "db.events", "lake.ns.events")
     assert refused.value.code == "source_disks"
     assert "engine_config under [source.main]" in refused.value.hint
 

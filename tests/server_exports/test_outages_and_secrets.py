@@ -10,7 +10,6 @@ import pytest
 from killing import export_through_the_death_of_its_server
 from served import PASSWORD, ROWS, Served, events
 
-from calve.app.exporting import Asked
 from calve.clickhouse.engine import scratch_folder
 from calve.model.errors import PermanentError
 from calve.model.states import ProcessState
@@ -43,7 +42,7 @@ def test_P9_wrong_credentials_fail_at_once(served: Served, tmp_path: Path, runne
     place = served.place(tmp_path, runner)
     table = events(place)
     with place.app() as app:
-        ids = place.submit(app, table, "lake.ns.events", Asked(partitions=("202401",)))
+        ids = place.submit(app, table, "lake.ns.events", partitions=("202401",))
     place._settings["CALVE_SOURCE__MAIN__PASSWORD"] = "wrong"
     with pytest.raises(PermanentError) as refused:
         place.export(table, "202402")

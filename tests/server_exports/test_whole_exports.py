@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from served import ROWS, Served, at_the_source, events, in_the_lake, insert
 
-from calve.app.exporting import Asked
 from calve.destination.plan import ExportPlan
 from calve.model.errors import NotFoundError, RefusedError
 from calve.model.process import Process
@@ -52,18 +51,17 @@ def test_P17_what_repeats_its_names_after_a_reload_is_a_change(place: ServerPlac
     [part, _] = place.select(
         f"SELECT name FROM system.parts WHERE active AND concat(database, '.', table) = '{table}' ORDER BY name"
     )
-    asked = Asked(parts=(part["name"],)) if named else Asked(every=True)
-    chosen = {"parts": asked.parts} if named else {}
+    chosen = {"parts": (part["name"],)} if named else {}
     [process] = place.export(table, **chosen)
     assert process.state is ProcessState.COMPLETED, process.error
     with place.app() as app:
-        checked = place.check(app, table, "lake.ns.events", asked)
+        checked = place.check(app, table, "lake.ns.events", **chosen)
         assert len(checked.unchanged) == 1 and not checked.changed
         place.execute(
             f"ALTER TABLE {table} DROP PARTITION 202401", f"DETACH TABLE {table}", f"ATTACH TABLE {table}"
         )
         place.execute(insert(table, 1, 50_000), insert(table, 1, 10_000))
-        checked = place.check(app, table, "lake.ns.events", asked)
+        checked = place.check(app, table, "lake.ns.events", **chosen)
         assert len(checked.changed) == 1 and not checked.unchanged
 
 

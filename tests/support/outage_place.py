@@ -12,7 +12,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from calve.app.exporting import Asked
 from calve.app.wiring import App
 from calve.destination.address import is_folder
 from calve.export.kind import ExportKind
@@ -129,8 +128,7 @@ class OutagePlace:
         self.reopen()
 
     def submit(self, table: str, to: str, *partitions: str, parts: Sequence[str] = ()) -> list[ProcessId]:
-        asked = Asked(partitions=partitions, parts=tuple(parts), every=not (partitions or parts))
-        return self.place.submit(self.app, f"db.{table}", to, asked)
+        return self.place.submit(self.app, f"db.{table}", to, partitions=partitions, parts=parts)
 
     # -- what the store says ------------------------------------------------------------------------
 

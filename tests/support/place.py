@@ -12,7 +12,7 @@ own `icebergLocal` through a child process.
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +21,12 @@ from pyiceberg.table import Table
 
 from calve.app.config import load_config
 from calve.app.config.template import render
-from calve.app.exporting import Asked, request_of
-from calve.app.wiring import App, open_app
-from calve.app.work import follow, own_worker
+from calve.app.exports import export_request
+from calve.app.wiring import App
+from calve.app.work import follow, own_worker_for
 from calve.clickhouse.embedded.source import EmbeddedSource
 from calve.clickhouse.parts.partitions import PartitionInfo
+from calve.clickhouse.parts.selection import Selection
 from calve.clickhouse.source import LiveSource, Session
 from calve.control.ports import Runner
 from calve.export.submit import submit_export, survey_export
@@ -48,9 +49,7 @@ class Place:
     def app(self) -> Iterator[App]:
         """A program's view of the place; several may be open at once."""
         config = load_config(self.folder / "calve.toml", environ=self._settings, cwd=self.folder)
-        app = open_app(config)
-        if self._runner is not None:
-            app.__dict__["runner"] = self._runner  # a cached property: filled in, and not closed by the app
+        app = App(config, runner=self._runner)
         try:
             yield app
         finally:
@@ -80,29 +79,41 @@ class Place:
 
     # -- exporting ----------------------------------------------------------------------------------
 
-    def check(self, app: App, table: str, to: str, asked: Asked) -> Survey[PartitionInfo]:
-        return survey_export(app, request_of(app, table, to, asked), asked.selection)
+    def check(
+        self,
+        app: App,
+        table: str,
+        to: str,
+        *,
+        partitions: Sequence[str] = (),
+        parts: Sequence[str] = (),
+        older_than: timedelta | None = None,
+        **options: Any,
+    ) -> Survey[PartitionInfo]:
+        """Of all partitions, where none are named in one of the three ways."""
+        every = not (partitions or parts or older_than is not None)
+        selection = Selection(
+            partitions=tuple(partitions), parts=tuple(parts), all=every, older_than=older_than
+        )
+        return survey_export(app, export_request(app, table, to, selection, **options), selection)
 
-    def submit(self, app: App, table: str, to: str, asked: Asked) -> list[ProcessId]:
-        submission = submit_export(app, app.store, self.check(app, table, to, asked))
+    def submit(self, app: App, table: str, to: str, **asked: Any) -> list[ProcessId]:
+        submission = submit_export(app, app.store, self.check(app, table, to, **asked))
         return [process.id for process in submission.processes]
 
     def export(self, table: str, *partitions: str, to: str = "lake.ns.events", **asked: Any) -> list[Process]:
         """Run an export to its end; without partitions, parts or an age, of all there is."""
-        chosen = Asked(partitions=partitions, **asked)
-        if not (chosen.partitions or chosen.parts or chosen.older_than_hours):
-            chosen = replace(chosen, every=True)
         with self.app() as app:
-            return self.finish(app, self.submit(app, table, to, chosen))
+            return self.finish(app, self.submit(app, table, to, partitions=partitions, **asked))
 
     def finish(self, app: App, ids: Sequence[ProcessId]) -> list[Process]:
         """Bring a worker and wait until these have ended and their pins are released."""
         if not ids:
             return []
-        with own_worker(app, ids):
-            for processes in follow(app, ids):
-                last = processes
-        return list(last)
+        with own_worker_for(app, ids):
+            for standing in follow(app, ids):
+                last = standing
+        return list(last.processes)
 
     # -- the lake -----------------------------------------------------------------------------------
 

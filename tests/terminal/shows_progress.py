@@ -4,7 +4,8 @@ import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from calve.cli.progress import watch
+from calve.app.work import Standing
+from calve.cli.progress import display
 from calve.model.errors import ErrorInfo
 from calve.model.ids import ProcessId
 from calve.model.process import Process, TaskCounts
@@ -35,4 +36,6 @@ def moving(count: int) -> list[list[Process]]:
 
 
 if __name__ == "__main__":
-    watch(moving(int(sys.argv[1])), quiet=False)
+    with display(quiet=False) as shown:
+        for processes in moving(int(sys.argv[1])):
+            shown.update(Standing(processes=tuple(processes), own_worker=True))

@@ -28,7 +28,7 @@ def test_a_wide_terminal_shows_the_bar_the_rows_and_what_is_waited_for() -> None
     (line,) = {line for line in drawn.lines if "RUNNING" in line}
     assert "███████████████░░░░░" in line
     assert "1,234,567 rows" in line
-    assert "again after: catalog lake does not answer" in line
+    assert "retrying after: catalog lake does not answer" in line
     assert line.endswith("…"), "a long reason is cut, not wrapped"
 
 

@@ -11,7 +11,7 @@ import pytest
 from whole_life import Life
 
 from calve.app.doctor import work
-from calve.app.proving import prove
+from calve.app.proof import prove
 from calve.app.wiring import App
 from calve.destination.receipt import Receipt
 from calve.model.errors import RefusedError

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from gate import Gate
 
-from calve.app.exporting import Asked
 from calve.app.wiring import App
 from calve.model.ids import ProcessId
 from calve.model.process import Process
@@ -110,7 +109,7 @@ class Folder:
     def submit(self) -> ProcessId:
         """An export that nobody waits for."""
         with self.place.app() as app:
-            (process_id,) = self.place.submit(app, TABLE, DESTINATION, Asked(every=True))
+            (process_id,) = self.place.submit(app, TABLE, DESTINATION)
         return process_id
 
     def row(self, process_id: ProcessId) -> Process:

@@ -41,7 +41,7 @@ def test_export_hands_over_to_a_live_worker_and_wait_follows_what_no_wait_left(f
 def test_no_wait_says_when_no_worker_is_there(folder: Folder) -> None:
     code, out, said = folder.call(*EXPORT, "--no-wait")
     assert code == 0
-    assert "no worker is there to do the work; start one with: calve worker" in said
+    assert "no worker is running to do the work; start one with: calve worker" in said
     assert folder.row(ProcessId(out.strip())).state is ProcessState.PENDING
 
 
@@ -155,7 +155,7 @@ def test_L18_a_cancel_that_comes_too_late_says_so_and_changes_nothing(folder: Fo
     folder.wait_ended(worker, process_id)
     code, out, said = folder.call("cancel", process_id)
     assert code == 4 and out.split()[1] == "COMPLETED"
-    assert "too late: it is COMPLETED, and stays so" in said
+    assert "too late to cancel: it is COMPLETED" in said
     folder.check_exported_once(process_id)
 
 

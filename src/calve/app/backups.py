@@ -1,24 +1,33 @@
-"""Backups as a person asks for them: the application as the kinds see it, and what commands share."""
+"""Backups and restores as a front asks for them, and the application as their kinds see it."""
 
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
+from calve.app.exports import request_of
 from calve.app.storages import properties_of
 from calve.app.wiring import App
-from calve.archive import backups
+from calve.archive import backups as archived
 from calve.archive.location import Location
 from calve.archive.manifest import Manifest
-from calve.backup import deletion
+from calve.backup import deletion, verification
 from calve.backup.deletion import Deleted, Keep, kept
 from calve.backup.kind import BackupKind
+from calve.backup.submit import request_of as backup_request
+from calve.backup.submit import submit as submit_backup
+from calve.backup.verification import Verified
 from calve.clickhouse.source import LiveSource
 from calve.model.errors import RefusedError
 from calve.model.limits import Limits
+from calve.model.process import Process
 from calve.objects.storage import Storage
 from calve.restore.kind import RestoreKind
+from calve.restore.submit import Asked
+from calve.restore.submit import request_of as restore_request
+from calve.restore.submit import submit as submit_restore
 
 
 class BackupReach:
@@ -61,8 +70,8 @@ def restore_kind(app: App) -> RestoreKind:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
-    """One backup in a list."""
+class BackupEntry:
+    """One backup of the location; `manifest` is None where it cannot be read."""
 
     name: str
     manifest: Manifest | None
@@ -71,12 +80,12 @@ class Line:
     hint: str = ""
 
 
-def lines(location: Location) -> list[Line]:
+def entries(app: App) -> list[BackupEntry]:
     """Oldest first, damaged ones too."""
-    found = backups.listed(location)
+    found = archived.listed(app.backups())
     uses = Counter(place for one in found if one.manifest for place in one.manifest.places)
     return [
-        Line(
+        BackupEntry(
             name=one.key.name,
             manifest=one.manifest,
             own_bytes=_own_bytes(one.manifest, uses) if one.manifest else 0,
@@ -87,12 +96,18 @@ def lines(location: Location) -> list[Line]:
     ]
 
 
-def stored_bytes(found: Sequence[Line]) -> int:
+def entry(app: App, name: str) -> BackupEntry:
+    """NotFoundError where there is none; an error of its own where it cannot be read."""
+    wanted = archived.find(app.backups(), name, unsigned=True)
+    return next(one for one in entries(app) if one.manifest and one.manifest.process_id == wanted.process_id)
+
+
+def stored_bytes(found: Sequence[BackupEntry]) -> int:
     """What all of them take together, shared parts once."""
     places: dict[str, int] = {}
-    for line in found:
-        if line.manifest:
-            places |= {place: part.bytes for place, part in line.manifest.places.items()}
+    for one in found:
+        if one.manifest:
+            places |= {place: part.bytes for place, part in one.manifest.places.items()}
     return sum(places.values())
 
 
@@ -100,8 +115,37 @@ def _own_bytes(manifest: Manifest, uses: Mapping[str, int]) -> int:
     return sum(part.bytes for place, part in manifest.places.items() if uses[place] == 1)
 
 
+def verify(app: App, name: str, *, read_share: float = 0.0) -> Verified:
+    location = app.backups()
+    return verification.verify(location, archived.find(location, name), read_share=read_share)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Submitted:
+    """A backup or a restore that is queued; `resumed`: the same command had begun it before."""
+
+    process: Process
+    resumed: bool
+
+
+def create(app: App, name: str, tables: Sequence[str], *, source: str = "", **options: Any) -> Submitted:
+    """Queue a backup of the tables that the patterns mean now."""
+    reach = BackupReach(app)
+    request = backup_request(reach, name, source or app.config.default_source, tables, **options)
+    made = submit_backup(reach, app.store, request)
+    return Submitted(process=made.process, resumed=made.resumed)
+
+
+def restore(app: App, name: str, *, source: str = "", **options: Any) -> Submitted:
+    reach, target = BackupReach(app), source or app.config.default_source
+    app.config.source(target)
+    request = restore_request(reach, request_of(Asked, options, backup=name, source=target))
+    made = submit_restore(reach, app.store, request)
+    return Submitted(process=made.process, resumed=made.resumed)
+
+
 def delete_backup(app: App, name: str) -> Deleted:
-    location = BackupReach(app).location()
+    location = app.backups()
     _refuse_used(app, name)
     return deletion.delete(location, name)
 
@@ -116,8 +160,8 @@ class Pruned:
 def prune(app: App, keep: Keep, *, dry_run: bool) -> Pruned:
     """Delete what the rules do not keep, and take up deletes that did not come to their end. A backup
     that cannot be read counts for no rule and stays, until it is deleted by its name."""
-    location = BackupReach(app).location()
-    found = backups.listed(location)
+    location = app.backups()
+    found = archived.listed(location)
     whole = [one.manifest for one in found if one.manifest]
     standing = kept(whole, lambda one: datetime.fromisoformat(one.created_at), keep)
     doomed = [one.name for one in whole if one not in standing]

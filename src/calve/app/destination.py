@@ -21,11 +21,12 @@ def parse_destination(text: str, config: Config) -> DestinationAddress:
 
 def parse_table(text: str, config: Config) -> DestinationAddress:
     """A destination that is an Iceberg table. UsageError for a folder of plain Parquet as well."""
-    if is_folder(text):
+    wrong = f"{text!r} is a folder of plain Parquet, not an Iceberg table" if is_folder(text) else ""
+    if not wrong and text.count(".") < 2:
+        wrong = f"invalid table {text!r}"
+    if wrong:
         raise UsageError(
-            f"{text!r} is a folder of plain Parquet, not an Iceberg table",
-            code="destination_name",
-            hint="use catalog.namespace.table, for example lake.ns.events",
+            wrong, code="destination_name", hint="use catalog.namespace.table, for example lake.ns.events"
         )
     return parse_destination(text, config)
 

@@ -1,9 +1,11 @@
-"""What `calve health` and `calve optimize` ask for."""
+"""The health of an Iceberg table, and optimizes as a front asks for them."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
-from calve.app.optimizing import OptimizeReach, optimize_kind
+from calve.app.destination import parse_table
+from calve.app.exports import request_of
+from calve.app.optimizer import OptimizeReach, optimize_kind
 from calve.app.wiring import App
 from calve.control.kind import NothingToDo
 from calve.iceberg.health.report import Health, health
@@ -12,21 +14,32 @@ from calve.model.ids import ProcessId
 from calve.model.process import NewProcess, Process
 from calve.optimize.ownership import owner_in
 from calve.optimize.plan import OptimizePlan, TaskSpec
-from calve.optimize.request import NAME, OptimizeRequest
+from calve.optimize.request import NAME, OptimizeRequest, SortBy, parse_sort
 from calve.optimize.submit import check, submit
 
 
-def table_health(app: App, catalog: str, identifier: tuple[str, ...], *, orphans: bool = False) -> Health:
+def table_health(app: App, table: str, *, orphans: bool = False) -> Health:
     """How a table is. The store is asked only where orphans are: to know whose files are whose."""
+    named = parse_table(table, app.config)
+    catalog = app.catalog(named.catalog)
     if not orphans:
-        return health(app.catalog(catalog), identifier, limits=app.limits)
+        return health(catalog, named.identifier, limits=app.limits)
     return health(
-        app.catalog(catalog),
-        identifier,
+        catalog,
+        named.identifier,
         now=app.store.now(),
         orphans=True,
-        owner=owner_in(app.store, ".".join((catalog, *identifier))),
+        owner=owner_in(app.store, str(named)),
         limits=app.limits,
+    )
+
+
+def optimize_request(app: App, table: str, *, sort: str = "", **options: Any) -> OptimizeRequest:
+    """`options` are fields of the request; `sort` is as a person types it: 'day, id desc'."""
+    named = parse_table(table, app.config)
+    order = parse_sort(sort) if sort else SortBy()
+    return request_of(
+        OptimizeRequest, options, catalog=named.catalog, identifier=named.identifier, sort=order
     )
 
 
@@ -37,19 +50,16 @@ def submit_optimize(app: App, request: OptimizeRequest) -> Process:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Preview:
-    """What a process would do, planned by the very code that plans it."""
+class OptimizePreview:
+    """What an optimize would do, planned by the code that plans it."""
 
     tasks: tuple[TaskSpec, ...] = ()
     expire: bool = False
     orphans: bool = False
     nothing: str = ""  # why there is nothing to do
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
-
-def preview(app: App, request: OptimizeRequest) -> Preview:
+def preview(app: App, request: OptimizeRequest) -> OptimizePreview:
     """Plan, and change nothing."""
     check(OptimizeReach(app), request)
     new = NewProcess(
@@ -64,9 +74,9 @@ def preview(app: App, request: OptimizeRequest) -> Preview:
     process = new.accepted(adopted=False, now=app.store.now())
     planned = optimize_kind(app).plan(process, (), None)
     if isinstance(planned, NothingToDo):
-        return Preview(nothing=planned.message)
+        return OptimizePreview(nothing=planned.message)
     plan = OptimizePlan.from_json(planned.plan)
-    return Preview(
+    return OptimizePreview(
         tasks=tuple(TaskSpec.from_json(task.spec) for task in planned.tasks),
         expire=plan.expire,
         orphans=plan.orphans,

@@ -1,10 +1,11 @@
-"""What optimizing did to tables, and what it gained: read from the processes that the store has."""
+"""What optimizes did to tables, and what they gained: read from the processes in the store."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
-from calve.app.view import time_json
+from calve.app.destination import parse_table
+from calve.app.wiring import App
 from calve.control.ports import StoreReader
 from calve.model.process import Process, ProcessQuery
 from calve.optimize.request import NAME, OptimizeRequest
@@ -38,26 +39,14 @@ class Optimized:
     rewritten_files: int
     removed_files: int  # of expired snapshots, and orphans
 
-    def to_json(self) -> dict[str, Any]:
-        process = self.process
-        numbers = {
-            name: asdict(getattr(self, name)) for name in ("score", "files", "delete_files", "snapshots")
-        }
-        return {
-            "id": process.id,
-            "table": process.destination,
-            "state": process.state.value,
-            "by_worker": self.by_worker,
-            **numbers,
-            "rewritten_files": self.rewritten_files,
-            "removed_files": self.removed_files,
-            "created_at": time_json(process.created_at),
-            "finished_at": time_json(process.finished_at),
-        }
 
-
-def optimize_history(store: StoreReader, table: str = "", *, limit: int = 50) -> list[Optimized]:
+def optimize_history(app: App, table: str = "", *, limit: int = 50) -> list[Optimized]:
     """Newest first; of one table, or of all."""
+    name = str(parse_table(table, app.config)) if table else ""
+    return history_in(app.store, name, limit=limit)
+
+
+def history_in(store: StoreReader, table: str = "", *, limit: int = 50) -> list[Optimized]:
     found = store.processes(ProcessQuery(kind=NAME, destination=table, limit=limit))
     return [optimized(process, store.plan(process.id)) for process in found]
 

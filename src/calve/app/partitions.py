@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from calve.app.destination import parse_destination
 from calve.app.wiring import App
 from calve.clickhouse.parts.partitions import PartitionInfo
-from calve.clickhouse.sql.table_name import TableName
+from calve.clickhouse.sql.table_name import parse
 from calve.destination.address import DestinationAddress
 from calve.destination.content import unchanged
 from calve.destination.outcome import EarlierExport
@@ -26,24 +27,28 @@ class Exported(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Listed:
+class ListedPartition:
     partition: PartitionInfo
     exported: Exported | None = None  # None: no destination was named
     earlier: EarlierExport | None = None
 
 
-def list_partitions(app: App, name: TableName, destination: DestinationAddress | None) -> list[Listed]:
+def list_partitions(app: App, table_name: str, to: str = "") -> list[ListedPartition]:
+    """With `to`, also what that destination has of each."""
+    name = parse(table_name)
+    destination = parse_destination(to, app.config) if to else None
     source = app.source(name.source or app.config.default_source)
     with source.visit() as session:
         table = session.describe(name.database, name.table)
         found = session.partitions(table)
     if destination is None:
-        return [Listed(partition=partition) for partition in found]
+        return [ListedPartition(partition=partition) for partition in found]
     return _compared(app, table.identity, found, destination)
 
 
-def list_parts(app: App, name: TableName) -> list[PartPlan]:
+def list_parts(app: App, table_name: str) -> list[PartPlan]:
     """The parts that `--part` can name, as they are now."""
+    name = parse(table_name)
     source = app.source(name.source or app.config.default_source)
     with source.visit() as session:
         return list(session.parts(session.describe(name.database, name.table)))
@@ -51,15 +56,17 @@ def list_parts(app: App, name: TableName) -> list[PartPlan]:
 
 def _compared(
     app: App, identity: str, found: Sequence[PartitionInfo], destination: DestinationAddress
-) -> list[Listed]:
+) -> list[ListedPartition]:
     table = app.destination(destination).find()
     if table is None:  # it does not exist yet, so it has nothing of any partition
-        return [Listed(partition=partition, exported=Exported.NO) for partition in found]
+        return [ListedPartition(partition=partition, exported=Exported.NO) for partition in found]
     listed = []
     for partition in found:
         text = key_text(identity=identity, partition=partition.id, selection=_WHOLE, uuid=table.uuid)
         earlier = table.find_export(key_hash(text))
-        listed.append(Listed(partition=partition, exported=_status(partition, earlier), earlier=earlier))
+        listed.append(
+            ListedPartition(partition=partition, exported=_status(partition, earlier), earlier=earlier)
+        )
     return listed
 
 

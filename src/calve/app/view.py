@@ -1,14 +1,30 @@
-"""Rows of the store as the JSON that `interface` fixes. Used wherever a process is shown."""
+"""The JSON of processes, events, workers and partitions. Scripts rely on it: add keys, at the end.
+
+Of backups: `backup_view`. Imports nothing heavy at run time: `ps --json` uses it.
+"""
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from calve.destination.address import is_folder
 from calve.model.errors import ErrorInfo
-from calve.model.process import Event, Pin, Process, Task, Worker
+from calve.model.process import Event, Pin, Process, Task
 from calve.model.reach import kinds_in, without_kinds
+
+if TYPE_CHECKING:
+    from calve.app.config import Config
+    from calve.app.doctor import Finding
+    from calve.app.exports import Known
+    from calve.app.health import OptimizePreview
+    from calve.app.optimize_history import Optimized
+    from calve.app.partitions import ListedPartition
+    from calve.app.processes import ProcessDetail, Reason, WorkerStatus
+    from calve.app.proof import ExportProof, OptimizeProof
+    from calve.destination.plan import PartPlan
+    from calve.export.request import ExportRequest
 
 Json = dict[str, Any]
 
@@ -39,16 +55,44 @@ def process_json(process: Process) -> Json:
     }
 
 
-def detail_json(process: Process, plan: str | None, tasks: Sequence[Task], pins: Sequence[Pin]) -> Json:
+def detail_json(detail: "ProcessDetail") -> Json:
     """What `show` adds: the plan, each task, each pin, the kind's own result. `tasks` becomes the list
     of them."""
-    return process_json(process) | {
-        "tasks": [task_json(task) for task in tasks],
-        "plan": json.loads(plan) if plan else None,
-        "pins": [pin_json(pin) for pin in pins],
-        "files_for_readers": readers_files(process, tasks),
-        "result": _parsed(process.result),
+    return process_json(detail.process) | {
+        "tasks": [task_json(task) for task in detail.tasks],
+        "plan": json.loads(detail.plan) if detail.plan else None,
+        "pins": [pin_json(pin) for pin in detail.pins],
+        "files_for_readers": readers_files(detail.process, detail.tasks),
+        "result": _parsed(detail.process.result),
     }
+
+
+def known_json(known: "Known", request: "ExportRequest") -> Json:
+    """The process that exported a partition before, from the store or, of another store's, from the
+    table."""
+    earlier = known.earlier
+    document = (
+        process_json(known.process)
+        if known.process
+        else {
+            "id": earlier.export.process_id, "batch": None, "kind": "export", "state": "COMPLETED",
+            "source": request.source_table, "destination": request.destination,
+            "partitions": [earlier.partition], "tasks": {"total": 0, "done": 0, "failed": 0},
+            "rows": earlier.export.rows, "files": earlier.export.files, "bytes": 0,
+            "snapshot_id": earlier.export.snapshot_id, "retry_of": None, "error": None,
+            "created_at": None, "finished_at": None,
+        }
+    )  # fmt: skip
+    return document | {
+        "error": error_json(known.error),
+        "already_exported": True,
+        "unchanged": earlier.unchanged,
+    }
+
+
+def result_json(process: Process) -> Json:
+    """A backup or a restore: the process with what its kind noted of it."""
+    return process_json(process) | {"detail": json.loads(process.result) if process.result else {}}
 
 
 def readers_files(process: Process, tasks: Sequence[Task]) -> list[Json]:
@@ -96,18 +140,114 @@ def event_json(event: Event) -> Json:
     }
 
 
-def worker_json(worker: Worker, *, state: str, processes: int) -> Json:
+def reason_json(reason: "Reason") -> Json:
+    return {"id": reason.process.id, "state": reason.process.state.value, "why": reason.why}
+
+
+def worker_json(status: "WorkerStatus") -> Json:
+    worker = status.worker
     return {
         "id": worker.id,
         "host": worker.host,
-        "state": state,
+        "state": status.state.value,
         "slots": worker.slots,
-        "processes": processes,
+        "processes": status.processes,
         "reach": without_kinds(worker.reach),
         "kinds": sorted(kinds_in(worker.reach) or ()),
         "started_at": time_json(worker.started_at),
         "heartbeat_at": time_json(worker.heartbeat_at),
         "error": error_json(worker.error),
+    }
+
+
+def partition_json(item: "ListedPartition") -> Json:
+    partition = item.partition
+    return {
+        "id": partition.id,
+        "value": partition.value,
+        "rows": partition.rows,
+        "bytes": partition.bytes,
+        "parts": partition.parts,
+        "modified_at": time_json(partition.modified_at),
+        "exported": item.exported.value if item.exported else None,
+        "process": item.earlier.process_id if item.earlier else None,
+        "snapshot_id": item.earlier.snapshot_id if item.earlier else None,
+    }
+
+
+def part_json(part: "PartPlan") -> Json:
+    return {
+        "name": part.name,
+        "partition": part.partition_id,
+        "rows": part.rows,
+        "bytes": part.bytes,
+        "level": part.level,
+        "disk": part.disk,
+    }
+
+
+def export_proof_json(proof: "ExportProof") -> Json:
+    table = proof.table
+    document: Json = {
+        "id": proof.process_id,
+        "ok": proof.ok,
+        "snapshot_id": table.snapshot_id,
+        "files": table.files,
+        "rows": {"exported": table.expected_rows, "found": table.found_rows},
+        "columns": {
+            column.name: {"exported": column.expected, "found": column.found, "same": column.same}
+            for column in table.columns
+        },
+        "faults": list(proof.faults),
+    }
+    if proof.source is not None:
+        document["source"] = {"rows": proof.source.found_rows, "differing": list(proof.source.differing)}
+    return document
+
+
+def optimize_proof_json(proof: "OptimizeProof") -> Json:
+    snapshots = [
+        {
+            "snapshot_id": one.snapshot_id,
+            "files": {"before": one.files_before, "after": one.files_after},
+            "rows": {"before": one.rows_before, "after": one.rows_after},
+            "columns": {name: {"same": name not in one.differing} for name in one.columns},
+        }
+        for one in proof.snapshots
+    ]
+    return {"id": proof.process_id, "ok": proof.ok, "snapshots": snapshots, "faults": list(proof.faults)}
+
+
+def optimized_json(item: "Optimized") -> Json:
+    process = item.process
+    gains = {name: asdict(getattr(item, name)) for name in ("score", "files", "delete_files", "snapshots")}
+    return {
+        "id": process.id,
+        "table": process.destination,
+        "state": process.state.value,
+        "by_worker": item.by_worker,
+        **gains,
+        "rewritten_files": item.rewritten_files,
+        "removed_files": item.removed_files,
+        "created_at": time_json(process.created_at),
+        "finished_at": time_json(process.finished_at),
+    }
+
+
+def optimize_preview_json(preview: "OptimizePreview") -> Json:
+    return asdict(preview)
+
+
+def finding_json(finding: "Finding") -> Json:
+    return asdict(finding)
+
+
+def config_json(config: "Config") -> Json:
+    return {
+        "file": str(config.file) if config.file else None,
+        "settings": {
+            setting.key: {"value": setting.shown, "origin": setting.origin} for setting in config.settings
+        },
     }
 
 

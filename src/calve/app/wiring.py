@@ -6,17 +6,17 @@ is imported inside the function that builds it.
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import timedelta
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar, overload
 
 from calve.app.config import Config, SourceConfig
 from calve.app.storages import catalog_properties, properties_of
 from calve.control.kind import Kind
-from calve.control.ports import Store
+from calve.control.ports import Runner, Store
 from calve.destination.address import DestinationAddress
 from calve.export.choices import Choices
 from calve.model.ids import ProcessId
@@ -32,15 +32,53 @@ if TYPE_CHECKING:
     from calve.control.worker import WorkerLoop
     from calve.destination.port import Destination
     from calve.objects.storage import Storage
-    from calve.spark.runner import SparkRunner
+
+
+T = TypeVar("T")
+
+
+class WarmRunner(Runner, Protocol):
+    """A runner that can be started before its first task: Spark takes seconds."""
+
+    def warm(self) -> None: ...
+
+
+class built(Generic[T]):  # noqa: N801 - reads as the decorator it is
+    """A part of an `App`, built on first use, once, whichever thread asks first. (`cached_property` has
+    had no lock since Python 3.12.)"""
+
+    def __init__(self, make: Callable[[Any], T]) -> None:
+        self._make = make
+        self._name = make.__name__
+
+    @overload
+    def __get__(self, app: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, app: "App", owner: type) -> T: ...
+    def __get__(self, app: "App | None", owner: type) -> Self | T:
+        if app is None:
+            return self
+        with app.lock(self._name):
+            if self._name not in app.__dict__:
+                app.__dict__[self._name] = self._make(app)
+            made: T = app.__dict__[self._name]
+            return made
 
 
 class App:
-    """What one command works with. Close it: the store's connections and Spark go with it."""
+    """The parts of one program, built on first use and shared by its threads. Close it: the store's
+    connections and Spark go with it.
 
-    def __init__(self, config: Config) -> None:
+    Each part has a lock of its own, so a catalog that is slow to open holds up nobody but its users.
+    """
+
+    def __init__(self, config: Config, *, runner: Runner | None = None) -> None:
+        """A `runner` that is lent is closed by its owner; without one, Spark is started when needed."""
         self.config = config
         self._closing = ExitStack()
+        self._locks: dict[str, threading.RLock] = {}
+        if runner is not None:
+            self.__dict__["runner"] = runner
         self._sources: dict[str, LiveSource] = {}
         self._catalogs: dict[str, tuple[dict[str, Any], Catalog]] = {}
         self._destinations: dict[DestinationAddress, tuple[dict[str, Any], Destination]] = {}
@@ -48,9 +86,12 @@ class App:
     def close(self) -> None:
         self._closing.close()
 
+    def lock(self, part: str) -> threading.RLock:
+        return self._locks.setdefault(part, threading.RLock())  # atomic: one lock for each name
+
     # -- the store ----------------------------------------------------------------------------------
 
-    @cached_property
+    @built
     def store(self) -> Store:
         from calve.store import open_store
 
@@ -79,9 +120,10 @@ class App:
     # -- what the kinds reach -----------------------------------------------------------------------
 
     def source(self, name: str) -> "LiveSource":
-        if name not in self._sources:
-            self._sources[name] = self._open_source(name)
-        return self._sources[name]
+        with self.lock(f"source:{name}"):
+            if name not in self._sources:
+                self._sources[name] = self._open_source(name)
+            return self._sources[name]
 
     def _open_source(self, name: str) -> "LiveSource":
         from calve.clickhouse.embedded.source import EmbeddedSource
@@ -122,20 +164,22 @@ class App:
         from calve.iceberg.catalogs.catalog import open_catalog
 
         properties = self.catalog_properties(name)
-        opened = self._catalogs.get(name)
-        if opened is None or opened[0] != properties:
-            opened = self._catalogs[name] = (properties, open_catalog(name, properties, self.limits))
-        return opened[1]
+        with self.lock(f"catalog:{name}"):
+            opened = self._catalogs.get(name)
+            if opened is None or opened[0] != properties:
+                opened = self._catalogs[name] = (properties, open_catalog(name, properties, self.limits))
+            return opened[1]
 
     def destination(self, address: DestinationAddress) -> "Destination":
         """Opened again when its keys were changed, as catalogs are."""
         from calve.tasks.destinations import configuration, open_destination
 
         properties = configuration(address, self)
-        opened = self._destinations.get(address)
-        if opened is None or opened[0] != properties:
-            opened = self._destinations[address] = (properties, open_destination(address, self))
-        return opened[1]
+        with self.lock(f"destination:{address}"):
+            opened = self._destinations.get(address)
+            if opened is None or opened[0] != properties:
+                opened = self._destinations[address] = (properties, open_destination(address, self))
+            return opened[1]
 
     def catalog_properties(self, name: str) -> dict[str, Any]:
         """Its entry, completed by the environment. Never stored."""
@@ -173,8 +217,8 @@ class App:
 
     # -- what moves the work ------------------------------------------------------------------------
 
-    @cached_property
-    def runner(self) -> "SparkRunner":
+    @built
+    def runner(self) -> WarmRunner:
         from calve.spark.runner import SparkRunner
 
         spark = self.config.spark
@@ -188,10 +232,10 @@ class App:
             return self.config.limits.slots
         return 2 * local_cores(self.config.spark.master)
 
-    @cached_property
+    @built
     def kinds(self) -> Mapping[str, Kind]:
         from calve.app.backups import backup_kind, restore_kind
-        from calve.app.optimizing import optimize_kind
+        from calve.app.optimizer import optimize_kind
         from calve.export.kind import ExportKind
 
         return {
@@ -212,10 +256,6 @@ class App:
             limits=replace(self.config.limits, slots=self._slots()),
             reach=self.config.reach | also,
         )
-
-
-def open_app(config: Config) -> App:
-    return App(config)
 
 
 def local_cores(master: str) -> int:

@@ -1,16 +1,19 @@
-"""Running processes to their end, by the workers there are or by one in this program."""
+"""Following processes to their end, by the workers there are or by one in this program."""
 
+import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from typing import Any, Self
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
 
+from calve.app.processes import has_workers
 from calve.app.wiring import App
 from calve.control.follow import follow as watched
 from calve.control.ports import Store
 from calve.model.errors import CalveError
-from calve.model.ids import ProcessId
+from calve.model.ids import ProcessId, WorkerId
 from calve.model.process import Pin, Process
 from calve.model.reach import reaches, sources_in, with_kinds
 from calve.model.states import PIN_HELD, PROCESS_TERMINAL, ProcessState
@@ -19,64 +22,115 @@ POLL_SECONDS = 0.2
 LOOK_FOR_WORKERS_SECONDS = 1.0
 CLEANUP_SECONDS = 30.0  # what takes longer is left to the next worker, and to `doctor`
 
-
-def has_workers(app: App, processes: Sequence[Process]) -> bool:
-    """Whether every one of them has a worker that will take it."""
-    workers = app.live_workers()
-    return all(any(reaches(worker.reach, process) for worker in workers) for process in processes)
+Bring = Callable[[], AbstractContextManager[None]]
 
 
-def follow(app: App, ids: Sequence[ProcessId]) -> Iterator[Sequence[Process]]:
-    """The processes as they stand, again and again, until all have ended."""
-    for progress in watched(app.store, ids, wait=time.sleep, poll_seconds=POLL_SECONDS):
-        yield progress.processes
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """Where followed processes stand at one moment."""
+
+    processes: tuple[Process, ...]
+    own_worker: bool  # a worker in this program does the work
+    sizes: Mapping[ProcessId, int] = field(
+        default_factory=dict
+    )  # bytes to move, of planned backups and restores
+
+    @property
+    def ended(self) -> bool:
+        return all(process.state in PROCESS_TERMINAL for process in self.processes)
 
 
-class Company:
-    """Sees processes to their end: by the workers there are and, from the moment there are none, by
-    one of our own. A worker that was killed counts as there until its lease is over, so one look at
-    the start would wait for ever for a dead one."""
+class _TimeIsUp(Exception):
+    """Leaves the block of an own worker quickly: nobody waits for its cleanup."""
 
-    def __init__(
-        self,
-        app: App,
-        processes: Sequence[Process],
-        bring: Callable[[], AbstractContextManager[None]] | None,
-    ) -> None:
+
+def follow(
+    app: App,
+    ids: Sequence[ProcessId],
+    *,
+    own_worker: bool = False,
+    timeout_seconds: float | None = None,
+) -> Generator[Standing, None, None]:
+    """Where the processes stand, again and again, until all have ended or the time is up. With
+    `own_worker` a worker in this program does the work where no other would. Close the iterator to
+    stop early: that is quick and safe."""
+    bring = (lambda: own_worker_for(app, ids)) if own_worker else None
+    return _follow(app, ids, bring, timeout_seconds)
+
+
+def stopped(app: App, processes: Sequence[Process]) -> Generator[Standing, None, None]:
+    """Follow processes that were asked to stop; a worker in this program carries the cancels out where
+    no other would. Does not wait for processes that no reachable worker can end."""
+    live = [process for process in processes if process.state not in PROCESS_TERMINAL]
+    live = [process for process in live if _can_be_stopped(app, process)]
+    if live:
+        yield from _follow(app, [process.id for process in live], lambda: _own_canceller(app, live), None)
+
+
+def _follow(
+    app: App, ids: Sequence[ProcessId], bring: Bring | None, timeout_seconds: float | None
+) -> Generator[Standing, None, None]:
+    until = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+    helper, sizes = _Helper(app, bring), _Sizes(app)
+    with suppress(_TimeIsUp), helper:
+        for progress in watched(app.store, ids, wait=time.sleep, poll_seconds=POLL_SECONDS):
+            helper.look(progress.processes)
+            yield Standing(
+                processes=progress.processes,
+                own_worker=helper.is_here,
+                sizes=sizes.of(progress.processes),
+            )
+            if until is not None and time.monotonic() >= until and not progress.ended:
+                raise _TimeIsUp
+
+
+class _Helper:
+    """Brings a worker of our own from the moment no other is left. A worker that was killed counts as
+    there until its lease is over, so one look at the start would wait for ever for a dead one."""
+
+    def __init__(self, app: App, bring: Bring | None) -> None:
         self._app = app
-        self._processes = processes
         self._bring = bring
         self._brought = ExitStack()
         self._next_look = 0.0
-        self.is_own = False
+        self.is_here = False
 
-    def __enter__(self) -> Self:
-        self._look(self._processes)
-        return self
+    def __enter__(self) -> None:
+        """Nothing is brought before the first look."""
 
     def __exit__(self, *raised: Any) -> None:
         self._brought.__exit__(*raised)
 
-    def follow(self) -> Iterator[Sequence[Process]]:
-        for processes in follow(self._app, [process.id for process in self._processes]):
-            self._look(processes)
-            yield processes
-
-    def _look(self, processes: Sequence[Process]) -> None:
-        if self._bring is None or self.is_own or time.monotonic() < self._next_look:
+    def look(self, processes: Sequence[Process]) -> None:
+        if self._bring is None or self.is_here or time.monotonic() < self._next_look:
             return
         self._next_look = time.monotonic() + LOOK_FOR_WORKERS_SECONDS
         live = [process for process in processes if process.state not in PROCESS_TERMINAL]
         if not has_workers(self._app, live):
             self._brought.enter_context(self._bring())
-            self.is_own = True
+            self.is_here = True
+
+
+class _Sizes:
+    """How many bytes a backup or a restore will move: its plan says so, and is read once."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._known: dict[ProcessId, int] = {}
+
+    def of(self, processes: Sequence[Process]) -> Mapping[ProcessId, int]:
+        for process in processes:
+            if process.kind in ("backup", "restore") and process.planned and process.id not in self._known:
+                plan = self._app.store.plan(process.id)
+                self._known[process.id] = int(json.loads(plan).get("bytes", 0)) if plan else 0
+        return dict(self._known)
 
 
 @contextmanager
-def own_worker(app: App, ids: Sequence[ProcessId]) -> Iterator[None]:
+def own_worker_for(app: App, ids: Sequence[ProcessId]) -> Iterator[None]:
     """A worker in this program for as long as the block lasts, and then until the pins of these
-    processes are released and what they began to upload is aborted. Left by an exception (Ctrl-C) it
-    stops quickly, and still safely: whatever was under way is found by the next worker."""
+    processes are released. Left by an exception (Ctrl-C) it
+    stops quickly, and still safely: the next worker finds whatever was under way."""
     # Spark takes seconds to start; planning can begin meanwhile.
     threading.Thread(target=_warm, args=(app,), name="calve-spark", daemon=True).start()
     with _running(app, app.store):
@@ -85,15 +139,15 @@ def own_worker(app: App, ids: Sequence[ProcessId]) -> Iterator[None]:
 
 
 @contextmanager
-def own_canceller(app: App, processes: Sequence[Process]) -> Iterator[None]:
-    """A worker in this program that carries out cancels and takes nothing else. What nobody ever held
-    it ends wherever that leads: there is no pin, no file and no commit to look for."""
+def _own_canceller(app: App, processes: Sequence[Process]) -> Iterator[None]:
+    """A worker in this program that carries out cancels and takes nothing else. A process that no
+    worker ever held it ends wherever that leads: there is no pin, no file and no commit to look for."""
     also = frozenset(need for process in processes if _untouched(process) for need in process.needs)
     with _running(app, _CancelsOnly(app.store), also):
         yield
 
 
-def can_be_stopped(app: App, process: Process) -> bool:
+def _can_be_stopped(app: App, process: Process) -> bool:
     """Whether somebody would carry out its cancel: a worker that runs, or one of ours."""
     own = with_kinds(app.config.reach, app.kinds)
     return _untouched(process) or reaches(own, process) or has_workers(app, [process])
@@ -154,6 +208,28 @@ def _releases(app: App, process_id: ProcessId) -> bool:
     workers still try it now and then, and nobody need wait for that."""
     pins = app.store.pins(process_id, PIN_HELD)
     return any(pin.error is None or pin.error.retryable for pin in pins)
+
+
+class WorkerProgram:
+    """`calve worker`: does the work of every process that the configuration reaches."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._loop = app.worker()
+
+    @property
+    def id(self) -> WorkerId:
+        return self._loop.id
+
+    def request_stop(self) -> None:
+        """Drain; a second time, stop quickly. Safe in a signal handler."""
+        self._loop.request_stop()
+
+    def run(self, *, until_idle: bool = False) -> None:
+        from calve.app.optimizer import optimizing
+
+        with optimizing(self._app):
+            self._loop.run(until=(lambda: is_idle(self._app)) if until_idle else lambda: False)
 
 
 def is_idle(app: App) -> bool:

@@ -1,13 +1,17 @@
 """`calve backup` and its commands."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
 from calve.cli import exits, output
-from calve.cli.command import Session, command
-from calve.cli.groups import group
+from calve.cli.command import Session, command, group
+from calve.cli.options import no_wait_option, timeout_option
 from calve.model.errors import UsageError
+
+if TYPE_CHECKING:
+    from calve.app.backups import Submitted
 
 
 @command(
@@ -20,7 +24,7 @@ from calve.model.errors import UsageError
 @click.argument("name", metavar="NAME")
 @click.option("--tables", "patterns", metavar="PATTERNS", multiple=True, required=True, help="db.*,other.t")
 @click.option(
-    "--source", default="", metavar="SOURCE", help="A source of the configuration; the first otherwise."
+    "--source", default="", metavar="SOURCE", help="A source of the configuration. [default: the first]"
 )
 @click.option("--partitions", metavar="IDS", multiple=True, help="Only these partitions: ids or values.")
 @click.option(
@@ -28,10 +32,11 @@ from calve.model.errors import UsageError
     type=click.Choice(["refuse", "wait"]),
     default="refuse",
     show_default=True,
-    help="Where an ALTER is not finished: refuse, or wait for it.",
+    help="If an ALTER is unfinished: refuse, or wait for it.",
 )
-@click.option("--ignore-row-policies", is_flag=True, help="Back up rows that row policies hide, too.")
-@click.option("--no-wait", is_flag=True, help="Print the id and return; a worker does the work.")
+@click.option("--ignore-row-policies", is_flag=True, help="Also back up rows that row policies hide.")
+@no_wait_option
+@timeout_option
 def create(
     session: Session,
     name: str,
@@ -41,53 +46,53 @@ def create(
     mutations: str,
     ignore_row_policies: bool,
     no_wait: bool,
+    timeout_seconds: float | None,
 ) -> int:
     """Back up tables: their structure and every part, each content stored once.
 
-    What an earlier backup has stored is not copied again. Killed or interrupted, the same command goes
-    on where it stopped. Tables that vanish before they can be frozen are left out, and said.
+    What an earlier backup has stored is not copied again. After a kill or an interrupt, the same command
+    resumes where it stopped. Tables that vanish before they can be frozen are skipped, with a warning.
     """
-    from calve.app.backups import BackupReach
-    from calve.backup.submit import request_of, submit
-    from calve.cli.backup_running import hand_over
+    from calve.app.view import result_json
+    from calve.cli.report import hand_over
 
-    reach = BackupReach(session.app)
-    request = request_of(
-        reach,
+    queued = session.calve.backup_create(
         name,
-        source or session.config.default_source,
         _split(patterns),
+        source=source,
         partitions=_split(partitions),
         mutations=mutations,
         ignore_row_policies=ignore_row_policies,
     )
-    found = submit(reach, session.app.store, request)
-    return hand_over(session, found.process, resumed=found.resumed, no_wait=no_wait)
+    _say_resumed(session, queued)
+    return hand_over(
+        session, [queued.process], no_wait=no_wait, as_list=False, timeout_seconds=timeout_seconds,
+        document=result_json,
+    )  # fmt: skip
 
 
 @command("list", examples=["calve backup list", "calve backup list --json"])
 def list_(session: Session) -> None:
-    """List backups: their age, what they hold, and their size with and without what they share."""
-    from calve.app.backups import BackupReach, lines
-    from calve.cli.backup_pages import list_json, list_page
+    """List backups: their age, contents, and size with and without what they share."""
+    from calve.app.backup_view import backup_json
+    from calve.cli.backup_pages import list_page
 
-    found = lines(BackupReach(session.app).location())
+    found = session.calve.backup_list()
     if not found:
-        output.say(f"no backup in {session.config.backup_url}")
-    session.answer(list_json(found), list_page(found, session.app.store.now()) if found else "")
+        output.say(f"no backups in {session.config.backup_url}")
+    text = list_page(found, session.calve.now()) if found else ""
+    session.answer([backup_json(one) for one in found], text)
 
 
 @command("show", examples=["calve backup show nightly-2026-01-31"])
 @click.argument("name", metavar="NAME")
 def show(session: Session, name: str) -> None:
     """Show what a backup holds."""
-    from calve.app.backups import BackupReach, lines
-    from calve.archive.backups import find
-    from calve.cli.backup_pages import manifest_of, show_json, show_page
+    from calve.app.backup_view import backup_detail_json
+    from calve.cli.backup_pages import show_page
 
-    location = BackupReach(session.app).location()
-    line = manifest_of(lines(location), find(location, name, unsigned=True))
-    session.answer(show_json(line), show_page(line))
+    found = session.calve.backup_show(name)
+    session.answer(backup_detail_json(found), show_page(found))
 
 
 @command(
@@ -95,20 +100,16 @@ def show(session: Session, name: str) -> None:
     examples=["calve backup verify nightly-2026-01-31", "calve backup verify january --read-data 100%"],
 )
 @click.argument("name", metavar="NAME")
-@click.option("--read-data", default="0%", metavar="PERCENT", help="Read so much of the data back: 5%.")
+@click.option("--read-data", default="0%", metavar="PERCENT", help="Read back this much of the data: 5%.")
 def verify(session: Session, name: str, read_data: str) -> int:
-    """Prove that a backup is whole: every object there, in its size, and, as far as read, unchanged.
+    """Verify that a backup is whole: every object is there, has its size, and, where read, is unchanged.
 
-    Names each object that is missing, short or changed; the exit code is then 1.
+    Lists each object that is missing, short or changed; the exit code is then 1.
     """
-    from calve.app.backups import BackupReach
-    from calve.archive import backups
-    from calve.backup import verification
-    from calve.cli.backup_pages import verified_json, verified_page
+    from calve.app.backup_view import verified_json
+    from calve.cli.backup_pages import verified_page
 
-    share = _share(read_data)
-    location = BackupReach(session.app).location()
-    found = verification.verify(location, backups.find(location, name), read_share=share)
+    found = session.calve.backup_verify(name, read_share=_share(read_data))
     session.answer(verified_json(found), verified_page(found))
     return exits.DONE if found.whole else exits.FAILED
 
@@ -123,20 +124,27 @@ def verify(session: Session, name: str, read_data: str) -> int:
 )
 @click.argument("name", metavar="NAME")
 @click.option("--tables", "patterns", metavar="PATTERNS", multiple=True, help="Only these: db.*,other.t")
-@click.option("--as", "into", default="", metavar="DB[.TABLE]", help="Into another database, or name.")
-@click.option("--source", default="", metavar="SOURCE", help="The source to restore to; the first otherwise.")
+@click.option(
+    "--as",
+    "into",
+    default="",
+    metavar="DB[.TABLE]",
+    help="Restore into another database, or under another name.",
+)
+@click.option("--source", default="", metavar="SOURCE", help="The source to restore to. [default: the first]")
 @click.option("--partitions", metavar="IDS", multiple=True, help="Only these partitions, by id.")
-@click.option("--schema-only", is_flag=True, help="Make databases, tables and views; no rows.")
-@click.option("--data-only", is_flag=True, help="Only rows, into tables that exist; needs --existing.")
+@click.option("--schema-only", is_flag=True, help="Create databases, tables and views; no rows.")
+@click.option("--data-only", is_flag=True, help="Only rows, into existing tables; needs --existing.")
 @click.option(
     "--existing",
     type=click.Choice(["refuse", "append", "replace"]),
     default="refuse",
     show_default=True,
-    help="A table that exists: refuse, add to it, or replace the partitions that the backup has.",
+    help="If a table exists: refuse, append to it, or replace the partitions that the backup has.",
 )
 @click.option("--unsigned", is_flag=True, help="Accept a backup that the signing key did not sign.")
-@click.option("--no-wait", is_flag=True, help="Print the id and return; a worker does the work.")
+@no_wait_option
+@timeout_option
 def restore(
     session: Session,
     name: str,
@@ -149,21 +157,18 @@ def restore(
     existing: str,
     unsigned: bool,
     no_wait: bool,
+    timeout_seconds: float | None,
 ) -> int:
-    """Restore a backup: make what is missing, fetch and check its parts, attach each exactly once.
+    """Restore a backup: create what is missing, fetch and check its parts, attach each exactly once.
 
-    Killed or interrupted, the same command goes on where it stopped.
+    After a kill or an interrupt, the same command resumes where it stopped.
     """
-    from calve.app.backups import BackupReach
-    from calve.cli.backup_running import hand_over
-    from calve.restore.submit import Asked, request_of, submit
+    from calve.app.view import result_json
+    from calve.cli.report import hand_over
 
-    reach = BackupReach(session.app)
-    target = source or session.config.default_source
-    session.config.source(target)
-    asked = Asked(
-        backup=name,
-        source=target,
+    queued = session.calve.backup_restore(
+        name,
+        source=source,
         tables=_split(patterns),
         into=into,
         schema_only=schema_only,
@@ -172,23 +177,26 @@ def restore(
         partitions=_split(partitions),
         unsigned=unsigned,
     )
-    found = submit(reach, session.app.store, request_of(reach, asked))
-    return hand_over(session, found.process, resumed=found.resumed, no_wait=no_wait)
+    _say_resumed(session, queued)
+    return hand_over(
+        session, [queued.process], no_wait=no_wait, as_list=False, timeout_seconds=timeout_seconds,
+        document=result_json,
+    )  # fmt: skip
 
 
 @command("delete", examples=["calve backup delete nightly-2025-12-31"])
 @click.argument("names", metavar="NAME…", nargs=-1, required=True)
 def delete(session: Session, names: tuple[str, ...]) -> None:
-    """Delete backups. What other backups share stays.
+    """Delete backups. Parts that other backups share are kept.
 
-    A backup whose manifest is damaged is deleted like any other; what can no longer be made out in the
-    manifest stays in the location.
+    A backup whose manifest is damaged is deleted like any other; parts that its manifest no longer
+    names legibly stay in the location.
     """
-    from calve.app.backups import delete_backup
+    from calve.app.backup_view import deleted_json
     from calve.cli.backup_pages import deleted_line, say_what_stays
 
-    done = [delete_backup(session.app, name) for name in names]
-    session.answer([vars(one) for one in done], "\n".join(map(deleted_line, done)))
+    done = [session.calve.backup_delete(name) for name in names]
+    session.answer([deleted_json(one) for one in done], "\n".join(map(deleted_line, done)))
     say_what_stays(done)
 
 
@@ -204,7 +212,7 @@ def delete(session: Session, names: tuple[str, ...]) -> None:
 @click.option("--keep-weekly", type=int, default=0, metavar="N", help="The newest of each of N weeks.")
 @click.option("--keep-monthly", type=int, default=0, metavar="N", help="The newest of each of N months.")
 @click.option("--keep-yearly", type=int, default=0, metavar="N", help="The newest of each of N years.")
-@click.option("--dry-run", is_flag=True, help="Say what would be deleted; change nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be deleted; change nothing.")
 def prune(
     session: Session,
     keep_last: int,
@@ -214,22 +222,22 @@ def prune(
     keep_yearly: int,
     dry_run: bool,
 ) -> int:
-    """Delete the backups that no rule keeps, and finish deletes that did not come to their end.
+    """Delete the backups that no rule keeps, and finish deletes that were interrupted.
 
-    A backup is kept if any of the rules keeps it; at least one rule has to be given. While a backup
-    cannot be read no space is freed, because it may need anything, and the exit code is 4.
+    A backup is kept if any rule keeps it; at least one rule is required. While a backup cannot be read,
+    no space is freed, because it may need any part, and the exit code is 4.
     """
-    from calve.app.backups import prune as pruned
-    from calve.backup.deletion import Keep
-    from calve.cli.backup_pages import pruned_json, pruned_page, say_what_stays
+    from calve.app.backup_view import pruned_json
+    from calve.app.values import Keep
+    from calve.cli.backup_pages import pruned_page, say_what_stays
 
     keep = Keep(
         last=keep_last, daily=keep_daily, weekly=keep_weekly, monthly=keep_monthly, yearly=keep_yearly
     )
-    found = pruned(session.app, keep, dry_run=dry_run)
+    found = session.calve.backup_prune(keep, dry_run=dry_run)
     session.answer(pruned_json(found, dry_run=dry_run), pruned_page(found, dry_run=dry_run))
     for name in found.unreadable:
-        output.warning(f"backup {name} cannot be read: it is kept, and nothing that it may need is removed")
+        output.warning(f"backup {name} cannot be read: it is kept, and so is every part that it may need")
     say_what_stays(found.deleted)
     return exits.REFUSED if any(one.held for one in found.deleted) else exits.DONE
 
@@ -246,7 +254,12 @@ def prune(
     ],
 )
 def backup() -> None:
-    """Back up MergeTree tables, restore them, and keep the backups you need."""
+    """Back up MergeTree tables, restore them, and prune old backups."""
+
+
+def _say_resumed(session: Session, queued: "Submitted") -> None:
+    if queued.resumed:
+        session.say(f"resuming process {queued.process.id}: what it has done is kept")
 
 
 def _split(given: Sequence[str]) -> tuple[str, ...]:
@@ -262,6 +275,6 @@ def _share(text: str) -> float:
         share = -1.0
     if not 0 <= share <= 1:
         raise UsageError(
-            f"{text!r} is no percentage", code="bad_share", hint="give 0% to 100%: --read-data 5%"
+            f"invalid percentage {text!r}", code="bad_share", hint="give 0% to 100%: --read-data 5%"
         )
     return share

@@ -1,43 +1,16 @@
-"""Backups as JSON and as pages for people."""
+"""Backups as pages for people."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
 
-from calve.app.backups import Line, Pruned, stored_bytes
-from calve.archive.manifest import Manifest
-from calve.backup.deletion import Deleted
-from calve.backup.verification import Verified
+from calve.app.backups import BackupEntry, Pruned, stored_bytes
+from calve.app.values import Deleted, Verified
 from calve.cli import output, words
 
 _MOST_FLAWS = 50
 
 
-def list_json(lines: Sequence[Line]) -> list[dict[str, Any]]:
-    return [line_json(line) for line in lines]
-
-
-def line_json(line: Line) -> dict[str, Any]:
-    manifest = line.manifest
-    if manifest is None:
-        return {"name": line.name, "error": line.error, "hint": line.hint}
-    return {
-        "name": manifest.name,
-        "created_at": manifest.created_at,
-        "source": manifest.source,
-        "process": manifest.process_id,
-        "tables": len(manifest.tables),
-        "parts": manifest.parts,
-        "rows": manifest.rows,
-        "bytes": manifest.bytes,
-        "own_bytes": line.own_bytes,
-        "moved_bytes": manifest.moved_bytes,
-        "skipped": [{"table": table, "reason": why} for table, why in manifest.skipped],
-        "error": None,
-    }
-
-
-def list_page(lines: Sequence[Line], now: datetime) -> str:
+def list_page(lines: Sequence[BackupEntry], now: datetime) -> str:
     rows = [
         (
             line.name,
@@ -52,48 +25,15 @@ def list_page(lines: Sequence[Line], now: datetime) -> str:
         else (line.name, "damaged", "", "", "", "", "")
         for line in lines
     ]
-    numbers = frozenset({"TABLES", "ROWS", "SIZE", "ITS OWN"})
-    head = ("BACKUP", "AGE", "SOURCE", "TABLES", "ROWS", "SIZE", "ITS OWN")
+    numbers = frozenset({"TABLES", "ROWS", "SIZE", "UNSHARED"})
+    head = ("BACKUP", "AGE", "SOURCE", "TABLES", "ROWS", "SIZE", "UNSHARED")
     table = words.table(head, rows, right=numbers)
     total = f"{words.counted(len(lines), 'backup')}, {words.size(stored_bytes(lines))} stored"
     damaged = [f"damaged {line.name}: {line.error}\nhint: {line.hint}" for line in lines if not line.manifest]
     return "\n\n".join([table, *damaged, total])
 
 
-def show_json(line: Line) -> dict[str, Any]:
-    manifest = line.manifest
-    assert manifest is not None
-    return line_json(line) | {
-        "tables": [
-            {
-                "table": f"{table.database}.{table.name}",
-                "engine": table.engine,
-                "rows": table.rows,
-                "bytes": table.bytes,
-                "partitions": sorted({part.partition_id for part in table.parts}),
-                "parts": [
-                    {
-                        "name": part.name,
-                        "partition": part.partition_id,
-                        "rows": part.rows_seen,
-                        "bytes": part.bytes,
-                        "place": part.place,
-                    }
-                    for part in table.parts
-                ],
-                "create": table.create,
-            }
-            for table in manifest.tables
-        ],
-        "schemas": [
-            {"name": f"{one.database}.{one.name}", "engine": one.engine, "create": one.create}
-            for one in manifest.schemas
-        ],
-        "functions": dict(manifest.functions),
-    }
-
-
-def show_page(line: Line) -> str:
+def show_page(line: BackupEntry) -> str:
     manifest = line.manifest
     assert manifest is not None
     head = words.facts(
@@ -102,7 +42,7 @@ def show_page(line: Line) -> str:
             ("made", f"{datetime.fromisoformat(manifest.created_at).astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"),
             ("source", manifest.source),
             ("process", manifest.process_id),
-            ("size", f"{words.size(manifest.bytes)}, of which {words.size(line.own_bytes)} are its own"),
+            ("size", f"{words.size(manifest.bytes)}, of which {words.size(line.own_bytes)} are not shared"),
             ("rows", words.count(manifest.rows)),
             ("functions", ", ".join(manifest.functions)),
         )
@@ -125,26 +65,6 @@ def _amounts(rows: int, size: int, parts: int) -> tuple[str, str, str]:
     return words.count(rows), words.size(size), str(parts)
 
 
-def verified_json(found: Verified) -> dict[str, Any]:
-    return {
-        "name": found.name,
-        "whole": found.whole,
-        "parts": found.parts,
-        "objects": found.objects,
-        "bytes": found.bytes,
-        "read_bytes": found.read_bytes,
-        "flaws": [
-            {
-                "object": flaw.problem.object,
-                "what": flaw.problem.what,
-                "tables": list(flaw.tables),
-                "part": flaw.part,
-            }
-            for flaw in found.flaws
-        ],
-    }
-
-
 def verified_page(found: Verified) -> str:
     summary = (
         f"{found.name}: {words.counted(found.parts, 'part')} in {words.counted(found.objects, 'object')}, "
@@ -157,12 +77,10 @@ def verified_page(found: Verified) -> str:
         for flaw in found.flaws[:_MOST_FLAWS]
     ]
     left = len(found.flaws) - _MOST_FLAWS
-    shown += [f"… and {left} more: --json has them all"] if left > 0 else []
-    return "\n".join([f"{summary}: {words.counted(len(found.flaws), 'object')} not as written", *shown])
-
-
-def manifest_of(lines: Sequence[Line], manifest: Manifest) -> Line:
-    return next(line for line in lines if line.manifest and line.manifest.process_id == manifest.process_id)
+    shown += [f"… and {left} more: --json lists them all"] if left > 0 else []
+    return "\n".join(
+        [f"{summary}: {words.counted(len(found.flaws), 'object')} differ from what was written", *shown]
+    )
 
 
 def deleted_line(one: Deleted) -> str:
@@ -181,24 +99,15 @@ def say_what_stays(done: Sequence[Deleted]) -> None:
     for one in done:
         if one.damaged:
             output.warning(
-                f"the manifest of {one.name} was damaged: parts that it alone needed and that could not be "
-                "made out in it stay in the location"
+                f"the manifest of {one.name} was damaged: parts that only it needed and that it no longer "
+                "names legibly stay in the location"
             )
     holding = sorted({name for one in done for name in one.held_by})
     if holding:
         output.warning(
-            f"no space is freed while {', '.join(holding)} cannot be read: put the manifest back, or give it up "
-            f"with calve backup delete {' '.join(holding)}; then run calve backup prune again"
+            f"no space is freed while {', '.join(holding)} cannot be read: put the manifest back, or delete the "
+            f"backup with calve backup delete {' '.join(holding)}; then run calve backup prune again"
         )
-
-
-def pruned_json(found: Pruned, *, dry_run: bool) -> dict[str, Any]:
-    return {
-        "kept": list(found.kept),
-        "deleted": [vars(one) for one in found.deleted],
-        "unreadable": list(found.unreadable),
-        "dry_run": dry_run,
-    }
 
 
 def pruned_page(found: Pruned, *, dry_run: bool) -> str:

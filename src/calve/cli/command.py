@@ -6,19 +6,17 @@ answer at once; a test holds them to it.
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from calve.cli import output
 
 if TYPE_CHECKING:
+    from calve.app.calve import Calve
     from calve.app.config import Config
-    from calve.app.wiring import App
-
-P = ParamSpec("P")
 
 
 @dataclass(kw_only=True)
@@ -37,12 +35,12 @@ class Session:
         return load_config(self.config_path, environ=self.environ)
 
     @cached_property
-    def app(self) -> "App":
-        from calve.app.wiring import open_app
+    def calve(self) -> "Calve":
+        from calve.app.calve import Calve
 
-        app = open_app(self.config)
-        click.get_current_context().call_on_close(app.close)
-        return app
+        calve = Calve(self.config)
+        click.get_current_context().call_on_close(calve.close)
+        return calve
 
     def answer(self, document: Any, text: str) -> None:
         """The command's data: JSON where it was asked for, otherwise text for people."""
@@ -51,8 +49,26 @@ class Session:
         elif text:
             output.data(text)
 
+    def answer_each(self, documents: Sequence[Any], text: str) -> None:
+        """One document for one thing, a list for several."""
+        self.answer(documents[0] if len(documents) == 1 else documents, text)
 
-class CalveCommand(click.Command):
+    def say(self, text: str) -> None:
+        """For people; with --json nobody reads it."""
+        if not self.json:
+            output.say(text)
+
+    def within(self, *, json: bool, debug: bool, config_path: str | None) -> "Session":
+        """The session of a command below this one; its own options win."""
+        return replace(
+            self,
+            json=json or self.json,
+            debug=debug or self.debug,
+            config_path=config_path or self.config_path,
+        )
+
+
+class _WithExamples(click.Command):
     """Help ends with examples: each a command that can be pasted."""
 
     def __init__(self, *args: Any, examples: Sequence[str] = (), **kwargs: Any) -> None:
@@ -65,7 +81,22 @@ class CalveCommand(click.Command):
                 formatter.write(f"{'':>{formatter.current_indent}}{example}\n")
 
 
-Body = Callable[Concatenate[Session, P], int | None]
+class CalveCommand(_WithExamples):
+    """A command that does something."""
+
+
+class CommandGroup(_WithExamples, click.Group):
+    """Commands below a name, listed in the order in which a person meets them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The whole first sentence of each, wrapped where it is long: click would cut it."""
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, self.commands[name].get_short_help_str(200)) for name in self.commands]
+            )
 
 
 def command(name: str, *, examples: Sequence[str]) -> Callable[[Callable[..., int | None]], CalveCommand]:
@@ -77,12 +108,7 @@ def command(name: str, *, examples: Sequence[str]) -> Callable[[Callable[..., in
             ctx: click.Context, /, as_json: bool, config_path: str | None, debug: bool, **given: Any
         ) -> int:
             above: Session = ctx.obj or Session()
-            session = Session(
-                json=as_json or above.json,
-                debug=debug or above.debug,
-                config_path=config_path or above.config_path,
-            )
-            return body(session, **given) or 0
+            return body(above.within(json=as_json, debug=debug, config_path=config_path), **given) or 0
 
         made = click.command(name, cls=CalveCommand, examples=examples)(
             shared_options(click.pass_context(run))
@@ -93,14 +119,32 @@ def command(name: str, *, examples: Sequence[str]) -> Callable[[Callable[..., in
     return make
 
 
+def group(
+    name: str, *, commands: Sequence[CalveCommand], examples: Sequence[str]
+) -> Callable[[Callable[[], None]], CommandGroup]:
+    """The decorated function gives the help, and does nothing."""
+
+    def make(body: Callable[[], None]) -> CommandGroup:
+        @functools.wraps(body)
+        def run(ctx: click.Context, /, as_json: bool, config_path: str | None, debug: bool) -> None:
+            above: Session = ctx.obj or Session()
+            ctx.obj = above.within(json=as_json, debug=debug, config_path=config_path)
+
+        made = click.group(name, cls=CommandGroup, examples=examples)(shared_options(click.pass_context(run)))
+        assert isinstance(made, CommandGroup)
+        for one in commands:
+            made.add_command(one)
+        return made
+
+    return make
+
+
 def shared_options(body: Callable[..., Any]) -> Callable[..., Any]:
     """The options that every command takes, and the group before it."""
     for option in (
         click.option("--debug", is_flag=True, help="Show tracebacks."),
-        click.option(
-            "--config", "config_path", metavar="PATH", help="The configuration file; ./calve.toml otherwise."
-        ),
+        click.option("--config", "config_path", metavar="PATH", help="Configuration file. [default: ./calve.toml]"),
         click.option("--json", "as_json", is_flag=True, help="Print one JSON document on stdout."),
-    ):
+    ):  # fmt: skip
         body = option(body)
     return body

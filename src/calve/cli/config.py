@@ -1,26 +1,34 @@
-"""`calve config`."""
+"""`calve init` and `calve config`."""
 
-from calve.cli import output, words
+from pathlib import Path
+
+import click
+
+from calve.cli import words
 from calve.cli.command import Session, command
+
+
+@command("init", examples=["calve init", "calve init my-lake"])
+@click.argument("folder", metavar="[DIR]", default=".", type=click.Path(path_type=Path))
+def init(session: Session, folder: Path) -> None:
+    """Write a calve.toml with embedded defaults and every key explained.
+
+    An existing file is never overwritten.
+    """
+    from calve.app.config.template import write
+
+    file = write(folder)
+    session.answer({"file": str(file.absolute())}, str(file))
+    session.say("Edit it, then check everything with: calve doctor")
 
 
 @command("config", examples=["calve config", "calve config --json", "CALVE_LIMITS__SLOTS=4 calve config"])
 def config(session: Session) -> None:
     """Show each setting and where it came from. Secrets are masked."""
-    found = session.config
-    document = {
-        "file": str(found.file) if found.file else None,
-        "settings": {
-            setting.key: {"value": setting.shown, "origin": setting.origin} for setting in found.settings
-        },
-    }
-    rows = [(setting.key, _text(setting.shown), setting.origin) for setting in found.settings]
-    if not session.json:
-        output.say(f"{found.file or 'no file: from the environment alone'}")
-    session.answer(document, words.table(("KEY", "VALUE", "ORIGIN"), rows))
-
-
-def _text(value: object) -> str:
     from calve.app.config.template import toml_value
+    from calve.app.view import config_json
 
-    return toml_value(value)
+    found = session.config
+    rows = [(setting.key, toml_value(setting.shown), setting.origin) for setting in found.settings]
+    session.say(str(found.file or "no file: settings from the environment only"))
+    session.answer(config_json(found), words.table(("KEY", "VALUE", "ORIGIN"), rows))

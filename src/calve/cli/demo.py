@@ -1,10 +1,24 @@
-"""`calve demo`."""
+"""`calve demo`, stage by stage: make a table, export it, read it back twice, compare."""
 
+import os
+import shlex
+import shutil
+import sys
+import time
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from calve.cli import exits, output, words
 from calve.cli.command import Session, command
+from calve.model.process import Process
+from calve.model.states import ProcessState
+
+if TYPE_CHECKING:
+    from calve.app.demo.compare import Reading
+
+TABLE, DESTINATION = "demo.events", "lake.demo.events"
 
 
 @command("demo", examples=["calve demo", "calve demo --rows 10000000 --dir /tmp/big-demo"])
@@ -21,10 +35,127 @@ from calve.cli.command import Session, command
     help="The folder to leave it in.",
 )
 def demo(session: Session, rows: int, folder: Path) -> int:
-    """A whole export on embedded defaults, read back by two engines and compared with the source.
+    """Run a whole export on embedded defaults, read it back with two engines, and compare every column.
 
-    Needs no service and no configuration. Running it again makes its folder anew.
+    Needs no service and no configuration. Running it again starts over in the same folder.
     """
-    from calve.cli.demonstrating import run_demo
+    from calve.app.demo import data
+    from calve.app.demo import folder as folders
+    from calve.app.demo.compare import differences
+    from calve.app.demo.reading import readings
 
-    return run_demo(session, rows, folder)
+    began = time.monotonic()
+    session = _of_the_demo(session, folders.prepare(folder))
+    output.say(f"making {TABLE} with {words.counted(rows, 'row')} in an embedded ClickHouse")
+    folders.fill(session.config.source("main").folder, data.statements(rows))
+    output.say(f"exporting its partitions to the Iceberg table {DESTINATION}")
+    exporting = time.monotonic()
+    processes = _export(session)
+    seconds = time.monotonic() - exporting
+    failed = [process for process in processes if process.state is not ProcessState.COMPLETED]
+    for process in failed:
+        if process.error:
+            output.error(process.error)
+    if failed:
+        return exits.FAILED
+    output.say(
+        "reading it back with PyIceberg and with ClickHouse, and comparing every column with the source"
+    )
+    read = readings(session.config, processes[0].id)
+    different = [line for other in read[1:] for line in differences(read[0], other)]
+    document = _document(folder, processes, read, different, seconds, time.monotonic() - began)
+    session.answer(document, _summary(document, read))
+    return _leave(session, folder, processes[0], different)
+
+
+def _of_the_demo(session: Session, file: Path) -> Session:
+    """The demo has a configuration of its own: of the environment only Spark and limits count."""
+    environ = {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith(("CALVE_SPARK__", "CALVE_LIMITS__"))
+    }
+    return Session(json=session.json, debug=session.debug, config_path=str(file), environ=environ)
+
+
+def _export(session: Session) -> list[Process]:
+    from calve.app.values import Selection
+    from calve.cli.report import run_to_the_end, say_batch
+
+    answer = session.calve.export(TABLE, DESTINATION, Selection(all=True))
+    say_batch(session, answer.processes)
+    return run_to_the_end(session, answer.processes)
+
+
+def _document(
+    folder: Path,
+    processes: list[Process],
+    readings: "list[Reading]",
+    different: list[str],
+    seconds: float,
+    total_seconds: float,
+) -> dict[str, Any]:
+    from calve.app.view import process_json
+
+    rows = sum(process.rows for process in processes)
+    last = max(processes, key=lambda process: (process.finished_at or process.created_at, process.id))
+    return {
+        "folder": str(folder),
+        "verified": not different,
+        "rows": rows,
+        "files": sum(process.files for process in processes),
+        "bytes": sum(process.bytes for process in processes),
+        "export_seconds": round(seconds, 1),
+        "rows_per_second": round(rows / seconds),
+        "total_seconds": round(total_seconds, 1),
+        "snapshot_id": last.snapshot_id,
+        "readers": {reading.reader: reading.rows for reading in readings},
+        "columns": len(readings[0].checksums),
+        "differences": different,
+        "processes": [process_json(process) for process in processes],
+    }
+
+
+def _summary(document: dict[str, Any], readings: "list[Reading]") -> str:
+    readers = " and ".join(reading.reader for reading in readings[1:])
+    verdict = (
+        f"{readers} read the same {words.counted(readings[0].rows, 'row')} as the source, "
+        f"with the same checksum in each of {document['columns']} columns"
+        if document["verified"]
+        else "; ".join(document["differences"])
+    )
+    return words.facts(
+        (
+            ("rows", words.count(document["rows"])),
+            ("files", f"{document['files']} ({words.size(document['bytes'])})"),
+            ("export", f"{document['export_seconds']} s, {document['rows_per_second']:,} rows/s, Spark's start included"),
+            ("all", f"{document['total_seconds']} s"),
+            ("snapshot", str(document["snapshot_id"])),
+            ("verified" if document["verified"] else "DIFFERENT", verdict),
+        )
+    )  # fmt: skip
+
+
+def _leave(session: Session, folder: Path, process: Process, different: list[str]) -> int:
+    if different:
+        for line in different:
+            output.say(f"error: {line}")
+        output.hint(f"this is a bug in Calve: please report it, with {folder}")
+        return exits.FAILED
+    if not session.json:
+        calve = _program(folder)
+        output.say("\nTry next:")
+        output.say(f"  cd {shlex.quote(os.path.relpath(folder))}")
+        output.say(f"  {calve} ps --all")
+        output.say(f"  {calve} verify {process.id}")
+        output.say(f"  {calve} export {TABLE} --partition 202401 --to lake.demo.january")
+    return exits.DONE
+
+
+def _program(folder: Path) -> str:
+    """What to type in the demo's folder: `calve` where the shell would find this very program."""
+    here = Path(sys.argv[0]).absolute()
+    found = shutil.which("calve")
+    if found and Path(found).resolve() == here.resolve():
+        return "calve"
+    return shlex.quote(os.path.relpath(here, folder))

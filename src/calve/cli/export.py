@@ -1,16 +1,19 @@
 """`calve export`."""
 
-import re
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from calve.cli import exits, output
 from calve.cli.command import Session, command
+from calve.cli.options import no_wait_option, span, timeout_option
 from calve.model.errors import UsageError
 
-_AGE = re.compile(r"(\d+)([dhw])")
-_AGE_HOURS = {"h": 1, "d": 24, "w": 7 * 24}
+if TYPE_CHECKING:
+    from calve.app.exports import ExportAnswer
+    from calve.app.values import Selection
+    from calve.model.process import Process
 
 
 @command(
@@ -24,79 +27,175 @@ _AGE_HOURS = {"h": 1, "d": 24, "w": 7 * 24}
     ],
 )
 @click.argument("table", metavar="TABLE")
-@click.option("--to", "destination", metavar="DEST", required=True, help="catalog.namespace.table")
 @click.option(
-    "--partition", "partitions", metavar="ID_OR_VALUE", multiple=True, help="A partition; repeat it."
+    "--to",
+    "destination",
+    metavar="DEST",
+    required=True,
+    help="catalog.namespace.table, or a folder or s3://… for plain Parquet.",
 )
-@click.option("--part", "parts", metavar="NAME", multiple=True, help="Only this part; repeat it.")
+@click.option(
+    "--partition", "partitions", metavar="ID_OR_VALUE", multiple=True, help="A partition. Repeatable."
+)
+@click.option("--part", "parts", metavar="NAME", multiple=True, help="Only this part. Repeatable.")
 @click.option("--all", "every", is_flag=True, help="Every partition.")
-@click.option("--older-than", metavar="90d", help="Partitions whose newest time is older: 90d, 12h, 4w.")
-@click.option("--where", default="", metavar="SQL", help="Only rows that fulfil a condition.")
-@click.option("--final", is_flag=True, help="The merged view of Replacing and Collapsing tables.")
-@click.option("--force", is_flag=True, help="Replace what was exported before and has changed.")
-@click.option("--discard-deletes", is_flag=True, help="With --force: even if rows were deleted in the lake.")
-@click.option("--allow-overlap", is_flag=True, help="Even if an earlier export overlaps the selection.")
-@click.option("--create/--no-create", default=True, show_default=True, help="Make a missing table.")
-@click.option("--evolve", is_flag=True, help="Add columns that the table lacks.")
+@click.option("--older-than", metavar="90d", help="Partitions whose newest row is older: 90d, 12h, 4w.")
+@click.option("--where", default="", metavar="SQL", help="Only rows that match a condition.")
 @click.option(
-    "--partition-by", default="", metavar="SPEC", help='For a new table: "day(ts), bucket(16, id)".'
+    "--final",
+    is_flag=True,
+    help="Merge rows first, as SELECT … FINAL does (Replacing, Collapsing, Summing …).",
+)
+@click.option("--force", is_flag=True, help="Replace partitions that have changed since they were exported.")
+@click.option(
+    "--discard-deletes", is_flag=True, help="With --force: also where rows were deleted in the destination."
 )
 @click.option(
-    "--cast", "casts", metavar="COLUMN=TYPE", multiple=True, help="Export a column as another type."
+    "--allow-overlap", is_flag=True, help="Export even if an earlier export overlaps the selection."
 )
-@click.option("--exclude", metavar="COLUMN", multiple=True, help="Leave a column out; repeat it.")
+@click.option(
+    "--create/--no-create", default=True, show_default=True, help="Create the table if it is missing."
+)
+@click.option("--evolve", is_flag=True, help="Add columns that the destination lacks.")
+@click.option(
+    "--partition-by",
+    default="",
+    metavar="SPEC",
+    help='Partition spec of a new table: "day(ts), bucket(16, id)".',
+)
+@click.option(
+    "--cast",
+    "casts",
+    metavar="COLUMN=TYPE",
+    multiple=True,
+    help="Export a column as another type. Repeatable.",
+)
+@click.option("--exclude", metavar="COLUMN", multiple=True, help="Omit a column. Repeatable.")
 @click.option(
     "--mutations",
     type=click.Choice(["refuse", "wait", "ignore"]),
     default="refuse",
     show_default=True,
-    help="Where an ALTER is not finished: refuse, wait for it, or export the rows as before it.",
+    help="If an ALTER is unfinished: refuse, wait for it, or export the rows as they were before it.",
 )
-@click.option("--ignore-row-policies", is_flag=True, help="Export rows that row policies hide.")
-@click.option("--from-backup", default="", metavar="NAME", help="Read a backup's parts, and ask no source.")
+@click.option("--ignore-row-policies", is_flag=True, help="Also export rows that row policies hide.")
+@click.option(
+    "--from-backup", default="", metavar="NAME", help="Read the parts of a backup instead of the source."
+)
 @click.option("--unsigned", is_flag=True, help="Accept a backup that the signing key did not sign.")
 @click.option("--dry-run", is_flag=True, help="Print the plan; change nothing.")
-@click.option("--no-wait", is_flag=True, help="Print the ids and return; a worker does the work.")
+@no_wait_option
+@timeout_option
 def export(
-    session: Session, table: str, destination: str, dry_run: bool, no_wait: bool, **options: Any
+    session: Session,
+    table: str,
+    destination: str,
+    dry_run: bool,
+    no_wait: bool,
+    timeout_seconds: float | None,
+    **options: Any,
 ) -> int:
-    """Export partitions of TABLE to the Iceberg table DEST, each exactly once.
+    """Export partitions of TABLE to DEST, each exactly once.
 
-    What is exported already and unchanged is skipped, and said. What has changed since is listed, and
-    the exit code is 4; --force replaces it. Ctrl-C stops safely and says how to go on.
+    Partitions that were exported before and are unchanged are skipped. Those that have changed since
+    are listed, and the exit code is 4; --force replaces them. Ctrl-C stops safely and says how to go on.
     """
-    from calve.app.exporting import Asked
-    from calve.cli.exporting import export_table
+    selection = _selection(options)
+    options["casts"] = _casts(options["casts"])
+    if dry_run:
+        return _preview(session, table, destination, selection, options)
+    return export_table(
+        session, table, destination, selection, options, no_wait=no_wait, timeout_seconds=timeout_seconds
+    )
 
-    _check_selection(options)
-    options["older_than_hours"] = _hours(options.pop("older_than"))
-    options["casts"] = tuple(_casts(options["casts"]).items())
-    return export_table(session, table, destination, Asked(**options), dry_run=dry_run, no_wait=no_wait)
+
+def _preview(
+    session: Session, table: str, destination: str, selection: "Selection", options: dict[str, Any]
+) -> int:
+    from calve.app.preview import preview_json
+    from calve.cli.export_preview import page
+
+    with output.during(f"looking at {table} and {destination} ..."):
+        survey = session.calve.export_preview(table, destination, selection, **options)
+    document = preview_json(survey)
+    session.answer(document, page(document))
+    return exits.REFUSED if survey.changed else exits.DONE
 
 
-def _check_selection(options: dict[str, Any]) -> None:
+def export_table(
+    session: Session,
+    table: str,
+    destination: str,
+    selection: "Selection",
+    options: dict[str, Any],
+    *,
+    no_wait: bool = False,
+    timeout_seconds: float | None = None,
+) -> int:
+    """Queue, run to the end, report; the exit code."""
+    from calve.cli.report import run_to_the_end, say_batch, say_queued
+
+    with output.during(f"looking at {table} and {destination} ..."):
+        answer = session.calve.export(table, destination, selection, **options)
+    _say_known(session, answer)
+    processes = list(answer.processes)
+    if processes and no_wait:
+        say_queued(session, processes)
+    elif processes:
+        say_batch(session, processes)
+        processes = run_to_the_end(session, processes, timeout_seconds=timeout_seconds)
+    return _report(session, answer, processes, ended=not no_wait)
+
+
+def _say_known(session: Session, answer: "ExportAnswer") -> None:
+    survey = answer.survey
+    if survey.unreachable:
+        output.say(f"{survey.unreachable.message}: queued; it is exported as soon as that answers")
+    for one in survey.unchanged:
+        output.say(f"{survey.request.source_table}: {one.sentence}; skipped")
+    if not answer.known and not survey.chosen:
+        session.say("nothing to export: no partition matches")
+
+
+def _report(session: Session, answer: "ExportAnswer", processes: "list[Process]", *, ended: bool) -> int:
+    from calve.app.view import known_json, process_json
+    from calve.cli.report import say_errors, say_total, sentence
+
+    request = answer.survey.request
+    documents = [process_json(process) for process in processes]
+    documents += [known_json(known, request) for known in answer.known]
+    single = len(request.partitions) == 1 and len(documents) == 1
+    text = "\n".join(sentence(process) if ended else process.id for process in processes)
+    session.answer(documents[0] if single else documents, text)
+    if ended:
+        say_total(session, processes)
+        say_errors(processes)
+    refused = [known.error for known in answer.known if known.error]
+    for error in refused:
+        output.error(error)
+    return exits.worst([*(exits.of_process(one) for one in processes), *(exits.REFUSED for _ in refused)])
+
+
+def _selection(options: dict[str, Any]) -> "Selection":
+    """Takes its options out of the others."""
+    from calve.app.values import Selection
+
     ways = {
-        "--partition": bool(options["partitions"]),
-        "--part": bool(options["parts"]),
-        "--all": options["every"],
-        "--older-than": bool(options["older_than"]),
+        "--partition": options.pop("partitions"),
+        "--part": options.pop("parts"),
+        "--all": options.pop("every"),
+        "--older-than": options.pop("older_than"),
     }
-    given = [way for way, is_given in ways.items() if is_given]
-    if len(given) == 1:
-        return
-    what = "no partitions are chosen" if not given else f"{' and '.join(given)} exclude each other"
-    raise UsageError(what, code="selection", hint=f"give one of {', '.join(ways)}")
-
-
-def _hours(text: str | None) -> int | None:
-    if not text:
-        return None
-    found = _AGE.fullmatch(text.strip())
-    if not found:
-        raise UsageError(
-            f"{text!r} is no age", code="bad_age", hint="give a number of days, hours or weeks: 90d, 12h, 4w"
-        )
-    return int(found.group(1)) * _AGE_HOURS[found.group(2)]
+    given = [way for way, value in ways.items() if value]
+    if len(given) != 1:
+        what = "no partitions are chosen" if not given else f"{' and '.join(given)} exclude each other"
+        raise UsageError(what, code="selection", hint=f"give one of {', '.join(ways)}")
+    return Selection(
+        partitions=ways["--partition"],
+        parts=ways["--part"],
+        all=ways["--all"],
+        older_than=span(ways["--older-than"]) if ways["--older-than"] else None,
+    )
 
 
 def _casts(given: Sequence[str]) -> dict[str, str]:
@@ -105,7 +204,9 @@ def _casts(given: Sequence[str]) -> dict[str, str]:
         column, parted, kind = text.partition("=")
         if not parted or not column.strip() or not kind.strip():
             raise UsageError(
-                f"{text!r} is no cast", code="bad_cast", hint="give it as --cast column=type: --cast id=long"
+                f"invalid cast {text!r}",
+                code="bad_cast",
+                hint="give it as --cast column=type: --cast id=long",
             )
         casts[column.strip()] = kind.strip()
     return casts

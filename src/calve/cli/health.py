@@ -8,26 +8,22 @@ from calve.cli import words
 from calve.cli.command import Session, command
 
 if TYPE_CHECKING:
-    from calve.iceberg.health.report import Health
+    from calve.app.values import Health
 
 
 @command("health", examples=["calve health lake.ns.events", "calve health lake.ns.events --orphans --json"])
 @click.argument("table", metavar="CATALOG.NS.TABLE")
-@click.option("--orphans", is_flag=True, help="Also list the table's location for files nobody refers to.")
+@click.option("--orphans", is_flag=True, help="Also look for files that no snapshot refers to.")
 def health(session: Session, table: str, orphans: bool) -> None:
-    """Show how an Iceberg table's files are: a score from 0 to 100, its parts, and what to do.
+    """Show the health of an Iceberg table: a score from 0 to 100, what it is made of, and what to do.
 
-    Reads metadata only. Looking for orphans lists every file of the table, which may take a while.
+    Reads metadata only. --orphans lists every file below the table's location, which may take a while.
     """
-    from calve.app.destination import parse_table
-    from calve.app.health import table_health
-
-    named = parse_table(table, session.config)
-    found = table_health(session.app, named.catalog, named.identifier, orphans=orphans)
-    session.answer(found.to_json(), page(found))
+    found = session.calve.health(table, orphans=orphans)
+    session.answer(found.to_json(), _page(found))
 
 
-def page(found: "Health") -> str:
+def _page(found: "Health") -> str:
     """The whole answer as a person reads it."""
     pages = [_head(found), _parts(found), _sizes(found)]
     if found.most_in_need:
@@ -48,7 +44,7 @@ def _head(found: "Health") -> str:
             ("delete files", f"{deletes}; {found.delete_row_ratio:.1%} of the rows"),
             ("partitions", f"{words.count(found.partitions)}, {words.count(found.partitions_due)} due"),
             ("manifests", words.count(found.manifests)),
-            ("snapshots", f"{words.count(found.snapshots)}, {words.count(found.expirable_snapshots)} have had their time"),
+            ("snapshots", f"{words.count(found.snapshots)}, {words.count(found.expirable_snapshots)} due to expire"),
             (
                 "orphans",
                 f"{words.counted(orphans.files, 'file')} ({words.size(orphans.bytes)}); {words.count(orphans.young)} too young to judge"

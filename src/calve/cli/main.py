@@ -16,26 +16,19 @@ from click.exceptions import NoArgsIsHelpError
 from calve import __version__
 from calve.cli import output
 from calve.cli.backup import backup
-from calve.cli.cancel import cancel
-from calve.cli.command import CalveCommand, Session, shared_options
-from calve.cli.config import config
+from calve.cli.command import CalveCommand, CommandGroup, Session, shared_options
+from calve.cli.config import config, init
 from calve.cli.demo import demo
 from calve.cli.doctor import doctor
-from calve.cli.events import events
 from calve.cli.exits import FAILED, INTERRUPTED, WRONG
 from calve.cli.export import export
-from calve.cli.groups import CommandGroup
+from calve.cli.follow import cancel, retry, wait
 from calve.cli.health import health
-from calve.cli.history import history
-from calve.cli.init import init
-from calve.cli.optimize import optimize
+from calve.cli.optimize import history, optimize
 from calve.cli.partitions import partitions
 from calve.cli.ps import ps
-from calve.cli.retry import retry
-from calve.cli.show import show
+from calve.cli.show import events, show, why
 from calve.cli.verify import verify
-from calve.cli.wait import wait
-from calve.cli.why import why
 from calve.cli.worker import worker
 from calve.model.errors import CalveError, ErrorInfo
 
@@ -64,15 +57,15 @@ for made in COMMANDS:
 
 
 def main() -> None:
-    """The console script. Being told to end is as Ctrl-C: what is under way is handed back, not left to
-    be missed for the length of a lease. (A worker drains, by a handler of its own.)"""
+    """The console script. SIGTERM is as Ctrl-C: what is under way is handed back, and nobody waits for a
+    lease to pass. (A worker drains, by a handler of its own.)"""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     _open_streams()
     sys.exit(run(sys.argv[1:]))
 
 
 def _open_streams() -> None:
-    """Started with stdout or stderr closed (`calve ps >&-`), there is nobody to read it, and no error."""
+    """Started with stdout or stderr closed (`calve ps >&-`): nobody reads it, and that is no error."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - for good
@@ -104,7 +97,7 @@ def run(argv: Sequence[str]) -> int:
             output.say("interrupted")
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader of stdout went away (`calve ps | head`): nothing more to say to it.
+        # The reader of stdout went away (`calve ps | head`).
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except Exception as error:  # noqa: BLE001 - the last line of defence: never a traceback
@@ -137,5 +130,5 @@ def _internal(error: Exception) -> ErrorInfo:
     return ErrorInfo(
         code="internal",
         message=f"{type(error).__name__}: {error}",
-        hint="this is a defect of Calve: run it again with --debug and report what it prints",
+        hint="this is a bug in Calve: run it again with --debug and report what it prints",
     )

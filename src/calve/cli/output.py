@@ -29,6 +29,11 @@ def say(text: str = "") -> None:
     sys.stderr.flush()
 
 
+def clear() -> None:
+    """An empty terminal, for a page that is shown again and again."""
+    sys.stdout.write("\x1b[H\x1b[2J")
+
+
 @contextmanager
 def during(text: str) -> Iterator[None]:
     """A line that stands on a terminal while something takes its time, and is gone afterwards."""

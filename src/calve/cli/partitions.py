@@ -1,16 +1,15 @@
 """`calve partitions`."""
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from calve.cli import output, words
+from calve.cli import words
 from calve.cli.command import Session, command
 
 if TYPE_CHECKING:
-    from calve.app.partitions import Listed
-    from calve.clickhouse.sql.table_name import TableName
+    from calve.app.partitions import ListedPartition
 
 _NUMBERS = frozenset({"ROWS", "BYTES", "PARTS", "AGE", "LEVEL"})
 
@@ -24,32 +23,29 @@ _NUMBERS = frozenset({"ROWS", "BYTES", "PARTS", "AGE", "LEVEL"})
     ],
 )
 @click.argument("table", metavar="TABLE")
-@click.option("--to", "destination", metavar="DEST", help="Also: exported there, unchanged or changed since?")
-@click.option("--parts", "as_parts", is_flag=True, help="List its parts instead: what --part can name.")
+@click.option("--to", "destination", metavar="DEST", help="Show what of each is exported there.")
+@click.option("--parts", "as_parts", is_flag=True, help="List parts instead: what --part can name.")
 def partitions(session: Session, table: str, destination: str | None, as_parts: bool) -> None:
-    """List the partitions of a table: id, value, rows, bytes, parts, age; and what DEST has of them."""
-    from calve.app.destination import parse_destination
-    from calve.app.partitions import list_partitions
-    from calve.clickhouse.sql.table_name import parse
+    """List the partitions of a table: id, value, rows, bytes, parts, age, and whether DEST has them."""
+    from calve.app.view import partition_json
 
-    name = parse(table)
     if as_parts:
-        return _list_parts(session, name)
-    wanted = parse_destination(destination, session.config) if destination else None
-    found = list_partitions(session.app, name, wanted)
-    head = ("ID", "VALUE", "ROWS", "BYTES", "PARTS", "AGE") + (("EXPORTED", "PROCESS") if wanted else ())
+        return _list_parts(session, table)
+    found = session.calve.partitions(table, destination or "")
+    head: tuple[str, ...] = ("ID", "VALUE", "ROWS", "BYTES", "PARTS", "AGE")
+    head += ("EXPORTED", "PROCESS") if destination else ()
     now = datetime.now(UTC)
     text = words.table(head, [_row(item, now)[: len(head)] for item in found], right=_NUMBERS)
-    session.answer([_document(item) for item in found], text if found else "")
-    if not found and not session.json:
-        output.say(f"table {name} has no partitions: it is empty")
+    session.answer([partition_json(item) for item in found], text if found else "")
+    if not found:
+        session.say(f"table {table} is empty: it has no partitions")
     return None
 
 
-def _list_parts(session: Session, name: "TableName") -> None:
-    from calve.app.partitions import list_parts
+def _list_parts(session: Session, table: str) -> None:
+    from calve.app.view import part_json
 
-    found = list_parts(session.app, name)
+    found = session.calve.parts(table)
     rows = [
         (
             part.name,
@@ -62,23 +58,12 @@ def _list_parts(session: Session, name: "TableName") -> None:
         for part in found
     ]
     text = words.table(("PART", "PARTITION", "ROWS", "BYTES", "LEVEL", "DISK"), rows, right=_NUMBERS)
-    documents = [
-        {
-            "name": part.name,
-            "partition": part.partition_id,
-            "rows": part.rows,
-            "bytes": part.bytes,
-            "level": part.level,
-            "disk": part.disk,
-        }
-        for part in found
-    ]
-    session.answer(documents, text if found else "")
-    if not found and not session.json:
-        output.say(f"table {name} has no parts: it is empty")
+    session.answer([part_json(part) for part in found], text if found else "")
+    if not found:
+        session.say(f"table {table} is empty: it has no parts")
 
 
-def _row(item: "Listed", now: datetime) -> tuple[str, ...]:
+def _row(item: "ListedPartition", now: datetime) -> tuple[str, ...]:
     partition = item.partition
     return (
         partition.id,
@@ -90,20 +75,3 @@ def _row(item: "Listed", now: datetime) -> tuple[str, ...]:
         item.exported.value if item.exported else "",
         item.earlier.process_id if item.earlier else "",
     )
-
-
-def _document(item: "Listed") -> dict[str, Any]:
-    from calve.app.view import time_json
-
-    partition = item.partition
-    return {
-        "id": partition.id,
-        "value": partition.value,
-        "rows": partition.rows,
-        "bytes": partition.bytes,
-        "parts": partition.parts,
-        "modified_at": time_json(partition.modified_at),
-        "exported": item.exported.value if item.exported else None,
-        "process": item.earlier.process_id if item.earlier else None,
-        "snapshot_id": item.earlier.snapshot_id if item.earlier else None,
-    }

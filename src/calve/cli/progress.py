@@ -2,12 +2,13 @@
 
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol
 
+from calve.app.work import Standing
 from calve.cli import output, words
 from calve.model.process import Process
 from calve.model.states import PROCESS_TERMINAL, ProcessState
@@ -30,11 +31,24 @@ class Line:
     total: int  # 0 until it is planned
     rows: int
     ended: bool
+    in_bytes: bool = False  # `done` and `total` are bytes, not tasks
     note: str = ""
+
+    def amount(self, seconds: float) -> str:
+        """How much is done; of bytes also how fast, and how long it will take."""
+        if not self.total:
+            return ""
+        if not self.in_bytes:
+            return f"{self.done}/{self.total} tasks"
+        text = f"{words.size(self.done)} of {words.size(self.total)}"
+        if self.ended or not self.done:
+            return text
+        rate = self.done / max(seconds, 0.001)
+        return f"{text}, {words.size(rate)}/s, {words.seconds((self.total - self.done) / rate)} left"
 
 
 class Display(Protocol):
-    def update(self, processes: Sequence[Process]) -> None: ...
+    def update(self, standing: Standing) -> None: ...
 
 
 @contextmanager
@@ -47,44 +61,36 @@ def display(*, quiet: bool) -> Iterator[Display]:
         yield _Silent() if quiet else _Lines()
 
 
-def watch(snapshots: Iterable[Sequence[Process]], *, quiet: bool) -> list[Process]:
-    """Show each snapshot; the last one."""
-    last: Sequence[Process] = ()
-    with display(quiet=quiet) as shown:
-        for last in snapshots:
-            shown.update(last)
-    return list(last)
-
-
 class _Silent:
-    def update(self, processes: Sequence[Process]) -> None:
+    def update(self, standing: Standing) -> None:
         """Nothing to show."""
 
 
 class _Lines:
-    """A line when a process changes its state, and one for each tenth of its tasks."""
+    """A line when a process changes its state, and one for each tenth of its work."""
 
     def __init__(self) -> None:
+        self._began_at = time.monotonic()
         self._said: dict[str, tuple[ProcessState, int]] = {}
 
-    def update(self, processes: Sequence[Process]) -> None:
-        for process in processes:
-            tenth = 10 * process.tasks.done // max(1, process.tasks.total)
+    def update(self, standing: Standing) -> None:
+        for process in standing.processes:
+            line = _one(process, standing)
+            tenth = 10 * line.done // max(1, line.total)
             if self._said.get(process.id) != (process.state, tenth):
                 self._said[process.id] = (process.state, tenth)
-                output.say(f"{process.id}  {process.state.value}  {progress(process)}".rstrip())
+                seconds = time.monotonic() - self._began_at
+                output.say(f"{process.id}  {process.state.value}  {_told(process, line, seconds)}".rstrip())
 
 
-def progress(process: Process) -> str:
+def _told(process: Process, line: Line, seconds: float) -> str:
     """How far one process is, in a few words."""
-    parts = []
-    if process.tasks.total:
-        parts.append(f"{process.tasks.done}/{process.tasks.total} tasks")
-    if process.rows:
+    parts = [line.amount(seconds)]
+    if process.rows and not line.in_bytes:
         parts.append(words.counted(process.rows, "row"))
     if process.error and process.state is not ProcessState.COMPLETED:
         parts.append(output.one_line(process.error.message))
-    return ", ".join(parts)
+    return ", ".join(part for part in parts if part)
 
 
 @contextmanager
@@ -111,8 +117,8 @@ class _Refreshing:
         self._bars = bars
         self._live = live
 
-    def update(self, processes: Sequence[Process]) -> None:
-        self._bars.update(processes)
+    def update(self, standing: Standing) -> None:
+        self._bars.update(standing)
         self._live.refresh()
 
 
@@ -124,9 +130,10 @@ class _Bars:
         self._lines: dict[str, Line] = {}
         self._seconds: dict[str, float] = {}  # of those that have ended
 
-    def update(self, processes: Sequence[Process]) -> None:
+    def update(self, standing: Standing) -> None:
+        processes = standing.processes
         many = len(processes) > _MOST_BARS
-        self._lines = {"all": _all(processes)} if many else {one.id: _one(one) for one in processes}
+        self._lines = {"all": _all(standing)} if many else {one.id: _one(one, standing) for one in processes}
         for key, line in self._lines.items():
             if line.ended:
                 self._seconds.setdefault(key, time.monotonic() - self._began_at)
@@ -157,7 +164,7 @@ def _cells(line: Line, seconds: float, *, wide: bool) -> list[str]:
         line.what,
         line.state,
         bar(line.done, line.total) if wide else "",
-        f"{line.done}/{line.total} tasks" if line.total else "",
+        line.amount(seconds),
         words.counted(line.rows, "row") if line.rows and wide else "",
         words.duration(timedelta(seconds=seconds)),
         line.note,
@@ -170,21 +177,24 @@ def bar(done: int, total: int) -> str:
     return "█" * full + "░" * (_BAR - full) if total else ""
 
 
-def _one(process: Process) -> Line:
+def _one(process: Process, standing: Standing) -> Line:
     ended = process.state in PROCESS_TERMINAL
     waits = process.error is not None and not ended
+    size = standing.sizes.get(process.id, 0)
     return Line(
         what=words.listed(process.partitions, most=2) or process.kind,
         state=process.state.value,
-        done=process.tasks.done,
-        total=process.tasks.total,
+        done=min(process.bytes, size) if size else process.tasks.done,
+        total=size or process.tasks.total,
+        in_bytes=bool(size),
         rows=process.rows,
         ended=ended,
-        note=f"again after: {output.one_line(process.error.message)}" if process.error and waits else "",
+        note=f"retrying after: {output.one_line(process.error.message)}" if process.error and waits else "",
     )
 
 
-def _all(processes: Sequence[Process]) -> Line:
+def _all(standing: Standing) -> Line:
+    processes = standing.processes
     ended = sum(process.state in PROCESS_TERMINAL for process in processes)
     failed = sum(process.state is ProcessState.FAILED for process in processes)
     return Line(
@@ -194,5 +204,5 @@ def _all(processes: Sequence[Process]) -> Line:
         total=sum(process.tasks.total for process in processes),
         rows=sum(process.rows for process in processes),
         ended=ended == len(processes),
-        note=next((note for process in processes if (note := _one(process).note)), ""),
+        note=next((note for process in processes if (note := _one(process, standing).note)), ""),
     )

@@ -1,71 +1,127 @@
-"""`calve ps`."""
+"""`calve ps`: processes, or with --workers the workers."""
 
 import sys
+import time
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import click
 
 from calve.cli import output, words
 from calve.cli.command import Session, command
+from calve.cli.options import span
+from calve.model.errors import UsageError
+from calve.model.ids import BatchId
 from calve.model.process import Process, ProcessQuery
-from calve.model.states import PROCESS_LIVE, PROCESS_TERMINAL, ProcessState
+from calve.model.reach import without_kinds
+from calve.model.states import PROCESS_LIVE, ProcessState
+
+if TYPE_CHECKING:
+    from calve.app.processes import WorkerStatus
 
 KINDS = ("export", "backup", "restore", "optimize")  # named here: the kinds themselves are slow to import
-_HEAD = ("ID", "KIND", "STATE", "SOURCE", "DESTINATION", "PARTITIONS", "TASKS", "ROWS", "AGE")
+_HEAD = (
+    "ID", "KIND", "STATE", "SOURCE", "DESTINATION", "PARTITIONS", "TASKS", "ROWS", "AGE", "DURATION", "ENDED", "BATCH",
+)  # fmt: skip
+_WORKERS = ("WORKER", "HOST", "STATE", "SLOTS", "HOLDS", "UP", "HEARTBEAT", "REACHES", "LAST ERROR")
+_WATCH_SECONDS = 2.0
 
 
 @command(
     "ps",
     examples=[
         "calve ps",
-        "calve ps --all",
+        "calve ps --all --since 7d",
         "calve ps --state FAILED --json",
-        "calve ps --kind export",
+        "calve ps --table main:db.events --to lake.ns.events --all",
+        "calve ps --batch batch-x4t9 --watch",
         "calve ps --workers",
     ],
 )
-@click.option("--all", "every", is_flag=True, help="Also those that have ended.")
-@click.option("--kind", type=click.Choice(KINDS), help="Only one kind.")
+@click.option("--all", "every", is_flag=True, help="Include processes that have ended.")
+@click.option("--kind", type=click.Choice(KINDS), help="Only this kind.")
 @click.option(
     "--state",
     "states",
     multiple=True,
     type=click.Choice([state.value for state in ProcessState], case_sensitive=False),
-    help="Only these states.",
+    help="Only this state. Repeatable.",
 )
-@click.option("--limit", default=200, show_default=True, type=click.IntRange(1), help="At most so many.")
-@click.option(
-    "--workers", is_flag=True, help="List the workers instead: when each was heard of, its last error."
-)
+@click.option("--table", "source", metavar="TABLE", default="", help="Only of this source table.")
+@click.option("--to", "destination", metavar="DEST", default="", help="Only to this destination.")
+@click.option("--batch", metavar="BATCH", help="Only of this batch. Includes processes that have ended.")
+@click.option("--since", metavar="7d", help="Only processes created since: 30m, 12h, 7d, 4w ago.")
+@click.option("--limit", default=200, show_default=True, type=click.IntRange(1), help="At most this many.")
+@click.option("--watch", is_flag=True, help="Refresh every two seconds until Ctrl-C.")
+@click.option("--workers", is_flag=True, help="List workers instead: their state, heartbeat and last error.")
 def ps(
-    session: Session, every: bool, kind: str | None, states: tuple[str, ...], limit: int, workers: bool
+    session: Session,
+    every: bool,
+    kind: str | None,
+    states: tuple[str, ...],
+    source: str,
+    destination: str,
+    batch: str | None,
+    since: str | None,
+    limit: int,
+    watch: bool,
+    workers: bool,
 ) -> None:
-    """List processes, newest first. Without options: those that have not ended."""
-    from calve.app.view import process_json
-    from calve.cli.workers import list_workers
-
-    if workers:
-        list_workers(session)
-        return
+    """List processes, newest first. By default only those that have not ended."""
     wanted = frozenset(ProcessState(state) for state in states)
-    if not wanted and not every:
+    if not wanted and not every and not batch:
         wanted = PROCESS_LIVE
-    store = session.app.store
-    found = store.processes(ProcessQuery(states=wanted, kind=kind or "", limit=limit))
-    now = store.now()
+    query = ProcessQuery(
+        states=wanted,
+        kind=kind or "",
+        source=source if ":" in source or not source else f"{session.config.default_source}:{source}",
+        destination=_destination(session, destination),
+        batch=BatchId(batch) if batch else None,
+        created_since=session.calve.now() - span(since, units="mhdw") if since else None,
+        limit=limit,
+    )
+    if watch and session.json:
+        raise UsageError("--watch and --json exclude each other", code="usage", hint="omit one of them")
+    while True:
+        if watch and output.is_terminal(sys.stdout):
+            output.clear()
+        if workers:
+            _list_workers(session)
+        else:
+            _list_processes(session, query, empty="No processes." if every or batch else _NOTHING)
+        if not watch:
+            return
+        time.sleep(_WATCH_SECONDS)
+
+
+def _destination(session: Session, text: str) -> str:
+    """A folder as the store has it: its full URI."""
+    from calve.app.destination import parse_destination
+
+    return str(parse_destination(text, session.config)) if "/" in text else text
+
+
+_NOTHING = "Nothing is running. To include processes that have ended: calve ps --all"
+
+
+def _list_processes(session: Session, query: ProcessQuery, *, empty: str) -> None:
+    from calve.app.view import process_json
+
+    found, now = session.calve.processes(query), session.calve.now()
     text = words.table(
         _HEAD,
-        [row(process, now) for process in found],
-        right=frozenset({"ROWS", "AGE"}),
+        [_row(process, now) for process in found],
+        right=frozenset({"ROWS", "AGE", "DURATION"}),
         width=output.width(sys.stdout),
         cut=frozenset({"SOURCE", "DESTINATION", "PARTITIONS"}),
+        drop=("BATCH", "ENDED", "PARTITIONS", "ROWS", "KIND", "AGE", "SOURCE"),
     )
     session.answer([process_json(process) for process in found], text if found else "")
-    if not session.json and not found:
-        output.say("No processes." if every else "Nothing is under way. Ended ones: calve ps --all")
+    if not found:
+        session.say(empty)
 
 
-def row(process: Process, now: datetime) -> tuple[str, ...]:
+def _row(process: Process, now: datetime) -> tuple[str, ...]:
     return (
         process.id,
         process.kind,
@@ -75,12 +131,39 @@ def row(process: Process, now: datetime) -> tuple[str, ...]:
         words.listed(process.partitions),
         f"{process.tasks.done}/{process.tasks.total}" if process.tasks.total else "-",
         words.count(process.rows),
-        age(process, now),
+        words.age(process.created_at, now),
+        words.duration((process.finished_at or now) - process.created_at),
+        f"{process.finished_at:%Y-%m-%d %H:%M}" if process.finished_at else "-",
+        process.batch or "-",
     )
 
 
-def age(process: Process, now: datetime) -> str:
-    """How long it has been going on, or how long it took."""
-    if process.state in PROCESS_TERMINAL and process.finished_at:
-        return words.duration(process.finished_at - process.created_at)
-    return words.duration(now - process.created_at)
+def _list_workers(session: Session) -> None:
+    from calve.app.view import worker_json
+
+    found, now = session.calve.workers(), session.calve.now()
+    text = words.table(
+        _WORKERS,
+        [_worker_row(status, now) for status in found],
+        right=frozenset({"SLOTS", "HOLDS", "UP", "HEARTBEAT"}),
+        width=output.width(sys.stdout),
+        cut=frozenset({"HOST", "REACHES", "LAST ERROR"}),
+    )
+    session.answer([worker_json(status) for status in found], text if found else "")
+    if not found:
+        session.say("No worker is running. Start one: calve worker")
+
+
+def _worker_row(status: "WorkerStatus", now: datetime) -> tuple[str, ...]:
+    worker = status.worker
+    return (
+        worker.id,
+        worker.host,
+        status.state.value,
+        str(worker.slots),
+        str(status.processes),
+        words.duration(now - worker.started_at),
+        f"{words.duration(now - worker.heartbeat_at)} ago",
+        " ".join(without_kinds(worker.reach)),
+        output.one_line(worker.error.message) if worker.error else "",
+    )

@@ -1,46 +1,67 @@
-"""`calve show`."""
+"""`calve show`, `calve events`, `calve why`: one process, read from the store."""
 
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import click
-
-from calve.app.optimize_history import gained
-from calve.app.view import detail_json, readers_files
 from calve.cli import words
 from calve.cli.command import Session, command
-from calve.model.process import Event, Pin, Process, Task
+from calve.cli.options import ids_argument
+from calve.model.process import Event, Process, Task
+
+if TYPE_CHECKING:
+    from calve.app.processes import ProcessDetail
 
 _MOST_TASKS = 50  # a page stays a page; --json has them all
 
 
 @command("show", examples=["calve show 7k2m", "calve show batch-x4t9 --json"])
-@click.argument("ids", metavar="ID…", nargs=-1, required=True)
+@ids_argument
 def show(session: Session, ids: tuple[str, ...]) -> None:
-    """Show a process: its plan, tasks, pins and what happened. ID may be a prefix, or a batch's."""
+    """Show a process: its plan, tasks, pins and events. ID may be a prefix, or a batch."""
+    from calve.app.view import detail_json
 
-    store = session.app.store
-    documents, pages = [], []
-    for process_id in session.app.find(ids):
-        process, tasks = store.process(process_id), store.tasks(process_id)
-        pins = store.pins(process_id)
-        documents.append(detail_json(process, store.plan(process_id), tasks, pins))
-        pages.append(page(process, tasks, pins, store.events(process_id), store.now()))
-    session.answer(documents[0] if len(documents) == 1 else documents, "\n\n".join(pages))
+    found, now = session.calve.show(ids), session.calve.now()
+    session.answer_each([detail_json(one) for one in found], "\n\n".join(_page(one, now) for one in found))
 
 
-def page(process: Process, tasks: list[Task], pins: list[Pin], events: list[Event], now: datetime) -> str:
+@command("events", examples=["calve events 7k2m", "calve events 7k2m --json"])
+@ids_argument
+def events(session: Session, ids: tuple[str, ...]) -> None:
+    """Show what happened to a process, oldest first."""
+    from calve.app.view import event_json
+
+    found = session.calve.events(ids)
+    session.answer([event_json(event) for event in found], _events(found) if found else "")
+
+
+@command("why", examples=["calve why 7k2m", "calve why batch-x4t9"])
+@ids_argument
+def why(session: Session, ids: tuple[str, ...]) -> None:
+    """Say in one sentence what a process is waiting for."""
+    from calve.app.view import reason_json
+
+    found = session.calve.why(ids)
+    lines = [one.why if len(found) == 1 else f"{one.process.id}  {one.why}" for one in found]
+    session.answer_each([reason_json(one) for one in found], "\n".join(lines))
+
+
+def _page(detail: "ProcessDetail", now: datetime) -> str:
     """One process on one page."""
-    parts = [_head(process, now)]
-    if tasks:
-        parts.append(_tasks(tasks))
-    if files := readers_files(process, tasks):
+    from calve.app.view import readers_files
+
+    parts = [_head(detail.process, now)]
+    if detail.tasks:
+        parts.append(_tasks(detail.tasks))
+    if files := readers_files(detail.process, detail.tasks):
         parts.append(_files(files))
-    if pins:
-        rows = [(pin.name, pin.source, pin.state.value, words.age(pin.created_at, now)) for pin in pins]
+    if detail.pins:
+        rows = [
+            (pin.name, pin.source, pin.state.value, words.age(pin.created_at, now)) for pin in detail.pins
+        ]
         parts.append(words.table(("PIN", "SOURCE", "STATE", "AGE"), rows))
-    if events:
-        parts.append(event_lines(events))
+    if detail.events:
+        parts.append(_events(detail.events))
     return "\n\n".join(parts)
 
 
@@ -51,6 +72,8 @@ def _files(files: list[dict[str, Any]]) -> str:
 
 
 def _head(process: Process, now: datetime) -> str:
+    from calve.app.optimize_history import gained
+
     error = process.error
     return words.facts(
         (
@@ -65,10 +88,8 @@ def _head(process: Process, now: datetime) -> str:
             ("files", f"{words.count(process.files)} ({words.size(process.bytes)})"),
             ("gained", gained(process)),
             ("snapshot", process.snapshot_id or ""),
-            (
-                "created",
-                f"{process.created_at:%Y-%m-%d %H:%M:%S} UTC ({words.age(process.created_at, now)} ago)",
-            ),
+            ("created", words.moment(process.created_at, now)),
+            ("finished", words.moment(process.finished_at, now) if process.finished_at else ""),
             ("took", words.duration(process.finished_at - process.created_at) if process.finished_at else ""),
             ("worker", process.owner or ""),
             ("error", f"{error.message} [{error.code}, outcome {error.outcome.value}]" if error else ""),
@@ -85,16 +106,16 @@ def _progress(process: Process) -> str:
     return f"{text}, {counts.failed} failed" if counts.failed else text
 
 
-def _tasks(tasks: list[Task]) -> str:
+def _tasks(tasks: Sequence[Task]) -> str:
     rows = [
         (str(task.number), task.state.value, str(task.attempt), task.error.message if task.error else "")
         for task in tasks[:_MOST_TASKS]
     ]
     text = words.table(("TASK", "STATE", "ATTEMPTS", "ERROR"), rows)
     left = len(tasks) - _MOST_TASKS
-    return f"{text}\n… and {left} more: --json has them all" if left > 0 else text
+    return f"{text}\n… and {left} more; --json lists them all" if left > 0 else text
 
 
-def event_lines(events: list[Event]) -> str:
+def _events(events: Sequence[Event]) -> str:
     rows = [(f"{event.at:%Y-%m-%d %H:%M:%S}", event.name, event.message) for event in events]
     return words.table(("AT (UTC)", "EVENT", "WHAT HAPPENED"), rows)

@@ -45,6 +45,10 @@ def age(at: datetime | None, now: datetime) -> str:
     return duration(now - at) if at else ""
 
 
+def moment(at: datetime, now: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC ({age(at, now)} ago)"
+
+
 def listed(names: Sequence[str], most: int = 3) -> str:
     """`a, b, c and 4 more`."""
     shown = ", ".join(names[:most])
@@ -58,11 +62,19 @@ def table(
     *,
     width: int | None = None,
     cut: frozenset[str] = frozenset(),
+    drop: Sequence[str] = (),
 ) -> str:
-    """Columns parted by two spaces; those in `right` are set to the right. Where a `width` is given,
-    the columns in `cut` are shortened so that a row stays a line, as far as that is possible."""
-    widths = [max(len(row[at]) for row in (head, *rows)) for at in range(len(head))]
+    """Columns parted by two spaces; those in `right` are set to the right. Where a `width` is given, a
+    row stays a line, as far as that is possible: the columns in `cut` are shortened, and where that is
+    not enough those in `drop` are omitted, the first one first."""
+    widths = _widths(head, rows)
     if width is not None:
+        for name in drop:
+            if _total(_fitted(head, widths, width, cut)) <= width:
+                break
+            kept = [at for at, title in enumerate(head) if title != name]
+            head, rows = [head[at] for at in kept], [[row[at] for at in kept] for row in rows]
+            widths = _widths(head, rows)
         widths = _fitted(head, widths, width, cut)
 
     def line(cells: Sequence[str]) -> str:
@@ -75,10 +87,18 @@ def table(
     return "\n".join(line(row) for row in (head, *rows))
 
 
+def _widths(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
+    return [max(len(row[at]) for row in (head, *rows)) for at in range(len(head))]
+
+
+def _total(widths: Sequence[int]) -> int:
+    return sum(widths) + 2 * (len(widths) - 1)
+
+
 def _fitted(head: Sequence[str], widths: Sequence[int], width: int, cut: frozenset[str]) -> list[int]:
     """The widest of those that may be cut gives a character at a time."""
     fitted = list(widths)
-    while sum(fitted) + 2 * (len(fitted) - 1) > width:
+    while _total(fitted) > width:
         spare = [at for at, name in enumerate(head) if name in cut and fitted[at] > _LEAST]
         if not spare:
             break

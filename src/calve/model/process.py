@@ -211,6 +211,8 @@ class ProcessQuery:
     states: frozenset[ProcessState] = frozenset()
     kind: str = ""
     batch: BatchId | None = None
+    source: str = ""
     destination: str = ""
     retry_of: ProcessId | None = None
+    created_since: datetime | None = None
     limit: int = 200

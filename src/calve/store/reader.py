@@ -10,7 +10,7 @@ from calve.model.process import Breaker, Event, Pin, Process, ProcessQuery, Task
 from calve.model.refusals import ambiguous, no_such_process
 from calve.model.states import PinState, ProcessState, TaskState
 from calve.store import rows
-from calve.store.clock import from_us, time_from_us
+from calve.store.clock import from_us, time_from_us, to_us
 from calve.store.database import Database
 from calve.store.tables import breakers, events, locks, pins, plans, processes, tasks, workers
 
@@ -166,10 +166,13 @@ def _newest(query: ProcessQuery, state: ProcessState | None = None) -> Select[An
         processes.c.state: state,
         processes.c.kind: query.kind or None,
         processes.c.batch: query.batch,
+        processes.c.source: query.source or None,
         processes.c.destination: query.destination or None,
         processes.c.retry_of: query.retry_of,
     }
     conditions = [column == value for column, value in wanted.items() if value is not None]
+    if query.created_since is not None:
+        conditions.append(processes.c.created_at >= to_us(query.created_since))
     return (
         select(processes).where(and_(True, *conditions)).order_by(processes.c.seq.desc()).limit(query.limit)
     )

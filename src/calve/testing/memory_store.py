@@ -415,7 +415,9 @@ def _fits(row: Process, query: ProcessQuery) -> bool:
         (not query.states or row.state in query.states)
         and (not query.kind or row.kind == query.kind)
         and (query.batch is None or row.batch == query.batch)
+        and (not query.source or row.source == query.source)
         and (not query.destination or row.destination == query.destination)
+        and (query.created_since is None or row.created_at >= query.created_since)
         and (query.retry_of is None or row.retry_of == query.retry_of)
     )
 

@@ -11,7 +11,7 @@ from calve.model.ids import new_process_id
 
 def seen_by_spark(app: App, *, name: str) -> Iterator[Finding]:
     """One table of the catalog, looked at by both. Fetches nothing: jars that are not here are said."""
-    from calve.app.optimizing import OptimizeReach, all_tables
+    from calve.app.optimizer import OptimizeReach, all_tables
     from calve.iceberg import tables
     from calve.optimize.driver_work import look_payload
     from calve.spark.catalog_conf import jars_for, spark_catalog

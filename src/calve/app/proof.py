@@ -1,6 +1,7 @@
 """Proving an export or an optimize after the fact, from what the store has of it."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from calve.app.wiring import App
@@ -37,9 +38,10 @@ class SourceProof:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Proven:
+class ExportProof:
     """What was found; `source` only where it was read again."""
 
+    process_id: ProcessId
     table: Proof
     source: SourceProof | None = None
 
@@ -53,9 +55,10 @@ class Proven:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProvenRewrite:
+class OptimizeProof:
     """That an optimize changed no row: each snapshot it made against the one before it."""
 
+    process_id: ProcessId
     snapshots: tuple[RewriteProof, ...]
 
     @property
@@ -67,7 +70,17 @@ class ProvenRewrite:
         return not self.faults
 
 
-def prove(app: App, process_id: ProcessId, *, deep: bool = False) -> Proven:
+def proofs(app: App, ids: Sequence[str], *, deep: bool = False) -> list[ExportProof | OptimizeProof]:
+    """A proof of each process, whatever its kind."""
+    return [
+        prove_rewrite(app, process_id)
+        if app.store.process(process_id).kind == "optimize"
+        else prove(app, process_id, deep=deep)
+        for process_id in app.find(ids)
+    ]
+
+
+def prove(app: App, process_id: ProcessId, *, deep: bool = False) -> ExportProof:
     """RefusedError for what published nothing that could be read back, and, when the source is to
     be read again, for a source that has changed since."""
     process, plan = app.store.process(process_id), app.store.plan(process_id)
@@ -83,10 +96,14 @@ def prove(app: App, process_id: ProcessId, *, deep: bool = False) -> Proven:
     read = ExportPlan.from_json(plan)
     destination = app.destination(ExportRequest.from_json(process.request).address)
     table = destination.verify(process_id, read, receipts, process.snapshot_id)
-    return Proven(table=table, source=_against_source(app, process, read, receipts) if deep else None)
+    return ExportProof(
+        process_id=process_id,
+        table=table,
+        source=_against_source(app, process, read, receipts) if deep else None,
+    )
 
 
-def prove_rewrite(app: App, process_id: ProcessId) -> ProvenRewrite:
+def prove_rewrite(app: App, process_id: ProcessId) -> OptimizeProof:
     """An optimize, also one that failed or was cancelled: what its tasks committed stays. A receipt
     names the snapshots of its task; what came after the tasks is in the result."""
     process, plan = app.store.process(process_id), app.store.plan(process_id)
@@ -100,8 +117,9 @@ def prove_rewrite(app: App, process_id: ProcessId) -> ProvenRewrite:
     made: list[str] = json.loads(process.result).get("snapshots", []) if process.result else []
     for task in app.store.tasks(process.id, frozenset({TaskState.DONE})):
         made += [found for found in json.loads(task.receipt)["snapshots"] if found not in made]
-    return ProvenRewrite(
-        snapshots=verify_rewrites(app.catalog(read.catalog), read.identifier, read.uuid, made)
+    return OptimizeProof(
+        process_id=process_id,
+        snapshots=verify_rewrites(app.catalog(read.catalog), read.identifier, read.uuid, made),
     )
 
 

@@ -1,0 +1,96 @@
+"""The JSON of backups. Scripts rely on it: add keys, at the end."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from calve.app.backups import BackupEntry, Pruned
+    from calve.backup.deletion import Deleted
+    from calve.backup.verification import Verified
+
+Json = dict[str, Any]
+
+
+def backup_json(entry: "BackupEntry") -> Json:
+    manifest = entry.manifest
+    if manifest is None:
+        return {"name": entry.name, "error": entry.error, "hint": entry.hint}
+    return {
+        "name": manifest.name,
+        "created_at": manifest.created_at,
+        "source": manifest.source,
+        "process": manifest.process_id,
+        "tables": len(manifest.tables),
+        "parts": manifest.parts,
+        "rows": manifest.rows,
+        "bytes": manifest.bytes,
+        "own_bytes": entry.own_bytes,
+        "moved_bytes": manifest.moved_bytes,
+        "skipped": [{"table": table, "reason": why} for table, why in manifest.skipped],
+        "error": None,
+    }
+
+
+def backup_detail_json(entry: "BackupEntry") -> Json:
+    manifest = entry.manifest
+    assert manifest is not None
+    return backup_json(entry) | {
+        "tables": [
+            {
+                "table": f"{table.database}.{table.name}",
+                "engine": table.engine,
+                "rows": table.rows,
+                "bytes": table.bytes,
+                "partitions": sorted({part.partition_id for part in table.parts}),
+                "parts": [
+                    {
+                        "name": part.name,
+                        "partition": part.partition_id,
+                        "rows": part.rows_seen,
+                        "bytes": part.bytes,
+                        "place": part.place,
+                    }
+                    for part in table.parts
+                ],
+                "create": table.create,
+            }
+            for table in manifest.tables
+        ],
+        "schemas": [
+            {"name": f"{one.database}.{one.name}", "engine": one.engine, "create": one.create}
+            for one in manifest.schemas
+        ],
+        "functions": dict(manifest.functions),
+    }
+
+
+def verified_json(found: "Verified") -> Json:
+    return {
+        "name": found.name,
+        "whole": found.whole,
+        "parts": found.parts,
+        "objects": found.objects,
+        "bytes": found.bytes,
+        "read_bytes": found.read_bytes,
+        "flaws": [
+            {
+                "object": flaw.problem.object,
+                "what": flaw.problem.what,
+                "tables": list(flaw.tables),
+                "part": flaw.part,
+            }
+            for flaw in found.flaws
+        ],
+    }
+
+
+def deleted_json(one: "Deleted") -> Json:
+    return dict(vars(one))
+
+
+def pruned_json(found: "Pruned", *, dry_run: bool) -> Json:
+    return {
+        "kept": list(found.kept),
+        "deleted": [deleted_json(one) for one in found.deleted],
+        "unreadable": list(found.unreadable),
+        "dry_run": dry_run,
+    }

@@ -1,0 +1,241 @@
+"""The façade: every verb of Calve as a function of values.
+
+The command line, the HTTP API, SQL and the Python client are built on `Calve` and on nothing below
+it. It prints nothing, raises `CalveError` only, and may be shared by threads. Long work is queued by
+one call and followed by another; `app.view` has the JSON of every value.
+"""
+
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Self
+
+from calve.app import processes as _processes
+from calve.app.config import Config, Setting
+from calve.app.wiring import App
+from calve.control.cancel import CancelAnswer
+from calve.control.ports import Runner
+from calve.model.ids import ProcessId
+from calve.model.process import Event, Process, ProcessQuery
+
+if TYPE_CHECKING:
+    from calve.app.backups import BackupEntry, Pruned, Submitted
+    from calve.app.doctor import Finding
+    from calve.app.exports import ExportAnswer, ExportSurvey
+    from calve.app.health import OptimizePreview
+    from calve.app.optimize_history import Optimized
+    from calve.app.partitions import ListedPartition
+    from calve.app.processes import ProcessDetail, Reason, WorkerStatus
+    from calve.app.proof import ExportProof, OptimizeProof
+    from calve.app.work import Standing, WorkerProgram
+    from calve.backup.deletion import Deleted, Keep
+    from calve.backup.verification import Verified
+    from calve.clickhouse.parts.selection import Selection
+    from calve.destination.plan import PartPlan
+    from calve.iceberg.health.report import Health
+
+
+class Calve:
+    """One configuration, opened. Names of tables, destinations and processes are as a person types
+    them: `main:db.events`, `lake.ns.events`, an id, a prefix of one, or a batch's id.
+
+    `options` are the fields of the request: `calve.export.request.ExportRequest` and its like.
+    """
+
+    def __init__(self, config: Config, *, runner: Runner | None = None) -> None:
+        self.config = config
+        self._app = App(config, runner=runner)
+
+    def close(self) -> None:
+        self._app.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def now(self) -> datetime:
+        """The store's clock, by which the ages of processes are measured."""
+        return self._app.store.now()
+
+    # -- reading ------------------------------------------------------------------------------------
+
+    def settings(self) -> tuple[Setting, ...]:
+        return self.config.settings
+
+    def processes(self, query: ProcessQuery) -> list[Process]:
+        return self._app.store.processes(query)
+
+    def find(self, ids: Sequence[str]) -> list[Process]:
+        return _processes.found(self._app, ids)
+
+    def show(self, ids: Sequence[str]) -> "list[ProcessDetail]":
+        return _processes.details(self._app, ids)
+
+    def events(self, ids: Sequence[str]) -> list[Event]:
+        return _processes.events(self._app, ids)
+
+    def why(self, ids: Sequence[str]) -> "list[Reason]":
+        return _processes.reasons(self._app, ids)
+
+    def workers(self) -> "list[WorkerStatus]":
+        return _processes.workers(self._app)
+
+    def has_workers(self, processes: Sequence[Process]) -> bool:
+        """Whether a running worker will take each of them."""
+        return _processes.has_workers(self._app, processes)
+
+    def follow(
+        self, ids: Sequence[ProcessId], *, timeout_seconds: float | None = None
+    ) -> "Generator[Standing, None, None]":
+        """Where processes stand, again and again, until all have ended or the time is up."""
+        from calve.app.work import follow
+
+        return follow(self._app, ids, timeout_seconds=timeout_seconds)
+
+    def partitions(self, table: str, to: str = "") -> "list[ListedPartition]":
+        from calve.app.partitions import list_partitions
+
+        return list_partitions(self._app, table, to)
+
+    def parts(self, table: str) -> "list[PartPlan]":
+        from calve.app.partitions import list_parts
+
+        return list_parts(self._app, table)
+
+    def verify(self, ids: Sequence[str], *, deep: bool = False) -> "list[ExportProof | OptimizeProof]":
+        from calve.app.proof import proofs
+
+        return proofs(self._app, ids, deep=deep)
+
+    def health(self, table: str, *, orphans: bool = False) -> "Health":
+        from calve.app.health import table_health
+
+        return table_health(self._app, table, orphans=orphans)
+
+    def history(self, table: str = "", *, limit: int = 50) -> "list[Optimized]":
+        from calve.app.optimize_history import optimize_history
+
+        return optimize_history(self._app, table, limit=limit)
+
+    def doctor(self, *, spark: bool = True) -> "Iterator[Finding]":
+        """Findings as they are made. Puts a small object into each warehouse and removes it."""
+        from calve.app.doctor import examine
+
+        return examine(self._app, spark=spark)
+
+    def export_preview(self, table: str, to: str, selection: "Selection", **options: Any) -> "ExportSurvey":
+        from calve.app import exports
+
+        request = exports.export_request(self._app, table, to, selection, **options)
+        return exports.preview(self._app, request, selection)
+
+    def optimize_preview(self, table: str, **options: Any) -> "OptimizePreview":
+        from calve.app.health import optimize_request, preview
+
+        return preview(self._app, optimize_request(self._app, table, **options))
+
+    def backup_list(self) -> "list[BackupEntry]":
+        from calve.app import backups
+
+        return backups.entries(self._app)
+
+    def backup_show(self, name: str) -> "BackupEntry":
+        from calve.app import backups
+
+        return backups.entry(self._app, name)
+
+    def backup_verify(self, name: str, *, read_share: float = 0.0) -> "Verified":
+        from calve.app import backups
+
+        return backups.verify(self._app, name, read_share=read_share)
+
+    # -- changing -----------------------------------------------------------------------------------
+
+    def export(self, table: str, to: str, selection: "Selection", **options: Any) -> "ExportAnswer":
+        from calve.app import exports
+
+        request = exports.export_request(self._app, table, to, selection, **options)
+        return exports.export(self._app, request, selection)
+
+    def optimize(self, table: str, **options: Any) -> Process:
+        from calve.app.health import optimize_request, submit_optimize
+
+        return submit_optimize(self._app, optimize_request(self._app, table, **options))
+
+    def backup_create(
+        self, name: str, tables: Sequence[str], *, source: str = "", **options: Any
+    ) -> "Submitted":
+        from calve.app import backups
+
+        return backups.create(self._app, name, tables, source=source, **options)
+
+    def backup_restore(self, name: str, *, source: str = "", **options: Any) -> "Submitted":
+        from calve.app import backups
+
+        return backups.restore(self._app, name, source=source, **options)
+
+    def backup_delete(self, name: str) -> "Deleted":
+        from calve.app import backups
+
+        return backups.delete_backup(self._app, name)
+
+    def backup_prune(self, keep: "Keep", *, dry_run: bool = False) -> "Pruned":
+        from calve.app import backups
+
+        return backups.prune(self._app, keep, dry_run=dry_run)
+
+    def run(
+        self, ids: Sequence[ProcessId], *, timeout_seconds: float | None = None
+    ) -> "Generator[Standing, None, None]":
+        """As `follow`, with a worker in this program where no other would do the work. Close the
+        iterator to stop early: that is quick and safe."""
+        from calve.app.work import follow
+
+        return follow(self._app, ids, own_worker=True, timeout_seconds=timeout_seconds)
+
+    def cancel(self, ids: Sequence[str]) -> list[CancelAnswer]:
+        """Ask processes to stop; `stop` sees to it that they do."""
+        return _processes.cancel_all(self._app, ids)
+
+    def stop(self, processes: Sequence[Process]) -> "Generator[Standing, None, None]":
+        """Follow processes that were asked to stop; see `work.stopped`."""
+        from calve.app.work import stopped
+
+        return stopped(self._app, processes)
+
+    def retry(self, ids: Sequence[str]) -> list[Process]:
+        return _processes.retry_all(self._app, ids)
+
+    def worker(self) -> "WorkerProgram":
+        from calve.app.work import WorkerProgram
+
+        return WorkerProgram(self._app)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verb:
+    """A verb that a front may offer. `changes`: it queues, stops or deletes something."""
+
+    name: str
+    changes: bool
+
+
+def _verbs(names: str, *, changes: bool) -> dict[str, Verb]:
+    return {name: Verb(name=name, changes=changes) for name in names.split()}
+
+
+# Every public method of `Calve`; a test fails for one that is missing here. Roles will be read from it.
+VERBS: Mapping[str, Verb] = MappingProxyType(
+    _verbs(
+        "now settings processes find show events why workers has_workers follow partitions parts verify"
+        " health history doctor export_preview optimize_preview backup_list backup_show backup_verify",
+        changes=False,
+    )
+    | _verbs(
+        "export optimize backup_create backup_restore backup_delete backup_prune run cancel stop retry worker",
+        changes=True,
+    )
+)

@@ -1,0 +1,103 @@
+"""Exports as a front asks for them: names become one request, which is surveyed and queued as it is."""
+
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
+
+from calve.app.destination import parse_destination
+from calve.app.wiring import App
+from calve.archive.backups import find
+from calve.clickhouse.parts.partitions import PartitionInfo
+from calve.clickhouse.parts.selection import Selection
+from calve.clickhouse.sql.table_name import TableName, parse
+from calve.export.keys import Earlier
+from calve.export.request import ExportRequest
+from calve.export.submit import submit_export, survey_export
+from calve.export.survey import Survey
+from calve.model.errors import ErrorInfo, NotFoundError, UsageError
+from calve.model.ids import ProcessId
+from calve.model.process import Process
+
+R = TypeVar("R")
+ExportSurvey = Survey[PartitionInfo]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """A partition that was exported before: skipped where unchanged, refused where changed since."""
+
+    earlier: Earlier
+    process: Process | None  # None where another store has it
+    error: ErrorInfo | None  # why it is refused
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportAnswer:
+    """What became of a request: the processes that were queued, and what was exported before."""
+
+    survey: ExportSurvey
+    processes: tuple[Process, ...]
+    known: tuple[Known, ...]
+
+
+def export_request(app: App, table: str, to: str, selection: Selection, **options: Any) -> ExportRequest:
+    """Resolve the names; `options` are fields of the request. Connects to nothing, unless the backup
+    must say which source it was made of."""
+    name, destination = parse(table), parse_destination(to, app.config)
+    return request_of(
+        ExportRequest,
+        options,
+        source=_source(app, name, options.get("from_backup", ""), unsigned=options.get("unsigned", False)),
+        database=name.database,
+        table=name.table,
+        catalog=destination.catalog,
+        identifier=destination.identifier,
+        storage=destination.storage,
+        partitions=(),
+        parts=selection.parts,
+    )
+
+
+def request_of(kind: type[R], options: dict[str, Any], **resolved: Any) -> R:
+    """A request of the given fields. UsageError for an option that it does not have."""
+    known = {field.name for field in fields(kind)} - set(resolved)  # type: ignore[arg-type]
+    for name in options:
+        if name not in known:
+            raise UsageError(
+                f"unknown option {name!r}", code="usage", hint=f"the options are {', '.join(sorted(known))}"
+            )
+    return kind(**resolved, **options)
+
+
+def _source(app: App, name: TableName, from_backup: str, *, unsigned: bool) -> str:
+    if from_backup:
+        # The source that the backup was made of: it need not be configured, nor exist.
+        return name.source or find(app.backups(), from_backup, unsigned=unsigned).source
+    source = name.source or app.config.default_source
+    app.config.source(source)
+    return source
+
+
+def preview(app: App, request: ExportRequest, selection: Selection) -> ExportSurvey:
+    """What an export would do. Changes nothing. Raises where the destination does not answer: half a
+    preview would be taken for a whole one."""
+    survey = survey_export(app, request, selection)
+    if survey.unreachable:
+        raise survey.unreachable
+    return survey
+
+
+def export(app: App, request: ExportRequest, selection: Selection) -> ExportAnswer:
+    """Queue what is to be exported."""
+    survey = survey_export(app, request, selection)
+    processes = submit_export(app, app.store, survey).processes
+    known = tuple(_known(app, survey, one) for one in (*survey.unchanged, *survey.changed))
+    return ExportAnswer(survey=survey, processes=processes, known=known)
+
+
+def _known(app: App, survey: ExportSurvey, earlier: Earlier) -> Known:
+    error = None if earlier.unchanged else earlier.refusal(survey.request).info
+    try:
+        process = app.store.process(ProcessId(earlier.export.process_id))
+    except NotFoundError:
+        process = None
+    return Known(earlier=earlier, process=process, error=error)

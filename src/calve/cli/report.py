@@ -1,0 +1,176 @@
+"""What the commands that queue work share: run it to the end, or say who will; report how it ended."""
+
+import json
+import shlex
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from typing import Any
+
+from calve.app.view import process_json
+from calve.app.work import Standing
+from calve.cli import exits, output, progress, words
+from calve.cli.command import Session
+from calve.model.process import Process
+from calve.model.states import PROCESS_TERMINAL, ProcessState
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C, or a timeout, while processes were under way; how to go on has been said."""
+
+    is_explained = True
+
+
+def run_to_the_end(
+    session: Session,
+    processes: Sequence[Process],
+    *,
+    own_worker: bool = True,
+    timeout_seconds: float | None = None,
+) -> list[Process]:
+    """Follow them with a progress bar; with a worker of our own where there is none."""
+    ids = [process.id for process in processes]
+    follow = session.calve.run if own_worker else session.calve.follow
+    last = Standing(processes=tuple(processes), own_worker=False)
+    try:
+        with (
+            closing(follow(ids, timeout_seconds=timeout_seconds)) as standings,
+            progress.display(quiet=session.json) as shown,
+        ):
+            for last in standings:
+                shown.update(last)
+    except KeyboardInterrupt:
+        _say_how_to_go_on(session, last, "interrupted: nothing is lost, and nothing is published twice.")
+        raise Interrupted from None
+    if not last.ended:
+        _say_how_to_go_on(session, last, "timed out waiting; the work is not stopped.")
+        raise Interrupted
+    return list(last.processes)
+
+
+def hand_over(
+    session: Session,
+    queued: Sequence[Process],
+    *,
+    no_wait: bool,
+    as_list: bool,
+    timeout_seconds: float | None = None,
+    document: Callable[[Process], dict[str, Any]] = process_json,
+) -> int:
+    """Processes that were just queued: run them to the end, or say who will."""
+    if not queued:
+        session.answer([], "")
+        return exits.DONE
+    if no_wait:
+        say_queued(session, queued)
+        documents = [document(process) for process in queued]
+        session.answer(documents if as_list else documents[0], "\n".join(process.id for process in queued))
+        return exits.DONE
+    say_batch(session, queued)
+    ended = run_to_the_end(session, queued, timeout_seconds=timeout_seconds)
+    return report(session, ended, as_list=as_list, document=document)
+
+
+def say_batch(session: Session, queued: Sequence[Process]) -> None:
+    if queued[0].batch:
+        session.say(f"batch {queued[0].batch}: {len(queued)} processes")
+
+
+def say_queued(session: Session, queued: Sequence[Process]) -> None:
+    """`--no-wait`: what was queued, how to follow it, and whether a worker is there to do it."""
+    say_batch(session, queued)
+    session.say(f"follow with: {_command(session)} wait {_ids(queued)}")
+    warn_without_worker(session, queued)
+
+
+def warn_without_worker(session: Session, processes: Sequence[Process]) -> None:
+    if not session.calve.has_workers(processes):
+        output.warning("no worker is running to do the work; start one with: calve worker")
+
+
+def _say_how_to_go_on(session: Session, last: Standing, what: str) -> None:
+    """Commands that can be pasted: a batch by its one id, the configuration where it was given."""
+    calve, ids = _command(session), _ids(last.processes)
+    output.say(f"\n{what}")
+    output.say(f"to go on:  {calve} {'worker' if last.own_worker else f'wait {ids}'}")
+    output.say(f"to stop:   {calve} cancel {ids}")
+
+
+def _command(session: Session) -> str:
+    return "calve" if session.config_path is None else f"calve --config {shlex.quote(session.config_path)}"
+
+
+def _ids(processes: Sequence[Process]) -> str:
+    return " ".join(dict.fromkeys(process.batch or process.id for process in processes))
+
+
+def report(
+    session: Session,
+    processes: Sequence[Process],
+    *,
+    as_list: bool,
+    document: Callable[[Process], dict[str, Any]] = process_json,
+) -> int:
+    """The processes as data, how each ended in words, and the exit code."""
+    documents = [document(process) for process in processes]
+    session.answer(
+        documents if as_list else documents[0], "\n".join(sentence(process) for process in processes)
+    )
+    say_total(session, processes)
+    say_errors(processes)
+    return exits.worst(exits.of_process(process) for process in processes)
+
+
+def say_total(session: Session, processes: Sequence[Process]) -> None:
+    """The last line of a batch."""
+    if len(processes) > 1:
+        states = (ProcessState.COMPLETED, ProcessState.FAILED, ProcessState.CANCELLED)
+        counts = ((sum(one.state is state for one in processes), state.value.lower()) for state in states)
+        session.say(
+            f"total: {len(processes)} processes ({', '.join(f'{n} {word}' for n, word in counts if n)}), "
+            f"{words.counted(sum(one.rows for one in processes), 'row')}, "
+            f"{words.counted(sum(one.files for one in processes), 'file')}, "
+            f"{words.size(sum(one.bytes for one in processes))}"
+        )
+
+
+def say_errors(processes: Sequence[Process]) -> None:
+    for process in processes:
+        if process.state is ProcessState.COMPLETED:
+            for name, why in _result(process).get("skipped", ()):
+                output.warning(f"{name}: {why}")
+        elif process.error and process.state in PROCESS_TERMINAL:
+            output.error(process.error)
+
+
+def sentence(process: Process) -> str:
+    """How a process ended, in one line."""
+    taken = " ".join(filter(None, (process.source, words.listed(process.partitions))))
+    where = f"{taken} -> {process.destination}"
+    if process.source == process.destination:  # an optimize stays where it is
+        where = process.destination
+    what = f"{process.id}  {process.state.value}  {where}"
+    if process.state is not ProcessState.COMPLETED:
+        return what
+    amounts = [
+        words.counted(process.rows, "row"),
+        words.counted(process.files, "part" if process.kind in ("backup", "restore") else "file"),
+        words.size(process.bytes) + _new_bytes(process),
+    ]
+    if process.snapshot_id:
+        amounts.append(f"snapshot {process.snapshot_id}")
+    if process.finished_at:
+        amounts.append(words.duration(process.finished_at - process.created_at))
+    return f"{what}  {', '.join(amounts)}"
+
+
+def _new_bytes(process: Process) -> str:
+    """How much of a backup was not stored before."""
+    moved = _result(process).get("moved_bytes") if process.kind == "backup" else None
+    return "" if moved is None else f" ({words.size(moved)} of them new)"
+
+
+def _result(process: Process) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if process.kind in ("backup", "restore") and process.result:
+        found = json.loads(process.result)
+    return found
