@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from shelf_scene import ShelfScene
+from archive_scene import ArchiveScene
 from test_exporting_from_a_backup import back_up
 
 from calve.archive import backups, parts
@@ -25,8 +25,8 @@ HOSTILE = ["", ".", "..", "../x", "/etc/passwd", "a/b", "a\\b", "a\0b", "../../.
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> ShelfScene:
-    return ShelfScene(tmp_path)
+def scene(tmp_path: Path) -> ArchiveScene:
+    return ArchiveScene(tmp_path)
 
 
 def rewrite(location: Location, manifest: Manifest, part: PartEntry) -> Manifest:
@@ -52,7 +52,7 @@ def test_T9_names_that_parts_have_are_segments(name: str) -> None:
 @pytest.mark.parametrize(
     "place", ["../../secret/0-1/" + "a" * 40, "p/0-1/../../x", "/abs", "p/0-1/" + "g" * 40]
 )
-def test_T9_no_place_leads_out_of_the_location(scene: ShelfScene, place: str) -> None:
+def test_T9_no_place_leads_out_of_the_location(scene: ArchiveScene, place: str) -> None:
     [part] = scene.backup("b", scene.part("one")).tables[0].parts
     rewrite(scene.location, backups.find(scene.location, "b"), replace(part, place=place))
     [hostile] = backups.find(scene.location, "b").tables[0].parts
@@ -67,7 +67,7 @@ def test_T9_no_place_leads_out_of_the_location(scene: ShelfScene, place: str) ->
 
 @pytest.mark.parametrize("name", ["../../escaped", "/tmp/escaped", "..", ""])
 @pytest.mark.parametrize("inlined", [True, False])
-def test_T9_no_file_of_an_index_leads_out_of_its_part(scene: ShelfScene, name: str, inlined: bool) -> None:
+def test_T9_no_file_of_an_index_leads_out_of_its_part(scene: ArchiveScene, name: str, inlined: bool) -> None:
     manifest = scene.backup("b", scene.part("one"))
     [part] = manifest.tables[0].parts
     path = Path(scene.location.index(part.place).removeprefix("file://"))
@@ -87,7 +87,7 @@ def test_T9_an_object_s_number_is_a_number(number: object) -> None:
         parts.StoredFile(name="data.bin", bytes=1, sha256="", object=number)  # type: ignore[arg-type]
 
 
-def test_T9_a_part_is_never_attached_under_a_name_that_leads_elsewhere(scene: ShelfScene) -> None:
+def test_T9_a_part_is_never_attached_under_a_name_that_leads_elsewhere(scene: ArchiveScene) -> None:
     [part] = scene.backup("b", scene.part("one")).tables[0].parts
     assert "/" not in detached_name(part, "seed", 0)
     with pytest.raises(PermanentError, match="unsafe name"):
@@ -123,7 +123,7 @@ def test_T9_an_export_from_a_hostile_manifest_writes_nothing_outside_of_the_exec
 
 
 @pytest.mark.parametrize("drop", ["tables", "order", "location_id"])
-def test_T10_a_manifest_that_lacks_something_is_damaged_and_no_defect(scene: ShelfScene, drop: str) -> None:
+def test_T10_a_manifest_that_lacks_something_is_damaged_and_no_defect(scene: ArchiveScene, drop: str) -> None:
     scene.backup("b", scene.part("one"))
     path = Path(scene.location.manifest(Key(name="b", number=1)).removeprefix("file://"))
     body = json.loads(path.read_text())["manifest"]

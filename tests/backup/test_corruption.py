@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from shelf_scene import ShelfScene
+from archive_scene import ArchiveScene
 
 from calve.archive import backups
 from calve.archive.manifest import Manifest
@@ -19,12 +19,12 @@ Damage = Callable[[Path, list[str]], Path]
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> ShelfScene:
-    return ShelfScene(tmp_path)
+def scene(tmp_path: Path) -> ArchiveScene:
+    return ArchiveScene(tmp_path)
 
 
 @pytest.fixture
-def manifest(scene: ShelfScene) -> Manifest:
+def manifest(scene: ArchiveScene) -> Manifest:
     return scene.backup(
         "b", scene.part("one"), scene.part("two", "all_2_2_0"), scene.part("six", "all_3_3_0")
     )
@@ -83,7 +83,7 @@ def swap_indexes(root: Path, places: list[str]) -> Path:
 SEEN_WITHOUT_READING = [delete_object, delete_index, truncate, flip_index, swap_indexes]
 
 
-def test_a_whole_backup_verifies(scene: ShelfScene, manifest: Manifest) -> None:
+def test_a_whole_backup_verifies(scene: ArchiveScene, manifest: Manifest) -> None:
     found = verify(scene.location, manifest, read_share=1.0)
     assert found.whole
     assert (found.parts, found.objects) == (3, 6)
@@ -92,7 +92,7 @@ def test_a_whole_backup_verifies(scene: ShelfScene, manifest: Manifest) -> None:
 
 
 def test_a_share_of_the_data_is_read_back_and_of_little_data_at_least_some(
-    scene: ShelfScene, manifest: Manifest
+    scene: ArchiveScene, manifest: Manifest
 ) -> None:
     one = verify(scene.location, manifest, read_share=0.01).read_bytes
     assert one == len("one") * 2000
@@ -100,7 +100,7 @@ def test_a_share_of_the_data_is_read_back_and_of_little_data_at_least_some(
 
 
 @pytest.mark.parametrize("damage", [*SEEN_WITHOUT_READING, flip, swap])
-def test_verify_names_the_very_object(scene: ShelfScene, manifest: Manifest, damage: Damage) -> None:
+def test_verify_names_the_very_object(scene: ArchiveScene, manifest: Manifest, damage: Damage) -> None:
     victim = damage(scene.folder / "backups" / "parts", list(manifest.places))
     share = 0.0 if damage in SEEN_WITHOUT_READING else 1.0
     found = verify(scene.location, manifest, read_share=share)
@@ -111,7 +111,7 @@ def test_verify_names_the_very_object(scene: ShelfScene, manifest: Manifest, dam
 
 @pytest.mark.parametrize("damage", [*SEEN_WITHOUT_READING, flip, swap])
 def test_a_restore_refuses_it_and_names_the_object(
-    scene: ShelfScene, manifest: Manifest, tmp_path: Path, damage: Damage
+    scene: ArchiveScene, manifest: Manifest, tmp_path: Path, damage: Damage
 ) -> None:
     victim = damage(scene.folder / "backups" / "parts", list(manifest.places))
     payload = RestorePayload(
@@ -126,9 +126,9 @@ def test_a_restore_refuses_it_and_names_the_object(
 
 
 def test_a_stale_manifest_of_another_location_is_found(
-    scene: ShelfScene, manifest: Manifest, tmp_path: Path
+    scene: ArchiveScene, manifest: Manifest, tmp_path: Path
 ) -> None:
-    other = ShelfScene(tmp_path / "other")
+    other = ArchiveScene(tmp_path / "other")
     other.location.made_identity()
     source = scene.location.manifest(_key(manifest))
     target = other.location.manifest(_key(manifest))
@@ -139,7 +139,7 @@ def test_a_stale_manifest_of_another_location_is_found(
     assert len(found.flaws) == 4
 
 
-def test_a_flipped_manifest_is_refused_and_shown_in_the_list(scene: ShelfScene, manifest: Manifest) -> None:
+def test_a_flipped_manifest_is_refused_and_shown_in_the_list(scene: ArchiveScene, manifest: Manifest) -> None:
     path = Path(scene.location.manifest(_key(manifest)).removeprefix("file://"))
     path.write_bytes(path.read_bytes().replace(b'"rows": 7', b'"rows": 8', 1))
     with pytest.raises(PermanentError, match="does not match its checksum"):
@@ -148,7 +148,7 @@ def test_a_flipped_manifest_is_refused_and_shown_in_the_list(scene: ShelfScene, 
     assert line.manifest is None and line.error is not None and str(path) in line.error.message
 
 
-def test_a_manifest_under_another_name_is_refused(scene: ShelfScene, manifest: Manifest) -> None:
+def test_a_manifest_under_another_name_is_refused(scene: ArchiveScene, manifest: Manifest) -> None:
     path = Path(scene.location.manifest(_key(manifest)).removeprefix("file://"))
     path.rename(path.with_name("other@1.json"))
     with pytest.raises(PermanentError, match="it is the manifest of b@1"):
@@ -156,7 +156,7 @@ def test_a_manifest_under_another_name_is_refused(scene: ShelfScene, manifest: M
 
 
 def test_an_index_never_leads_out_of_the_folder(
-    scene: ShelfScene, manifest: Manifest, tmp_path: Path
+    scene: ArchiveScene, manifest: Manifest, tmp_path: Path
 ) -> None:
     import hashlib
     from dataclasses import replace

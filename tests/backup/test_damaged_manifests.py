@@ -4,8 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from archive_scene import ArchiveScene
 from calve_command import Run
-from shelf_scene import ShelfScene
 
 from calve.archive import backups
 from calve.archive.location import Key
@@ -36,18 +36,18 @@ DAMAGES = [flip, cut, empty, garble]
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> ShelfScene:
-    return ShelfScene(tmp_path)
+def scene(tmp_path: Path) -> ArchiveScene:
+    return ArchiveScene(tmp_path)
 
 
-def damage(scene: ShelfScene, name: str, how: Damage = flip) -> None:
+def damage(scene: ArchiveScene, name: str, how: Damage = flip) -> None:
     how(Path(scene.location.manifest(Key(name=name, number=1)).removeprefix("file://")))
     with pytest.raises(PermanentError, match="is damaged"):
         backups.find(scene.location, name)
 
 
 @pytest.mark.parametrize("how", DAMAGES)
-def test_nothing_that_it_may_need_is_removed_with_another(scene: ShelfScene, how: Damage) -> None:
+def test_nothing_that_it_may_need_is_removed_with_another(scene: ArchiveScene, how: Damage) -> None:
     shared = scene.part("shared")
     damaged = scene.backup("damaged", shared)
     scene.backup("other", shared, scene.part("own", "all_2_2_0"))
@@ -60,7 +60,7 @@ def test_nothing_that_it_may_need_is_removed_with_another(scene: ShelfScene, how
         backups.find(scene.location, "other")
 
 
-def test_what_was_held_is_removed_once_the_damaged_one_is_gone(scene: ShelfScene) -> None:
+def test_what_was_held_is_removed_once_the_damaged_one_is_gone(scene: ArchiveScene) -> None:
     shared = scene.part("shared")
     scene.backup("damaged", shared)
     scene.backup("other", shared, scene.part("own", "all_2_2_0"))
@@ -74,7 +74,7 @@ def test_what_was_held_is_removed_once_the_damaged_one_is_gone(scene: ShelfScene
     assert scene.stored == set(kept.places)
 
 
-def test_a_manifest_put_back_is_whole_again(scene: ShelfScene) -> None:
+def test_a_manifest_put_back_is_whole_again(scene: ArchiveScene) -> None:
     manifest = scene.backup("b", scene.part("one"))
     path = Path(scene.location.manifest(Key(name="b", number=1)).removeprefix("file://"))
     written = path.read_bytes()
@@ -88,7 +88,7 @@ def test_a_manifest_put_back_is_whole_again(scene: ShelfScene) -> None:
 
 
 @pytest.mark.parametrize("how", DAMAGES)
-def test_it_can_be_deleted_and_hurts_no_other(scene: ShelfScene, how: Damage) -> None:
+def test_it_can_be_deleted_and_hurts_no_other(scene: ArchiveScene, how: Damage) -> None:
     shared = scene.part("shared")
     scene.backup("damaged", shared, scene.part("own", "all_2_2_0"))
     kept = scene.backup("kept", shared)
@@ -102,7 +102,7 @@ def test_it_can_be_deleted_and_hurts_no_other(scene: ShelfScene, how: Damage) ->
     assert again.number == 2
 
 
-def test_one_of_two_damaged_ones_holds_what_the_other_named(scene: ShelfScene) -> None:
+def test_one_of_two_damaged_ones_holds_what_the_other_named(scene: ArchiveScene) -> None:
     part = scene.part("shared")
     for name in ("one", "two"):
         scene.backup(name, part)
@@ -116,7 +116,7 @@ def test_one_of_two_damaged_ones_holds_what_the_other_named(scene: ShelfScene) -
     assert scene.stored == set() and deletion.unfinished(scene.location) == []
 
 
-def test_D9_a_part_that_a_backup_under_way_relies_on_outlives_it(scene: ShelfScene) -> None:
+def test_D9_a_part_that_a_backup_under_way_relies_on_outlives_it(scene: ArchiveScene) -> None:
     part = scene.part("shared")
     scene.backup("damaged", part)
     plan = scene.plan("new", [part])
@@ -127,7 +127,7 @@ def test_D9_a_part_that_a_backup_under_way_relies_on_outlives_it(scene: ShelfSce
     assert set(backups.find(scene.location, "new").places) <= scene.stored
 
 
-def test_undoing_a_failed_backup_waits_and_names_it(scene: ShelfScene) -> None:
+def test_undoing_a_failed_backup_waits_and_names_it(scene: ArchiveScene) -> None:
     scene.backup("damaged", scene.part("one"))
     plan = scene.plan("failed", [scene.part("two", "all_2_2_0")])
     scene.run(plan)
@@ -141,7 +141,7 @@ def test_undoing_a_failed_backup_waits_and_names_it(scene: ShelfScene) -> None:
     assert scene.stored == set()
 
 
-def test_a_manifest_of_another_backup_in_its_place_costs_that_one_nothing(scene: ShelfScene) -> None:
+def test_a_manifest_of_another_backup_in_its_place_costs_that_one_nothing(scene: ArchiveScene) -> None:
     mine, other = (scene.backup(name, scene.part(name)) for name in ("mine", "other"))
     paths = [
         Path(scene.location.manifest(Key(name=one.name, number=1)).removeprefix("file://"))

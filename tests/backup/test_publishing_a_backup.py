@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from shelf_scene import ShelfScene
+from archive_scene import ArchiveScene
 
 from calve.archive import backups
 from calve.backup import publish
@@ -13,11 +13,11 @@ from calve.model.errors import PermanentError, RefusedError, TemporaryError
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> ShelfScene:
-    return ShelfScene(tmp_path)
+def scene(tmp_path: Path) -> ArchiveScene:
+    return ArchiveScene(tmp_path)
 
 
-def test_before_the_manifest_there_is_no_backup(scene: ShelfScene) -> None:
+def test_before_the_manifest_there_is_no_backup(scene: ArchiveScene) -> None:
     plan = scene.plan("b", [scene.part("one")])
     receipts = scene.run(plan)
     assert backups.listed(scene.location) == []
@@ -26,14 +26,14 @@ def test_before_the_manifest_there_is_no_backup(scene: ShelfScene) -> None:
     assert not any(uri.startswith("under-way/") for uri in scene.objects)
 
 
-def test_publishing_again_finds_it(scene: ShelfScene) -> None:
+def test_publishing_again_finds_it(scene: ArchiveScene) -> None:
     plan = scene.plan("b", [scene.part("one")])
     receipts = scene.run(plan)
     first = scene.publish(plan, receipts)
     assert scene.publish(plan, []) == first
 
 
-def test_L23_missing_or_foreign_receipts_publish_nothing(scene: ShelfScene) -> None:
+def test_L23_missing_or_foreign_receipts_publish_nothing(scene: ArchiveScene) -> None:
     plan = scene.plan("b", [scene.part("one"), scene.part("two", "all_2_2_0")])
     other = scene.plan("c", [scene.part("three")])
     receipts = scene.run(plan)
@@ -43,7 +43,7 @@ def test_L23_missing_or_foreign_receipts_publish_nothing(scene: ShelfScene) -> N
     assert backups.listed(scene.location) == []
 
 
-def test_of_two_stores_that_use_one_name_at_once_one_wins(scene: ShelfScene) -> None:
+def test_of_two_stores_that_use_one_name_at_once_one_wins(scene: ArchiveScene) -> None:
     mine = scene.plan("b", [scene.part("one")], process_id="mine")
     theirs = scene.plan("b", [scene.part("two")], process_id="theirs")
     ours, others = scene.run(mine), scene.run(theirs)
@@ -56,7 +56,7 @@ def test_of_two_stores_that_use_one_name_at_once_one_wins(scene: ShelfScene) -> 
 
 
 def test_P15_a_worker_that_wakes_up_after_its_backup_was_given_up_publishes_nothing(
-    scene: ShelfScene,
+    scene: ArchiveScene,
 ) -> None:
     plan = scene.plan("b", [scene.part("one")])
     receipts = scene.run(plan)
@@ -71,7 +71,9 @@ def test_P15_a_worker_that_wakes_up_after_its_backup_was_given_up_publishes_noth
     assert scene.stored == set()
 
 
-def test_P15_a_retry_of_a_publish_after_the_backup_was_deleted_brings_nothing_back(scene: ShelfScene) -> None:
+def test_P15_a_retry_of_a_publish_after_the_backup_was_deleted_brings_nothing_back(
+    scene: ArchiveScene,
+) -> None:
     from calve.backup import deletion
 
     plan = scene.plan("b", [scene.part("one")])
@@ -82,7 +84,7 @@ def test_P15_a_retry_of_a_publish_after_the_backup_was_deleted_brings_nothing_ba
     assert backups.listed(scene.location) == []
 
 
-def test_fencing_after_the_publish_finds_it(scene: ShelfScene) -> None:
+def test_fencing_after_the_publish_finds_it(scene: ArchiveScene) -> None:
     plan = scene.plan("b", [scene.part("one")])
     scene.publish(plan, scene.run(plan))
     assert isinstance(publish.fence(scene.location, plan), Published)
@@ -90,7 +92,7 @@ def test_fencing_after_the_publish_finds_it(scene: ShelfScene) -> None:
     assert len(scene.stored) == 1
 
 
-def test_undoing_leaves_what_a_retry_has_published(scene: ShelfScene) -> None:
+def test_undoing_leaves_what_a_retry_has_published(scene: ArchiveScene) -> None:
     part, other = scene.part("one"), scene.part("two", "all_2_2_0")
     failed = scene.plan("b", [part, other], process_id="failed")
     [receipt] = scene.run(failed)
@@ -111,7 +113,7 @@ def test_undoing_leaves_what_a_retry_has_published(scene: ShelfScene) -> None:
     assert scene.stored == set(backups.find(scene.location, "b").places)
 
 
-def test_P15_what_was_stored_elsewhere_is_not_relied_on(scene: ShelfScene, tmp_path: Path) -> None:
+def test_P15_what_was_stored_elsewhere_is_not_relied_on(scene: ArchiveScene, tmp_path: Path) -> None:
     """The location was emptied and filled anew: resume state belongs to the destination's identity."""
     import shutil
 
@@ -133,7 +135,7 @@ def test_P15_what_was_stored_elsewhere_is_not_relied_on(scene: ShelfScene, tmp_p
 
 
 @pytest.mark.parametrize("damage", ["index", "object", "short"])
-def test_P15_a_stored_part_that_is_no_longer_whole_is_stored_again(scene: ShelfScene, damage: str) -> None:
+def test_P15_a_stored_part_that_is_no_longer_whole_is_stored_again(scene: ArchiveScene, damage: str) -> None:
     part = scene.part("one")
     [place] = scene.backup("old", part).places
     root = scene.folder / "backups" / "parts"
@@ -148,14 +150,14 @@ def test_P15_a_stored_part_that_is_no_longer_whole_is_stored_again(scene: ShelfS
     assert place not in manifest.places
 
 
-def test_D4_attempts_share_no_object(scene: ShelfScene) -> None:
+def test_D4_attempts_share_no_object(scene: ArchiveScene) -> None:
     plan = scene.plan("b", [scene.part("one")])
     [first], [second] = scene.run(plan, attempt=1), scene.run(plan, attempt=2)
     assert first.parts[0].place != second.parts[0].place
     assert first.parts[0].address == second.parts[0].address
 
 
-def test_an_attempt_that_left_a_receipt_is_not_repeated(scene: ShelfScene) -> None:
+def test_an_attempt_that_left_a_receipt_is_not_repeated(scene: ArchiveScene) -> None:
     plan = scene.plan("b", [scene.part("one")])
     before = scene.run(plan)
     objects = scene.objects
@@ -163,6 +165,6 @@ def test_an_attempt_that_left_a_receipt_is_not_repeated(scene: ShelfScene) -> No
     assert scene.objects == objects
 
 
-def test_secrets_are_not_in_what_is_stored(scene: ShelfScene) -> None:
+def test_secrets_are_not_in_what_is_stored(scene: ArchiveScene) -> None:
     plan = scene.plan("b", [scene.part("one")])
     assert "storage" not in json.loads(plan.to_json())

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from shelf_scene import ShelfScene
+from archive_scene import ArchiveScene
 from ticked import Ticked
 
 from calve.archive import backups
@@ -59,7 +59,7 @@ def test_a_round_trip_through_s3_with_a_secret_that_is_stored_nowhere(s3: S3Serv
 
 
 def test_sharing_deleting_and_racing_on_s3(s3: S3Server, tmp_path: Path) -> None:
-    scene = ShelfScene(tmp_path)
+    scene = ArchiveScene(tmp_path)
     scene.storage = Storage(s3.properties())
     scene.location = Location("s3://backups/shelf", scene.storage)
     part, other = scene.part("one"), scene.part("two", "all_2_2_0")

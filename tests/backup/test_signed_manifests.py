@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from shelf_scene import ShelfScene
+from archive_scene import ArchiveScene
 
 from calve.archive import backups
 from calve.archive.location import Key, Location
@@ -15,7 +15,7 @@ from calve.backup.kind import reusable
 from calve.model.errors import RefusedError
 
 
-class Signed(ShelfScene):
+class Signed(ArchiveScene):
     def __init__(self, folder: Path, signing_key: str = "k3y") -> None:
         super().__init__(folder)
         self.location = Location(self.location.url, self.storage, signing_key=signing_key)
@@ -32,11 +32,11 @@ def scene(tmp_path: Path) -> Signed:
 def test_a_signed_backup_is_read_with_its_key_and_without_any(scene: Signed, tmp_path: Path) -> None:
     made = scene.backup("b", scene.part("one"))
     assert backups.find(scene.location, "b") == made
-    assert backups.find(ShelfScene(tmp_path).location, "b") == made
+    assert backups.find(ArchiveScene(tmp_path).location, "b") == made
 
 
 def test_an_unsigned_one_is_refused_unless_it_is_accepted(tmp_path: Path) -> None:
-    plain = ShelfScene(tmp_path)
+    plain = ArchiveScene(tmp_path)
     made = plain.backup("b", plain.part("one"))
     scene = Signed(tmp_path)
     with pytest.raises(RefusedError, match="not signed") as refused:
@@ -78,7 +78,7 @@ def test_a_signature_is_of_one_manifest(scene: Signed) -> None:
 
 
 def test_a_new_backup_takes_no_parts_from_an_unsigned_one(tmp_path: Path) -> None:
-    plain = ShelfScene(tmp_path)
+    plain = ArchiveScene(tmp_path)
     part = plain.part("one")
     plain.backup("forged", part)
     scene = Signed(tmp_path)
@@ -89,7 +89,7 @@ def test_a_new_backup_takes_no_parts_from_an_unsigned_one(tmp_path: Path) -> Non
 
 
 def test_unsigned_ones_are_listed_and_deleted_like_any_other(tmp_path: Path) -> None:
-    plain = ShelfScene(tmp_path)
+    plain = ArchiveScene(tmp_path)
     plain.backup("old", plain.part("one"))
     scene = Signed(tmp_path)
     [line] = backups.listed(scene.location)

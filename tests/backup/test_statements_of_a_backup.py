@@ -78,12 +78,15 @@ def test_a_function_is_the_one_that_it_is_kept_for() -> None:
 
 
 def test_a_scratch_table_is_one_table_of_the_family() -> None:
-    check_scratch("CREATE TABLE {table} (`id` UInt64) ENGINE = MergeTree ORDER BY id", "ReplicatedMergeTree")
+    check_scratch("CREATE TABLE {table} (`id` UInt64) ENGINE = ReplacingMergeTree ORDER BY id")
     for create in (
         "CREATE TABLE {table} (`id` UInt64) ENGINE = File(CSV, '/etc/passwd')",
         "CREATE TABLE {table} (`id` UInt64) ENGINE = MergeTree ORDER BY id; DROP TABLE x",
         "CREATE TABLE other (`id` UInt64) ENGINE = MergeTree ORDER BY id",
         "CREATE TABLE {table} AS {table}",
+        "CREATE TABLE {table} (`id` String DEFAULT file('/etc/passwd')) ENGINE = MergeTree ORDER BY id",
+        "CREATE TABLE {table} (`id` String DEFAULT (SELECT 1)) ENGINE = MergeTree ORDER BY id",
+        "CREATE TABLE {table} (`id` UInt64) ENGINE = ReplicatedMergeTree('/x', 'y') ORDER BY id",
     ):
         with pytest.raises(PermanentError, match="a statement of the backup is refused"):
-            check_scratch(create, "MergeTree")
+            check_scratch(create)

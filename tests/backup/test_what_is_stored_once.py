@@ -4,7 +4,7 @@ import contextlib
 from pathlib import Path
 
 import pytest
-from shelf_scene import Interposed, ShelfScene, make_part
+from archive_scene import ArchiveScene, Interposed, make_part
 
 from calve.archive import backups
 from calve.archive.address import address_of
@@ -13,11 +13,11 @@ from calve.model.errors import NotFoundError
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> ShelfScene:
-    return ShelfScene(tmp_path)
+def scene(tmp_path: Path) -> ArchiveScene:
+    return ArchiveScene(tmp_path)
 
 
-def test_an_increment_stores_only_what_is_new(scene: ShelfScene) -> None:
+def test_an_increment_stores_only_what_is_new(scene: ArchiveScene) -> None:
     old, new = scene.part("old"), scene.part("new", "all_2_2_0")
     first = scene.backup("monday", old)
     second = scene.backup("tuesday", old, new)
@@ -26,13 +26,13 @@ def test_an_increment_stores_only_what_is_new(scene: ShelfScene) -> None:
     assert len(scene.stored) == 2
 
 
-def test_equal_parts_of_one_backup_are_stored_once(scene: ShelfScene) -> None:
+def test_equal_parts_of_one_backup_are_stored_once(scene: ArchiveScene) -> None:
     manifest = scene.backup("monday", scene.part("same"), scene.part("same", "all_2_2_0"))
     assert manifest.parts == 2
     assert len(manifest.places) == len(scene.stored) == 1
 
 
-def test_P17_the_same_part_name_with_other_content_is_another_part(scene: ShelfScene) -> None:
+def test_P17_the_same_part_name_with_other_content_is_another_part(scene: ArchiveScene) -> None:
     scene.backup("monday", scene.part("one"))
     second = scene.backup("tuesday", scene.part("two"))
     assert second.moved_bytes == second.bytes
@@ -47,7 +47,7 @@ def test_P17_a_description_that_changes_alone_changes_the_address(tmp_path: Path
     assert address_of(before) != address_of(after)
 
 
-def test_P16_deleting_a_full_backup_leaves_its_increments_whole(scene: ShelfScene) -> None:
+def test_P16_deleting_a_full_backup_leaves_its_increments_whole(scene: ArchiveScene) -> None:
     shared, gone = scene.part("shared"), scene.part("gone", "all_2_2_0")
     full = scene.backup("full", shared, gone)
     increment = scene.backup("increment", shared)
@@ -59,7 +59,7 @@ def test_P16_deleting_a_full_backup_leaves_its_increments_whole(scene: ShelfScen
         backups.find(scene.location, "full")
 
 
-def test_P16_the_last_backup_takes_its_parts_along(scene: ShelfScene) -> None:
+def test_P16_the_last_backup_takes_its_parts_along(scene: ArchiveScene) -> None:
     part = scene.part("one")
     for name in ("a", "b"):
         scene.backup(name, part)
@@ -68,7 +68,7 @@ def test_P16_the_last_backup_takes_its_parts_along(scene: ShelfScene) -> None:
     assert not any(uri.startswith(("parts/", "under-way/")) for uri in scene.objects)
 
 
-def test_a_name_that_was_deleted_can_be_used_again(scene: ShelfScene) -> None:
+def test_a_name_that_was_deleted_can_be_used_again(scene: ArchiveScene) -> None:
     scene.backup("nightly", scene.part("one"), process_id="first")
     deletion.delete(scene.location, "nightly")
     manifest = scene.backup("nightly", scene.part("two"), process_id="second")
@@ -78,7 +78,7 @@ def test_a_name_that_was_deleted_can_be_used_again(scene: ShelfScene) -> None:
 class TestD9:
     """A create that skips a part because another backup has it, while that other is deleted."""
 
-    def test_D9_a_delete_after_the_intent_leaves_the_part(self, scene: ShelfScene) -> None:
+    def test_D9_a_delete_after_the_intent_leaves_the_part(self, scene: ArchiveScene) -> None:
         part = scene.part("shared")
         scene.backup("old", part)
         plan = scene.plan("new", [part])
@@ -93,7 +93,9 @@ class TestD9:
         assert deletion.unfinished(scene.location) == []
         assert set(backups.find(scene.location, "new").places) <= scene.stored
 
-    def test_D9_a_delete_before_the_intent_makes_the_create_store_it_itself(self, scene: ShelfScene) -> None:
+    def test_D9_a_delete_before_the_intent_makes_the_create_store_it_itself(
+        self, scene: ArchiveScene
+    ) -> None:
         part = scene.part("shared")
         old = scene.backup("old", part)
         plan = scene.plan("new", [part])  # it knows of the stored part
@@ -105,7 +107,9 @@ class TestD9:
         assert not set(new.places) & set(old.places)
 
     @pytest.mark.parametrize("at", range(1, 12))
-    def test_D9_a_delete_at_any_moment_of_a_create_leaves_it_whole(self, scene: ShelfScene, at: int) -> None:
+    def test_D9_a_delete_at_any_moment_of_a_create_leaves_it_whole(
+        self, scene: ArchiveScene, at: int
+    ) -> None:
         part = scene.part("shared")
         scene.backup("old", part)
         plan = scene.plan("new", [part])
@@ -122,7 +126,7 @@ class TestD9:
             deletion.delete(scene.location, "old")
         assert set(backups.find(scene.location, "new").places) <= scene.stored
 
-    def test_D9_an_intent_of_a_backup_that_was_given_up_holds_nothing(self, scene: ShelfScene) -> None:
+    def test_D9_an_intent_of_a_backup_that_was_given_up_holds_nothing(self, scene: ArchiveScene) -> None:
         from calve.backup import publish
 
         part = scene.part("shared")
@@ -143,7 +147,7 @@ def test_a_delete_that_dies_anywhere_is_taken_up_and_never_hurts_another(tmp_pat
     at = 0
     while at < calls:
         at += 1
-        scene = ShelfScene(tmp_path / str(at))
+        scene = ArchiveScene(tmp_path / str(at))
         shared = scene.part("shared")
         scene.backup("doomed", shared, scene.part("own", "all_2_2_0"))
         kept = scene.backup("kept", shared)

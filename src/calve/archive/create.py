@@ -9,7 +9,8 @@ before anything is made.
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 
-from calve.clickhouse.sql.tokens import Sort, Token, tokens
+from calve.clickhouse.engine.ddl import asks_server
+from calve.clickhouse.sql.tokens import Sort, Token, called, tokens
 from calve.model.errors import PermanentError
 
 _SIGNS = frozenset("()[]{},.=<>+-*/%!?:|@~")  # not `;`, nor a quote, `#`, `$` or anything beyond ASCII
@@ -59,18 +60,21 @@ def check_function(create: str, name: str) -> None:
     _refuse_files(create, rest)
 
 
-def check_scratch(create: str, engine: str) -> None:
-    """PermanentError unless this makes one table, to be called `{table}`, of a MergeTree engine."""
+def check_scratch(create: str) -> None:
+    """PermanentError unless this makes one table, to be called `{table}`, that parts can be read through:
+    of a plain MergeTree engine, and without a default that reads a file, a dictionary or a query."""
     if create.count("{table}") != 1:
         raise _refused(create, "it does not make one scratch table")
-    family = engine.removeprefix("Replicated").removeprefix("Shared")
-    check_create(create.replace("{table}", "scratch", 1), ("", "scratch"), _scratch_engine(create, family))
-
-
-def _scratch_engine(create: str, family: str) -> str:
-    """Parts are read through a table of their own engine, or of a plain one."""
-    found = _after(list(_outer(_words(create.replace("{table}", "scratch", 1)))), "ENGINE", "=")
-    return "MergeTree" if found == "MergeTree" else family
+    create = create.replace("{table}", "scratch", 1)
+    words = _words(create)
+    engine = _after(list(_outer(words)), "ENGINE", "=")
+    if not engine.endswith("MergeTree") or engine.startswith(("Replicated", "Shared")):
+        raise _refused(create, f"parts are not read through the engine {engine or 'that it lacks'}")
+    if any(asks_server(function) for function in called(words)):
+        raise _refused(create, "a default of it reads what is not in the part")
+    if any(word.sort is Sort.NAME and word.text.upper() == "SELECT" for word in words):
+        raise _refused(create, "a default of it runs a query")
+    check_create(create, ("", "scratch"), engine)
 
 
 def _words(create: str) -> list[Token]:

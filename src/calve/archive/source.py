@@ -71,7 +71,7 @@ class BackupSource:
                 code="final_not_portable",
                 hint="omit --final",
             )
-        check_scratch(create, entry.engine)
+        check_scratch(create)
         return Pinned(
             identity=entry.identity,
             engine=entry.engine,

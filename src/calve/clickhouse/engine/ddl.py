@@ -39,7 +39,7 @@ _SET_ASIDE = "a default that needs a dictionary, a UDF or the server itself"
 @dataclass(frozen=True, kw_only=True)
 class ScratchTable:
     """The CREATE with `{table}` for the name. `stripped` names columns whose default could not be
-    kept: a part without such a column cannot be read here rightly."""
+    kept: a part without such a column cannot be read correctly here."""
 
     create: str
     stripped: tuple[str, ...] = ()
@@ -97,12 +97,13 @@ def _computable(column: Column, table: TableInfo, gone: set[str]) -> bool:
 
 def needs_server(function: str, table: TableInfo) -> bool:
     """Whether only the source itself can compute a function."""
+    return function in table.user_functions or asks_server(function)
+
+
+def asks_server(function: str) -> bool:
+    """Whether a function's answer depends on where it runs: on a dictionary, a file, the server."""
     folded = function.casefold()
-    return (
-        function in table.user_functions
-        or folded in _SERVER_FUNCTIONS
-        or (folded.startswith(_DICTIONARY) and folded != _DICTIONARY)
-    )
+    return folded in _SERVER_FUNCTIONS or (folded.startswith(_DICTIONARY) and folded != _DICTIONARY)
 
 
 def _column(column: Column, zone: str) -> str:

@@ -5,14 +5,13 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from calve.clickhouse import tables
-from calve.clickhouse.server.identity import identity
 from calve.clickhouse.server.session import ServerSession
 from calve.clickhouse.sql import engine_clause
 from calve.clickhouse.sql.columns import declared_columns
 from calve.clickhouse.sql.table_name import TableName
 from calve.clickhouse.sql.tokens import name as quoted
 from calve.clickhouse.sql.tokens import string
-from calve.clickhouse.tables import Column, Mutation, TableInfo
+from calve.clickhouse.tables import ZERO_UUID, Column, Mutation, TableInfo
 from calve.model.errors import PermanentError, RefusedError
 
 
@@ -167,3 +166,41 @@ def _distributed(session: ServerSession, table: TableName, engine_full: str) -> 
         code="table_engine",
         hint="make each shard a [source.…] of its own and export its local table",
     )
+
+
+_DEFAULT_KEEPER = "default"  # what servers with one Keeper, or with no name for it, call it
+
+
+def identity(session: ServerSession, table: TableName, *, replicated: bool, uuid: str) -> str:
+    """The identity; RefusedError where there is none."""
+    if replicated and (path := _keeper_path(session, table)):
+        return f"keeper:{path}"
+    server = session.once("server_uuid", lambda: _server_uuid(session))
+    if uuid and server:
+        return f"server:{server}/{uuid}"
+    if session.configured_id:
+        return f"id:{session.configured_id}/{uuid or table.sql}"
+    raise RefusedError(
+        f"table {table} has no identity of its own: ClickHouse {session.version} gives "
+        f"{'its tables' if not uuid else 'itself'} no uuid",
+        code="no_identity",
+        hint=f'set id = "…" under [source.{session.source}] to any name that no other source has',
+    )
+
+
+def _keeper_path(session: ServerSession, table: TableName) -> str:
+    keeper = "zookeeper_name" if session.has("replicas", "zookeeper_name") else string(_DEFAULT_KEEPER)
+    found = session.rows(
+        f"SELECT concat({keeper}, ':', zookeeper_path) AS path FROM system.replicas "
+        f"WHERE database = {string(table.database)} AND table = {string(table.table)}",
+        what=f"table {table}",
+    )
+    return str(found[0]["path"]) if found else ""
+
+
+def _server_uuid(session: ServerSession) -> str:
+    if not session.features.server_uuid:
+        return ""
+    found = session.rows("SELECT toString(serverUUID()) AS uuid")
+    uuid = str(found[0]["uuid"])
+    return "" if uuid == ZERO_UUID else uuid

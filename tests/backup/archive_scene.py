@@ -49,7 +49,7 @@ def make_part(folder: Path, name: str, data: bytes, *, columns: str = "id UInt64
     return part
 
 
-class ShelfScene:
+class ArchiveScene:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.storage = Storage()
