@@ -25,6 +25,8 @@ TABLE = "CREATE TABLE db.t (`id` UInt64) ENGINE = MergeTree ORDER BY id"
          "MaterializedView"),
         ("CREATE DICTIONARY db.t (`a` UInt64) PRIMARY KEY a SOURCE(CLICKHOUSE(TABLE 'x' DB 'db')) LAYOUT(FLAT())"
          " LIFETIME(MIN 0 MAX 10)", "Dictionary"),
+        ("CREATE TABLE db.t (`a` UInt64) ENGINE = Dictionary('db.d')", "Dictionary"),
+        ("CREATE WINDOW VIEW db.t (`a` UInt64) ENGINE = Memory AS SELECT count() AS a FROM db.x", "WindowView"),
     ],
 )  # fmt: skip
 def test_what_clickhouse_writes_of_its_tables_is_accepted(create: str, engine: str) -> None:

@@ -27,8 +27,10 @@ _TABLE = ("TABLE",)
 
 def check_create(create: str, name: tuple[str, str], engine: str) -> None:
     """PermanentError unless this makes the table, view or dictionary `name` of that engine and no more."""
-    kind = _KINDS.get(engine, _TABLE)
     words = _words(create)
+    kind = _KINDS.get(engine, _TABLE)
+    if engine == "Dictionary" and [word.text for word in words[:2]] == ["CREATE", "TABLE"]:
+        kind = _TABLE  # over a dictionary
     made, rest = _object(create, words, kind)
     if made not in (name, ("", name[1])):
         raise _refused(create, f"it does not make {'.'.join(name)}")

@@ -176,8 +176,9 @@ class BackupKind(Kind):
         probe(self._ports, service)
 
     def _location(self, plan: BackupPlan) -> Location:
-        """The plan's own: a worker that was configured anew goes on where the work began."""
-        return Location(plan.location, self._ports.location().storage)
+        """The plan's own: a worker whose configuration changed goes on where the work began."""
+        configured = self._ports.location()
+        return Location(plan.location, configured.storage, signing_key=configured.signing_key)
 
 
 @lru_cache(maxsize=16)
