@@ -29,7 +29,7 @@ class PartFile:
 
     @property
     def never_changes(self) -> bool:
-        """Columns, marks and indexes are written once; ClickHouse may write descriptions anew."""
+        """Columns, marks and indexes are written once; ClickHouse may rewrite descriptions."""
         return self.path.suffix not in _DESCRIPTIONS
 
 

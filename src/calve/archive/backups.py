@@ -1,4 +1,4 @@
-"""Reading a location: which backups stand, and one of them by name."""
+"""The backups of a location: all that stand, or one by name. A manifest is trusted before it is used."""
 
 import json
 from collections.abc import Iterator
@@ -89,7 +89,7 @@ class Needed:
     unreadable: tuple[str, ...]  # names of backups that may need anything
 
     def refuse_unreadable(self, what: str) -> None:
-        """For whoever is about to delete what an unreadable backup may need."""
+        """Call this before deleting what an unreadable backup may need."""
         if self.unreadable:
             names = ", ".join(self.unreadable)
             raise DamagedError(
@@ -100,7 +100,7 @@ class Needed:
 
 
 def needed(location: Location) -> Needed:
-    """Asked by whoever decides what may be deleted."""
+    """To decide what may be deleted."""
     places: set[str] = set()
     unreadable: set[str] = set()
     for one in listed(location):

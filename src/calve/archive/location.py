@@ -1,4 +1,4 @@
-"""Where a backup location keeps what: the one place that names its objects.
+"""The layout of a backup location: the one place that names its objects.
 
     calve-location.json                    the location's own identity, made with the first backup
     backups/<name>@<n>.json                the manifest, put last; or a tombstone in its place

@@ -17,7 +17,7 @@ class BackupPorts(Protocol):
 
     @property
     def hard_links(self) -> bool:
-        """Whether files are linked to the location in place of being copied."""
+        """Whether files are linked to the location instead of copied."""
 
     def source(self, name: str) -> LiveSource: ...
 

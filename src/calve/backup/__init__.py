@@ -1,5 +1,5 @@
 """Backups of MergeTree tables: freeze, copy parts once each by their content, write the manifest last.
 
-Belongs here: the layout of a backup location, manifests, copying, verifying, deleting, keeping.
-Must not be here: attaching parts to tables (`kinds.restore`) and statements about processes.
+Belongs here: freezing, copying, verifying, deleting, retention. Must not be here: the format of a backup
+(`calve.archive`), and attaching parts to tables (`calve.restore`).
 """

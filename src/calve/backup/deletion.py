@@ -123,7 +123,7 @@ def _address(place: str) -> str:
 
 
 def remove_parts(location: Location, places: Sequence[str]) -> None:
-    """The index first: a part without one is no part."""
+    """The index first: without one there is no part."""
     for start in range(0, len(places), _OBJECTS_AT_ONCE):
         some = places[start : start + _OBJECTS_AT_ONCE]
         # if we die here, files are left without an index; removing again takes them

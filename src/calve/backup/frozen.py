@@ -153,7 +153,7 @@ def _final(table: TableInfo) -> str:
     try:
         return scratch_table(table, final=True).create
     except CalveError:
-        return ""  # told to whoever asks for the merged view, and to nobody else
+        return ""  # reported to those who ask for the merged view
 
 
 def _partition(one: PartitionInfo) -> PartitionEntry:

@@ -1,4 +1,4 @@
-"""What a source has: which tables patterns mean, and the DDL around them in an order that works."""
+"""What a source has: which tables the patterns match, and the DDL around them in an order that works."""
 
 import heapq
 from collections.abc import Iterable, Mapping, Sequence
@@ -64,7 +64,7 @@ class Schema:
 
 
 def read_schema(session: Session, tables: Sequence[Name], others: Sequence[Name]) -> Schema:
-    """What is gone meanwhile is left out."""
+    """Tables that are gone by now are left out."""
     databases = sorted({database for database, _ in (*tables, *others)})
     rows = _tables(session, databases)
     wanted = frozenset((*tables, *others))

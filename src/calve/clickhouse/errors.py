@@ -1,4 +1,4 @@
-"""ClickHouse's errors as ours: one place that decides what may go away by itself.
+"""ClickHouse's errors as ours: the one place that decides which are temporary.
 
 code 241, one query's limit    permanent: the same rows need the same memory
 codes that name the statement  permanent: the statement or the data is at fault

@@ -64,7 +64,7 @@ def divide(
 
 
 def detached_name(entry: PartEntry, seed: str, at: int) -> str:
-    """A part name that nobody else's detached part has: the table numbers its blocks anew when it
+    """A part name that no other detached part has: the table renumbers its blocks when it
     attaches, so any number does."""
     block = 10**12 + int(hashlib.sha256(seed.encode()).hexdigest()[:8], 16) * 10**5 + at
     dates = _DATES.fullmatch(entry.name)

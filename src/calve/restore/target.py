@@ -43,7 +43,7 @@ class Target:
         return Path(self.state) / "given-up"
 
     def stopped_mark(self, process_id: str) -> Path:
-        """That process ended: whoever still works for it attaches nothing more."""
+        """That process has ended: a worker that still runs it attaches nothing more."""
         return Path(self.state) / f"stopped-{process_id}"
 
     def __str__(self) -> str:

@@ -1,7 +1,7 @@
-"""Sources that are read with an engine of ours, of today: nothing has to be asked for first.
+"""What every source has that is read with our own engine: its version and abilities are known.
 
-Bases of `EmbeddedSource` and `EmbeddedSession`, and of whatever stands in for them: a visit alone
-is enough to be a whole `Source`, statements alone are enough to be a whole `Session`.
+`EmbeddedSource` and its session inherit these, and so do stand-ins in tests. A class that gives `visit`
+becomes a whole `LiveSource`; one that gives statements becomes a whole `Session`.
 """
 
 from abc import ABC, abstractmethod

@@ -13,7 +13,7 @@ NO_SETTINGS: Mapping[str, str] = {}
 
 
 class EngineError(Exception):
-    """The engine's own message; whoever asked knows how to say what it means."""
+    """The engine's own message; the caller translates it."""
 
 
 class ChdbSession:

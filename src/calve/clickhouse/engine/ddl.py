@@ -1,4 +1,4 @@
-"""The scratch table's CREATE, written anew from what the source says of a table.
+"""The scratch table's CREATE, written from what the source says of a table.
 
 Kept is what reading parts needs: columns with their types and defaults (a part that is older
 than a column gets the default), the partition key, the sorting key, granularity. Left out is

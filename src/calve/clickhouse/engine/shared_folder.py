@@ -38,7 +38,7 @@ def shared(key: str, fill: Callable[[Path], object]) -> Iterator[Path]:
 
 
 def sweep(idle_seconds: float = IDLE_SECONDS) -> list[Path]:
-    """Remove what nobody uses and nobody has used for so long; says what."""
+    """Remove what has not been used for so long; return it."""
     if not _path().exists():
         return []
     swept = []

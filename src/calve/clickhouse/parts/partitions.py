@@ -1,4 +1,5 @@
-"""The partitions of a table as they are now: sizes, ages, and their content ids."""
+"""The partitions and parts of a table as they are now, before anything is pinned: for looking, never for
+a plan (D6)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

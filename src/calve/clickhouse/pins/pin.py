@@ -1,8 +1,8 @@
 """What a pin holds: all that planning needs, so that nothing later asks the source.
 
-`hold` takes a pin by FREEZE and describes it in one visit; the description is kept in the pin's
-journal entry. `let_go` releases a pin of which perhaps nothing more is known than its name. Both
-are called through `Source`: a server has its own.
+`pin` takes a pin by FREEZE and describes it in one visit; the description is kept in the pin's
+journal entry. `release` releases a pin of which perhaps only the name is known. Both are called
+through `Source`: a server has its own.
 """
 
 import json

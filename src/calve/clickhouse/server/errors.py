@@ -1,4 +1,9 @@
-"""What can go wrong between us and a server, as our errors. Secrets are taken out of every text."""
+"""Errors of a server as ours, without secrets, and whether an answer is whole.
+
+A server that fails in the middle of a stream has already answered 200 OK. From 25.11 on it writes a block
+between `__exception__` and a tag that a header announces; older ones write the bare text of the
+exception, and the oldest then end the body as if it were complete. So the end of every body is checked.
+"""
 
 import re
 

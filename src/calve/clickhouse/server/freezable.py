@@ -1,4 +1,4 @@
-"""How executors will read a table of a server: decided once, at planning, and said.
+"""Whether parts of a server can be frozen and read as files. Decided once, when planning, and reported.
 
 `frozen` where they see the server's disks and know its files; otherwise `live`.
 """

@@ -1,4 +1,4 @@
-"""The live way: what the plan says of it, and the statements that executors send.
+"""Reading live, over HTTP: what the plan says about it, and the statements that executors send.
 
 The rows come as Native blocks, so values are the server's own bytes: no time zone, no text, no
 rounding in between (P3). Nothing secret is in a relation: whoever runs it has the configuration.

@@ -1,4 +1,5 @@
-"""Parts as `system.parts` lists them, whatever the server's age."""
+"""Parts and partitions as a server of any age lists them, and which part of the source each part of a
+clone is: a clone numbers its blocks anew, and only the source's own numbers show what changed."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

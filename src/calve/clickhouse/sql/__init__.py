@@ -1,1 +1,1 @@
-"""ClickHouse's SQL as text: tokens, names, types, clauses, rows. Pure; asks nobody."""
+"""ClickHouse's SQL as text: tokens, names, types, clauses, rows. Pure."""

@@ -1,4 +1,4 @@
-"""The columns that a CREATE TABLE declares, as the server shows it: every one, whoever asks."""
+"""The columns that a CREATE TABLE declares, all of them, including those that the user may not read."""
 
 import re
 from collections.abc import Sequence

@@ -31,7 +31,7 @@ class TableName:
 
 
 def parse(text: str) -> TableName:
-    """UsageError for what is no table's name."""
+    """UsageError for an invalid name."""
     found = _TABLE.fullmatch(text.strip())
     if found is None:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""Time zones said aloud: a DateTime without a zone means its server's, and executors are elsewhere.
+"""Explicit time zones: a DateTime without a zone means its server's, and executors run elsewhere.
 
 Values are moments and are the same everywhere; but a filter that asks for an hour or a day must
 ask in the zone that the table's owner means (P3). A type keeps the zone it was made with, so a

@@ -37,7 +37,7 @@ _ENUM_BITS = {"Enum8": 8, "Enum16": 16, "Enum": 8}
 
 
 class _Unreadable(Exception):
-    """The text is no type that this parser knows."""
+    """This parser does not know the type."""
 
 
 def parse(text: str) -> Type:
