@@ -10,12 +10,12 @@ from pyiceberg.table.sorting import SortOrder
 from pyiceberg.typedef import Record
 
 from calve.destination.address import PARQUET, DestinationAddress
+from calve.destination.description import describe_metadata
 from calve.destination.names import receipts_of
 from calve.destination.outcome import AlreadyExported, Proof, PublishedSnapshot, PublishFenced, Undone
 from calve.destination.plan import DestinationPlan, ExportPlan
 from calve.destination.port import Destination, ExecutorAccess, FoundTable, write_probe
 from calve.destination.receipt import Receipt
-from calve.iceberg.tables import describe_metadata
 from calve.iceberg.undo import files_of
 from calve.model.limits import Limits
 from calve.objects.storage import Storage

@@ -9,13 +9,13 @@ import json
 from collections.abc import Callable, Sequence
 
 from calve.destination.content import unchanged
+from calve.destination.description import refuse_changes
 from calve.destination.names import receipts_of
 from calve.destination.outcome import AlreadyExported, PublishedSnapshot, PublishFenced, Undone
 from calve.destination.overlap import refuse_overlap
 from calve.destination.plan import ExportPlan
 from calve.destination.receipt import Receipt
 from calve.destination.recount import recount
-from calve.iceberg.tables import refuse_changes
 from calve.iceberg.undo import files_of
 from calve.model.errors import CalveError, PermanentError, TemporaryError, UnknownOutcomeError
 from calve.parquet.commits import KeyCommit, only_key, refuse_foreign, shown
