@@ -186,7 +186,7 @@ def test_a_missing_table_and_a_missing_namespace_are_not_found(tmp_path: Path) -
     catalog = open_catalog("lake", sqlite_properties(tmp_path))
     with pytest.raises(NotFoundError, match=r"no table ns\.events"):
         tables.load(catalog, IDENTIFIER)
-    assert not tables.exists(catalog, IDENTIFIER)
+    assert not catalog.table_exists(IDENTIFIER)
 
 
 def test_a_folder_as_warehouse_becomes_a_full_uri(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def test_making_a_table_twice_gives_the_first(catalog: Catalog) -> None:
 
 def test_nested_namespaces_are_made_with_their_parents(catalog: Catalog) -> None:
     tables.create(catalog, ("a", "b", "c", "t"), SCHEMA)
-    assert tables.exists(catalog, ("a", "b", "c", "t"))
+    assert catalog.table_exists(("a", "b", "c", "t"))
 
 
 def test_a_description_has_what_a_task_and_a_publish_need(catalog: Catalog) -> None:

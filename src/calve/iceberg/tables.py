@@ -34,14 +34,6 @@ def load(catalog: Catalog, identifier: tuple[str, ...]) -> Table:
             ) from cause
 
 
-def exists(catalog: Catalog, identifier: tuple[str, ...]) -> bool:
-    try:
-        load(catalog, identifier)
-    except NotFoundError:
-        return False
-    return True
-
-
 def create(
     catalog: Catalog,
     identifier: tuple[str, ...],
