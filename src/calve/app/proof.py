@@ -9,7 +9,7 @@ from calve.destination.outcome import Proof
 from calve.destination.plan import ExportPlan
 from calve.destination.receipt import Receipt
 from calve.export.request import ExportRequest
-from calve.export.reread import read_again
+from calve.export.source_check import read_again
 from calve.iceberg.verify import expected_checksums
 from calve.iceberg.verify_rewrite import RewriteProof, verify_rewrites
 from calve.model.errors import RefusedError
