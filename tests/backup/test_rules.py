@@ -32,7 +32,7 @@ NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
         ),
         (
             "CREATE VIEW db.v (`id` UInt64) AS SELECT t.id, 'db.t' FROM db.t AS t WHERE x = 'FROM db.t'",
-            "CREATE VIEW `db2`.`t` UUID 'u' (`id` UInt64) AS SELECT t.id, 'db2.t' FROM `db2`.`t` AS t"
+            "CREATE VIEW `db2`.`t` UUID 'u' (`id` UInt64) AS SELECT t.id, 'db.t' FROM `db2`.`t` AS t"
             " WHERE x = 'FROM db.t'",
         ),
         (

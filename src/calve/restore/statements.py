@@ -1,7 +1,7 @@
 """A CREATE out of a backup, rewritten: another name, a uuid of ours, an engine the target has. Pure.
 
 Words are replaced where they stand and everything between them is left as it was. References to
-what is restored under another name, in `FROM`, `TO` or a dictionary's name in quotes, follow.
+what is restored under another name are followed by `references`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,8 +10,9 @@ from calve.clickhouse.sql import engine_clause
 from calve.clickhouse.sql.tokens import Sort, Token, string, tokens
 from calve.clickhouse.sql.tokens import name as quoted
 from calve.model.errors import PermanentError
+from calve.restore import references
+from calve.restore.references import Name
 
-Name = tuple[str, str]
 _KINDS = frozenset({"TABLE", "VIEW", "DICTIONARY"})
 _NAMES = frozenset({Sort.NAME, Sort.QUOTED})
 
@@ -30,7 +31,8 @@ def retargeted(
     if rest < len(words) and words[rest].text == "UUID":
         rest += 2
     tail_start = words[rest].start if rest < len(words) else len(create)
-    return f"{head} {_follow(create[tail_start:], renamed or {})}"
+    owner = f"{target[0]}.{target[1]}"
+    return f"{head} {references.follow(create[tail_start:], owner, renamed or {})}"
 
 
 def without_replication(create: str, engine_full: str) -> str:
@@ -70,54 +72,6 @@ def _after_name(create: str, words: Sequence[Token], at: int) -> int:
 
 def _no_create(create: str) -> PermanentError:
     return PermanentError(f"this CREATE cannot be restored: {create[:100]}", code="backup_statement")
-
-
-def _follow(text: str, renamed: Mapping[Name, Name]) -> str:
-    """References to what was renamed."""
-    changed = {old: new for old, new in renamed.items() if old != new}
-    if not changed:
-        return text
-    text = _follow_source(text, changed)
-    in_quotes = {".".join(old): ".".join(new) for old, new in changed.items()}
-    words = list(tokens(text))
-    pieces: list[str] = []
-    done, at = 0, 0
-    while at < len(words):
-        word = words[at]
-        new = _reference(words, at, changed)
-        if new is not None:
-            pieces += [text[done : word.start], f"{quoted(new[0])}.{quoted(new[1])}"]
-            done = words[at + 2].end
-            at += 2
-        elif word.sort is Sort.STRING and word.value in in_quotes:
-            pieces += [text[done : word.start], string(in_quotes[word.value])]
-            done = word.end
-        at += 1
-    return "".join([*pieces, text[done:]])
-
-
-def _follow_source(text: str, changed: Mapping[Name, Name]) -> str:
-    """A dictionary's `SOURCE(CLICKHOUSE(DATABASE 'db' TABLE 't' …))`, in whichever order."""
-    words = list(tokens(text))
-    given = {
-        word.text.upper(): words[at + 1]
-        for at, word in enumerate(words[:-1])
-        if word.text.upper() in ("DATABASE", "DB", "TABLE") and words[at + 1].sort is Sort.STRING
-    }
-    database, table = given.get("DATABASE") or given.get("DB"), given.get("TABLE")
-    if database is None or table is None or (new := changed.get((database.value, table.value))) is None:
-        return text
-    for word, value in sorted(((database, new[0]), (table, new[1])), key=lambda pair: -pair[0].start):
-        text = f"{text[: word.start]}{string(value)}{text[word.end :]}"
-    return text
-
-
-def _reference(words: Sequence[Token], at: int, changed: Mapping[Name, Name]) -> Name | None:
-    if at + 2 >= len(words) or words[at + 1].text != "." or (at and words[at - 1].text == "."):
-        return None
-    if words[at].sort not in _NAMES or words[at + 2].sort not in _NAMES:
-        return None
-    return changed.get((words[at].value, words[at + 2].value))
 
 
 def _closing(words: Sequence[Token], at: int) -> int:
