@@ -31,6 +31,7 @@ def preview_json(checked: Survey[PartitionInfo]) -> dict[str, Any]:
                 "required": column.required,
                 "added": column.added,
                 "fails_on": column.check,
+                "lossy": column.lossy,
             }
             for column in target.columns
         ],

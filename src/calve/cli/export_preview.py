@@ -45,6 +45,7 @@ def page(document: dict[str, Any]) -> str:
 def _remark(column: dict[str, Any]) -> str:
     remarks = [
         "required" if column["required"] else "",
+        "lossy" if column["lossy"] else "",
         "added to the table" if column["added"] else "",
         f"fails on {column['fails_on']}" if column["fails_on"] else "",
     ]

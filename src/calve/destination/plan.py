@@ -54,6 +54,7 @@ class ColumnPlan:
     required: bool
     check: str = ""  # SQL: true for a row whose value cannot be written; "" when every value can
     check_reason: str = ""  # what such a row holds
+    lossy: bool = False  # --cast 'column=type lossy': values may change
 
 
 @dataclass(frozen=True, kw_only=True)

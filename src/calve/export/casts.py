@@ -1,11 +1,12 @@
 """The SQL that makes, of a ClickHouse value, the value of an Iceberg type, at any depth.
 
-A cast that can fail never fails inside the engine, whose errors name no column: it comes
-with a check, true for a value that cannot be written, which the task counts.
+A cast is exact or refused (T4). What can fail never fails inside the engine, whose errors name no
+column: it comes with checks, true for a value that cannot be written or would become another one,
+which the task counts. Only a cast that was asked for as `lossy` may change a value.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyiceberg.types import (
     BinaryType,
@@ -28,6 +29,7 @@ from pyiceberg.types import (
 
 from calve.clickhouse.sql import types
 from calve.clickhouse.sql.tokens import string as literal
+from calve.export.exactness import changes
 from calve.export.iceberg_types import UnmappedError, stored, struct_names
 
 UTC_MICROSECONDS = "DateTime64(6, 'UTC')"
@@ -60,23 +62,35 @@ class Cast:
     checks: tuple[Check, ...] = ()
 
 
-def cast(source: types.Type, target: IcebergType, expression: str, depth: int = 0) -> Cast:
+def cast(
+    source: types.Type, target: IcebergType, expression: str, depth: int = 0, *, lossy: bool = False
+) -> Cast:
     """UnmappedError where no cast makes one of the other."""
     kind, nullable = stored(source), types.is_nullable(source)
     match kind, target:
         case types.Array(inner), ListType():
-            return _list(inner, target, expression, depth)
+            return _list(inner, target, expression, depth, lossy=lossy)
         case types.Map(), MapType():
-            return _map(kind, target, expression, depth)
+            return _map(kind, target, expression, depth, lossy=lossy)
         case types.Tuple(), StructType():
-            return _struct(kind, target, expression, depth, nullable=nullable)
+            return _struct(kind, target, expression, depth, nullable=nullable, lossy=lossy)
+        case _ if lossy and _is_float(kind) and isinstance(target, IntegerType | LongType):
+            return _scalar(kind, target, f"trunc({expression})", nullable=nullable)
         case _:
-            return _scalar(kind, target, expression, nullable=nullable)
+            made = _scalar(kind, target, expression, nullable=nullable)
+            changed = "" if lossy else changes(kind, target, expression, made.sql)
+            if not changed:
+                return made
+            check = Check(
+                sql=f"(isNotNull({expression}) AND {changed})",
+                reason=f"values that the cast to {target} would change",
+            )
+            return replace(made, checks=(*made.checks, check))
 
 
-def _list(inner: types.Type, target: ListType, expression: str, depth: int) -> Cast:
+def _list(inner: types.Type, target: ListType, expression: str, depth: int, *, lossy: bool) -> Cast:
     each = f"e{depth}"
-    element = cast(inner, target.element_type, each, depth + 1)
+    element = cast(inner, target.element_type, each, depth + 1, lossy=lossy)
     return Cast(
         sql=expression if element.sql == each else f"arrayMap({each} -> {element.sql}, {expression})",
         type=f"Array({element.type})",
@@ -92,10 +106,10 @@ def _within(checks: Iterable[Check], each: str, array: str) -> tuple[Check, ...]
     )
 
 
-def _map(kind: types.Map, target: MapType, expression: str, depth: int) -> Cast:
+def _map(kind: types.Map, target: MapType, expression: str, depth: int, *, lossy: bool) -> Cast:
     each_key, each_value = f"k{depth}", f"v{depth}"
-    key = cast(kind.key, target.key_type, each_key, depth + 1)
-    value = cast(kind.value, target.value_type, each_value, depth + 1)
+    key = cast(kind.key, target.key_type, each_key, depth + 1, lossy=lossy)
+    value = cast(kind.value, target.value_type, each_value, depth + 1, lossy=lossy)
     keys, values = f"mapKeys({expression})", f"mapValues({expression})"
     whole = f"Map({key.type}, {value.type})"
     unchanged = key.sql == each_key and value.sql == each_value
@@ -107,7 +121,9 @@ def _map(kind: types.Map, target: MapType, expression: str, depth: int) -> Cast:
     )
 
 
-def _struct(kind: types.Tuple, target: StructType, expression: str, depth: int, *, nullable: bool) -> Cast:
+def _struct(
+    kind: types.Tuple, target: StructType, expression: str, depth: int, *, nullable: bool, lossy: bool
+) -> Cast:
     """Fields are found by name, never by place (P5), and put in the target's order."""
     names = struct_names(kind)
     wanted = tuple(field.name for field in target.fields)
@@ -120,7 +136,7 @@ def _struct(kind: types.Tuple, target: StructType, expression: str, depth: int, 
     sources = {name: place for place, name in enumerate(names)}
     given = [f"tupleElement({base}, {sources[name] + 1})" for name in wanted]
     fields = [
-        cast(kind.elements[sources[field.name]].type, field.field_type, one, depth)
+        cast(kind.elements[sources[field.name]].type, field.field_type, one, depth, lossy=lossy)
         for field, one in zip(target.fields, given, strict=True)
     ]
     elements = ", ".join(
@@ -301,6 +317,10 @@ def _checked(expression: str, result: str, target: IcebergType, *, nullable: boo
             ),
         ),
     )
+
+
+def _is_float(kind: types.Type) -> bool:
+    return isinstance(kind, types.Simple) and kind.name in types.FLOATS
 
 
 def _utf8(expression: str) -> Check:

@@ -68,6 +68,9 @@ _GEO: dict[str, types.Type] = {
 }
 
 
+LOSSY = "lossy"
+
+
 class UnmappedError(Exception):
     """A type without a home; the caller collects it. `hint` may hold {column}."""
 
@@ -176,7 +179,7 @@ def _timestamp(precision: int, choices: Choices) -> IcebergType:
     if precision > 6 and choices.nanoseconds is not NanosecondsAs.TRUNCATE:
         raise UnmappedError(
             f"DateTime64({precision}) is finer than Iceberg's microseconds",
-            "--cast {column}=timestamptz cuts the rest off; --cast {column}=string keeps it",
+            "--cast {column}='timestamptz lossy' cuts the rest off; --cast {column}=string keeps it",
         )
     return TimestamptzType()
 
@@ -233,7 +236,14 @@ def parse_iceberg(text: str) -> IcebergType:
         return DecimalType(int(found[1]), int(found[2]))
     if (found := _FIXED_TEXT.fullmatch(plain)) and int(found[1]):
         return FixedType(int(found[1]))
-    raise ValueError(f"{text!r} is no type that a column can be cast to")
+    raise ValueError(f"{text!r} is not a type that a column can be cast to")
+
+
+def parse_cast(text: str) -> tuple[IcebergType, bool]:
+    """`--cast`'s type, and whether values may change: `int lossy`. ValueError otherwise."""
+    words = text.split()
+    lossy = len(words) > 1 and words[-1].lower() == LOSSY
+    return parse_iceberg(" ".join(words[:-1]) if lossy else text), lossy
 
 
 _DECIMAL_TEXT = re.compile(r"decimal\s*\(\s*(\d+)\s*,\s*(\d+)\s*\)")

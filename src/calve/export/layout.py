@@ -77,6 +77,7 @@ class TargetColumn:
     required: bool
     added: bool = False  # to a table that exists, by --evolve
     check: str = ""  # what a value must not be for it to be written
+    lossy: bool = False  # values may change, as asked
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +100,7 @@ def created(layout: Layout) -> TargetTable:
             type=str(column.type),
             required=column.required,
             check=" or ".join(dict.fromkeys(check.reason for check in column.cast.checks)),
+            lossy=column.asked and column.lossy,
         )
         for column in layout.mapping.columns
     )
@@ -115,6 +117,7 @@ def fitted(table: FoundTable, match: Match) -> TargetTable:
             type=column.type,
             required=column.required,
             check=column.check_reason,
+            lossy=column.lossy,
         )
         for column in match.columns
     ]

@@ -28,8 +28,8 @@ from calve.clickhouse.sql.tokens import name as quoted
 from calve.clickhouse.sql.tokens import string as literal
 from calve.destination.plan import ColumnPlan
 from calve.export.casts import Cast, cast
-from calve.export.choices import Choices
-from calve.export.iceberg_types import CASTABLE, UnmappedError, derive, parse_iceberg
+from calve.export.choices import Choices, NanosecondsAs
+from calve.export.iceberg_types import CASTABLE, UnmappedError, derive, parse_cast
 from calve.model.errors import RefusedError, UsageError
 
 _NOT_STORED = frozenset({"ALIAS", "EPHEMERAL"})
@@ -71,6 +71,7 @@ class MappedColumn:
     type: IcebergType
     required: bool
     asked: bool = False  # by --cast
+    lossy: bool = False  # the cast may change values, because that was asked for
     cast: Cast
 
 
@@ -207,12 +208,13 @@ def _mapped(given: _Given, choices: Choices) -> MappedColumn:
     required = not types.is_nullable(given.type)
     if asked is None:
         target = derive(given.type, choices).type
+        lossy = choices.nanoseconds is NanosecondsAs.TRUNCATE
     else:
         try:
-            target = parse_iceberg(asked)
+            target, lossy = parse_cast(asked)
         except ValueError as error:
             raise UnmappedError(str(error), f"one of {', '.join(CASTABLE)}") from error
-    made = cast(given.type, target, given.expression)
+    made = cast(given.type, target, given.expression, lossy=lossy)
     return MappedColumn(
         name=_destination_name(given.name),
         source=given.name,
@@ -221,6 +223,7 @@ def _mapped(given: _Given, choices: Choices) -> MappedColumn:
         type=target,
         required=required,
         asked=asked is not None,
+        lossy=lossy,
         cast=made,
     )
 
@@ -283,6 +286,11 @@ def _notes(columns: Sequence[SourceColumn], mapped: Sequence[MappedColumn]) -> t
         for column in mapped
         if column.name != column.source
     ]
+    notes += [
+        f"column {column.source} is cast to {column.type} with loss, as asked: values may change"
+        for column in mapped
+        if column.asked and column.lossy
+    ]
     folded = Counter(column.name.lower() for column in mapped)
     notes += [
         f"column {column.name} differs from another only in case; Spark needs spark.sql.caseSensitive"
@@ -311,7 +319,7 @@ def _planned(column: MappedColumn, field: NestedField) -> ColumnPlan:
             "make the table's column optional, or --exclude {column}",
         )
     # the table's own type: fields of structs in the table's order
-    fitted = cast(column.source_type, field.field_type, column.expression)
+    fitted = cast(column.source_type, field.field_type, column.expression, lossy=column.lossy)
     return ColumnPlan(
         name=field.name,
         source=column.source,
@@ -322,6 +330,7 @@ def _planned(column: MappedColumn, field: NestedField) -> ColumnPlan:
         required=field.required,
         check=" OR ".join(check.sql for check in fitted.checks),
         check_reason=" or ".join(dict.fromkeys(check.reason for check in fitted.checks)),
+        lossy=column.asked and column.lossy,
     )
 
 

@@ -11,9 +11,13 @@ from pyiceberg.types import DoubleType, FloatType, IcebergType, ListType, MapTyp
 
 from calve.clickhouse.reader import Piece, Rows
 from calve.destination.plan import ColumnPlan
+from calve.clickhouse.sql.tokens import name as quoted
 from calve.iceberg import checksums
 from calve.iceberg.files.statistics import ValueCounts
 from calve.model.errors import PermanentError
+
+UTF8 = "UTF-8"
+_SAMPLE = 60  # characters of a value, in an error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,16 +134,35 @@ def _refuse_unwritable(
     for place, column in enumerate(output.columns):
         if column.check and row[f"k{place}"]:
             found = rows.engine.rows(
-                f"SELECT _part AS part, _part_offset AS offset {rows.from_where(pieces, column.check)} LIMIT 1",
+                f"SELECT _part AS part, {_sample(column)} AS sample {rows.from_where(pieces, column.check)} LIMIT 1",
                 settings,
                 f"finding what cannot be written of column {column.source}",
             )
-            at = f", the first in part {rows.part_name(found[0]['part'])}" if found else ""
+            at = ""
+            if found:
+                at = f", such as {found[0]['sample']} in part {rows.part_name(found[0]['part'])}"
             raise PermanentError(
                 f"column {column.source}: {row[f'k{place}']} rows hold {column.check_reason}{at};"
                 f" the table's column {column.name} is {column.type}",
                 code="value_unwritable",
-                hint=f"--cast {column.source}=binary keeps any bytes"
-                if "UTF-8" in column.check_reason
-                else f"--cast {column.source}=string keeps every value, or --exclude {column.source}",
+                hint=_hint(column),
             )
+
+
+def _sample(column: ColumnPlan) -> str:
+    """A short, printable text of the value; flattened Nested columns have no name of their own."""
+    if column.source_type.startswith(("Array(Tuple(", "Nested(")):
+        return "''"
+    value = quoted(column.source)
+    if UTF8 in column.check_reason:
+        return f"concat('0x', hex(substring(toString({value}), 1, {_SAMPLE})))"
+    return f"substringUTF8(toString({value}), 1, {_SAMPLE})"
+
+
+def _hint(column: ColumnPlan) -> str:
+    if UTF8 in column.check_reason:
+        return f"--cast {column.source}=binary keeps any bytes"
+    keeps = f"--cast {column.source}=string keeps every value, or --exclude {column.source}"
+    if "would change" not in column.check_reason:
+        return keeps
+    return f"--cast '{column.source}={column.type.replace(' ', '')} lossy' lets them change; {keeps}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from calve.clickhouse.parts.part_files import parse_name
 from calve.destination.address import DestinationAddress
 from calve.model.record import SPACED, Record
+from calve.export.iceberg_types import LOSSY
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +53,12 @@ class ExportRequest(Record, layout=SPACED):
     @property
     def selection(self) -> str:
         """What of the partition is exported, in one canonical text, "" for all of it: part of the key."""
-        given = {"parts": sorted(self.parts), "where": self.where, "final": self.final}
+        given = {
+            "parts": sorted(self.parts),
+            "where": self.where,
+            "final": self.final,
+            "lossy": {name: kind for name, kind in self.casts.items() if kind.split()[-1:] == [LOSSY]},
+        }
         chosen = {name: value for name, value in given.items() if value}
         return json.dumps(chosen, sort_keys=True) if chosen else ""
 
