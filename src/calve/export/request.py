@@ -57,7 +57,9 @@ class ExportRequest(Record, layout=SPACED):
             "parts": sorted(self.parts),
             "where": self.where,
             "final": self.final,
-            "lossy": {name: kind for name, kind in self.casts.items() if kind.split()[-1:] == [LOSSY]},
+            "lossy": {
+                name: kind for name, kind in self.casts.items() if kind.lower().split()[-1:] == [LOSSY]
+            },
         }
         chosen = {name: value for name, value in given.items() if value}
         return json.dumps(chosen, sort_keys=True) if chosen else ""

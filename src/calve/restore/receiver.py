@@ -27,7 +27,7 @@ from calve.restore.schema import (
     made_uuid,
     there,
 )
-from calve.restore.statements import Name
+from calve.restore.references import Name
 from calve.restore.target import Target
 
 _STILL = {

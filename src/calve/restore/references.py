@@ -144,8 +144,8 @@ class _Follower:
             case [[Token() as database], [Token() as table]] if database.value in self._databases:
                 self._two(database, table)
             case [[Token() as only], *_] if "." in only.value and only.sort is not Sort.NUMBER:
-                database, _, table = only.value.partition(".")
-                if (new := self._new((database, table))) is not None:
+                before, _, after = only.value.partition(".")
+                if (new := self._new((before, after))) is not None:
                     self._edit(
                         only,
                         only,
@@ -178,11 +178,11 @@ class _Follower:
     def _dictionary_source(self, words: Words) -> None:
         """`SOURCE(CLICKHOUSE(DB 'db' TABLE 't' QUERY '…'))`, in whichever order."""
         given: dict[str, Token] = {}
-        for key, value in itertools.pairwise(words):
-            if key.text == ")":
+        for word, value in itertools.pairwise(words):
+            if word.text == ")":
                 break
-            if key.sort is Sort.NAME and value.sort is Sort.STRING:
-                given[key.text.upper()] = value
+            if word.sort is Sort.NAME and value.sort is Sort.STRING:
+                given[word.text.upper()] = value
         database, table = given.get("DB") or given.get("DATABASE"), given.get("TABLE")
         if database is not None and table is not None:
             self._two(database, table)

@@ -14,7 +14,8 @@ from calve.clickhouse.sql.tokens import string
 from calve.clickhouse.tables import ZERO_UUID, system_columns
 from calve.model.errors import CalveError, NotFoundError, PermanentError, RefusedError
 from calve.restore.plan import REFUSE, Item, RestoreRequest
-from calve.restore.statements import Name, retargeted, without_replication
+from calve.restore.references import Name
+from calve.restore.statements import retargeted, without_replication
 
 _NAMESPACE = uuid.UUID("5f2d6f0a-1c0e-4a52-9a0e-8f0b6a1f7c11")
 _INNER = ".inner_id."
