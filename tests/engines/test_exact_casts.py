@@ -1,7 +1,6 @@
 """T4: `--cast` is exact or refused, value by value; a lossy cast has its own word."""
 
 import pytest
-from calve.testing.place import Place
 
 from calve.clickhouse.sql import types
 from calve.clickhouse.sql.tokens import string
@@ -11,6 +10,7 @@ from calve.export.choices import Choices
 from calve.export.iceberg_types import parse_cast
 from calve.export.mapping import map_columns
 from calve.export.request import ExportRequest
+from support.place import Place
 
 EXACT = [
     ("Decimal(9, 4)", "long", ["1", "-3.0000"], ["1.2345", "-0.5"]),

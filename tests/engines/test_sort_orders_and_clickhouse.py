@@ -40,18 +40,20 @@ def test_sorted_files_say_so_and_clickhouse_sorts_them_where_it_is_told_to(
     tmp_path: Path, runner: LocalRunner
 ) -> None:
     place = Place(tmp_path, runner)
+    _switch(place, "true")
     assert _export(place) == [1] * 5
     assert _ids(place, f"{ONE_STREAM}, optimize_read_in_order = 0") == [0, 1, 2, 3, 4]
 
 
-def test_files_that_are_not_to_say_so_are_sorted_by_clickhouse_as_it_is(
+def test_files_do_not_say_so_by_default_and_clickhouse_sorts_them_as_it_is(
     tmp_path: Path, runner: LocalRunner
 ) -> None:
     place = Place(tmp_path, runner)
-    _switch(place, "false")
     assert _export(place) == [None] * 5
     assert not place.table("lake.ns.t").sort_order().is_unsorted
+    assert 0 in {order.order_id for order in place.table("lake.ns.t").metadata.sort_orders}
     assert _ids(place, ONE_STREAM) == [0, 1, 2, 3, 4]
+    assert _ids(place, "ORDER BY id LIMIT 2 SETTINGS max_threads = 1") == [0, 1]
 
 
 def test_the_switch_is_true_or_false(tmp_path: Path, runner: LocalRunner) -> None:

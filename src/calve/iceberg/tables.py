@@ -1,12 +1,15 @@
 """Iceberg tables: load, create, describe for a plan, and compare with a plan."""
 
+import contextlib
+
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, UNSORTED_SORT_ORDER_ID, SortOrder
+from pyiceberg.table.update import AddSortOrderUpdate, AssertTableUUID
 
 from calve.destination import names
 from calve.destination.address import ICEBERG
@@ -18,6 +21,7 @@ from calve.model.errors import NotFoundError, PermanentError, RefusedError
 from calve.objects.uri import full_uri
 
 WRITABLE_FORMATS = (1, 2)
+_COMMIT_TRIES = 5
 
 
 def load(catalog: Catalog, identifier: tuple[str, ...]) -> Table:
@@ -51,7 +55,7 @@ def create(
         _create_namespaces(catalog, identifier[:-1])
         try:
             # If we die here, an empty table is left, which the next try finds and uses.
-            return catalog.create_table(
+            made = catalog.create_table(
                 identifier,
                 schema,
                 location=location,
@@ -60,8 +64,26 @@ def create(
                 properties=properties or {},
             )
         except TableAlreadyExistsError:
-            pass
-    return load(catalog, identifier)
+            made = catalog.load_table(identifier)
+    return with_unsorted(catalog, made)
+
+
+def with_unsorted(catalog: Catalog, table: Table) -> Table:
+    """The table with the sort order 0, "unsorted", in its metadata. Iceberg's Java looks it up for files
+    that are sorted otherwise than the table, and fails where a table was made with an order of its own."""
+    for _ in range(_COMMIT_TRIES):
+        if any(order.order_id == UNSORTED_SORT_ORDER_ID for order in table.metadata.sort_orders):
+            return table
+        with catalog_call(catalog.name, f"adding the sort order 0 to table {'.'.join(table.name())}"):
+            # If we die here, it is there or not: optimize asks again.
+            with contextlib.suppress(CommitFailedException):
+                catalog.commit_table(
+                    table,
+                    (AssertTableUUID(uuid=table.metadata.table_uuid),),
+                    (AddSortOrderUpdate(sort_order=UNSORTED_SORT_ORDER),),
+                )
+            table = catalog.load_table(tuple(table.name()))
+    return table
 
 
 def _create_namespaces(catalog: Catalog, namespace: tuple[str, ...]) -> None:
@@ -89,9 +111,9 @@ def receipts_location(catalog: Catalog, table: Table) -> str:
 
 
 def tells_sort_orders(catalog: Catalog) -> bool:
-    """Whether sorted files are to say so. ClickHouse's reader takes files that do for one sorted stream,
-    though each is sorted by itself: its ORDER BY then answers in another order."""
-    return str(catalog.properties.get(SORT_ORDER_IDS, "true")).lower() == "true"
+    """Whether sorted files say so; only where the catalog's entry asks for it. ClickHouse's reader takes
+    files that do for one sorted stream, though each is sorted by itself: its ORDER BY … LIMIT is then wrong."""
+    return str(catalog.properties.get(SORT_ORDER_IDS, "false")).lower() == "true"
 
 
 def describe(catalog: Catalog, table: Table) -> DestinationPlan:

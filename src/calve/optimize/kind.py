@@ -49,6 +49,8 @@ class OptimizeKind(Kind):
         request = OptimizeRequest.from_json(process.request)
         catalog = self._ports.catalog(request.catalog)
         table = tables.load(catalog, request.identifier)
+        if request.sort:
+            table = tables.with_unsorted(catalog, table)
         settings = finish.with_wishes(
             settings_of(table.metadata.properties), expire=request.expire, orphans=request.orphans
         )

@@ -28,6 +28,7 @@ from calve.restore.schema import (
     there,
 )
 from calve.restore.references import Name
+from calve.restore.request import RestoreRequest
 from calve.restore.target import Target
 
 _STILL = {
