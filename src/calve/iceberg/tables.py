@@ -80,7 +80,7 @@ def with_unsorted(catalog: Catalog, table: Table) -> Table:
                 catalog.commit_table(
                     table,
                     (AssertTableUUID(uuid=table.metadata.table_uuid),),
-                    (AddSortOrderUpdate(sort_order=UNSORTED_SORT_ORDER),),
+                    (AddSortOrderUpdate(sort_order=UNSORTED_SORT_ORDER),),  # type: ignore[call-arg]
                 )
             table = catalog.load_table(tuple(table.name()))
     return table
