@@ -4,9 +4,9 @@ like a table's name (T6)."""
 from pathlib import Path
 
 import pytest
-from calve.clickhouse.embedded.embedded import EmbeddedSource
 from calve_command import Run
 
+from calve.clickhouse.embedded.source import EmbeddedSource
 from calve.model.errors import RefusedError
 from calve.restore.references import follow
 

@@ -1,9 +1,12 @@
+import sys
 from pathlib import Path
 
 import pytest
 
 from calve.app.config import Config, load_config
 from calve.app.config.template import render, write
+from calve.app.storages import catalog_properties
+from calve.iceberg.catalogs.catalog import open_catalog
 from calve.model.errors import CalveError, UsageError
 from calve.model.limits import Limits
 
@@ -111,9 +114,29 @@ def test_a_warehouse_that_is_a_uri_stays_as_it_is(tmp_path: Path, warehouse: str
     assert config.catalog("lake")["warehouse"] == warehouse
 
 
-def test_the_warehouse_of_a_REST_catalog_is_a_name_of_its_server(tmp_path: Path) -> None:
-    config = load(tmp_path, '[catalog.r]\nuri = "http://h:1"\nwarehouse = "main"\n')
-    assert config.catalog("r")["warehouse"] == "main"
+@pytest.mark.parametrize("warehouse", ["main", "team/lake", "arn:aws:s3tables:eu-west-1:1:bucket/lake"])
+def test_the_warehouse_of_a_REST_catalog_is_a_name_of_its_server(tmp_path: Path, warehouse: str) -> None:
+    config = load(tmp_path, f'[catalog.r]\nuri = "http://h:1"\nwarehouse = "{warehouse}"\n')
+    assert config.catalog("r")["warehouse"] == warehouse
+    assert open_catalog("r", catalog_properties(config, "r")).properties["warehouse"] == warehouse
+
+
+@pytest.mark.parametrize("kind", ["glue", "hive"])
+def test_T15_a_catalog_whose_libraries_are_not_installed_says_how_to_install_them(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for library in (
+        "boto3",
+        "mypy_boto3_glue",
+        "hive_metastore",
+        "thrift",
+        "pyiceberg.catalog.hive",
+        "pyiceberg.catalog.glue",
+    ):
+        monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(UsageError, match=f"type {kind} are not installed") as caught:
+        open_catalog("lake", {"type": kind, "uri": "thrift://h:1"})
+    assert caught.value.code == "catalog_not_installed" and f"calve[{kind}]" in caught.value.hint
 
 
 def test_dotted_keys_without_quotes_reach_catalogs_and_spark_whole(tmp_path: Path) -> None:

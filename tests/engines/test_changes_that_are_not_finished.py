@@ -111,3 +111,18 @@ def test_W7_a_pending_rename_is_never_ignored(place: Place) -> None:
 )
 def test_W7_only_changes_of_rows_alone_may_be_ignored(command: str, kept: bool) -> None:
     assert keeps_the_shape(Mutation(id="1", command=command, parts_to_do=1)) is kept
+
+
+def test_a_mutation_in_one_partition_does_not_stop_exports_of_another(place: Place) -> None:
+    place.execute(
+        "CREATE TABLE db.apart (id UInt32, p UInt8, n UInt8) ENGINE = MergeTree PARTITION BY p ORDER BY id",
+        "INSERT INTO db.apart SELECT number, number % 3, 0 FROM numbers(9)",
+        f"ALTER TABLE db.apart UPDATE {_STUCK} IN PARTITION 0 WHERE 1 SETTINGS mutations_sync = 0",
+        f"ALTER TABLE db.apart UPDATE {_STUCK} IN PARTITION ID '2' WHERE 1 SETTINGS mutations_sync = 0",
+    )
+    [process] = place.export("db.apart", "1", to="lake.ns.apart")
+    assert process.state is ProcessState.COMPLETED, process.error
+    assert sorted(place.read("lake.ns.apart")["id"].to_pylist()) == [1, 4, 7]
+    for partition in ("0", "2"):
+        with pytest.raises(RefusedError, match="unfinished mutations"):
+            place.export("db.apart", partition, to="lake.ns.apart")

@@ -34,9 +34,10 @@ def catalog_properties(config: Config, name: str) -> dict[str, Any]:
     """A catalog's entry, completed for the storage of its files."""
     given = config.catalog(name)
     warehouse = str(given.get("warehouse", ""))
-    if "/" in warehouse and kind_of(warehouse) == LOCAL:  # a REST catalog's may be a mere name
+    served = catalog_type(given) == "rest"  # its warehouse is a name that the server knows
+    if not served and "/" in warehouse and kind_of(warehouse) == LOCAL:
         return dict(given)
-    return _resolve(given, f"[catalog.{name}]", keys_may_be_lent=catalog_type(given) == "rest")
+    return _resolve(given, f"[catalog.{name}]", keys_may_be_lent=served)
 
 
 def _resolve(given: Mapping[str, Any], where: str, *, keys_may_be_lent: bool = False) -> dict[str, Any]:

@@ -140,7 +140,9 @@ class BackupView:
         entry = self.entry(table.database, table.name)
         return _named_content(_chosen(entry, [partition_id], names), partition_id)
 
-    def refuse_unfinished(self, table: TableInfo, *, ignore: bool) -> tuple[str, ...]:
+    def refuse_unfinished(
+        self, table: TableInfo, partition_ids: Sequence[str] = (), *, ignore: bool
+    ) -> tuple[str, ...]:
         return ()  # refused before the backup was made
 
     def check_where(self, table: TableInfo, where: str) -> None:

@@ -50,9 +50,11 @@ class View(Protocol):
     def named_content(self, table: "TableInfo", partition_id: str, names: Sequence[str]) -> str:
         """The content id of those of the named parts that are in a partition; "" where it is unknown."""
 
-    def refuse_unfinished(self, table: "TableInfo", *, ignore: bool) -> tuple[str, ...]:
-        """RefusedError over changes that some part does not show yet (W6, W7, P12). With `ignore`, those
-        that change rows alone are allowed, and the notes say so."""
+    def refuse_unfinished(
+        self, table: "TableInfo", partition_ids: Sequence[str] = ..., *, ignore: bool
+    ) -> tuple[str, ...]:
+        """RefusedError over changes that some part, of these partitions where given, does not show yet (W6,
+        W7, P12). With `ignore`, those that change rows alone are allowed, and the notes say so."""
 
     def check_where(self, table: "TableInfo", where: str) -> None:
         """UsageError where the source cannot compute the condition."""

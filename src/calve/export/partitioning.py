@@ -33,6 +33,7 @@ from pyiceberg.types import (
     NestedField,
     StringType,
     TimestamptzType,
+    UUIDType,
 )
 
 from calve.clickhouse.sql import types
@@ -57,6 +58,12 @@ _OF_CLICKHOUSE: Mapping[str, _Time] = {
     "toStartOfHour": _HOUR,
     "toYear": _YEAR,
     "toStartOfYear": _YEAR,
+    "toRelativeHourNum": _HOUR,
+    "toRelativeDayNum": _DAY,
+    "toRelativeMonthNum": _MONTH,
+    "toRelativeYearNum": _YEAR,
+    "toMonthNumSinceEpoch": _MONTH,
+    "toYearNumSinceEpoch": _YEAR,
 }
 _OF_ICEBERG: Mapping[str, _Time] = {
     "year": _YEAR,
@@ -187,7 +194,9 @@ def _of_iceberg(expression: Expression | None) -> _Member | None:
 
 def _fits(member: _Member, names: Mapping[str, str], schema: Schema) -> bool:
     field = _field(schema, names.get(member.column, ""))
-    return field is not None and _computable(member.transform, field.field_type)
+    if field is None or _breaks_clickhouse(member.transform, field.field_type):
+        return False
+    return _computable(member.transform, field.field_type)
 
 
 def _computable(transform: AnyTransform, kind: IcebergType) -> bool:
@@ -202,6 +211,12 @@ def _breaks_spark(transform: AnyTransform, kind: IcebergType) -> bool:
     """Iceberg's Java runtime (1.11, tried) cannot read a manifest with partition values of type fixed:
     one such file, and Spark no longer reads the table at all."""
     return isinstance(transform, IdentityTransform) and isinstance(kind, FixedType)
+
+
+def _breaks_clickhouse(transform: AnyTransform, kind: IcebergType) -> bool:
+    """ClickHouse's own reader (26.9, tried) cannot read a table with partition values of type uuid. A
+    person may ask for them all the same."""
+    return isinstance(transform, IdentityTransform) and isinstance(kind, UUIDType)
 
 
 def _field(schema: Schema, name: str) -> NestedField | None:

@@ -70,11 +70,11 @@ def _look_at_source(
                 where = _checked_where(table, where)
                 view.check_where(table, where)
         notes = view.remarks()
-        with refusals.among():
-            notes = _look_at_pending(view, table, request) + notes
         found: list[PartitionInfo] = []
         with refusals.among():
             found = select(view, table, selection)
+        with refusals.among():
+            notes = _look_at_pending(view, table, found, request) + notes
         parts = view.parts(table, [one.id for one in found], selection.parts)
     return table, found, parts, notes, where
 
@@ -84,10 +84,13 @@ def _checked_where(table: TableInfo, where: str) -> str:
         return filters.checked(engine, table, where)
 
 
-def _look_at_pending(view: View, table: TableInfo, request: ExportRequest) -> tuple[str, ...]:
+def _look_at_pending(
+    view: View, table: TableInfo, found: Sequence[PartitionInfo], request: ExportRequest
+) -> tuple[str, ...]:
     if request.mutations == "wait":
         return tuple(f"mutation {one} will be waited for" for one in table.mutations)
-    return view.refuse_unfinished(table, ignore=request.mutations == "ignore")
+    ids = [one.id for one in found]
+    return view.refuse_unfinished(table, ids, ignore=request.mutations == "ignore")
 
 
 def _refuse_final(table: TableInfo, request: ExportRequest, *, embedded: bool) -> None:

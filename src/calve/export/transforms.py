@@ -21,7 +21,9 @@ from pyiceberg.types import (
     BinaryType,
     DateType,
     DecimalType,
+    DoubleType,
     FixedType,
+    FloatType,
     IcebergType,
     IntegerType,
     LongType,
@@ -41,6 +43,8 @@ def transform_sql(transform: Transform[Any, Any], kind: IcebergType, select: str
     match transform:
         case VoidTransform():
             return "NULL"
+        case IdentityTransform() if isinstance(kind, FloatType | DoubleType):
+            raise unfit(transform, kind)  # NaN, and zeros of both signs, are no one place for a row
         case IdentityTransform():
             return select
         case BucketTransform():

@@ -205,7 +205,7 @@ class IcebergDestination(Destination):
             return tables.receipts_location(self.catalog, self._load().table)
         except NotFoundError:
             warehouse = str(self.catalog.properties.get("warehouse", "")).rstrip("/")
-            return f"{warehouse}/{names.RECEIPTS}" if warehouse else ""
+            return f"{warehouse}/{names.RECEIPTS}" if "://" in warehouse else ""
 
 
 def _own(table: FoundTable) -> Table:

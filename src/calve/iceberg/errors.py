@@ -53,6 +53,8 @@ def translate(catalog: str, doing: str, cause: Exception, entry: str = "") -> Ca
         return NotFoundError(
             message, code="not_found", hint=f"check the name; `calve doctor` probes catalog {catalog}"
         )
+    if fault_of(cause) is Fault.NO_BUCKET:
+        return PermanentError(message, code="bucket_missing", hint="create it, or correct the location")
     if _is_certificate(cause):
         return UntrustedError(
             message,

@@ -76,8 +76,10 @@ class EngineSession(ABC):
         parts = self.parts(table, [partition_id], names)
         return parts_content(file_hash(content_hash(Path(part.path))) for part in parts)
 
-    def refuse_unfinished(self, table: TableInfo, *, ignore: bool) -> tuple[str, ...]:
-        return freeze.refuse_unfinished(self, table, ignore=ignore)
+    def refuse_unfinished(
+        self, table: TableInfo, partition_ids: Sequence[str] = (), *, ignore: bool
+    ) -> tuple[str, ...]:
+        return freeze.refuse_unfinished(self, table, partition_ids, ignore=ignore)
 
     def check_where(self, table: TableInfo, where: str) -> None:
         filters.check_at_source(self, table, where)

@@ -23,6 +23,7 @@ _KEPT_SETTINGS = frozenset(
 )
 _OWN_SETTINGS = {
     "allow_nullable_key": "1",
+    "allow_floating_point_partition_key": "1",
     "remove_empty_parts": "0",  # an empty part stays, so that parts can be counted
     "parts_to_delay_insert": "0",
     "parts_to_throw_insert": "0",

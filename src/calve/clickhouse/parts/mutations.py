@@ -6,9 +6,10 @@ its parts still have the old ones: reading them would give empty or foreign valu
 may choose that.
 """
 
+import itertools
 from collections.abc import Sequence
 
-from calve.clickhouse.sql.tokens import tokens
+from calve.clickhouse.sql.tokens import Sort, split_arguments, tokens
 from calve.clickhouse.tables import Mutation, TableInfo
 from calve.model.errors import RefusedError
 
@@ -28,6 +29,22 @@ def keeps_the_shape(mutation: Mutation) -> bool:
     while words and words[0] == "(":
         del words[0]
     return bool(words) and (words[0] in _OF_ROWS or tuple(words[:2]) in _OF_NOTHING_READ)
+
+
+def only_partition(mutation: Mutation) -> tuple[str, bool] | None:
+    """The partition that one command names (`… IN PARTITION 0 WHERE …`), as a value, or as an id where the
+    second is true; None for a mutation of the whole table, or of several commands."""
+    if len(split_arguments(mutation.command)) != 1:
+        return None
+    words = list(tokens(mutation.command))
+    for at, (one, two) in enumerate(itertools.pairwise(words)):
+        if (one.text.upper(), two.text.upper()) == ("IN", "PARTITION"):
+            rest = words[at + 2 :]
+            if len(rest) > 1 and rest[0].text.upper() == "ID" and rest[1].sort is Sort.STRING:
+                return rest[1].value, True
+            end = next((word.start for word in rest if word.text.upper() == "WHERE"), None)
+            return None if end is None else (mutation.command[two.end : end].strip(), False)
+    return None
 
 
 def refuse_unapplied(

@@ -16,12 +16,13 @@ from calve.clickhouse.parts import mutations, part_files
 from calve.clickhouse.parts.content import FiledPart, PartFacts
 from calve.clickhouse.parts.part_files import PartName
 from calve.clickhouse.parts.partitions import rows_seen
+from calve.clickhouse.parts.selection import Selection, select
 from calve.clickhouse.pins import shadow
 from calve.clickhouse.source import Disk, Session
 from calve.clickhouse.sql.tokens import string
-from calve.clickhouse.tables import TableInfo, patch_parts, system_columns
+from calve.clickhouse.tables import Mutation, TableInfo, patch_parts, system_columns
 from calve.destination.plan import PartPlan
-from calve.model.errors import NotFoundError, PermanentError, RefusedError, TemporaryError
+from calve.model.errors import CalveError, NotFoundError, PermanentError, RefusedError, TemporaryError
 
 _POLL_SECONDS = 0.2
 _ONLY_DISK = "default"  # of a server that is too old to have several
@@ -40,15 +41,44 @@ class FrozenPart(FiledPart):
 
 
 def refuse_unfinished(
-    session: Session, table: TableInfo, *, wait: bool = False, ignore: bool = False
+    session: Session,
+    table: TableInfo,
+    partition_ids: Sequence[str] = (),
+    *,
+    wait: bool = False,
+    ignore: bool = False,
 ) -> tuple[str, ...]:
     """No pin over half-applied changes (W6, W7, P12): RefusedError names them. With `wait` they are
     applied first, bounded by the source's own time limit for a statement; with `ignore` those that
-    only change rows are let be, and the notes say so."""
+    only change rows are let be, and the notes say so. Where partitions are given, mutations `IN PARTITION`
+    of others do not count."""
     if wait:
-        _apply_unfinished(session, table)
-    unfinished = session.unfinished_mutations(table.full_name)
+        _apply_unfinished(session, table, partition_ids)
+    unfinished = _unfinished(session, table, partition_ids)
     return mutations.refuse_unapplied(table, unfinished, patch_parts(session, table.full_name), ignore=ignore)
+
+
+def _unfinished(session: Session, table: TableInfo, partition_ids: Sequence[str]) -> tuple[Mutation, ...]:
+    return tuple(
+        one
+        for one in session.unfinished_mutations(table.full_name)
+        if not partition_ids or _concerns(session, table, one, frozenset(partition_ids))
+    )
+
+
+def _concerns(session: Session, table: TableInfo, mutation: Mutation, partition_ids: frozenset[str]) -> bool:
+    """In doubt it does."""
+    named = mutations.only_partition(mutation)
+    if named is None or not mutations.keeps_the_shape(mutation):
+        return True
+    partition, is_id = named
+    if is_id:
+        return partition in partition_ids
+    try:
+        found = select(session, table, Selection(partitions=(partition,)))
+    except CalveError:
+        return True
+    return any(one.id in partition_ids for one in found)
 
 
 def freeze(
@@ -71,7 +101,7 @@ def freeze(
             code="pin_taken",
             hint="release it; the next attempt has a name of its own",
         )
-    refuse_unfinished(session, table, wait=wait, ignore=ignore)
+    refuse_unfinished(session, table, partition_ids, wait=wait, ignore=ignore)
     for root in roots:
         shadow.mend_counter(root)
     for partition_id in partition_ids:
@@ -82,7 +112,7 @@ def freeze(
             what=f"pinning partition {partition_id} of {table}",
             query_id=name,  # by which a release ends a FREEZE that is still under way
         )
-    ignored = refuse_unfinished(session, table, ignore=ignore)
+    ignored = refuse_unfinished(session, table, partition_ids, ignore=ignore)
     refuse_altered(session, table)
     return ignored
 
@@ -217,7 +247,7 @@ def _refuse_unseen_disks(session: Session, table: TableInfo, disks: Sequence[Dis
         )
 
 
-def _apply_unfinished(session: Session, table: TableInfo) -> None:
+def _apply_unfinished(session: Session, table: TableInfo, partition_ids: Sequence[str]) -> None:
     """Wait for mutations. Only looked at: one of ours that waits for those before it would change the
     partition's content id."""
     with _merging(session, table):
@@ -227,16 +257,16 @@ def _apply_unfinished(session: Session, table: TableInfo) -> None:
                 f"ALTER TABLE {table.sql} APPLY PATCHES SETTINGS mutations_sync = 0", what=f"table {table}"
             )
         deadline = time.monotonic() + session.patience_seconds
-        while mutations := session.unfinished_mutations(table.full_name):
-            if mutations[0].fail_reason:
+        while unfinished := _unfinished(session, table, partition_ids):
+            if unfinished[0].fail_reason:
                 raise RefusedError(
-                    f"table {table}: mutation {mutations[0]}",
+                    f"table {table}: mutation {unfinished[0]}",
                     code="mutation_fails",
                     hint="fix its cause, or run KILL MUTATION at the source",
                 )
             if time.monotonic() >= deadline:
                 raise TemporaryError(
-                    f"table {table}: mutation {mutations[0]} was not finished in "
+                    f"table {table}: mutation {unfinished[0]} was not finished in "
                     f"{session.patience_seconds:g} s",
                     code="mutation_slow",
                     hint="wait for it at the source, or raise limits.query_seconds",

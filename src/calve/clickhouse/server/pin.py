@@ -42,7 +42,7 @@ def pin(session: ServerVisit, wanted: PinRequest, name: str) -> Pinned:
     refuse_row_policies(table, ignore=wanted.ignore_row_policies)
     replicas.ready(session, table)
     ignored = freeze.refuse_unfinished(
-        session, table, wait=wanted.wait_mutations, ignore=wanted.ignore_mutations
+        session, table, wanted.partitions, wait=wanted.wait_mutations, ignore=wanted.ignore_mutations
     )
     parts = listed_parts(session, table.database, table.name, wanted.partitions)
     freeze.refuse_absent(table, wanted.partitions, parts)
@@ -115,7 +115,7 @@ def _cloned(session: ServerVisit, table: TableInfo, wanted: PinRequest, name: st
     clone.clone(session, table, wanted.partitions, name)
     _refuse_hidden_policies(table, wanted)  # not before: who may make no clone reads through them
     after = listed_parts(session, table.database, table.name, wanted.partitions, inactive=True)
-    freeze.refuse_unfinished(session, table, ignore=wanted.ignore_mutations)
+    freeze.refuse_unfinished(session, table, wanted.partitions, ignore=wanted.ignore_mutations)
     freeze.refuse_altered(session, table)
     pin = clone.pin_table(name)
     cloned = listed_parts(session, pin.database, pin.table, wanted.partitions)

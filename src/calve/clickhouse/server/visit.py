@@ -40,8 +40,10 @@ class ServerVisit(ServerSession):
         """By the server's own hashes."""
         return parts_content(part.content for part in self.parts(table, [partition_id], names))
 
-    def refuse_unfinished(self, table: TableInfo, *, ignore: bool) -> tuple[str, ...]:
-        return freeze.refuse_unfinished(self, table, ignore=ignore)
+    def refuse_unfinished(
+        self, table: TableInfo, partition_ids: Sequence[str] = (), *, ignore: bool
+    ) -> tuple[str, ...]:
+        return freeze.refuse_unfinished(self, table, partition_ids, ignore=ignore)
 
     def check_where(self, table: TableInfo, where: str) -> None:
         filters.check_at_source(self, table, where)

@@ -22,6 +22,7 @@ from pyiceberg.catalog import (
 )
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
+from pyiceberg.exceptions import NotInstalledError
 from requests import Session
 from sqlalchemy import Engine, create_engine, inspect
 from sqlalchemy.engine import make_url
@@ -45,12 +46,13 @@ def open_catalog(name: str, properties: Mapping[str, Any], limits: Limits | None
         key: value if isinstance(value, dict) else property_text(value) for key, value in properties.items()
     }
     given = _with_certificates(_with_file_timeouts(given, limits))
-    if warehouse := given.get("warehouse"):
-        given["warehouse"] = _warehouse(warehouse)
     try:
         kind = CatalogType(given["type"].lower()) if "type" in given else infer_catalog_type(name, given)
         if kind is not None:
             _check_required_catalog_properties(name, kind, given)
+        if kind is not CatalogType.REST and given.get("warehouse"):
+            # A REST catalog's is a name that its server knows: `main`, `team/lake`, an ARN.
+            given["warehouse"] = full_uri(given["warehouse"])
         match kind:
             case CatalogType.SQL:
                 return BoundedSqlCatalog(name, limits, given)
@@ -59,6 +61,13 @@ def open_catalog(name: str, properties: Mapping[str, Any], limits: Limits | None
             case _:
                 # Glue's client is bounded by botocore (60 s), Hive's by its own timeout property.
                 return load_catalog(name, **given)
+    except NotInstalledError as cause:
+        kind_name = str(given.get("type", "")).lower()
+        raise UsageError(
+            f"catalog {name}: the libraries for catalogs of the type {kind_name} are not installed",
+            code="catalog_not_installed",
+            hint=f"pip install 'calve[{kind_name}]'",
+        ) from cause
     except (ValueError, ArgumentError, ImportError) as cause:
         raise UsageError(
             f"catalog {name}: {describe(cause)}",
@@ -71,11 +80,6 @@ def _hint(name: str, cause: Exception) -> str:
     if isinstance(cause, ModuleNotFoundError) and (cause.name or "").startswith("psycopg"):
         return f"write uri of [catalog.{name}] as postgresql://…, without a driver: Calve brings its own"
     return f"see [catalog.{name}] in calve.toml: type, uri, warehouse"
-
-
-def _warehouse(location: str) -> str:
-    """A folder as a full URI. A REST catalog's warehouse may be a mere name, without a slash."""
-    return full_uri(location) if "/" in location else location
 
 
 def _with_file_timeouts(properties: dict[str, Any], limits: Limits) -> dict[str, Any]:

@@ -18,8 +18,11 @@ from pyiceberg.manifest import (
     write_manifest,
     write_manifest_list,
 )
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.transforms import VoidTransform
 
 from calve.destination.names import manifest_list_name, manifest_name
 from calve.destination.plan import ExportPlan
@@ -47,10 +50,11 @@ class ManifestFiles:
             manifest_name(self.process_id, self.snapshot_id, number)
         )
         # If we die here, a manifest that nothing refers to is left, under a name undo knows.
+        spec = self.table.metadata.specs()[spec_id]
         return write_manifest(
             format_version=self.table.metadata.format_version,
-            spec=self.table.metadata.specs()[spec_id],
-            schema=self.table.schema(),
+            spec=spec,
+            schema=_void_is_null(self.table.schema(), spec),
             output_file=self.table.io.new_output(path),
             snapshot_id=self.snapshot_id,
             avro_compression=self._codec(),
@@ -170,3 +174,16 @@ def delete_unused(table: Table, process_id: str, sent: Sequence[Sent], landed: s
             table.io.delete(path)
         except OSError as cause:
             _log.info("could not delete %s, which nothing refers to: %s", path, cause)
+
+
+def _void_is_null(schema: Schema, spec: PartitionSpec) -> Schema:
+    """A void field is NULL whatever its column is, but PyIceberg's writer takes it for required where the
+    column is, and fails on every publish (T15)."""
+    void = {field.source_id for field in spec.fields if isinstance(field.transform, VoidTransform)}
+    if not void:
+        return schema
+    fields = (
+        field.model_copy(update={"required": False}) if field.field_id in void else field
+        for field in schema.fields
+    )
+    return Schema(*fields, schema_id=schema.schema_id, identifier_field_ids=schema.identifier_field_ids)
