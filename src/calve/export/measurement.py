@@ -10,8 +10,8 @@ from typing import Any
 from pyiceberg.types import DoubleType, FloatType, IcebergType, ListType, MapType, NestedField, StructType
 
 from calve.clickhouse.reader import Piece, Rows
-from calve.destination.plan import ColumnPlan
 from calve.clickhouse.sql.tokens import name as quoted
+from calve.destination.plan import ColumnPlan
 from calve.iceberg import checksums
 from calve.iceberg.files.statistics import ValueCounts
 from calve.model.errors import PermanentError

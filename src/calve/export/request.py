@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 
 from calve.clickhouse.parts.part_files import parse_name
 from calve.destination.address import DestinationAddress
-from calve.model.record import SPACED, Record
 from calve.export.iceberg_types import LOSSY
+from calve.model.record import SPACED, Record
 
 
 @dataclass(frozen=True, kw_only=True)

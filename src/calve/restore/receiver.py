@@ -18,6 +18,7 @@ from calve.clickhouse.tables import TableInfo
 from calve.model.errors import CalveError, PermanentError, RefusedError
 from calve.restore import target as targets
 from calve.restore.plan import RestoreRequest
+from calve.restore.references import Name
 from calve.restore.schema import (
     There,
     inner_name,
@@ -27,8 +28,6 @@ from calve.restore.schema import (
     made_uuid,
     there,
 )
-from calve.restore.references import Name
-from calve.restore.request import RestoreRequest
 from calve.restore.target import Target
 
 _STILL = {
