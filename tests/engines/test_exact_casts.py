@@ -124,11 +124,11 @@ def test_T4_an_error_names_column_rows_and_a_value(place: Place) -> None:
         "CREATE TABLE db.priced (id UInt64, price Decimal(9, 4)) ENGINE = MergeTree ORDER BY id",
         "INSERT INTO db.priced SELECT number, if(number < 3, 1.2345, 2) FROM numbers(10)",
     )
-    [process] = place.export("db.priced", "all", to="lake.ns.priced", casts=(("price", "long"),))
+    [process] = place.export("db.priced", "all", to="lake.ns.priced", casts={"price": "long"})
     assert process.error is not None and process.error.code == "value_unwritable"
     assert "column price: 3 rows" in process.error.message and "1.2345" in process.error.message
     assert "--cast 'price=long lossy'" in process.error.hint
-    [process] = place.export("db.priced", "all", to="lake.ns.priced", casts=(("price", "long lossy"),))
+    [process] = place.export("db.priced", "all", to="lake.ns.priced", casts={"price": "long lossy"})
     assert (
         process.error is None
         and sorted(place.read("lake.ns.priced")["price"].to_pylist()) == [1] * 3 + [2] * 7

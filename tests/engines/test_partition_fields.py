@@ -1,12 +1,13 @@
 """Fields of a partition spec that need care (T15): void, floats, UUIDs; and keys that count from 1970."""
 
 import pytest
+from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform, VoidTransform
 from pyiceberg.types import DateType, LongType, NestedField
 
-from calve.model.errors import CalveError, UsageError
+from calve.model.errors import UsageError
 from calve.model.states import ProcessState
 from support.place import Place
 
@@ -46,7 +47,7 @@ def test_T15_a_float_partition_key_is_refused_before_a_table_is_made(place: Plac
     assert place.table(f"lake.ns.{name}").spec().is_unpartitioned()
     with pytest.raises(UsageError, match="partition"):
         place.export(f"db.{name}", to="lake.ns.refused", partition_by="f")
-    with pytest.raises(CalveError):
+    with pytest.raises(NoSuchTableError):
         place.table("lake.ns.refused")
 
 

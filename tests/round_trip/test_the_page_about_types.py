@@ -78,4 +78,4 @@ def test_partition_keys_become_what_the_page_says() -> None:
                 field.transform for field in asked.fields
             ]
             checked += 1
-    assert checked == 12
+    assert checked == 18
