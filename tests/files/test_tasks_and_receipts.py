@@ -76,6 +76,7 @@ def test_errors_come_back_as_data(child: Child, tmp_path: Path) -> None:
     assert error.code == "part_missing" and "gone" in error.message and error.hint
     damaged = ErrorInfo.from_json(json.loads(child.call(child_run, "{}"))["error"])
     assert damaged.code == "damaged" and not damaged.retryable
+    data = json.loads(done.payloads[0])
     data["slices"][0]["part"] = 99
     crashed = ErrorInfo.from_json(run(child, json.dumps(data), attempt=3)["error"])
     assert crashed.code == "task_crashed" and crashed.retryable
