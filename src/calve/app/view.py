@@ -239,7 +239,7 @@ def optimize_preview_json(preview: "OptimizePreview") -> Json:
 
 
 def finding_json(finding: "Finding") -> Json:
-    return asdict(finding)
+    return asdict(finding) | {"severity": finding.severity.value}
 
 
 def config_json(config: "Config") -> Json:

@@ -2,27 +2,38 @@
 
 import click
 
-from calve.cli import output
+from calve.cli import output, words
 from calve.cli.command import Session, command
 from calve.cli.exits import DONE, FAILED
 
+_SHOWN = {"ok": "ok", "warning": "warn", "error": "BAD"}
 
-@command("doctor", examples=["calve doctor", "calve doctor --no-spark --json"])
+
+@command("doctor", examples=["calve doctor", "calve doctor --no-spark --quiet", "calve doctor --json"])
 @click.option("--spark/--no-spark", default=True, show_default=True, help="Also start Spark and run a task.")
-def doctor(session: Session, spark: bool) -> int:
-    """Check every part end to end: store, sources, catalogs, Java, Spark, and work that needs attention."""
+@click.option("--quiet", is_flag=True, help="Print only warnings and errors.")
+def doctor(session: Session, spark: bool, quiet: bool) -> int:
+    """Check every part end to end: store, sources, catalogs, Java, Spark, and work that needs attention.
+
+    Each cause is reported once. The exit code is 1 if there are errors, and 0 if there are only
+    warnings, so it can be used as a probe.
+    """
     from calve.app.view import finding_json
 
     found = []
     for finding in session.calve.doctor(spark=spark):
+        level = finding.severity.value
+        if quiet and level == "ok":
+            continue
         found.append(finding)
         if not session.json:
-            level = "warn" if finding.warning else "ok" if finding.ok else "BAD"
-            output.data(f"{level:<4} {finding.part}: {output.one_line(finding.words)}")
+            output.data(f"{_SHOWN[level]:<4} {finding.part}: {output.one_line(finding.words)}")
             if finding.remedy and level != "ok":
                 output.data(f"     hint: {output.one_line(finding.remedy)}")
     session.answer([finding_json(finding) for finding in found], "")
-    bad = sum(not finding.ok for finding in found)
-    if not session.json:
-        output.say(f"{bad} to fix." if bad else "All is well.")
-    return FAILED if bad else DONE
+    errors = sum(finding.severity.value == "error" for finding in found)
+    warnings = sum(finding.severity.value == "warning" for finding in found)
+    if not quiet:
+        counts = [words.counted(n, word) for n, word in ((errors, "error"), (warnings, "warning")) if n]
+        session.say(f"{', '.join(counts)}." if counts else "All is well.")
+    return FAILED if errors else DONE

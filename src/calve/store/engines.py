@@ -6,6 +6,8 @@ each other; immediate transactions, so that a writer waits at its start and neve
 after a power cut (NORMAL may forget the last commits in WAL mode, and with them a FREEZE).
 """
 
+import contextlib
+import os
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -49,6 +51,8 @@ def _sqlite(url: URL, call_seconds: float) -> Engine:
             code="store_folder",
             hint=f"mkdir -p {folder}",
         )
+    if not url.database.startswith("file:"):
+        _made_private(Path(url.database))
     engine = create_engine(
         url.set(drivername="sqlite+pysqlite"),
         connect_args={"timeout": call_seconds, "check_same_thread": False},
@@ -70,6 +74,13 @@ def _sqlite(url: URL, call_seconds: float) -> Engine:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
     return engine
+
+
+def _made_private(file: Path) -> None:
+    """A new file is for its owner alone; SQLite gives its journals the same mode. What is there stays as
+    it is, and one that cannot be made is an error of the first connection."""
+    with contextlib.suppress(OSError):
+        os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def _postgresql(url: URL, connect_seconds: float, call_seconds: float) -> Engine:

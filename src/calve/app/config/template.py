@@ -5,6 +5,7 @@ out shows the default.
 """
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -97,14 +98,20 @@ def toml_value(value: Any) -> str:
     return "{}" if value == {} else json.dumps(value)
 
 
+def write_private(file: Path, text: str, *, exclusive: bool = False) -> None:
+    """For its owner alone: it may come to hold a password."""
+    flags = os.O_WRONLY | os.O_CREAT | (os.O_EXCL if exclusive else os.O_TRUNC)
+    with os.fdopen(os.open(file, flags, 0o600), "w", encoding="utf-8") as opened:
+        opened.write(text)
+
+
 def write(folder: Path) -> Path:
     """Write the file into a folder, which is created; an existing file is never overwritten."""
     file = folder / CONFIG_NAME
     try:
         # If we die here, an empty folder is left, or a whole file: it is small enough for one write.
         folder.mkdir(parents=True, exist_ok=True)
-        with file.open("x", encoding="utf-8") as opened:
-            opened.write(render())
+        write_private(file, render(), exclusive=True)
     except FileExistsError as error:
         if not folder.is_dir():
             raise UsageError(
@@ -113,9 +120,9 @@ def write(folder: Path) -> Path:
                 hint="give a folder: calve init DIR",
             ) from error
         raise UsageError(
-            f"{file} exists already and is left as it is",
+            f"{file} already exists",
             code="config_exists",
-            hint=f"look at it with `calve config --config {file}`, or give another folder: calve init DIR",
+            hint=f"show it with `calve config --config {file}`, or use another folder: calve init DIR",
         ) from error
     except OSError as error:
         raise UsageError(

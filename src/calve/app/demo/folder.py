@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from calve.app.config.template import render
+from calve.app.config.template import render, write_private
 from calve.app.config.values import CONFIG_NAME
 from calve.clickhouse.embedded.source import EmbeddedSource
 from calve.clickhouse.errors import SourceBusyError
@@ -22,7 +22,7 @@ def prepare(folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / MARK).write_text("Made by `calve demo`, which may remove it again.\n", encoding="utf-8")
         file = folder / CONFIG_NAME
-        file.write_text(_configuration(), encoding="utf-8")
+        write_private(file, _configuration())
     except OSError as error:
         raise UsageError(
             f"cannot write to {folder}: {error.strerror}",

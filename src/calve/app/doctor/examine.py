@@ -1,38 +1,66 @@
-"""The probes, one after another. One that fails stops none of the others."""
+"""The probes, one after another. One that fails stops none of the others, except those that would only
+say the same again: one finding for one cause."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from functools import partial
 
-from calve.app.doctor import optimize, parts, work
+from calve.app.doctor import files, optimize, parts, work
 from calve.app.doctor.finding import Finding
 from calve.app.wiring import App
-from calve.model.errors import CalveError
+from calve.model.errors import CalveError, StoreError
 
-Probe = Callable[[App], Iterator[Finding]]
+
+@dataclass(frozen=True, kw_only=True)
+class Probe:
+    part: str
+    look: Callable[[App], Iterator[Finding]]
+    after: frozenset[str] = field(default_factory=frozenset)  # parts without which it would say the same
 
 
 def examine(app: App, *, spark: bool = True) -> Iterator[Finding]:
     """Findings as they are made. `spark` starts a session and runs the engine on an executor."""
-    probes: list[tuple[str, Probe]] = [
-        ("configuration", parts.configuration),
-        ("store", parts.store),
-        ("workers", work.workers),
-        ("destinations", work.breakers),
-        ("pins", work.pins),
-        ("processes", work.processes),
-        ("files", work.leftovers),
-    ]
-    probes += [(f"source:{name}", partial(parts.source, name=name)) for name in app.config.sources]
-    probes += [(f"catalog:{name}", partial(parts.catalog, name=name)) for name in app.config.catalogs]
-    probes += [(f"storage:{prefix}", partial(parts.storage, prefix=prefix)) for prefix in app.config.storages]
-    probes.append(("java", parts.java))
-    if spark:
-        probes.append(("spark", parts.spark))
-        probes += [
-            (f"optimize:{name}", partial(optimize.seen_by_spark, name=name)) for name in app.config.catalogs
-        ]
-    for part, probe in probes:
+    failed: set[str] = set()
+    for probe in _probes(app, spark=spark):
+        if probe.after & failed:
+            continue
         try:
-            yield from probe(app)
+            for finding in probe.look(app):
+                if not finding.ok:
+                    failed.add(finding.part)
+                yield finding
+        except StoreError as error:
+            if "store" not in failed:
+                failed.add("store")
+                yield Finding(part="store", ok=False, words=error.message, remedy=error.hint)
         except CalveError as error:
-            yield Finding(part=part, ok=False, words=error.message, remedy=error.hint)
+            failed.add(probe.part)
+            yield Finding(part=probe.part, ok=False, words=error.message, remedy=error.hint)
+    if "store" not in failed:
+        yield from work.breakers(app, failed)
+
+
+def _probes(app: App, *, spark: bool) -> Iterator[Probe]:
+    store = frozenset({"store"})
+    yield Probe(part="configuration", look=parts.configuration)
+    yield Probe(part="files", look=files.readable_by_others)
+    yield Probe(part="store", look=parts.store)
+    yield Probe(part="workers", look=work.workers, after=store)
+    yield Probe(part="pins", look=work.pins, after=store)
+    yield Probe(part="processes", look=work.processes, after=store)
+    for name in app.config.sources:
+        yield Probe(part=f"source:{name}", look=partial(parts.source, name=name))
+    for name in app.config.catalogs:
+        yield Probe(part=f"catalog:{name}", look=partial(parts.catalog, name=name))
+    for prefix in app.config.storages:
+        yield Probe(part=f"storage:{prefix}", look=partial(parts.storage, prefix=prefix))
+    yield Probe(part="leftovers", look=work.leftovers, after=store)
+    yield Probe(part="java", look=parts.java)
+    if spark:
+        yield Probe(part="spark", look=parts.spark, after=frozenset({"java"}))
+        for name in app.config.catalogs:
+            yield Probe(
+                part=f"optimize:{name}",
+                look=partial(optimize.seen_by_spark, name=name),
+                after=frozenset({"java", "spark", f"catalog:{name}"}),
+            )

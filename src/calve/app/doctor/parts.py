@@ -42,6 +42,17 @@ def store(app: App) -> Iterator[Finding]:
 
 
 def source(app: App, *, name: str) -> Iterator[Finding]:
+    config = app.config.source(name)
+    if config.embedded and not config.folder.exists():
+        yield Finding(
+            part=f"source:{name}",
+            ok=True,
+            warning=True,
+            words=f"the data folder {config.folder} does not exist yet",
+            remedy=f"set [source.{name}] url to your ClickHouse; see docs/clickhouse-server.md for how an"
+            " embedded folder is made",
+        )
+        return
     with app.source(name).visit() as session:
         version = session.rows("SELECT version() AS version", what=f"source {name}")[0]["version"]
         query = "SELECT count() AS tables FROM system.tables WHERE engine LIKE '%MergeTree' AND database != 'system'"
@@ -62,7 +73,7 @@ def _strangers(app: App, name: str, pinned: tuple[str, ...]) -> Iterator[Finding
             part=f"source:{name}",
             ok=False,
             words=f"holds {len(strangers)} pins that this store does not know: {', '.join(strangers[:5])}",
-            remedy="they are another installation's, or of a store that was lost; if nobody needs them,"
+            remedy="they belong to another installation, or to a store that was lost; if nobody needs them,"
             " drop those tables of calve_pins, or remove those folders below shadow",
         )
 

@@ -1,6 +1,7 @@
 """Probes of the work: workers, destinations that are down, pins and processes that need a person."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator
 from datetime import timedelta
 
 from calve.app.doctor.finding import Finding
@@ -13,33 +14,38 @@ from calve.model.states import PIN_HELD, PROCESS_TERMINAL, Leftovers, PinState, 
 
 
 def workers(app: App) -> Iterator[Finding]:
-    found = app.store.workers()
+    """A worker that is silent matters while it holds work that nobody can take over. Its last error is
+    history (`calve ps --workers`): a cause that lasts is found by its own probe."""
     alive = app.live_workers()
-    for worker in found:
+    held = Counter(process.owner for process in app.store.live())
+    for worker in app.store.workers():
+        if worker in alive or worker.draining or not held[worker.id] or alive:
+            continue
         silent = app.store.now() - worker.heartbeat_at
-        if worker not in alive and not worker.draining:
-            yield Finding(
-                part=f"worker:{worker.id}",
-                ok=False,
-                words=f"silent for {silent // timedelta(seconds=1)} s; its processes are taken over by others",
-                remedy="calve worker",
-            )
-        elif worker.error:
-            yield Finding(
-                part=f"worker:{worker.id}", ok=False, words=worker.error.message, remedy=worker.error.hint
-            )
-    words = f"{len(alive)} alive" if alive else "none runs; commands bring their own"
+        yield Finding(
+            part=f"worker:{worker.id}",
+            ok=True,
+            warning=True,
+            words=f"silent for {silent // timedelta(seconds=1)} s, and no other worker runs to take over"
+            f" its {held[worker.id]} processes",
+            remedy="calve worker",
+        )
+    words = f"{len(alive)} running" if alive else "none is running; commands start their own"
     yield Finding(part="workers", ok=True, words=words)
 
 
-def breakers(app: App) -> Iterator[Finding]:
+def breakers(app: App, failed: Collection[str]) -> Iterator[Finding]:
+    """Services that workers found to be down, except those that a probe has just found to be: `failed`."""
     for breaker in app.store.breakers():
-        yield Finding(
-            part=breaker.service,
-            ok=False,
-            words=f"down since {breaker.opened_at:%Y-%m-%d %H:%M:%S} UTC: {breaker.reason}",
-            remedy="its exports wait and go on by themselves once it answers",
-        )
+        if breaker.service not in failed:
+            yield Finding(
+                part=breaker.service,
+                ok=True,
+                warning=True,
+                words=f"workers could not reach it since {breaker.opened_at:%Y-%m-%d %H:%M:%S} UTC:"
+                f" {breaker.reason}",
+                remedy="nothing to do: its processes wait, and go on as soon as it answers",
+            )
 
 
 def pins(app: App) -> Iterator[Finding]:
@@ -50,18 +56,20 @@ def pins(app: App) -> Iterator[Finding]:
         ended = app.store.process(pin.process_id).state in PROCESS_TERMINAL
         if pin.state is PinState.RELEASING and _keeps_failing(pin, app.config.limits.release_attempts):
             stuck += 1
-            reason = pin.error.message if pin.error else "no reason was given"
+            reason = pin.error.message if pin.error else "no reason given"
             yield Finding(
                 part=f"pin:{pin.name}",
                 ok=False,
-                words=f"of {pin.source} could not be released in {pin.release_attempts} tries: {reason}",
-                remedy=(pin.error.hint if pin.error else "") or "it is still tried; `calve worker` goes on",
+                words=f"of {pin.source} could not be released in {pin.release_attempts} attempts: {reason}",
+                remedy=(pin.error.hint if pin.error else "")
+                or "workers keep trying; start one: calve worker",
             )
         elif ended and not app.live_workers():
             yield Finding(
                 part=f"pin:{pin.name}",
-                ok=False,
-                words=f"of {pin.source} waits to be released, and no worker runs",
+                ok=True,
+                warning=True,
+                words=f"of {pin.source} waits to be released, and no worker is running",
                 remedy="calve worker",
             )
     yield Finding(part="pins", ok=not stuck, words=f"{len(held)} held")
@@ -79,8 +87,8 @@ def processes(app: App) -> Iterator[Finding]:
             yield Finding(
                 part=f"process:{process.id}",
                 ok=False,
-                words=f"it is not known whether it was published: {process.error.message}",
-                remedy=f"a worker finds out once the catalog answers: calve worker; then calve show {process.id}",
+                words=f"unknown whether it was published: {process.error.message}",
+                remedy=f"a worker finds out as soon as the catalog answers: calve worker; then calve show {process.id}",
             )
 
 
@@ -95,9 +103,9 @@ def leftovers(app: App) -> Iterator[Finding]:
             yield Finding(
                 part=f"process:{process.id}",
                 ok=False,
-                words=f"{len(files)} files of it are left, {files[0]} among them; {reason}",
-                remedy="look whether a table still needs them; if none does, delete them: every name"
-                f" has calve-{process.id} in it",
+                words=f"left {len(files)} files, for example {files[0]}; {reason}",
+                remedy="check whether a table still needs them; if none does, delete them: every name"
+                f" contains calve-{process.id}",
             )
 
 
