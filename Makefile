@@ -8,6 +8,7 @@ help:  ## show this
 
 setup:  ## make .venv with all that is needed to run, test and benchmark
 	@scripts/setup
+	@if [ "$(MAKECMDGOALS)" = setup ]; then echo "ready: .venv/bin/calve works. Next: make demo, or in a folder of your own: calve init" >&2; fi
 
 demo: setup  ## a whole export on embedded defaults, read back and verified
 	@.venv/bin/calve demo $(DEMO)

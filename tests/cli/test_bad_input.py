@@ -113,7 +113,7 @@ def test_a_destination_that_is_none(run: Run, to: str) -> None:
     run(*export("--all", to=to)).is_error(2, to, "catalog.namespace.table")
 
 
-@pytest.mark.parametrize("table", ["events", "a.b.c", "db.", "`db.events"])
+@pytest.mark.parametrize("table", ["", "a.b.c", "db.", "`db.events"])
 def test_a_table_name_that_is_none(run: Run, table: str) -> None:
     run(*export("--all", table=table)).is_error(2, table, "db.table")
 

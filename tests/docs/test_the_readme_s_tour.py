@@ -31,4 +31,4 @@ def test_every_line_of_the_tour_works(tmp_path: Path) -> None:
 
 def test_the_tour_is_worth_running() -> None:
     commands = [line.split()[1] for line in tour().splitlines() if line.startswith("calve ")]
-    assert {"demo", "ps", "partitions", "export", "doctor"} <= set(commands)
+    assert {"demo", "ps", "partitions", "export", "verify", "doctor"} <= set(commands)

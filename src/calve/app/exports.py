@@ -8,7 +8,7 @@ from calve.app.wiring import App
 from calve.archive.backups import find
 from calve.clickhouse.parts.partitions import PartitionInfo
 from calve.clickhouse.parts.selection import Selection
-from calve.clickhouse.sql.table_name import TableName, parse
+from calve.clickhouse.sql.table_name import TableName
 from calve.export.keys import Earlier
 from calve.export.request import ExportRequest
 from calve.export.submit import submit_export, survey_export
@@ -42,7 +42,7 @@ class ExportAnswer:
 def export_request(app: App, table: str, to: str, selection: Selection, **options: Any) -> ExportRequest:
     """Resolve the names; `options` are fields of the request. Connects to nothing, unless the backup
     must say which source it was made of."""
-    name, destination = parse(table), parse_destination(to, app.config)
+    name, destination = app.table(table), parse_destination(to, app.config)
     return request_of(
         ExportRequest,
         options,

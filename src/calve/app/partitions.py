@@ -7,7 +7,6 @@ from enum import StrEnum
 from calve.app.destination import parse_destination
 from calve.app.wiring import App
 from calve.clickhouse.parts.partitions import PartitionInfo
-from calve.clickhouse.sql.table_name import parse
 from calve.destination.address import DestinationAddress
 from calve.destination.content import unchanged
 from calve.destination.outcome import EarlierExport
@@ -35,7 +34,7 @@ class ListedPartition:
 
 def list_partitions(app: App, table_name: str, to: str = "") -> list[ListedPartition]:
     """With `to`, also what that destination has of each."""
-    name = parse(table_name)
+    name = app.table(table_name)
     destination = parse_destination(to, app.config) if to else None
     source = app.source(name.source or app.config.default_source)
     with source.visit() as session:
@@ -48,7 +47,7 @@ def list_partitions(app: App, table_name: str, to: str = "") -> list[ListedParti
 
 def list_parts(app: App, table_name: str) -> list[PartPlan]:
     """The parts that `--part` can name, as they are now."""
-    name = parse(table_name)
+    name = app.table(table_name)
     source = app.source(name.source or app.config.default_source)
     with source.visit() as session:
         return list(session.parts(session.describe(name.database, name.table)))

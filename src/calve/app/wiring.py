@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from calve.archive.location import Location
     from calve.clickhouse.source import LiveSource, Source
+    from calve.clickhouse.sql.table_name import TableName
     from calve.control.worker import WorkerLoop
     from calve.destination.port import Destination
     from calve.objects.storage import Storage
@@ -124,6 +125,16 @@ class App:
             if name not in self._sources:
                 self._sources[name] = self._open_source(name)
             return self._sources[name]
+
+    def table(self, text: str) -> "TableName":
+        """A table as a person names it: `[source:][db.]table`, with the defaults of the configuration."""
+        from calve.clickhouse.sql.table_name import parse
+
+        def database(source: str | None) -> str:
+            given = source or self.config.default_source
+            return self.config.sources[given].database if given in self.config.sources else ""
+
+        return parse(text, database)
 
     def _open_source(self, name: str) -> "LiveSource":
         from calve.clickhouse.embedded.source import EmbeddedSource

@@ -35,6 +35,7 @@ _WATCH_SECONDS = 2.0
         "calve ps --state FAILED --json",
         "calve ps --table main:db.events --to lake.ns.events --all",
         "calve ps --batch batch-x4t9 --watch",
+        "calve ps --all --to lake.ns.events --state COMPLETED --ids",
         "calve ps --workers",
     ],
 )
@@ -52,6 +53,7 @@ _WATCH_SECONDS = 2.0
 @click.option("--batch", metavar="BATCH", help="Only of this batch. Includes processes that have ended.")
 @click.option("--since", metavar="7d", help="Only processes created since: 30m, 12h, 7d, 4w ago.")
 @click.option("--limit", default=200, show_default=True, type=click.IntRange(1), help="At most this many.")
+@click.option("--ids", "only_ids", is_flag=True, help="Print only the ids, one to a line.")
 @click.option("--watch", is_flag=True, help="Refresh every two seconds until Ctrl-C.")
 @click.option("--workers", is_flag=True, help="List workers instead: their state, heartbeat and last error.")
 def ps(
@@ -64,6 +66,7 @@ def ps(
     batch: str | None,
     since: str | None,
     limit: int,
+    only_ids: bool,
     watch: bool,
     workers: bool,
 ) -> None:
@@ -88,7 +91,7 @@ def ps(
         if workers:
             _list_workers(session)
         else:
-            _list_processes(session, query, empty="No processes." if every or batch else _NOTHING)
+            _list_processes(session, query, only_ids, "No processes." if every or batch else _NOTHING)
         if not watch:
             return
         time.sleep(_WATCH_SECONDS)
@@ -104,7 +107,7 @@ def _destination(session: Session, text: str) -> str:
 _NOTHING = "Nothing is running. To include processes that have ended: calve ps --all"
 
 
-def _list_processes(session: Session, query: ProcessQuery, *, empty: str) -> None:
+def _list_processes(session: Session, query: ProcessQuery, only_ids: bool, empty: str) -> None:
     from calve.app.view import process_json
 
     found, now = session.calve.processes(query), session.calve.now()
@@ -116,6 +119,8 @@ def _list_processes(session: Session, query: ProcessQuery, *, empty: str) -> Non
         cut=frozenset({"SOURCE", "DESTINATION", "PARTITIONS"}),
         drop=("BATCH", "ENDED", "PARTITIONS", "ROWS", "KIND", "AGE", "SOURCE"),
     )
+    if only_ids:
+        text = "\n".join(process.id for process in found)
     session.answer([process_json(process) for process in found], text if found else "")
     if not found:
         session.say(empty)

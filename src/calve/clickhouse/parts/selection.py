@@ -43,10 +43,6 @@ def select(view: View, table: TableInfo, wanted: Selection) -> list[PartitionInf
     known = [one for one in view.partitions(table) if one.rows]
     if wanted.older_than is not None:
         return _older(view, table, known, wanted.older_than)
-    if not known:
-        raise NotFoundError(
-            f"table {table} is empty", code="no_partition", hint="there is nothing to export yet"
-        )
     return known
 
 

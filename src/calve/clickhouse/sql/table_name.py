@@ -1,13 +1,14 @@
 """Tables as a person names them: `[source:]db.table`, with backquotes where needed."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from calve.clickhouse.sql.tokens import name, unquote
 from calve.model.errors import UsageError
 
 _PIECE = r"`(?:[^`\\]|\\.|``)+`|[^`.:\s]+"
-_TABLE = re.compile(rf"(?:(?P<source>{_PIECE}):)?(?P<database>{_PIECE})\.(?P<table>{_PIECE})", re.DOTALL)
+_TABLE = re.compile(rf"(?:(?P<source>{_PIECE}):)?(?:(?P<database>{_PIECE})\.)?(?P<table>{_PIECE})", re.DOTALL)
 _BARE = re.compile(r"[^\W\d]\w*")
 
 
@@ -30,18 +31,20 @@ class TableName:
         return f"{prefix}{_shown(self.database)}.{_shown(self.table)}"
 
 
-def parse(text: str) -> TableName:
-    """UsageError for an invalid name."""
+def parse(text: str, default_database: Callable[[str | None], str] = lambda _source: "") -> TableName:
+    """UsageError for an invalid name, and for one without a database where its source has no default."""
     found = _TABLE.fullmatch(text.strip())
-    if found is None:
+    source, database, table = (
+        (_plain(piece) for piece in found.group("source", "database", "table")) if found else ("", "", "")
+    )
+    database = database or (default_database(source) if found else "")
+    if not database or not table:
         raise UsageError(
             f"invalid table name {text!r}",
             code="table_name",
             hint="give it as db.table or source:db.table, with backquotes around "
             "names that have dots, colons, spaces or backquotes: 'db.`my.table`'",
         )
-    source, database, table = (_plain(piece) for piece in found.group("source", "database", "table"))
-    assert database is not None and table is not None
     return TableName(source=source, database=database, table=table)
 
 
