@@ -8,18 +8,18 @@ HEAD = """\
 # Commands
 
 Every command takes `--json` (one JSON document on stdout), `--config PATH` and `--debug`.
-Data goes to stdout, words for people to stderr. TABLE is `[source:]db.table`, with backquotes
-where needed. DEST is `catalog.namespace.table`. ID is a process id, a prefix of one that fits no
-other, or a batch id.
+Data goes to stdout, messages to stderr. TABLE is `[source:]db.table`, with backquotes
+where needed. DEST is `catalog.namespace.table`, or a folder or `s3://…/` for plain Parquet. ID is a process id, a unique prefix of
+one, or a batch id.
 
 | exit code | means |
 | --- | --- |
 | 0 | done, or nothing to do |
 | 1 | the work failed or was cancelled |
-| 2 | wrong in the command or the configuration, and to be mended there |
+| 2 | an error in the command or the configuration; fix it there |
 | 3 | not found |
 | 4 | refused, because of the state of the data |
-| 130 | interrupted, safely |
+| 130 | interrupted, safely; also a `--timeout` that passed |
 
 Of several processes the worst code wins: 130, 1, 4, 3, 2, 0.
 """

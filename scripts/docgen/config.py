@@ -13,7 +13,7 @@ are relative to the file: `chdb://folder`, `sqlite:///file` and a folder as `war
 `url` are; `chdb:///folder` and `sqlite:////file` are absolute.
 
 An unknown key is an error with a suggestion, except under `[catalog.…]` and `[spark.conf]`, which
-are handed on as they are. Any secret may be given as a file that holds it, `password_file` for
+are passed on unchanged. Any secret may be given as a file that contains it, `password_file` for
 `password`, `"s3.secret-access-key_file"` for `"s3.secret-access-key"`; secrets are never printed.
 
 ## Environment

@@ -9,7 +9,7 @@ HEAD = """\
 
 Each line is a failure that a real system of this kind has had (L), that peers reported (P), that
 trying this design showed (D), or that the engine's defaults cause silently when data files are
-written (W), or that trying the first release showed (T). Each has tests that fail without its cure, named after its number.
+written (W), or that trying the first release showed (T). Each has tests, named after its number, that fail without the fix.
 
 | lesson | tests |
 | --- | --- |

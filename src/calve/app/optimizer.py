@@ -73,7 +73,7 @@ class OptimizeReach:
             raise TemporaryError(
                 f"an action of process {order.process_id} ended without an answer",
                 code="attempt_lost",
-                hint="it is tried again by itself",
+                hint="it is retried automatically",
             )
         return found[0]
 
@@ -251,5 +251,5 @@ def _run(optimizer: Optimizer, stop: threading.Event, interval_seconds: float) -
             for process in optimizer.tick():
                 _LOG.info("optimizing %s: process %s", process.destination, process.id)
         except Exception:  # noqa: BLE001 - the border of the thread: it must not end
-            _LOG.warning("optimizing failed, and is tried again", exc_info=True)
+            _LOG.warning("looking for tables to optimize failed; retrying", exc_info=True)
         stop.wait(interval_seconds)

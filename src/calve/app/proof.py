@@ -87,7 +87,7 @@ def prove(app: App, process_id: ProcessId, *, deep: bool = False) -> ExportProof
     _refuse_unpublished(process)
     if plan is None or process.snapshot_id is None:
         raise RefusedError(
-            f"process {process_id} published nothing of its own: all was exported already",
+            f"process {process_id} published nothing of its own: everything was already exported",
             code="not_verifiable",
             hint=f"calve show {process_id} names the process that did; verify that one",
         )
@@ -126,8 +126,8 @@ def prove_rewrite(app: App, process_id: ProcessId) -> OptimizeProof:
 def _refuse_unpublished(process: Process) -> None:
     if process.kind != "export" or process.state is not ProcessState.COMPLETED:
         raise RefusedError(
-            f"process {process.id} is of kind {process.kind} and {process.state.value}: only an export that"
-            " completed, or an optimize, can be verified",
+            f"process {process.id} is of kind {process.kind} and {process.state.value}: only a completed export"
+            " or an optimize can be verified",
             code="not_verifiable",
             hint=f"calve show {process.id}",
         )

@@ -23,7 +23,7 @@ def page(document: dict[str, Any]) -> str:
     head = words.facts(
         (
             ("source", document["source"]),
-            ("destination", document["destination"] + (" (to be made)" if document["creates_table"] else "")),
+            ("destination", document["destination"] + (" (will be created)" if document["creates_table"] else "")),
             ("export", f"{words.counted(document['rows'], 'row')}, {words.size(document['bytes'])}, "
                        f"{words.counted(document['parts'], 'part')} in {words.counted(len(document['tasks']), 'task')}"),
             ("partitioned by", spec or "nothing"),

@@ -84,7 +84,7 @@ def _unknown(variable: str, reason: str, section: str) -> UsageError:
     near = difflib.get_close_matches(section, _SECTIONS, n=1)
     meant = f"did you mean {PREFIX}{near[0].upper()}__…? " if near and near[0] != section else ""
     return UsageError(
-        f"environment variable {variable} is no setting: {reason}",
+        f"environment variable {variable} is not a setting: {reason}",
         code="config_unknown_key",
         hint=f"{meant}the form is CALVE_SECTION__KEY; `calve config` lists every key",
     )

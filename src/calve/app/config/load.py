@@ -81,7 +81,7 @@ def _parse(file: Path) -> dict[str, Any]:
         raise UsageError(
             f"{file} is not TOML: {error}",
             code="config_syntax",
-            hint="text needs quotes; `calve init` in an empty folder shows the form",
+            hint="strings need quotes; `calve init` in an empty folder shows an example",
         ) from error
     except UnicodeDecodeError as error:
         raise UsageError(
@@ -94,7 +94,7 @@ def _parse(file: Path) -> dict[str, Any]:
 
 
 def _as_text(leaves: Leaves) -> Leaves:
-    """What is handed on is text for PyIceberg and Spark alike."""
+    """PyIceberg and Spark take text."""
 
     def text(value: Any) -> Any:
         if isinstance(value, bool):
@@ -153,7 +153,7 @@ def _check(leaves: Leaves) -> Root:
     try:
         root = Root.model_validate(document_of(leaves))
     except ValidationError as error:
-        # A misspelt key is told before the one that is missing for it.
+        # A misspelt key is reported before the one that is missing because of it.
         found = error.errors(include_url=False)
         first = next((item for item in found if item["type"] == "extra_forbidden"), found[0])
         key = tuple(str(name) for name in first["loc"])
@@ -161,7 +161,7 @@ def _check(leaves: Leaves) -> Root:
     for name in root.storage:
         if "://" not in name:  # no place lies in it, so nobody would ever use its keys
             raise UsageError(
-                f"{dotted(('storage', name))} names no place",
+                f"{dotted(('storage', name))} is not a URL",
                 code="config_bad_value",
                 hint=f'name it by its URL: [storage."s3://{name}"]',
             )
@@ -181,7 +181,7 @@ def _bad(key: Key, kind: str, message: str, given: Leaves) -> UsageError:
         )
     if len(key) == 2 and key[0] in _NAMED and kind in ("model_type", "dict_type"):
         return UsageError(
-            f"{dotted(key)}{where} stands in no section: each {key[0]} has a name",
+            f"{dotted(key)}{where} is outside a section: each {key[0]} has a name",
             code="config_bad_value",
             hint=f"put it below [{key[0]}.{_NAMED[key[0]]}]",
         )
@@ -192,7 +192,7 @@ def _bad(key: Key, kind: str, message: str, given: Leaves) -> UsageError:
     return UsageError(
         f"{dotted(key)}{where}: {message[:1].lower()}{message[1:]}",
         code="config_bad_value",
-        hint="`calve init` in an empty folder shows each key with its kind of value",
+        hint="`calve init` in an empty folder shows each key and its type",
     )
 
 

@@ -76,6 +76,6 @@ def _read(key: Key, leaf: Leaf, folder: Path) -> Leaf:
         raise UsageError(
             f"{dotted(key)} ({leaf.origin}): cannot read {path}: {reason}",
             code="config_bad_value",
-            hint="give a file that holds the secret and nothing else",
+            hint="the file must contain the secret and nothing else",
         ) from error
     return Leaf(value=text.strip("\r\n"), origin=f"file {path} ({leaf.origin})")

@@ -28,41 +28,37 @@ class SourceSection(Section):
         description='"chdb://folder" for an embedded ClickHouse, or "http://host:8123" for a server'
     )
     user: str = Field(default="default", description="user of a server")
-    password: str = Field(default="", description="password of a server; better given as password_file")
+    password: str = Field(default="", description="password of a server; prefer password_file")
     database: str = Field(default="default", description="database of a table that is named without one")
-    ca_file: str = Field(default="", description="certificates that an https server is checked against")
+    ca_file: str = Field(default="", description="CA certificates for an https server")
     id: str = Field(
-        default="", description="what identifies the source where ClickHouse itself has no lasting id"
+        default="", description="identifies the source where ClickHouse has no lasting id of its own"
     )
     disks: dict[str, str] = Field(
         default={}, description="where executors see the server's disks: {default = '/var/lib/clickhouse'}"
     )
     engine_config: str = Field(
         default="",
-        description="ClickHouse's own configuration file for an embedded source whose tables need one: disks,"
-        " storage policies",
+        description="ClickHouse configuration file for an embedded source whose tables need disks or storage"
+        " policies",
     )
 
 
 class StorageSection(Section):
     """Object storage, by URL prefix, for plain Parquet and backups."""
 
-    endpoint: str = Field(default="", description="address of the service, where it is not AWS")
+    endpoint: str = Field(default="", description="address of the service, if it is not AWS")
     region: str = Field(
         default="",
         description=f"region of the bucket; where it is empty, the AWS variables', or {DEFAULT_REGION}",
     )
-    access_key_id: str = Field(
-        default="", description="key id; the usual AWS variables are used where it is empty"
-    )
-    secret_access_key: str = Field(
-        default="", description="secret key; better given as secret_access_key_file"
-    )
+    access_key_id: str = Field(default="", description="key id; if empty, the usual AWS variables are used")
+    secret_access_key: str = Field(default="", description="secret key; prefer secret_access_key_file")
     session_token: str = Field(default="", description="session token of temporary keys")
     profile: str = Field(default="", description="a profile of ~/.aws/credentials to take the keys from")
-    ca_file: str = Field(default="", description="certificates that an https endpoint is checked against")
+    ca_file: str = Field(default="", description="CA certificates for an https endpoint")
     virtual_addressing: bool = Field(
-        default=False, description="name the bucket in the host, not in the path"
+        default=False, description="put the bucket in the host name, not in the path"
     )
 
 
@@ -84,7 +80,7 @@ class BackupSection(Section):
     )
     hard_links: bool = Field(
         default=False,
-        description="link files in place of copying them; the folder shares the source's disk, and its loss",
+        description="hard-link files instead of copying them; the backup is then lost with the source's disk",
     )
 
 
@@ -92,11 +88,11 @@ class SparkSection(Section):
     """The Spark that moves the data."""
 
     master: str = Field(default="local[*]", description="any Spark master")
-    conf: dict[str, str] = Field(default={}, description="handed on to Spark as it is")
+    conf: dict[str, str] = Field(default={}, description="passed to Spark unchanged")
 
 
 class TypesSection(Section):
-    """What becomes of ClickHouse types that Iceberg has no equal for."""
+    """How ClickHouse types that Iceberg lacks are exported."""
 
     uint64: UInt64As = Field(
         default=UInt64As.DECIMAL, description='"decimal" (20 digits), or "long", which fails on overflow'
@@ -114,13 +110,13 @@ class TypesSection(Section):
 
 
 class OptimizeSection(Section):
-    """Tables that workers keep healthy by themselves."""
+    """Tables that workers optimize on their own."""
 
     tables: list[str] = Field(
-        default=[], description='which: ["lake.*"]; none where it is empty. `calve optimize` needs no entry'
+        default=[], description='patterns such as ["lake.*"]; empty for none. `calve optimize` needs no entry'
     )
-    interval_seconds: float = Field(default=300.0, gt=0, description="how often they are looked at")
-    share: float = Field(default=0.25, gt=0, le=1, description="of a worker's slots that it may use")
+    interval_seconds: float = Field(default=300.0, gt=0, description="how often they are checked")
+    share: float = Field(default=0.25, gt=0, le=1, description="share of a worker's slots that this may use")
 
     @field_validator("tables", mode="before")
     @classmethod

@@ -33,7 +33,7 @@ HEAD = """\
 """
 
 CATALOG = """\
-# An Iceberg catalog; add more as [catalog.<name>]. The keys are PyIceberg's own, handed on as they are.
+# An Iceberg catalog; add more as [catalog.<name>]. The keys are PyIceberg's own, passed on unchanged.
 [catalog.lake]
 type = "sql"                             # sql, rest, glue, hive
 uri = "sqlite:///lake/catalog.db"        # or postgresql+psycopg://…, or the address of a REST catalog
@@ -58,7 +58,7 @@ def render() -> str:
             _section("store", StoreSection, given={"url": "sqlite:///calve.db"}),
             _section("backup", BackupSection, given={}),
             _section("spark", SparkSection, given={"master": "local[*]"}, leave_out=frozenset({"conf"})),
-            "[spark.conf]                             # handed on to Spark as it is\n"
+            "[spark.conf]                             # passed to Spark unchanged\n"
             '# "spark.driver.memory" = "1g"\n',
             _section("types", TypesSection, given={}),
             _section("optimize", OptimizeSection, given={}),

@@ -118,5 +118,5 @@ def _not_configured(section: str, name: str, known: Mapping[str, object], file: 
     return UsageError(
         f"{section} {name!r} is not configured (configured: {listed})",
         code=f"{section}_not_configured",
-        hint=f"add [{section}.{name}] to {file or CONFIG_NAME}, or name one that is there",
+        hint=f"add [{section}.{name}] to {file or CONFIG_NAME}, or use one that is configured",
     )

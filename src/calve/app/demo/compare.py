@@ -32,7 +32,7 @@ def differences(first: Reading, other: Reading) -> list[str]:
     if first.rows != other.rows:
         found.append(f"{other.reader} reads {other.rows:,} rows where {first.reader} has {first.rows:,}")
     found += [
-        f"{other.reader} reads other values in column {column} than {first.reader}"
+        f"{other.reader} reads different values in column {column} than {first.reader}"
         for column, checksum in first.checksums.items()
         if other.checksums[column] != checksum
     ]

@@ -27,7 +27,7 @@ def prepare(folder: Path) -> Path:
         raise UsageError(
             f"cannot write to {folder}: {error.strerror}",
             code="folder_not_writable",
-            hint="give a folder that you may write to: calve demo --dir DIR",
+            hint="use a folder that you can write to: calve demo --dir DIR",
         ) from error
     return file
 
@@ -51,9 +51,9 @@ def _clear(folder: Path) -> None:
     if not (folder / MARK).exists():
         if any(folder.iterdir()):
             raise RefusedError(
-                f"{folder} is not empty and was not made by a demo; nothing in it was touched",
+                f"{folder} is not empty and was not made by a demo; nothing was changed",
                 code="not_a_demo",
-                hint="give another folder: calve demo --dir DIR",
+                hint="use another folder: calve demo --dir DIR",
             )
         return
     _refuse_if_open(folder / "clickhouse")

@@ -1,6 +1,6 @@
 """`calve doctor`: probes every part end to end; each finding with its remedy.
 
-Belongs here: looking, and saying what was found. Must not be here: mending; a finding names the
+Belongs here: looking, and saying what was found. Must not be here: fixing; a finding names the
 command or the place that does.
 """
 

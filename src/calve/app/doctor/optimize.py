@@ -10,7 +10,7 @@ from calve.model.ids import new_process_id
 
 
 def seen_by_spark(app: App, *, name: str) -> Iterator[Finding]:
-    """One table of the catalog, looked at by both. Fetches nothing: jars that are not here are said."""
+    """One table of the catalog, looked at by both. Fetches nothing: it reports jars that are not here."""
     from calve.app.optimizer import OptimizeReach, all_tables
     from calve.iceberg import tables
     from calve.optimize.driver_work import look_payload
@@ -21,7 +21,7 @@ def seen_by_spark(app: App, *, name: str) -> Iterator[Finding]:
     properties = app.config.catalog(name)
     missing = [jar.file_name for jar in jars_for(spark_catalog(name, properties)) if cached(jar) is None]
     if missing:
-        words = f"not set up; the first `calve optimize` fetches {', '.join(missing)}"
+        words = f"not set up yet; the first `calve optimize` downloads {', '.join(missing)}"
         yield Finding(part=part, ok=True, words=words)
         return
     identifier = next(all_tables(app.catalog(name)), None)
@@ -49,4 +49,9 @@ def seen_by_spark(app: App, *, name: str) -> Iterator[Finding]:
         yield Finding(part=part, ok=True, words=f"Spark and PyIceberg see the same {shown}")
         return
     words = f"{shown}: Spark sees snapshot {seen}, PyIceberg {expected}"
-    yield Finding(part=part, ok=False, words=words, remedy="run it again if somebody writes to that table")
+    yield Finding(
+        part=part,
+        ok=False,
+        words=words,
+        remedy="run calve doctor again if something is writing to that table",
+    )

@@ -81,7 +81,7 @@ def _keeps_failing(pin: Pin, attempts: int) -> bool:
 
 
 def processes(app: App) -> Iterator[Finding]:
-    """Ended ones whose outcome nobody could find out."""
+    """Ended ones whose outcome is still unknown."""
     for process in app.store.processes(ProcessQuery(states=frozenset({ProcessState.FAILED}))):
         if process.error and process.error.outcome is Outcome.UNKNOWN:
             yield Finding(
