@@ -71,6 +71,12 @@ if TYPE_CHECKING:
     help="Export a column as another type. Repeatable.",
 )
 @click.option("--exclude", metavar="COLUMN", multiple=True, help="Omit a column. Repeatable.")
+@click.option("--file-mb", type=click.IntRange(min=1), metavar="N", help="Size of data files, in MB.")
+@click.option(
+    "--codec",
+    type=click.Choice(["zstd", "snappy", "gzip", "lz4", "brotli", "uncompressed"]),
+    help="Compression of data files.",
+)
 @click.option(
     "--mutations",
     type=click.Choice(["refuse", "wait", "ignore"]),
@@ -102,6 +108,9 @@ def export(
     """
     selection = _selection(options)
     options["casts"] = _casts(options["casts"])
+    for name in ("file_mb", "codec"):
+        if options[name] is None:
+            del options[name]
     if dry_run:
         return _preview(session, table, destination, selection, options)
     return export_table(

@@ -7,6 +7,7 @@ from calve.destination.plan import ExportPlan
 from calve.destination.port import Destination
 from calve.export.choices import Choices
 from calve.export.keys import Earlier
+from calve.export.parquet_settings import CODEC, check_properties, file_mb
 from calve.export.request import ExportRequest
 from calve.export.survey import SourceView, survey
 from calve.model.ids import ProcessId
@@ -34,6 +35,10 @@ def draft(
     assert found.fit is not None, "prepared, so it exists"
     for one in found.changed:
         raise one.refusal(request)
+    to = found.fit.destination
+    if request.codec:
+        to = replace(to, properties={**to.properties, CODEC: request.codec})
+    check_properties(to.properties)
     return Drafted(
         unchanged=found.unchanged,
         plan=ExportPlan(
@@ -46,12 +51,12 @@ def draft(
             tasks=found.tasks,
             columns=found.fit.columns,
             keys=found.fit.keys,
-            destination=found.fit.destination,
+            destination=to,
             replace=request.force,
             discard_deletes=request.discard_deletes,
             refuse_overlap=not request.allow_overlap,
             memory_mb=limits.task_memory_mb,
-            file_mb=limits.file_mb,
+            file_mb=request.file_mb or file_mb(to.properties, limits.file_mb),
             open_files=limits.open_files,
             settings=dict(pinned.settings),
             notes=found.notes,

@@ -35,6 +35,8 @@ class ExportRequest(Record, layout=SPACED):
     ignore_row_policies: bool = False
     storage: str = ""  # plain Parquet: the [storage] section that a worker must have
     from_backup: str = ""  # the name of a backup: its parts are read, and the source is not asked
+    file_mb: int = 0  # --file-mb; 0: as the table or the configuration says
+    codec: str = ""  # --codec; "": as the table says
     unsigned: bool = False  # accept a backup that is not signed, where [backup] has a signing key
 
     @property

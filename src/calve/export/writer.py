@@ -20,6 +20,7 @@ from calve.clickhouse.sql.tokens import string as literal
 from calve.destination.names import DataFileName
 from calve.destination.receipt import FileReceipt
 from calve.export.measurement import Measured, Output, measure
+from calve.export.parquet_settings import write_settings
 from calve.export.payload import TaskPayload
 from calve.export.slices import GRANULE_ROWS
 from calve.export.split import Partition, PartitionSplit
@@ -32,17 +33,6 @@ from calve.objects.full_disk import full_disk
 from calve.objects.storage import Storage
 
 _MEGABYTE = 1_000_000
-_GROUP_BYTES = 128 << 20
-_LEAST_GROUP_BYTES = 1 << 20
-_MEMORY_A_GROUP = 7  # a writer's peak, in units of its row groups: measured
-_CODECS = {
-    "zstd": "zstd",
-    "snappy": "snappy",
-    "gzip": "gzip",
-    "lz4": "lz4",
-    "brotli": "brotli",
-    "uncompressed": "none",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,36 +191,6 @@ def _refuse_unfinished(local: Path) -> None:
         file.seek(max(0, size - len(MAGIC)))
         if file.read() != MAGIC:
             raise full_disk(local, f"the engine left {size} bytes without an end")
-
-
-def write_settings(payload: TaskPayload, writers: int) -> dict[str, str]:
-    """The engine's own defaults are silently wrong for several readers: see the trials W1 to W5."""
-    memory = payload.memory_mb * _MEGABYTE
-    group_bytes = min(_GROUP_BYTES, memory // _MEMORY_A_GROUP // max(1, writers))
-    codec = payload.destination.properties.get("write.parquet.compression-codec", "zstd").lower()
-    settings = {
-        "max_threads": "1",  # more lose the order of rows
-        "max_insert_threads": "1",
-        "output_format_parquet_parallel_encoding": "0",
-        "output_format_parquet_compression_method": _CODECS.get(codec, "zstd"),
-        "output_format_parquet_write_bloom_filter": "0",  # Spark loses rows by them (W2)
-        "output_format_parquet_row_group_size_bytes": str(max(_LEAST_GROUP_BYTES, group_bytes)),
-        "output_format_parquet_string_as_string": "1",
-        "output_format_parquet_fixed_string_as_fixed_byte_array": "1",
-        "output_format_parquet_date_as_uint16": "0",
-        "output_format_parquet_datetime_as_uint32": "0",
-        "optimize_use_projections": "0",
-        "engine_file_truncate_on_insert": "1",
-        "max_memory_usage": str(memory),
-        "prefer_column_name_to_alias": "1",  # a column may be called as its own cast
-        "allow_suspicious_low_cardinality_types": "1",
-        "max_query_size": str(64 << 20),
-        "max_ast_elements": "1000000",
-        "max_expanded_ast_elements": "5000000",
-    }
-    if settings["output_format_parquet_compression_method"] == "zstd":
-        settings["output_format_compression_level"] = "3"
-    return {**payload.settings, **settings}
 
 
 def take(pieces: Sequence[Piece], rows: int) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
