@@ -257,3 +257,56 @@ def test_what_completed_or_is_under_way_is_not_retried(folder: Folder, run: Run)
 def test_what_did_not_complete_cannot_be_verified(folder: Folder, run: Run) -> None:
     (process,) = folder.submit()
     run("verify", process.id).is_error(4, process.id, "calve show")
+
+
+def test_ps_filters_by_table_destination_batch_and_age(folder: Folder, run: Run) -> None:
+    first, second = folder.submit(2)
+    (other,) = folder.store.submit(
+        [
+            NewProcess(
+                id=new_process_id(), kind="export", source="main:db.other", destination="lake.ns.other",
+                lane="catalog:lake", needs=REACH, request="{}",
+            )
+        ]
+    )  # fmt: skip
+
+    def listed(*filters: str) -> list[str]:
+        return [item["id"] for item in run("ps", "--json", *filters).json]
+
+    assert listed("--table", "db.other") == listed("--table", "main:db.other") == [other.id]
+    assert listed("--to", "lake.ns.events") == [second.id, first.id]
+    assert listed("--batch", str(first.batch)) == [second.id, first.id]
+    assert listed("--since", "1h") == [other.id, second.id, first.id]
+    assert run("ps", "--ids", "--to", "lake.ns.other").out == f"{other.id}\n"
+    run("ps", "--since", "soon").is_error(2, "invalid age 'soon'", "12h")
+
+
+def test_ps_shows_an_age_a_duration_when_it_ended_and_the_batch(folder: Folder, run: Run) -> None:
+    ended, _ = folder.submit(2)
+    folder.end(ended, ProcessState.FAILED, ErrorInfo(code="boom", message="it broke"))
+    head, live_row, ended_row = run("ps", "--all").out.splitlines()
+    assert head.split()[-4:] == ["AGE", "DURATION", "ENDED", "BATCH"]
+    assert live_row.split()[-2:] == ["-", str(ended.batch)]
+    assert ended_row.split()[-1] == str(ended.batch) and ":" in ended_row.split()[-2]
+
+
+def test_a_timeout_stops_waiting_and_says_how_to_go_on(folder: Folder, run: Run) -> None:
+    (process,) = folder.submit()
+    answer = run("wait", process.id, "--timeout", "0s")
+    assert answer.code == 130
+    assert "timed out waiting" in answer.err and f"calve wait {process.id}" in answer.err
+    assert folder.store.process(process.id).state is ProcessState.PENDING
+    run("wait", process.id, "--timeout", "soon").is_error(2, "invalid timeout 'soon'", "30m")
+
+
+def test_a_batch_is_named_when_it_is_queued_and_summed_up_when_it_ended(folder: Folder, run: Run) -> None:
+    good, bad = folder.submit(2)
+    folder.end(good, ProcessState.COMPLETED)
+    folder.end(bad, ProcessState.FAILED, ErrorInfo(code="boom", message="it broke"))
+    waited = run("wait", str(good.batch))
+    assert "total: 2 processes (1 completed, 1 failed), 7 rows, 1 file, 99 B" in waited.err
+    (again,) = folder.submit()
+    folder.end(again, ProcessState.FAILED, ErrorInfo(code="boom", message="it broke"))
+    queued = run("retry", bad.id, again.id, "--no-wait")
+    batch = folder.store.process(ProcessId(queued.out.split()[0])).batch
+    assert f"batch {batch}: 2 processes" in queued.err and f"follow with: calve wait {batch}" in queued.err

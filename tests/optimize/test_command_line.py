@@ -107,3 +107,13 @@ def test_optimize_runs_to_the_end_with_a_worker_of_its_own(catalog: Catalog, tmp
     process = json.loads(done.stdout)
     assert (process["state"], process["tasks"]["done"], process["files"]) == ("COMPLETED", 1, 1)
     assert rows_of(catalog) == list(range(130))
+
+
+def test_a_table_without_a_snapshot_is_left_alone(
+    catalog: Catalog, capsys: pytest.CaptureFixture[str]
+) -> None:
+    catalog.create_table(("ns", "fresh"), catalog.load_table(IDENTIFIER).schema())
+    code, found, _ = answer(capsys, "optimize", "lake.ns.fresh", "--dry-run")
+    assert (code, found["tasks"], found["nothing"]) == (
+        0, [], "nothing to do: table lake.ns.fresh has no snapshot yet",
+    )  # fmt: skip

@@ -157,6 +157,8 @@ class Optimizer:
             return None
 
     def _evaluated(self, request: OptimizeRequest, table: Table) -> Need | None:
+        if table.metadata.current_snapshot() is None:
+            return None  # nothing in it yet
         settings, now = settings_of(table.metadata.properties), self.store.now()
         history = self.store.processes(ProcessQuery(kind=NAME, destination=request.name, limit=_LOOKED_BACK))
         pause = timedelta(milliseconds=settings.plan_interval_ms)

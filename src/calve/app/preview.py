@@ -9,6 +9,7 @@ from calve.export.survey import Survey
 
 def preview_json(checked: Survey[PartitionInfo]) -> dict[str, Any]:
     target = checked.target
+    types = {field.name: str(field.field_type) for field in target.schema.fields}  # with their field ids
     names = {field.field_id: field.name for field in target.schema.fields}
     return {
         "source": checked.request.source_table,
@@ -27,7 +28,7 @@ def preview_json(checked: Survey[PartitionInfo]) -> dict[str, Any]:
                 "name": column.name,
                 "source": column.source,
                 "source_type": column.source_type,
-                "type": column.type,
+                "type": types.get(column.name, column.type),
                 "required": column.required,
                 "added": column.added,
                 "fails_on": column.check,

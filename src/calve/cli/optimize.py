@@ -64,9 +64,15 @@ def optimize(
     process = session.calve.optimize(table, **options)
     code = hand_over(session, [process], no_wait=no_wait, as_list=False, timeout_seconds=timeout_seconds)
     [ended] = session.calve.find([process.id])
-    if not no_wait and (line := gained(ended)):
+    if not no_wait and (line := _idle(session, process.id) or gained(ended)):
         session.say(line)
     return code
+
+
+def _idle(session: Session, process_id: str) -> str:
+    """Why nothing was done; "" where something was."""
+    events = session.calve.events([process_id])
+    return next((event.message for event in events if event.name == "nothing_to_do"), "")
 
 
 def _page(found: "OptimizePreview") -> str:

@@ -49,6 +49,11 @@ class OptimizeKind(Kind):
         request = OptimizeRequest.from_json(process.request)
         catalog = self._ports.catalog(request.catalog)
         table = tables.load(catalog, request.identifier)
+        if table.metadata.current_snapshot() is None:
+            return NothingToDo(
+                result=Result(rows=0, files=0, bytes=0, snapshot_id=None),
+                message=f"nothing to do: table {request.name} has no snapshot yet",
+            )
         if request.sort:
             table = tables.with_unsorted(catalog, table)
         settings = finish.with_wishes(
