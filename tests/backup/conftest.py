@@ -7,9 +7,7 @@ from backup_place import BackupPlace, DirectRunner
 
 from calve.app.wiring import App
 from calve.clickhouse.embedded.source import EmbeddedSource
-
-sys.path.append(str(Path(__file__).parent.parent / "cli"))
-from calve_command import Run, in_this_process
+from support.calve_command import Run, in_this_process
 
 # The shapes of parts that every other way of reading is tried with.
 sys.path.append(str(Path(__file__).parent.parent / "parts"))

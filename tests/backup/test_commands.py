@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
-from calve_command import Run
 
 from calve.clickhouse.embedded.source import EmbeddedSource
+from support.calve_command import Run
 
 
 def test_a_backup_s_whole_life(run: Run, tmp_path: Path) -> None:

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 from archive_scene import ArchiveScene
-from calve_command import Run
 
 from calve.archive import backups
 from calve.archive.location import Key
 from calve.archive.manifest import Manifest
 from calve.backup import deletion, publish
 from calve.model.errors import NotFoundError, PermanentError
+from support.calve_command import Run
 
 Damage = Callable[[Path], None]
 

@@ -5,13 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from calve_command import Run
 from ticked import Ticked
 
 from calve.archive import backups
 from calve.archive.location import Key
 from calve.archive.manifest import Manifest
 from calve.model.states import ProcessState
+from support.calve_command import Run
 from support.kept_source import KeptSource
 
 

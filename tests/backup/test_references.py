@@ -4,11 +4,11 @@ like a table's name (T6)."""
 from pathlib import Path
 
 import pytest
-from calve_command import Run
 
 from calve.clickhouse.embedded.source import EmbeddedSource
 from calve.model.errors import RefusedError
 from calve.restore.references import follow
+from support.calve_command import Run
 
 RENAMED = {("db", name): ("db2", name) for name in ("t", "u", "d", "j", "mv", "target")}
 

@@ -1,7 +1,8 @@
 from pathlib import Path
 
 import pytest
-from calve_command import Run, in_this_process
+
+from support.calve_command import Run, in_this_process
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from calve_command import Run, call, in_this_process
 
 from calve.app.config.load import load_config
 from calve.app.config.template import write
@@ -15,6 +14,7 @@ from calve.cli.ps import KINDS
 from calve.clickhouse.embedded.source import EmbeddedSource
 from calve.model.process import ProcessQuery
 from calve.store import open_store
+from support.calve_command import Run, call, in_this_process
 
 QUICK = {"CALVE_LIMITS__SOURCE_BUSY_SECONDS": "0.2"}
 STATEMENTS = (

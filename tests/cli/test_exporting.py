@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from calve_command import call
 
 from calve.app.config.template import write
 from calve.clickhouse.embedded.source import EmbeddedSource
+from support.calve_command import call
 
 pytestmark = pytest.mark.spark
 

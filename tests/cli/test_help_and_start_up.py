@@ -7,12 +7,12 @@ from pathlib import Path
 
 import click
 import pytest
-from calve_command import Run
 
 from calve.cli.main import COMMANDS
 from calve.model.ids import new_process_id
 from calve.model.process import NewProcess
 from calve.store import open_store
+from support.calve_command import Run
 
 HEAVY = ("pyspark", "py4j", "pyiceberg", "chdb", "pyarrow", "numpy", "obstore", "rich.progress")
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from calve_command import Run
 
 from calve.model.change import Change, MoveTo, NewEvent, NewPin, Result, TaskChange, WritePlan
 from calve.model.errors import ErrorInfo
@@ -13,6 +12,7 @@ from calve.model.ids import ProcessId, WorkerId, new_batch_id, new_process_id
 from calve.model.process import Lease, NewProcess, NewTask, Process
 from calve.model.states import Leftovers, ProcessState, TaskState
 from calve.store import SqlStore, open_store
+from support.calve_command import Run
 
 PROCESS_KEYS = [
     "id", "batch", "kind", "state", "source", "destination", "partitions", "tasks", "rows", "files", "bytes",

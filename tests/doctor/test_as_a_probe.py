@@ -19,7 +19,7 @@ from calve.model.process import NewProcess, Worker
 from calve.store import open_store
 
 sys.path.append(str(Path(__file__).parent.parent / "cli"))
-from calve_command import Run, in_this_process
+from support.calve_command import Run, in_this_process
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)  # the store's clock is written in its place
 WORKER = Worker(id=WorkerId("dead"), host="h", reach=(), slots=2, started_at=LONG_AGO, heartbeat_at=LONG_AGO)
