@@ -1,10 +1,10 @@
 # Every target does its own set-up. Paths are relative, so that a clone may live in any folder.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format bench docs lock clean
+.PHONY: help setup demo test test-fast test-long lint format bench docs lock clean
 MAKEFLAGS += --no-print-directory
 
 help:  ## show this
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' Makefile
 
 setup:  ## make .venv with all that is needed to run, test and benchmark
 	@scripts/setup
@@ -13,9 +13,16 @@ setup:  ## make .venv with all that is needed to run, test and benchmark
 demo: setup  ## a whole export on embedded defaults, read back and verified
 	@.venv/bin/calve demo $(DEMO)
 
-test:  ## run all tests (TESTS="tests/cli -k words" for some)
+test:  ## run the tests, all but the long ones (TESTS="tests/cli -k words" for some)
 	@scripts/setup tests
 	@scripts/test $(TESTS)
+
+test-fast: setup  ## run those that need neither a JVM nor a service: for every save
+	@scripts/test fast
+
+test-long:  ## run what takes longer: more rounds of kills, more generated tables, bigger tables
+	@scripts/setup tests
+	@scripts/test long
 
 lint: setup  ## ruff, mypy strict, import contracts
 	@.venv/bin/ruff check src tests bench scripts

@@ -1,33 +1,19 @@
-import os
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from calve.data_source.mergetree import MergeTreeDataSource
-from calve.spark.java import java_home
 from support.place import Place
+from support.sparks import LOCAL, Sparks
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    os.environ["JAVA_HOME"] = str(java_home())
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    session = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.python.filterPushdown.enabled", "true")
-        .getOrCreate()
-    )
+def spark(sparks: Sparks) -> SparkSession:
+    sparks.runner(LOCAL).warm()
+    session = SparkSession.builder.config("spark.sql.python.filterPushdown.enabled", "true").getOrCreate()
     session.dataSource.register(MergeTreeDataSource)
-    yield session
-    session.stop()
+    return session
 
 
 @pytest.fixture(scope="module")

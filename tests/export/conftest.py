@@ -1,10 +1,10 @@
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from calve.spark.runner import SparkRunner
 from support.place import Place
+from support.sparks import CLUSTER, LOCAL, Sparks
 
 EVENTS = (
     "CREATE DATABASE db",
@@ -22,12 +22,10 @@ EVENTS = (
 )
 
 
-@pytest.fixture(scope="module", params=["local[2]", "local-cluster[2,1,1024]"])
-def runner(request: pytest.FixtureRequest) -> Iterator[SparkRunner]:
+@pytest.fixture(params=[LOCAL, CLUSTER])
+def runner(request: pytest.FixtureRequest, sparks: Sparks) -> SparkRunner:
     """In one JVM, and with executors that are processes of their own (D16)."""
-    runner = SparkRunner(master=request.param, conf={})
-    yield runner
-    runner.close()
+    return sparks.runner(request.param)
 
 
 @pytest.fixture

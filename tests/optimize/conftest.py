@@ -1,4 +1,3 @@
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -6,15 +5,12 @@ import pytest
 from calve.optimize import plan
 from calve.spark.runner import SparkRunner
 from support.optimizing import OptimizeScene
+from support.sparks import LOCAL, Sparks
 
 
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkRunner]:
-    """One JVM for the tests of a file; gone after it, since a program can have one Spark only."""
-    conf = {"spark.sql.shuffle.partitions": "2", "spark.sql.session.timeZone": "UTC"}
-    runner = SparkRunner(master="local[2]", conf=conf, slots=2)
-    yield runner
-    runner.close()
+@pytest.fixture
+def spark(sparks: Sparks) -> SparkRunner:
+    return sparks.runner(LOCAL)
 
 
 @pytest.fixture

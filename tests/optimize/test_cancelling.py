@@ -11,7 +11,7 @@ from calve.control.ports import TaskOrder, TaskResult
 from calve.model.ids import ProcessId
 from calve.spark.runner import SparkRunner
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = pytest.mark.spark
 
 
 def test_a_cancel_ends_what_runs_on_the_driver_and_the_runner_lives_on(

@@ -97,7 +97,6 @@ def test_no_wait_queues_and_a_second_one_is_refused_while_the_first_is_live(
 
 
 @pytest.mark.spark
-@pytest.mark.xdist_group("spark")
 def test_optimize_runs_to_the_end_with_a_worker_of_its_own(catalog: Catalog, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "calve.cli", "optimize", "lake.ns.events", "--json"],

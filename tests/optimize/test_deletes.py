@@ -11,7 +11,7 @@ from calve.spark.actions import ActionTable
 from support.equality_deletes import delete_equal
 from support.optimizing import OptimizeScene
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = pytest.mark.spark
 FIRST_DAY = 19723  # 2024-01-01
 
 

@@ -28,7 +28,6 @@ def test_jars_that_are_not_here_are_said_and_not_fetched(
 
 
 @pytest.mark.spark
-@pytest.mark.xdist_group("spark")
 def test_one_table_is_looked_at_by_both(spark: SparkRunner, tmp_path: Path) -> None:
     app = app_in(tmp_path)
     app.__dict__["runner"] = spark

@@ -18,7 +18,7 @@ from support.equality_deletes import delete_equal
 from support.lake import IDENTIFIER, make_table, make_work, rows_of
 from support.optimizing import OptimizeScene
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = pytest.mark.spark
 FIRST_DAY = 19723  # 2024-01-01
 Write = Callable[[], object]
 

@@ -11,7 +11,7 @@ from calve.iceberg.health.report import FULL_AT, health
 from calve.model.states import ProcessState
 from support.optimizing import OptimizeScene
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = pytest.mark.spark
 LINEAGE = "SELECT id, _row_id, _last_updated_sequence_number AS changed FROM lake.ns.t ORDER BY id"
 
 

@@ -13,7 +13,7 @@ from calve.model.states import ProcessState, TaskState
 from calve.spark import actions
 from support.optimizing import OptimizeScene
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = pytest.mark.spark
 
 
 def rewrites(lake: OptimizeScene, process: Process) -> list[str]:

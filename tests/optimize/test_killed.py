@@ -16,7 +16,7 @@ from calve.model.states import PROCESS_TERMINAL, ProcessState, TaskState
 from calve.store import open_store
 from support.lake import IDENTIFIER, arrow, make_table, rows_of, sqlite_properties
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = pytest.mark.spark
 
 FILES = 13
 CONFIG = """

@@ -13,9 +13,10 @@ from calve.spark.java import java_home
 from calve.spark.runner import SparkRunner
 from support.optimizing import OptimizeScene
 from support.s3 import S3Server, s3_server
+from support.sparks import Sparks
 from support.tls import Authority, TlsFront
 
-pytestmark = [pytest.mark.spark, pytest.mark.services, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.services]
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +25,9 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 
 @pytest.fixture(scope="module")
-def cluster(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkRunner]:
+def cluster(
+    authority: Authority, tmp_path_factory: pytest.TempPathFactory, sparks: Sparks
+) -> Iterator[SparkRunner]:
     """Told of the authority by `spark.executor.extraJavaOptions`, and by nothing else."""
     store = tmp_path_factory.mktemp("trust") / "trust.p12"
     told = [
@@ -39,10 +42,9 @@ def cluster(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> I
     ]
     subprocess.run([java_home() / "bin" / "keytool", *told], check=True, capture_output=True, timeout=60)
     options = f"-Djavax.net.ssl.trustStore={store} -Djavax.net.ssl.trustStorePassword=changeit"
-    conf = {"spark.sql.shuffle.partitions": "2", "spark.executor.extraJavaOptions": options}
-    runner = SparkRunner(master="local-cluster[1,2,1024]", conf=conf, slots=2)  # one is enough to tell
-    yield runner
-    runner.close()
+    conf = {"spark.executor.extraJavaOptions": options}
+    with sparks.own("local-cluster[1,2,1024]", conf, slots=2) as runner:  # one executor is enough to tell
+        yield runner
 
 
 @pytest.fixture(scope="module")

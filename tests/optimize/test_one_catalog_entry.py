@@ -87,7 +87,6 @@ def optimized(scene: OptimizeScene) -> None:
 
 @pytest.mark.spark
 @pytest.mark.services
-@pytest.mark.xdist_group("spark")
 def test_a_table_of_a_postgresql_catalog_is_optimized(
     spark: SparkRunner, postgres_url: str, tmp_path: Path
 ) -> None:
@@ -97,7 +96,6 @@ def test_a_table_of_a_postgresql_catalog_is_optimized(
 
 @pytest.mark.spark
 @pytest.mark.services
-@pytest.mark.xdist_group("spark")
 def test_a_table_in_s3_is_optimized_and_cleaned_over_https(spark: SparkRunner, tmp_path: Path) -> None:
     authority = Authority(tmp_path / "authority")
     with s3_server(tmp_path / "s3") as server, TlsFront(server.port, authority) as front:
@@ -121,7 +119,6 @@ def test_a_table_in_s3_is_optimized_and_cleaned_over_https(spark: SparkRunner, t
 
 @pytest.mark.spark
 @pytest.mark.services
-@pytest.mark.xdist_group("spark")
 def test_a_table_of_a_rest_catalog_is_optimized_with_the_keys_that_it_lends(
     spark: SparkRunner, tmp_path: Path
 ) -> None:

@@ -11,7 +11,7 @@ from calve.model.states import ProcessState
 from calve.optimize.request import parse_sort
 from support.optimizing import OptimizeScene
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = pytest.mark.spark
 
 
 def test_many_small_files_become_one_for_each_partition_and_no_row_changes(lake: OptimizeScene) -> None:

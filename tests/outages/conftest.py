@@ -3,23 +3,23 @@ from pathlib import Path
 
 import pytest
 
-from calve.spark.runner import SparkRunner
 from support.child_runner import ChildRunner
 from support.network_proxy import NetworkProxy
-from support.outage_place import BUCKET, CLUSTER, Executors, OutagePlace, behind
+from support.outage_place import BUCKET, Executors, OutagePlace, behind
 from support.s3 import S3Server, s3_server
+from support.sparks import CLUSTER, Sparks
 from support.watched_runner import WatchedRunner
 
 
-@pytest.fixture(scope="module", params=["children", pytest.param(CLUSTER, marks=pytest.mark.spark)])
-def runner(request: pytest.FixtureRequest) -> Iterator[Executors]:
-    """Children with engines of their own; and executors that are programs on other "machines", so that
-    nothing of what frees the slots, and of what goes on afterwards, lives in the driver's memory (D16)."""
-    if request.param == CLUSTER:
-        spark = SparkRunner(master=CLUSTER, conf={})
+@pytest.fixture(scope="module")
+def runner(request: pytest.FixtureRequest, sparks: Sparks) -> Iterator[Executors]:
+    """Children with engines of their own; for tests marked `on_a_cluster_too` also executors that are programs
+    on other "machines", so that nothing of what frees the slots, and of what goes on afterwards, lives in the
+    driver's memory (D16)."""
+    if getattr(request, "param", "") == CLUSTER:
+        spark = sparks.runner(CLUSTER)
         spark.warm()
         yield WatchedRunner(spark)
-        spark.close()
         return
     children = ChildRunner(slots=2)
     yield children

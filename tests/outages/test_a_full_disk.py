@@ -14,9 +14,9 @@ import pytest
 
 from calve.control.retry import retry
 from calve.model.states import ProcessState
-from calve.spark.runner import SparkRunner
 from support.child_runner import ChildRunner
-from support.outage_place import CLUSTER, Executors, OutagePlace, make_table, until
+from support.outage_place import Executors, OutagePlace, make_table, until
+from support.sparks import CLUSTER, Sparks
 from support.watched_runner import WatchedRunner
 
 pytestmark = pytest.mark.services
@@ -93,16 +93,18 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Disk]:
         yield WAYS[request.param](tmp_path / "executors", closing)
 
 
+on_children = pytest.mark.parametrize("disk", [way for way in WAYS if way != CLUSTER], indirect=True)
+
+
 @pytest.fixture
 def executors(
-    request: pytest.FixtureRequest, disk: Disk, monkeypatch: pytest.MonkeyPatch
+    request: pytest.FixtureRequest, disk: Disk, monkeypatch: pytest.MonkeyPatch, sparks: Sparks
 ) -> Iterator[Executors]:
     """Children whose own files are on that disk; or programs of a cluster, if it is a disk indeed."""
     if CLUSTER in request.node.name and isinstance(disk, SmallDisk):
-        spark = SparkRunner(master=CLUSTER, conf={"spark.executorEnv.TMPDIR": str(disk.folder)})
-        spark.warm()
-        yield WatchedRunner(spark)
-        spark.close()
+        with sparks.own(CLUSTER, {"spark.executorEnv.TMPDIR": str(disk.folder)}) as spark:
+            spark.warm()
+            yield WatchedRunner(spark)
         return
     runner = ChildRunner(slots=1)
     monkeypatch.setenv("TMPDIR", str(disk.folder))
@@ -143,6 +145,7 @@ def test_a_full_disk_is_said_and_the_export_goes_on_when_there_is_room(
     assert any("no room" in event.message for event in place.app.store.events(process.id))
 
 
+@on_children
 def test_a_disk_that_stays_full_fails_the_export_with_the_reason_and_a_retry_goes_on(
     place: OutagePlace, executors: Executors, disk: Disk
 ) -> None:

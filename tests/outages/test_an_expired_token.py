@@ -12,6 +12,7 @@ from support.catalog_proxy import CatalogProxy
 from support.catalog_tokens import CatalogTokens
 from support.iceberg_rest import IcebergRest, apache_rest
 from support.outage_place import Executors, OutagePlace, make_table, until
+from support.sparks import on_a_cluster_too
 
 pytestmark = pytest.mark.services
 
@@ -41,6 +42,7 @@ def _place(folder: Path, runner: Executors, catalog: CatalogProxy, properties: d
     return place
 
 
+@on_a_cluster_too
 def test_a_token_of_a_client_s_secret_is_fetched_anew_and_nobody_notices(
     tmp_path: Path, runner: Executors, catalog: CatalogProxy, tokens: CatalogTokens
 ) -> None:

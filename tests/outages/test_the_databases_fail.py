@@ -10,6 +10,7 @@ from calve.model.states import ProcessState
 from support.network_proxy import Fault, Mode, NetworkProxy
 from support.outage_place import PARTITIONS, PARTS, Executors, OutagePlace, make_table, until
 from support.postgres import Postgres, postgres
+from support.sparks import on_a_cluster_too
 
 pytestmark = pytest.mark.services
 
@@ -58,6 +59,7 @@ def test_L26_a_catalog_that_fails_as_exports_publish_gets_every_row_once(
     assert place.ids_in("pg.ns.events") == EVERY_ROW
 
 
+@on_a_cluster_too
 def test_a_worker_without_its_store_stops_its_tasks_and_goes_on_when_it_is_back(
     place: OutagePlace, runner: Executors, database: NetworkProxy, postgres_url: str
 ) -> None:

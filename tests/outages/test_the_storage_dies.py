@@ -12,6 +12,7 @@ from calve.model.states import ProcessState
 from support.network_proxy import Fault, Mode, NetworkProxy
 from support.outage_place import ROWS_OF_A_PART, Executors, OutagePlace, make_table, until
 from support.s3 import S3Server
+from support.sparks import on_a_cluster_too
 
 pytestmark = pytest.mark.services
 
@@ -24,12 +25,14 @@ def running(s3: S3Server) -> Iterator[S3Server]:
         s3.start()
 
 
+@on_a_cluster_too
 def test_L1_to_L6_ten_parts_go_through_the_death_of_their_storage_exactly_once(
     place: OutagePlace, running: S3Server, network: NetworkProxy, runner: Executors
 ) -> None:
     ten_parts_go_through_the_death_of_their_storage(place, running, network, runner)
 
 
+@on_a_cluster_too
 def test_L1_a_cancel_reaches_inside_a_hanging_upload(
     place: OutagePlace, network: NetworkProxy, runner: Executors
 ) -> None:

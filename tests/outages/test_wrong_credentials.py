@@ -9,6 +9,7 @@ from calve.model.errors import PermanentError
 from calve.model.states import ProcessState
 from support.outage_place import BUCKET, Executors, OutagePlace, make_table
 from support.s3 import S3Server
+from support.sparks import on_a_cluster_too
 
 pytestmark = pytest.mark.services
 
@@ -25,6 +26,7 @@ def place(
     place.close()
 
 
+@on_a_cluster_too
 def test_P9_a_catalog_s_wrong_keys_end_the_export_at_its_first_try(place: OutagePlace) -> None:
     with place.worker():
         [process] = place.finish(place.submit("events", "far.ns.events", "0"))

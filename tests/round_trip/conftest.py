@@ -9,12 +9,11 @@ from support.spark_sql import SparkSql
 
 
 @pytest.fixture(scope="package")
-def readers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Readers]:
+def readers(tmp_path_factory: pytest.TempPathFactory, spark_sql: SparkSql) -> Iterator[Readers]:
     """One source, one catalog and one Spark for all tables of these tests."""
     runner = LocalRunner(slots=1)
     # All partitions of a table in one process: these tests are about values.
     place = Place(tmp_path_factory.mktemp("round-trip"), runner, CALVE_LIMITS__COMMITS_PER_EXPORT="1")
     place.execute("CREATE DATABASE db")
-    with SparkSql() as spark:
-        yield Readers(place, spark.catalog("lake", uri=place.catalog_uri, warehouse=place.warehouse))
+    yield Readers(place, spark_sql.catalog("lake", uri=place.catalog_uri, warehouse=place.warehouse))
     runner.close()

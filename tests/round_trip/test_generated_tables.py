@@ -16,9 +16,9 @@ from three_readers import Predicate, Readers, edge_predicates, plain
 
 from calve.model.states import ProcessState
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.longer, pytest.mark.spark, pytest.mark.timeout(1800)]
 
-# More of them: CALVE_ROUND_TRIPS=500 pytest tests/round_trip
+# More of them: make test-long
 FEW = 8
 EXAMPLES = int(os.environ.get("CALVE_ROUND_TRIPS", FEW))
 _names = (f"generated_{number}" for number in itertools.count())

@@ -3,7 +3,6 @@
 import os
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,15 +10,14 @@ import pytest
 from calve.control.ports import TaskOrder, TaskResult
 from calve.model.ids import ProcessId
 from calve.spark.runner import SparkRunner
+from support.sparks import CLUSTER, LOCAL, Sparks
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = pytest.mark.spark
 
 
-@pytest.fixture(scope="module", params=["local[2]", "local-cluster[2,1,1024]"])
-def runner(request: pytest.FixtureRequest) -> Iterator[SparkRunner]:
-    runner = SparkRunner(master=request.param, conf={})
-    yield runner
-    runner.close()
+@pytest.fixture(params=[LOCAL, CLUSTER])
+def runner(request: pytest.FixtureRequest, sparks: Sparks) -> SparkRunner:
+    return sparks.runner(request.param)
 
 
 def order(number: int, function: str, payload: str = "") -> TaskOrder:

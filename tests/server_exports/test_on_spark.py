@@ -1,6 +1,6 @@
 """The same on Spark executors that are processes of their own: nothing lives in the driver's memory (D16)."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,15 +9,14 @@ from served import Served, at_the_source, events, in_the_lake
 
 from calve.model.states import ProcessState
 from calve.spark.runner import SparkRunner
+from support.sparks import CLUSTER, Sparks
 
 pytestmark = [pytest.mark.services, pytest.mark.spark]
 
 
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkRunner]:
-    runner = SparkRunner(master="local-cluster[2,1,1024]", conf={})
-    yield runner
-    runner.close()
+@pytest.fixture
+def spark(sparks: Sparks) -> SparkRunner:
+    return sparks.runner(CLUSTER)
 
 
 def test_D16_executors_read_a_server_live(today: Served, tmp_path: Path, spark: SparkRunner) -> None:

@@ -54,7 +54,6 @@ def make_table(name: str, *, rows: int = ROWS_OF_A_PART) -> tuple[str, ...]:
     )
 
 
-CLUSTER = "local-cluster[2,1,1024]"
 Executors = ChildRunner | WatchedRunner  # children of the test, or those of Spark
 
 

@@ -1,7 +1,6 @@
 """The table lives on while an export is under way: Spark appends, deletes, compacts, expires and changes the
 schema between plan and publish; and Spark reads back what is there in the end."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,15 +17,9 @@ TABLE = "lake.ns.events"
 SOMEBODY_S = "(9001, DATE'2024-01-20', 'x'), (9002, DATE'2024-02-20', 'y')"
 
 
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSql]:
-    with SparkSql() as spark:
-        yield spark
-
-
 @pytest.fixture
-def lake(spark: SparkSql, life: Life) -> SparkCatalog:
-    return spark.catalog(
+def lake(spark_sql: SparkSql, life: Life) -> SparkCatalog:
+    return spark_sql.catalog(
         "lake", uri=life.ports.properties["uri"], warehouse=life.ports.properties["warehouse"]
     )
 

@@ -4,7 +4,7 @@ Three ways to break at call N: the program dies before it, the program dies afte
 is carried out and reported as failed. The last is what a lost acknowledgement looks like.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeVar, cast
@@ -24,6 +24,12 @@ STORE_CALLS = frozenset(
 KIND_CALLS = frozenset({"take", "plan", "publish", "fence", "undo", "release", "probe"})
 KIND_READS = frozenset({"pins", "pin_tasks", "order", "find_receipt"})  # change nothing, so are not counted
 RUNNER_CALLS = frozenset({"run", "cancel"})
+
+
+def outside_the_store(calls: Sequence[str]) -> list[int]:
+    """The numbers, from 1, of the calls that change something outside the store. The store's own calls are
+    enumerated over fakes, thousands a second (`tests/crash`); around real products they would repeat that."""
+    return [at for at, name in enumerate(calls, start=1) if name not in STORE_CALLS]
 
 
 class Crash(BaseException):

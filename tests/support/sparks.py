@@ -1,0 +1,51 @@
+"""The one Spark of a test program. PySpark has room for one in a program, and starting it takes many seconds.
+
+Tests that ask for the master that runs get it as it is, with catalogs and folders of their own. Asking for
+another master ends the one before, which is why the tests of a master stand side by side (`tests/conftest.py`).
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import pytest
+
+from calve.spark.runner import SparkRunner
+
+LOCAL = "local[2]"
+CLUSTER = "local-cluster[2,1,1024]"  # executors are programs of their own, as on other machines (D16)
+CONF = {"spark.sql.shuffle.partitions": "2", "spark.sql.session.timeZone": "UTC"}
+
+# For a test with a fixture `runner` that has children unless it is told otherwise. A scene needs it where the
+# executors have a part in it; those in which only the driver meets the fault run on children alone.
+on_a_cluster_too = pytest.mark.parametrize(
+    "runner", ["children", pytest.param(CLUSTER, marks=pytest.mark.spark)], indirect=True
+)
+
+
+class Sparks:
+    """Starts nothing by itself."""
+
+    def __init__(self) -> None:
+        self._master = ""
+        self._runner: SparkRunner | None = None
+
+    def runner(self, master: str) -> SparkRunner:
+        if self._runner is None or self._master != master:
+            self.close()
+            self._master, self._runner = master, SparkRunner(master=master, conf=CONF)
+        return self._runner
+
+    @contextmanager
+    def own(self, master: str, conf: Mapping[str, str], slots: int = 0) -> Iterator[SparkRunner]:
+        """One with a configuration that no other test could use."""
+        self.close()
+        runner = SparkRunner(master=master, conf=CONF | dict(conf), slots=slots)
+        try:
+            yield runner
+        finally:
+            runner.close()
+
+    def close(self) -> None:
+        if self._runner is not None:
+            self._runner.close()
+            self._runner = None
