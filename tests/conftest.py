@@ -37,10 +37,10 @@ SLOWEST_FIRST = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A file's tests stay in one program, since they share what is slow to start. All that use the shared
+    """The tests of a file, or of a class, stay in one program, since they share what is slow to start. All that use the shared
     Spark stay together, those of one master side by side."""
     for item in items:
-        group = "spark" if _uses_shared_spark(item) else item.location[0]
+        group = "spark" if _uses_shared_spark(item) else item.nodeid.rpartition("::")[0]
         item.add_marker(pytest.mark.xdist_group(group))
     items.sort(key=_rank)
 

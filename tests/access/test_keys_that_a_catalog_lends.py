@@ -118,7 +118,7 @@ def test_executors_ask_for_new_keys_when_theirs_are_revoked(scene: Scene, runner
     with scene.place.worker():
         with runner.holding():
             ids = scene.submit()
-            until(lambda: bool(runner._groups), "the orders, with the first keys in them")
+            until(lambda: bool(runner.groups), "the orders, with the first keys in them")
             scene.lend()
             scene.revoke(first)
         process = scene.finish(ids)
@@ -165,7 +165,7 @@ def test_P9_keys_that_are_refused_and_not_replaced_end_the_export_at_once(
     with scene.place.worker():
         with runner.holding():
             ids = scene.submit()
-            until(lambda: bool(runner._groups), "the orders, with the keys in them")
+            until(lambda: bool(runner.groups), "the orders, with the keys in them")
             scene.revoke(keys)
         process = scene.finish(ids)
     assert process.state is ProcessState.FAILED

@@ -75,9 +75,7 @@ def test_D11_a_fast_local_clock_steals_no_lease(scene: Scene) -> None:
     hanging = Deferred()
     owner = scene.worker(spawn=hanging)
     owner.tick()
-    thief = scene.worker()
-    thief._monotonic = lambda: 1e9
-    thief._leases._monotonic = lambda: 1e9
+    thief = scene.worker(monotonic=lambda: 1e9)
     for _ in range(5):
         thief.tick()
     assert scene.row(process_id).owner == owner.id

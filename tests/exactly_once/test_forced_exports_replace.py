@@ -114,9 +114,9 @@ def test_L21_an_earlier_export_that_arrives_after_the_forced_one_publishes_nothi
     catalog.arm(Fault(told=Told.TIMEOUT, landing=Landing.LATER, reading=Reading.AT_ONCE))
     with pytest.raises(UnknownOutcomeError):
         earlier.attempt()
-    late, catalog._held = catalog._held, []
+    late, catalog.held = catalog.held, []
     _publish(catalog, _force(catalog, [(1, range(20, 30))]))
-    catalog._held = late
+    catalog.held = late
     catalog.release()
     assert isinstance(earlier.run(), AlreadyExported)
     assert rows_of(catalog) == [*range(20, 30), *range(50, 53)]

@@ -51,7 +51,7 @@ def test_each_partition_is_a_process_however_many_there_are(place: PlainPlace, o
     """One put is a whole publish, so several keys never share one."""
     few = PlainPlace.__new__(PlainPlace)
     few.__dict__.update(place.__dict__)
-    few._settings = place._settings | {"CALVE_LIMITS__COMMITS_PER_EXPORT": "1"}
+    few.settings = place.settings | {"CALVE_LIMITS__COMMITS_PER_EXPORT": "1"}
     processes = few.export("db.events", to=place.to(out))
     assert len(processes) == len(commits_in(out)) == 2
 

@@ -38,7 +38,7 @@ def export_through_the_death_of_its_server(served: Served, folder: Path, runner:
             dying[0].join(120)
             served.start()
 
-        place._runner = meddling = MeddlingRunner(runner, before=die_in_mid_read, after=come_back)
+        place.runner = meddling = MeddlingRunner(runner, before=die_in_mid_read, after=come_back)
         [process] = place.export(table, "202401")
         assert process.state is ProcessState.COMPLETED, process.error
         assert meddling.waves > 1

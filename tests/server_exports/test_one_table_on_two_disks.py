@@ -140,6 +140,6 @@ def embedded(folder: Path, runner: LocalRunner) -> Place:
     file = folder / "calve.toml"
     url = 'url = "chdb://clickhouse"'
     file.write_text(file.read_text().replace(url, f'{url}\nengine_config = "{config.name}"', 1))
-    place._source = EmbeddedSource("main", folder / "clickhouse", create=True, engine_config=str(config))
+    place.source = EmbeddedSource("main", folder / "clickhouse", create=True, engine_config=str(config))
     place.execute(*MADE)
     return place

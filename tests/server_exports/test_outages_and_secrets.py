@@ -43,7 +43,7 @@ def test_P9_wrong_credentials_fail_at_once(served: Served, tmp_path: Path, runne
     table = events(place)
     with place.app() as app:
         ids = place.submit(app, table, "lake.ns.events", partitions=("202401",))
-    place._settings["CALVE_SOURCE__MAIN__PASSWORD"] = "wrong"
+    place.settings["CALVE_SOURCE__MAIN__PASSWORD"] = "wrong"
     with pytest.raises(PermanentError) as refused:
         place.export(table, "202402")
     assert refused.value.code == "authentication"

@@ -79,7 +79,7 @@ def test_L4_what_happens_at_the_source_while_tasks_run_changes_nothing(
     place = served.place(tmp_path, runner)
     table = events(place)
     before = at_the_source(place, table)
-    place._runner = MeddlingRunner(runner, before=_meddle(place, deed.format(table=table)))
+    place.runner = MeddlingRunner(runner, before=_meddle(place, deed.format(table=table)))
     [process] = place.export(table, "202401")
     assert process.state is ProcessState.COMPLETED, process.error
     assert in_the_lake(place) == before
@@ -92,7 +92,7 @@ def test_L16_publishing_needs_nothing_from_the_source(
     place = served.place(tmp_path, runner)
     table = events(place)
     before = at_the_source(place, table)
-    place._runner = MeddlingRunner(runner, after=_meddle(place, f"DROP TABLE {table}"))
+    place.runner = MeddlingRunner(runner, after=_meddle(place, f"DROP TABLE {table}"))
     [process] = place.export(table, "202401")
     assert process.state is ProcessState.COMPLETED, process.error
     assert in_the_lake(place) == before
@@ -126,7 +126,7 @@ def test_a_user_who_may_only_read_exports_and_a_merge_fails_the_export_clearly(
     assert in_the_lake(place) == at_the_source(place, table)
     assert "may only read" in " ".join(plan_of(place, process).notes)
 
-    place._runner = MeddlingRunner(
+    place.runner = MeddlingRunner(
         runner, before=_meddle(place, f"OPTIMIZE TABLE {table} PARTITION 202402 FINAL")
     )
     [process] = place.export(table, "202402")

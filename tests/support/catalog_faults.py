@@ -80,7 +80,7 @@ class FaultySqlCatalog(BoundedSqlCatalog):
         self.before_send: Callable[[], None] = lambda: None
         self.sends = 0
         self._fault: Fault | None = None
-        self._held: list[tuple[Table, Requirements, Updates]] = []
+        self.held: list[tuple[Table, Requirements, Updates]] = []
         self._until_released = False
         self._bad_looks = 0
         self._reading = Reading.AT_ONCE
@@ -92,7 +92,7 @@ class FaultySqlCatalog(BoundedSqlCatalog):
 
     def release(self) -> None:
         """Let the commits that were held arrive; what the catalog says to them, nobody hears."""
-        held, self._held = self._held, []
+        held, self.held = self.held, []
         for table, requirements, updates in held:
             try:
                 self._really_commit(table, requirements, updates)
@@ -133,7 +133,7 @@ class FaultySqlCatalog(BoundedSqlCatalog):
                 answer = self._really_commit(table, requirements, updates)
                 self.bury()
             case Landing.LATER | Landing.LAST:
-                self._held.append((table, requirements, updates))
+                self.held.append((table, requirements, updates))
                 self._until_released = fault.landing is Landing.LAST
             case Landing.NOT:
                 pass

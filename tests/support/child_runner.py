@@ -29,7 +29,7 @@ class ChildRunner:
         self._idle: list[ProcessPoolExecutor] = []
         self._busy: dict[str, set[ProcessPoolExecutor]] = {}
         self._cancelled: set[str] = set()
-        self._groups: set[str] = set()
+        self.groups: set[str] = set()
         self.errors: list[ErrorInfo] = []  # that attempts ended with, for a test to look at
         self.told_to_stop = 0  # groups
         self._open = threading.Event()
@@ -46,7 +46,7 @@ class ChildRunner:
 
     def run(self, group: str, orders: Sequence[TaskOrder], on_result: Callable[[TaskResult], None]) -> None:
         with self._lock:
-            self._groups.add(group)
+            self.groups.add(group)
         while not self._open.wait(_LOOK_SECONDS) and group not in self._cancelled:
             pass
         running = {pair: order for order in orders if (pair := self._start(group, order)) is not None}
@@ -59,12 +59,12 @@ class ChildRunner:
                 self._end(group, *pair, on_result)
         with self._lock:
             self._busy.pop(group, None)
-            self._groups.discard(group)
+            self.groups.discard(group)
             self._cancelled.discard(group)
 
     def cancel(self, group: str) -> None:
         with self._lock:
-            if group not in self._groups:
+            if group not in self.groups:
                 return
             self.told_to_stop += 1
             self._cancelled.add(group)

@@ -83,7 +83,7 @@ class OutagePlace:
         )
         # Opening the engine at each visit takes a second or more, and is not what these tests are about.
         self._kept = self._closing.enter_context(KeptSource(folder / "clickhouse"))
-        self.place._source = self._kept
+        self.place.source = self._kept
         self._using = ExitStack()
         self.app: App = self._using.enter_context(self._open())
 
@@ -105,10 +105,10 @@ class OutagePlace:
     @contextmanager
     def worker(self, **settings: str) -> Iterator[None]:
         """A worker beside the test, with settings of its own, stopped at the end of the block."""
-        given = self.place._settings
-        self.place._settings = given | settings
+        given = self.place.settings
+        self.place.settings = given | settings
         with self._open() as app:
-            self.place._settings = given
+            self.place.settings = given
             app.__dict__["kinds"] = {"export": ExportKind(app)}  # only what these tests are about
             loop = app.worker()
             thread = threading.Thread(target=loop.run, name="calve-worker", daemon=True)
@@ -123,7 +123,7 @@ class OutagePlace:
 
     def use_store(self, url: str) -> None:
         """Another database for the processes; a worker may be given another way to it."""
-        self.place._settings = self.place._settings | {"CALVE_STORE__URL": url}
+        self.place.settings = self.place.settings | {"CALVE_STORE__URL": url}
         self.reopen()
 
     def submit(self, table: str, to: str, *partitions: str, parts: Sequence[str] = ()) -> list[ProcessId]:

@@ -40,16 +40,16 @@ class Place:
 
     def __init__(self, folder: Path, runner: Runner | None = None, **settings: str) -> None:
         self.folder = folder
-        self._runner = runner
-        self._settings = {"CALVE_LIMITS__TICK_SECONDS": "0.05"} | settings
+        self.runner = runner
+        self.settings = {"CALVE_LIMITS__TICK_SECONDS": "0.05"} | settings
         (folder / "calve.toml").write_text(render())
-        self._source: LiveSource = EmbeddedSource("main", folder / "clickhouse", create=True)
+        self.source: LiveSource = EmbeddedSource("main", folder / "clickhouse", create=True)
 
     @contextmanager
     def app(self) -> Iterator[App]:
         """A program's view of the place; several may be open at once."""
-        config = load_config(self.folder / "calve.toml", environ=self._settings, cwd=self.folder)
-        app = App(config, runner=self._runner)
+        config = load_config(self.folder / "calve.toml", environ=self.settings, cwd=self.folder)
+        app = App(config, runner=self.runner)
         try:
             yield app
         finally:
@@ -59,7 +59,7 @@ class Place:
 
     @contextmanager
     def visit(self) -> Iterator[Session]:
-        with self._source.visit() as session:
+        with self.source.visit() as session:
             yield session
 
     def execute(self, *statements: str) -> None:

@@ -68,7 +68,7 @@ class RestFront(ABC):
             connection.close()
 
     def __enter__(self) -> Self:
-        Thread(target=self._server.serve_forever, daemon=True).start()
+        Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
         return self
 
     def __exit__(

@@ -45,7 +45,7 @@ class ServerPlace(Place):
     @property
     def environment(self) -> dict[str, str]:
         """What a command needs beside the configuration file."""
-        return dict(self._settings)
+        return dict(self.settings)
 
     @contextmanager
     def visit(self) -> Iterator[Session]:
@@ -69,25 +69,25 @@ class MeddlingRunner:
         before: Callable[[], None] | None = None,
         after: Callable[[], None] | None = None,
     ) -> None:
-        self._runner = runner
+        self.runner = runner
         self._before, self._after = before, after
         self.waves = 0
 
     @property
     def slots(self) -> int:
-        return self._runner.slots
+        return self.runner.slots
 
     def run(self, group: str, orders: Sequence[TaskOrder], on_result: Callable[[TaskResult], None]) -> None:
         self.waves += 1
         first = self.waves == 1
         if first and self._before is not None:
             self._before()
-        self._runner.run(group, orders, on_result)
+        self.runner.run(group, orders, on_result)
         if first and self._after is not None:
             self._after()
 
     def cancel(self, group: str) -> None:
-        self._runner.cancel(group)
+        self.runner.cancel(group)
 
     def warm(self) -> None:
         """The runner is started already."""

@@ -76,8 +76,14 @@ class Scene:
         return process_id
 
     def worker(
-        self, *, spawn: Spawn = inline, faults: Faults | None = None, limits: Limits | None = None
+        self,
+        *,
+        spawn: Spawn = inline,
+        faults: Faults | None = None,
+        limits: Limits | None = None,
+        monotonic: Callable[[], float] | None = None,
     ) -> WorkerLoop:
+        """`monotonic` is its own clock, where that is not the store's."""
         self._workers_made += 1
         quiet = faults or Faults()
         return WorkerLoop(
@@ -88,7 +94,7 @@ class Scene:
             reach=REACH,
             worker_id=WorkerId(f"worker-{self._workers_made}"),
             spawn=spawn,
-            monotonic=self.clock.offset_seconds,
+            monotonic=monotonic or self.clock.offset_seconds,
             random=Random(self.seed).random,
         )
 
