@@ -40,7 +40,7 @@ def test_several_partitions_are_a_batch_of_processes(place: Place) -> None:
 
 
 def test_beyond_the_limit_several_partitions_share_a_process_and_a_commit(place: Place) -> None:
-    place._settings["CALVE_LIMITS__COMMITS_PER_EXPORT"] = "1"
+    place.settings["CALVE_LIMITS__COMMITS_PER_EXPORT"] = "1"
     [process] = place.export("db.events")
     assert process.partitions == ("202401", "202402", "202403")
     assert place.read().num_rows == 3000

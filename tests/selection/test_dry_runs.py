@@ -27,7 +27,7 @@ def test_the_plan_that_is_shown_is_the_plan_that_is_performed(place: Place) -> N
     with place.app() as app:
         assert app.store.processes(ProcessQuery()) == [], "a dry run queues nothing"
     assert place.frozen == [] and not (place.folder / "lake" / "warehouse").exists()
-    place._settings["CALVE_LIMITS__COMMITS_PER_EXPORT"] = "1"
+    place.settings["CALVE_LIMITS__COMMITS_PER_EXPORT"] = "1"
     asked.pop("partitions")
     [process] = place.export("db.events", "202401", "202403", to="lake.ns.planned", **asked)
     assert process.state is ProcessState.COMPLETED, process.error
@@ -85,11 +85,11 @@ def test_a_huge_part_is_shown_split_into_ranges(place: Place) -> None:
         "CREATE TABLE db.huge (id UInt64, s FixedString(64)) ENGINE = MergeTree ORDER BY id",
         "INSERT INTO db.huge SELECT number, randomFixedString(64) FROM numbers(100000)",
     )
-    place._settings["CALVE_LIMITS__TASK_BYTES_MB"] = "2"
+    place.settings["CALVE_LIMITS__TASK_BYTES_MB"] = "2"
     try:
         shown = preview(place, "db.huge", "lake.ns.huge")
     finally:
-        del place._settings["CALVE_LIMITS__TASK_BYTES_MB"]
+        del place.settings["CALVE_LIMITS__TASK_BYTES_MB"]
     tasks = shown["tasks"]
     assert len(tasks) > 2 and {task["part"] for task in tasks} == {"all_1_1_0"}
     assert [task["to_row"] for task in tasks[:-1]] == [task["from_row"] for task in tasks[1:]]
