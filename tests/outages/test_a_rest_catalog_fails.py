@@ -91,7 +91,8 @@ def test_L26_a_catalog_that_fails_in_mid_export_gets_every_row_once_when_it_is_b
         ids += place.submit("events", to, "2")
         [other] = place.finish(place.submit("events", "lake.ns.other", "3"))
         assert other.state is ProcessState.COMPLETED
-        assert not place.ended(ids) and place.breakers() == [LANE] and runner.busy == 0
+        until(lambda: runner.busy == 0, "the slot of the other one to be free")
+        assert not place.ended(ids) and place.breakers() == [LANE]
         heal(line, catalog)
         ended = place.finish(ids)
     assert {process.state for process in ended} == {ProcessState.COMPLETED}, place.told(ids[0])
