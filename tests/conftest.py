@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from support.local_runner import LocalRunner
 from support.postgres import Postgres, postgres
 from support.spark_sql import SparkSql
 from support.sparks import Sparks
@@ -72,6 +73,14 @@ def _room_for_a_spark_of_its_own(request: pytest.FixtureRequest) -> None:
     """A test that starts Spark by itself, in this program, finds none running."""
     if request.node.get_closest_marker("spark") and "sparks" not in request.node.fixturenames:
         request.getfixturevalue("sparks").close()
+
+
+@pytest.fixture(scope="session")
+def runner() -> Iterator[LocalRunner]:
+    """One child with one engine, in place of Spark: starting one takes seconds."""
+    runner = LocalRunner(slots=1)
+    yield runner
+    runner.close()
 
 
 @pytest.fixture(scope="session")

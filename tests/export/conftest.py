@@ -1,9 +1,10 @@
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from calve.spark.runner import SparkRunner
-from support.place import Place
+from support.place import Place, kept_place
 from support.sparks import CLUSTER, LOCAL, Sparks
 
 EVENTS = (
@@ -29,7 +30,7 @@ def runner(request: pytest.FixtureRequest, sparks: Sparks) -> SparkRunner:
 
 
 @pytest.fixture
-def place(tmp_path: Path, runner: SparkRunner) -> Place:
-    place = Place(tmp_path, runner)
-    place.execute(*EVENTS)
-    return place
+def place(tmp_path: Path, runner: SparkRunner) -> Iterator[Place]:
+    with kept_place(tmp_path, runner) as place:
+        place.execute(*EVENTS)
+        yield place

@@ -4,16 +4,17 @@ import pytest
 from three_readers import Readers
 
 from support.local_runner import LocalRunner
-from support.place import Place
+from support.place import kept_place
 from support.spark_sql import SparkSql
 
 
 @pytest.fixture(scope="package")
-def readers(tmp_path_factory: pytest.TempPathFactory, spark_sql: SparkSql) -> Iterator[Readers]:
+def readers(
+    tmp_path_factory: pytest.TempPathFactory, spark_sql: SparkSql, runner: LocalRunner
+) -> Iterator[Readers]:
     """One source, one catalog and one Spark for all tables of these tests."""
-    runner = LocalRunner(slots=1)
     # All partitions of a table in one process: these tests are about values.
-    place = Place(tmp_path_factory.mktemp("round-trip"), runner, CALVE_LIMITS__COMMITS_PER_EXPORT="1")
-    place.execute("CREATE DATABASE db")
-    yield Readers(place, spark_sql.catalog("lake", uri=place.catalog_uri, warehouse=place.warehouse))
-    runner.close()
+    folder = tmp_path_factory.mktemp("round-trip")
+    with kept_place(folder, runner, CALVE_LIMITS__COMMITS_PER_EXPORT="1") as place:
+        place.execute("CREATE DATABASE db")
+        yield Readers(place, spark_sql.catalog("lake", uri=place.catalog_uri, warehouse=place.warehouse))

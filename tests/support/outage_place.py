@@ -74,18 +74,17 @@ class OutagePlace:
         self._closing = ExitStack()
         # The worker's default is Spark's, whoever runs the tasks.
         given = {"CALVE_LIMITS__SLOTS": str(runner.slots)} | ({} if defaults else QUICK) | settings
-        self.place = Place(folder, runner, **given)
+        # Opening the engine at each visit takes a second or more, and is not what these tests are about.
+        kept = self._closing.enter_context(KeptSource(folder / "clickhouse"))
+        self.place = Place(folder, runner, kept, **given)
         config = folder / "calve.toml"
         lines = "\n".join(f'"{name}" = "{value}"' for name, value in s3.items())
         config.write_text(
             config.read_text() + _plain(s3) + '\n[catalog.far]\ntype = "sql"\nuri = "sqlite:///lake/far.db"\n'
             f'warehouse = "s3://{BUCKET}/warehouse"\n{lines}\n'
         )
-        # Opening the engine at each visit takes a second or more, and is not what these tests are about.
-        self._kept = self._closing.enter_context(KeptSource(folder / "clickhouse"))
-        self.place.source = self._kept
         self._using = ExitStack()
-        self.app: App = self._using.enter_context(self._open())
+        self.app: App = self._using.enter_context(self.place.app())
 
     def close(self) -> None:
         self._using.close()
@@ -94,20 +93,14 @@ class OutagePlace:
     def reopen(self) -> None:
         """Read the configuration again."""
         self._using.close()
-        self.app = self._using.enter_context(self._open())
-
-    @contextmanager
-    def _open(self) -> Iterator[App]:
-        with self.place.app() as app:
-            app._sources["main"] = self._kept
-            yield app
+        self.app = self._using.enter_context(self.place.app())
 
     @contextmanager
     def worker(self, **settings: str) -> Iterator[None]:
         """A worker beside the test, with settings of its own, stopped at the end of the block."""
         given = self.place.settings
         self.place.settings = given | settings
-        with self._open() as app:
+        with self.place.app() as app:
             self.place.settings = given
             app.__dict__["kinds"] = {"export": ExportKind(app)}  # only what these tests are about
             loop = app.worker()

@@ -33,23 +33,30 @@ from calve.export.submit import submit_export, survey_export
 from calve.export.survey import Survey
 from calve.model.ids import ProcessId
 from calve.model.process import Process
+from support.kept_source import KeptSource
 
 
 class Place:
-    """One folder with a `calve.toml` as `calve init` writes it, plus `settings` as environment."""
+    """One folder with a `calve.toml` as `calve init` writes it, plus `settings` as environment. A source that
+    is given is used in place of opening the folder's at each visit."""
 
-    def __init__(self, folder: Path, runner: Runner | None = None, **settings: str) -> None:
+    def __init__(
+        self, folder: Path, runner: Runner | None = None, source: LiveSource | None = None, **settings: str
+    ) -> None:
         self.folder = folder
         self.runner = runner
         self.settings = {"CALVE_LIMITS__TICK_SECONDS": "0.05"} | settings
         (folder / "calve.toml").write_text(render())
-        self.source: LiveSource = EmbeddedSource("main", folder / "clickhouse", create=True)
+        self._is_lent = source is not None
+        self.source: LiveSource = source or EmbeddedSource("main", folder / "clickhouse", create=True)
 
     @contextmanager
     def app(self) -> Iterator[App]:
         """A program's view of the place; several may be open at once."""
         config = load_config(self.folder / "calve.toml", environ=self.settings, cwd=self.folder)
         app = App(config, runner=self.runner)
+        if self._is_lent:
+            app.source = lambda name: self.source  # type: ignore[method-assign]
         try:
             yield app
         finally:
@@ -140,3 +147,10 @@ class Place:
     @property
     def warehouse(self) -> str:
         return (self.folder / "lake" / "warehouse").as_uri()
+
+
+@contextmanager
+def kept_place(folder: Path, runner: Runner | None = None, **settings: str) -> Iterator[Place]:
+    """A place whose source stays open: opening the engine takes a second, and an export visits it often."""
+    with KeptSource(folder / "clickhouse") as source:
+        yield Place(folder, runner, source, **settings)

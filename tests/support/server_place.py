@@ -32,7 +32,7 @@ class ServerPlace(Place):
         disks: Mapping[str, str] | None = None,
         **settings: str,
     ) -> None:
-        super().__init__(folder, runner, CALVE_SOURCE__MAIN__PASSWORD=password, **settings)
+        super().__init__(folder, runner, None, CALVE_SOURCE__MAIN__PASSWORD=password, **settings)
         given = {"url": url, "user": user, "id": configured_id}
         lines = [f"{key} = {json.dumps(value)}" for key, value in given.items() if value]
         mapped = ", ".join(f"{name} = {json.dumps(path)}" for name, path in (disks or {}).items())

@@ -1,4 +1,3 @@
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -7,13 +6,6 @@ from unpack import unpack
 from calve.app.wiring import App
 from support.calve_command import Run, in_this_process
 from support.local_runner import LocalRunner
-
-
-@pytest.fixture(scope="module")
-def runner() -> Iterator[LocalRunner]:
-    runner = LocalRunner(slots=1)
-    yield runner
-    runner.close()
 
 
 @pytest.fixture

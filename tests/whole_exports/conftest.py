@@ -8,14 +8,6 @@ from support.kept_source import KeptSource
 from support.local_runner import LocalRunner
 
 
-@pytest.fixture(scope="package")
-def runner() -> Iterator[LocalRunner]:
-    """One child with one engine for all tests: starting one takes seconds."""
-    runner = LocalRunner(slots=1)
-    yield runner
-    runner.close()
-
-
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KeptSource]:
     """150 rows in two partitions. Tests that change the source take `own_source`."""
