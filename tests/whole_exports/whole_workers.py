@@ -33,7 +33,10 @@ PRELOAD = [
     "calve.iceberg.catalogs.catalog",
     "psycopg",
 ]
-FLEET_LIMITS = replace(LIMITS, lease_seconds=4.0, tick_seconds=0.1, backoff_first_seconds=0.2)
+# A worker that is killed while it releases a pin hides that pin for as long as a statement may take.
+FLEET_LIMITS = replace(
+    LIMITS, lease_seconds=4.0, query_seconds=10.0, tick_seconds=0.1, backoff_first_seconds=0.2
+)
 
 
 @dataclass(frozen=True, kw_only=True)
