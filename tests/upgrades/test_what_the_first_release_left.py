@@ -11,7 +11,7 @@ import pyarrow.parquet
 from pyiceberg.table import Table
 
 from calve.app.config import load_config
-from calve.app.wiring import open_app
+from calve.app.wiring import App
 from calve.clickhouse.embedded.source import EmbeddedSource
 from support.calve_command import Run
 
@@ -137,7 +137,7 @@ Rows = list[tuple[Any, ...]]
 
 def load(root: Path, name: str) -> Table:
     catalog, *identifier = name.split(".")
-    app = open_app(load_config(root / "calve.toml", environ={}, cwd=root))
+    app = App(load_config(root / "calve.toml", environ={}, cwd=root))
     try:
         return app.catalog(catalog).load_table(tuple(identifier))
     finally:
