@@ -18,7 +18,7 @@ from calve.clickhouse.tables import Column
 from calve.data_source.filters import condition
 from calve.data_source.options import Options
 from calve.export.choices import Choices
-from calve.export.mapping import map_columns
+from calve.export.columns import map_columns
 from calve.model.errors import UsageError
 from calve.model.states import ProcessState
 from support.local_runner import LocalRunner

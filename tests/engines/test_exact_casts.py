@@ -7,8 +7,8 @@ from calve.clickhouse.sql.tokens import string
 from calve.clickhouse.tables import Column
 from calve.export.casts import cast
 from calve.export.choices import Choices
+from calve.export.columns import map_columns
 from calve.export.iceberg_types import parse_cast
-from calve.export.mapping import map_columns
 from calve.export.request import ExportRequest
 from support.place import Place
 

@@ -24,11 +24,11 @@ from calve.control.ports import TaskOrder
 from calve.destination.plan import ExportPlan, KeyPlan, PartPlan, Relation
 from calve.destination.receipt import Receipt
 from calve.export.choices import Choices
+from calve.export.columns import map_columns, match_schema, raise_refusals
 from calve.export.kind import TASK_FUNCTION
-from calve.export.mapping import map_columns, match_schema, raise_refusals
-from calve.export.partitioning import derive_sort_order, is_sorted_by, parse_partition_by, plan_spec
 from calve.export.payload import TaskPayload
 from calve.export.slices import slice_parts
+from calve.export.spec import derive_sort_order, is_sorted_by, parse_partition_by, plan_spec
 from calve.iceberg import tables
 from calve.iceberg.catalogs.catalog import open_catalog
 from calve.iceberg.publish.publish import publish

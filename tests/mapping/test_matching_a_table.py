@@ -15,7 +15,7 @@ from pyiceberg.types import (
 )
 
 from calve.export.choices import Choices
-from calve.export.mapping import Match, map_columns, match_schema
+from calve.export.columns import Match, map_columns, match_schema
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from pyiceberg.types import (
 
 from calve.destination.plan import ColumnPlan
 from calve.export.expressions import Call, Name, Number, members, parse
-from calve.export.partitioning import (
+from calve.export.spec import (
     derive_sort_order,
     derive_spec,
     is_sorted_by,

@@ -11,7 +11,7 @@ from calve.export.choices import (
     UuidAs,
     WideIntegersAs,
 )
-from calve.export.mapping import Mapping, map_columns, raise_refusals
+from calve.export.columns import Mapping, map_columns, raise_refusals
 from calve.model.errors import RefusedError, UsageError
 
 
@@ -204,7 +204,7 @@ def test_names_have_no_dots_and_may_not_meet() -> None:
 
 
 def test_a_refusal_that_no_command_can_mend_is_of_the_data() -> None:
-    from calve.export.mapping import Refusal
+    from calve.export.columns import Refusal
 
     with pytest.raises(RefusedError):
         raise_refusals("t", [Refusal(column="c", reason="r", usage=False)])

@@ -10,9 +10,9 @@ from pyiceberg.schema import Schema
 
 from calve.clickhouse.embedded.source import EmbeddedSource
 from calve.export.choices import Choices
+from calve.export.columns import map_columns
 from calve.export.iceberg_types import CASTABLE
-from calve.export.mapping import map_columns
-from calve.export.partitioning import derive_spec, parse_partition_by
+from calve.export.spec import derive_spec, parse_partition_by
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "types.md").read_text()
 _CODE = re.compile(r"`([^`]+)`")

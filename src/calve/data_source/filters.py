@@ -23,7 +23,7 @@ from pyiceberg.types import (
 from pyspark.sql import datasource as spark
 
 from calve.clickhouse.sql import types
-from calve.export.mapping import MappedColumn
+from calve.export.columns import MappedColumn
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _COMPARED: Mapping[type[spark.Filter], str] = {

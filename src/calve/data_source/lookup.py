@@ -28,7 +28,7 @@ from calve.clickhouse.tables import Column, TableInfo, describe
 from calve.data_source.options import Options
 from calve.data_source.spark_types import MAPPED_AS
 from calve.destination.plan import PartPlan, Relation
-from calve.export.mapping import map_columns
+from calve.export.columns import map_columns
 from calve.model.errors import NotFoundError
 from calve.objects.storage import Storage
 from calve.objects.uri import full_uri

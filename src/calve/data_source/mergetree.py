@@ -22,7 +22,7 @@ from calve.data_source.lookup import Lookup, look_up
 from calve.data_source.options import Options
 from calve.data_source.spark_types import MAPPED_AS, spark_type
 from calve.destination.plan import ColumnPlan, DestinationPlan, ExportPlan
-from calve.export.mapping import MappedColumn, map_columns, raise_refusals
+from calve.export.columns import MappedColumn, map_columns, raise_refusals
 from calve.export.payload import TaskPayload
 from calve.export.slices import slice_parts
 from calve.model.errors import NotFoundError, UsageError

@@ -11,9 +11,9 @@ from pyiceberg.table.sorting import SortOrder
 
 from calve.destination.port import FoundTable
 from calve.export.choices import Choices
-from calve.export.mapping import Mapping, Match, SourceColumn, map_columns, raise_refusals
-from calve.export.partitioning import DerivedSpec, derive_sort_order, derive_spec, parse_partition_by
+from calve.export.columns import Mapping, Match, SourceColumn, map_columns, raise_refusals
 from calve.export.request import ExportRequest
+from calve.export.spec import DerivedSpec, derive_sort_order, derive_spec, parse_partition_by
 
 
 class Shape(Protocol):
