@@ -15,7 +15,8 @@ from pyiceberg.types import (
 )
 
 from calve.export.choices import Choices
-from calve.export.columns import Match, map_columns, match_schema
+from calve.export.columns import map_columns
+from calve.export.match import Match, match_schema
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from calve.export.choices import (
     UuidAs,
     WideIntegersAs,
 )
-from calve.export.columns import Mapping, map_columns, raise_refusals
+from calve.export.columns import ColumnMapping, map_columns, raise_refusals
 from calve.model.errors import RefusedError, UsageError
 
 
@@ -22,7 +22,7 @@ class Column:
     default_kind: str = ""
 
 
-def mapped(*columns: Column, **choices: object) -> Mapping:
+def mapped(*columns: Column, **choices: object) -> ColumnMapping:
     return map_columns(columns, Choices(**choices))  # type: ignore[arg-type]
 
 

@@ -11,22 +11,13 @@ from typing import Protocol
 
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.types import (
-    DecimalType,
-    DoubleType,
-    FloatType,
     IcebergType,
-    IntegerType,
-    ListType,
-    LongType,
-    MapType,
     NestedField,
-    StructType,
 )
 
 from calve.clickhouse.sql import types
 from calve.clickhouse.sql.tokens import name as quoted
 from calve.clickhouse.sql.tokens import string as literal
-from calve.destination.plan import ColumnPlan
 from calve.export.casts import Cast, cast
 from calve.export.choices import Choices, NanosecondsAs
 from calve.export.iceberg_types import CASTABLE, UnmappedError, derive, parse_cast
@@ -56,7 +47,7 @@ class Refusal:
     column: str
     reason: str
     hint: str = ""
-    usage: bool = True  # the command or the configuration can mend it; otherwise the data forbids it
+    usage: bool = True  # it can be fixed in the command or the configuration; otherwise the data forbids it
 
     def __str__(self) -> str:
         return f"{self.column}: {self.reason}"
@@ -76,7 +67,7 @@ class MappedColumn:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mapping:
+class ColumnMapping:
     """All exported columns in the source's order, or the reasons why not."""
 
     columns: tuple[MappedColumn, ...]
@@ -95,16 +86,6 @@ class Mapping:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Match:
-    """How the mapping fits a table."""
-
-    columns: tuple[ColumnPlan, ...]
-    refusals: tuple[Refusal, ...] = ()
-    lacking: tuple[MappedColumn, ...] = ()  # columns the table does not have: `--evolve` adds them
-    unfilled: tuple[str, ...] = ()  # optional columns of the table that the source does not have
-
-
-@dataclass(frozen=True, kw_only=True)
 class _Given:
     """A column after flattened Nested columns were put together."""
 
@@ -113,7 +94,7 @@ class _Given:
     expression: str
 
 
-def map_columns(columns: Sequence[SourceColumn], choices: Choices) -> Mapping:
+def map_columns(columns: Sequence[SourceColumn], choices: Choices) -> ColumnMapping:
     """What each column becomes in a table made for it."""
     kept = [column for column in columns if column.default_kind not in _NOT_STORED]
     given = _gathered(kept, choices)
@@ -123,11 +104,11 @@ def map_columns(columns: Sequence[SourceColumn], choices: Choices) -> Mapping:
         try:
             mapped.append(_mapped(one, choices))
         except UnmappedError as error:
-            refusals.append(_refusal(one.name, error))
+            refusals.append(refusal_of(one.name, error))
     refusals += _shared_names(mapped)
     if not given and not refusals:
         refusals.append(Refusal(column="*", reason="no column is left to export"))
-    return Mapping(
+    return ColumnMapping(
         columns=tuple(mapped),
         refusals=tuple(refusals),
         notes=_notes(columns, mapped),
@@ -135,30 +116,8 @@ def map_columns(columns: Sequence[SourceColumn], choices: Choices) -> Mapping:
     )
 
 
-def match_schema(mapping: Mapping, schema: Schema, *, evolve: bool = False) -> Match:
-    """Fit the mapping to an existing schema. With `evolve`, columns that the table lacks are no
-    refusal (the caller adds them and matches again), and optional ones it has alone stay null."""
-    fields = {field.name: field for field in schema.fields}
-    plans: list[ColumnPlan] = []
-    refusals = list(mapping.refusals)
-    lacking: list[MappedColumn] = []
-    for column in mapping.columns:
-        if column.name not in fields:
-            lacking.append(column)
-            continue
-        try:
-            plans.append(_planned(column, fields[column.name]))
-        except UnmappedError as error:
-            refusals.append(_refusal(column.source, error))
-    if not evolve:
-        refusals += [_not_in_table(column) for column in lacking]
-    unfilled = tuple(name for name in fields if name not in {column.name for column in mapping.columns})
-    refusals += _unfilled(mapping, fields, unfilled, evolve=evolve)
-    return Match(columns=tuple(plans), refusals=tuple(refusals), lacking=tuple(lacking), unfilled=unfilled)
-
-
 def raise_refusals(table: str, refusals: Sequence[Refusal]) -> None:
-    """One error with every column and reason; a usage error only if the command can mend them all."""
+    """One error with every column and reason; a usage error only if all can be fixed in the command."""
     if not refusals:
         return
     lines = "".join(f"\n  {refusal}" for refusal in refusals)
@@ -172,7 +131,7 @@ def raise_refusals(table: str, refusals: Sequence[Refusal]) -> None:
 
 def _gathered(columns: Iterable[SourceColumn], choices: Choices) -> list[_Given]:
     """The columns to export. `n.a Array(X), n.b Array(Y)`, which is how ClickHouse stores a
-    Nested column unless told otherwise, become one column `n` again."""
+    Nested column by default, become one column `n` again."""
     groups: dict[str, list[SourceColumn]] = {}
     for column in columns:
         prefix, dot, _ = column.name.partition(".")
@@ -233,7 +192,7 @@ def _destination_name(source: str) -> str:
     return source.replace(".", "_")
 
 
-def _refusal(column: str, error: UnmappedError) -> Refusal:
+def refusal_of(column: str, error: UnmappedError) -> Refusal:
     return Refusal(column=column, reason=error.reason, hint=error.hint.replace("{column}", column))
 
 
@@ -301,101 +260,3 @@ def _notes(columns: Sequence[SourceColumn], mapped: Sequence[MappedColumn]) -> t
 
 
 # ---- the destination's side
-
-
-def _planned(column: MappedColumn, field: NestedField) -> ColumnPlan:
-    if not promotes(column.type, field.field_type):
-        hint = "--exclude {column}"
-        if not column.asked and field.field_type.is_primitive:
-            hint = f"--cast {{column}}='{str(field.field_type).replace(' ', '')}', or {hint}"
-        raise UnmappedError(
-            f"{column.source_type} becomes {column.type}, but the table's column {field.name}"
-            f" is {field.field_type}",
-            hint,
-        )
-    if field.required and not column.required:
-        raise UnmappedError(
-            f"it may be NULL, but the table's column {field.name} is required",
-            "make the table's column optional, or --exclude {column}",
-        )
-    # the table's own type: fields of structs in the table's order
-    fitted = cast(column.source_type, field.field_type, column.expression, lossy=column.lossy)
-    return ColumnPlan(
-        name=field.name,
-        source=column.source,
-        source_type=str(column.source_type),
-        select=fitted.sql,
-        field_id=field.field_id,
-        type=str(field.field_type),
-        required=field.required,
-        check=" OR ".join(check.sql for check in fitted.checks),
-        check_reason=" or ".join(dict.fromkeys(check.reason for check in fitted.checks)),
-        lossy=column.asked and column.lossy,
-    )
-
-
-def promotes(derived: IcebergType, existing: IcebergType) -> bool:
-    """Whether Iceberg allows values of one type in a column of the other."""
-    match derived, existing:
-        case ListType(), ListType():
-            return (derived.element_required or not existing.element_required) and promotes(
-                derived.element_type, existing.element_type
-            )
-        case MapType(), MapType():
-            return (
-                derived.key_type == existing.key_type
-                and (derived.value_required or not existing.value_required)
-                and promotes(derived.value_type, existing.value_type)
-            )
-        case StructType(), StructType():
-            return _struct_promotes(derived, existing)
-        case IntegerType(), LongType():
-            return True
-        case FloatType(), DoubleType():
-            return True
-        case DecimalType(), DecimalType():
-            return derived.scale == existing.scale and derived.precision <= existing.precision
-        case _:
-            return derived == existing
-
-
-def _struct_promotes(derived: StructType, existing: StructType) -> bool:
-    own = {field.name: field for field in derived.fields}
-    return own.keys() == {field.name for field in existing.fields} and all(
-        promotes(own[field.name].field_type, field.field_type)
-        and (own[field.name].required or not field.required)
-        for field in existing.fields
-    )
-
-
-def _not_in_table(column: MappedColumn) -> Refusal:
-    return Refusal(
-        column=column.source,
-        reason=f"the table has no column {column.name}",
-        hint=f"--evolve adds it; --exclude {column.source} leaves it out",
-    )
-
-
-def _unfilled(
-    mapping: Mapping, fields: dict[str, NestedField], unfilled: Sequence[str], *, evolve: bool
-) -> list[Refusal]:
-    refusals = []
-    refused = {refusal.column for refusal in mapping.refusals}
-    for name in unfilled:
-        if fields[name].required:
-            refusals.append(
-                Refusal(
-                    column=name,
-                    reason="the table requires this column, and the source has none to fill it",
-                    usage=False,
-                )
-            )
-        elif not evolve and name not in mapping.excluded and name not in refused:
-            refusals.append(
-                Refusal(
-                    column=name,
-                    reason="the table has this column and the source has not",
-                    hint="--evolve leaves it null",
-                )
-            )
-    return refusals

@@ -81,7 +81,7 @@ class UnmappedError(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Target:
+class TypeTarget:
     """An Iceberg type and whether NULL is never a value of it."""
 
     type: IcebergType
@@ -98,9 +98,9 @@ def stored(kind: types.Type) -> types.Type:
     return kind
 
 
-def derive(kind: types.Type, choices: Choices) -> Target:
+def derive(kind: types.Type, choices: Choices) -> TypeTarget:
     """The type a new table gets. UnmappedError where there is none."""
-    return Target(type=_type(stored(kind), choices), required=not types.is_nullable(kind))
+    return TypeTarget(type=_type(stored(kind), choices), required=not types.is_nullable(kind))
 
 
 def struct_names(kind: types.Tuple) -> tuple[str, ...]:

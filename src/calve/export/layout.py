@@ -11,7 +11,8 @@ from pyiceberg.table.sorting import SortOrder
 
 from calve.destination.port import FoundTable
 from calve.export.choices import Choices
-from calve.export.columns import Mapping, Match, SourceColumn, map_columns, raise_refusals
+from calve.export.columns import ColumnMapping, SourceColumn, map_columns, raise_refusals
+from calve.export.match import Match
 from calve.export.request import ExportRequest
 from calve.export.spec import DerivedSpec, derive_sort_order, derive_spec, parse_partition_by
 
@@ -31,7 +32,7 @@ class Shape(Protocol):
 class Layout:
     """The table that would be created for a source."""
 
-    mapping: Mapping
+    mapping: ColumnMapping
     schema: Schema
     spec: PartitionSpec
     sort_order: SortOrder

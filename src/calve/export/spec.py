@@ -117,7 +117,7 @@ def parse_partition_by(text: str, schema: Schema) -> PartitionSpec:
         return PartitionSpec()
     given = [(part, _of_iceberg(parse(part))) for part in members(text)]
     found = [member for _, member in given if member is not None]
-    strange = [f"{part!r} is no partition field" for part, member in given if member is None]
+    strange = [f"invalid partition field {part!r}" for part, member in given if member is None]
     absent = [
         f"there is no exported column {one.column!r}" for one in found if _field(schema, one.column) is None
     ]

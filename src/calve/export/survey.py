@@ -12,9 +12,10 @@ from calve.destination.overlap import refuse_overlap
 from calve.destination.plan import ColumnPlan, DestinationPlan, KeyPlan, PartPlan, Slice
 from calve.destination.port import Destination, FoundTable
 from calve.export.choices import Choices
-from calve.export.columns import Match, SourceColumn, match_schema, raise_refusals
+from calve.export.columns import SourceColumn, raise_refusals
 from calve.export.keys import Earlier, KeyedPartition, key_plans, look_up
 from calve.export.layout import Layout, TargetTable, created, fitted, lay_out, source_types
+from calve.export.match import Match, match_schema
 from calve.export.refusals import Refusals
 from calve.export.request import ExportRequest
 from calve.export.slices import partition_slices

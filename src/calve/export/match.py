@@ -1,0 +1,154 @@
+"""How the columns of a source go into a table that exists: by name, exactly or by a promotion that
+Iceberg allows. Refuses, with every reason, what does not fit."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StructType,
+)
+
+from calve.destination.plan import ColumnPlan
+from calve.export.casts import cast
+from calve.export.columns import ColumnMapping, MappedColumn, Refusal, refusal_of
+from calve.export.iceberg_types import UnmappedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Match:
+    """How the mapping fits a table."""
+
+    columns: tuple[ColumnPlan, ...]
+    refusals: tuple[Refusal, ...] = ()
+    lacking: tuple[MappedColumn, ...] = ()  # columns the table does not have: `--evolve` adds them
+    unfilled: tuple[str, ...] = ()  # optional columns of the table that the source does not have
+
+
+def match_schema(mapping: ColumnMapping, schema: Schema, *, evolve: bool = False) -> Match:
+    """Fit the mapping to an existing schema. With `evolve`, columns that the table lacks are no
+    refusal (the caller adds them and matches again), and optional ones it has alone stay null."""
+    fields = {field.name: field for field in schema.fields}
+    plans: list[ColumnPlan] = []
+    refusals = list(mapping.refusals)
+    lacking: list[MappedColumn] = []
+    for column in mapping.columns:
+        if column.name not in fields:
+            lacking.append(column)
+            continue
+        try:
+            plans.append(_planned(column, fields[column.name]))
+        except UnmappedError as error:
+            refusals.append(refusal_of(column.source, error))
+    if not evolve:
+        refusals += [_not_in_table(column) for column in lacking]
+    unfilled = tuple(name for name in fields if name not in {column.name for column in mapping.columns})
+    refusals += _unfilled(mapping, fields, unfilled, evolve=evolve)
+    return Match(columns=tuple(plans), refusals=tuple(refusals), lacking=tuple(lacking), unfilled=unfilled)
+
+
+def _planned(column: MappedColumn, field: NestedField) -> ColumnPlan:
+    if not promotes(column.type, field.field_type):
+        hint = "--exclude {column}"
+        if not column.asked and field.field_type.is_primitive:
+            hint = f"--cast {{column}}='{str(field.field_type).replace(' ', '')}', or {hint}"
+        raise UnmappedError(
+            f"{column.source_type} becomes {column.type}, but the table's column {field.name}"
+            f" is {field.field_type}",
+            hint,
+        )
+    if field.required and not column.required:
+        raise UnmappedError(
+            f"it may be NULL, but the table's column {field.name} is required",
+            "make the table's column optional, or --exclude {column}",
+        )
+    # the table's own type: fields of structs in the table's order
+    fitted = cast(column.source_type, field.field_type, column.expression, lossy=column.lossy)
+    return ColumnPlan(
+        name=field.name,
+        source=column.source,
+        source_type=str(column.source_type),
+        select=fitted.sql,
+        field_id=field.field_id,
+        type=str(field.field_type),
+        required=field.required,
+        check=" OR ".join(check.sql for check in fitted.checks),
+        check_reason=" or ".join(dict.fromkeys(check.reason for check in fitted.checks)),
+        lossy=column.asked and column.lossy,
+    )
+
+
+def promotes(derived: IcebergType, existing: IcebergType) -> bool:
+    """Whether Iceberg allows values of one type in a column of the other."""
+    match derived, existing:
+        case ListType(), ListType():
+            return (derived.element_required or not existing.element_required) and promotes(
+                derived.element_type, existing.element_type
+            )
+        case MapType(), MapType():
+            return (
+                derived.key_type == existing.key_type
+                and (derived.value_required or not existing.value_required)
+                and promotes(derived.value_type, existing.value_type)
+            )
+        case StructType(), StructType():
+            return _struct_promotes(derived, existing)
+        case IntegerType(), LongType():
+            return True
+        case FloatType(), DoubleType():
+            return True
+        case DecimalType(), DecimalType():
+            return derived.scale == existing.scale and derived.precision <= existing.precision
+        case _:
+            return derived == existing
+
+
+def _struct_promotes(derived: StructType, existing: StructType) -> bool:
+    own = {field.name: field for field in derived.fields}
+    return own.keys() == {field.name for field in existing.fields} and all(
+        promotes(own[field.name].field_type, field.field_type)
+        and (own[field.name].required or not field.required)
+        for field in existing.fields
+    )
+
+
+def _not_in_table(column: MappedColumn) -> Refusal:
+    return Refusal(
+        column=column.source,
+        reason=f"the table has no column {column.name}",
+        hint=f"--evolve adds it; --exclude {column.source} leaves it out",
+    )
+
+
+def _unfilled(
+    mapping: ColumnMapping, fields: dict[str, NestedField], unfilled: Sequence[str], *, evolve: bool
+) -> list[Refusal]:
+    refusals = []
+    refused = {refusal.column for refusal in mapping.refusals}
+    for name in unfilled:
+        if fields[name].required:
+            refusals.append(
+                Refusal(
+                    column=name,
+                    reason="the table requires this column, and the source has none to fill it",
+                    usage=False,
+                )
+            )
+        elif not evolve and name not in mapping.excluded and name not in refused:
+            refusals.append(
+                Refusal(
+                    column=name,
+                    reason="the table has this column and the source has not",
+                    hint="--evolve leaves it null",
+                )
+            )
+    return refusals
