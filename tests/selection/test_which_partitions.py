@@ -111,7 +111,7 @@ def test_every_field_of_a_partitioning_that_cannot_be_is_named(place: Place) -> 
             place,
             partition_by="day(nosuch), glacier(id), month(nor)",
         )
-    for words in ("'nosuch'", "'glacier(id)' is no partition field", "'nor'"):
+    for words in ("'nosuch'", "invalid partition field 'glacier(id)'", "'nor'"):
         assert words in caught.value.message
 
 
