@@ -121,27 +121,27 @@ def verify(app: App, name: str, *, read_share: float = 0.0) -> Verified:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Submitted:
+class QueuedBackup:
     """A backup or a restore that is queued; `resumed`: the same command had begun it before."""
 
     process: Process
     resumed: bool
 
 
-def create(app: App, name: str, tables: Sequence[str], *, source: str = "", **options: Any) -> Submitted:
+def create(app: App, name: str, tables: Sequence[str], *, source: str = "", **options: Any) -> QueuedBackup:
     """Queue a backup of the tables that the patterns mean now."""
     reach = BackupReach(app)
     request = backup_request(reach, name, source or app.config.default_source, tables, **options)
     made = submit_backup(reach, app.store, request)
-    return Submitted(process=made.process, resumed=made.resumed)
+    return QueuedBackup(process=made.process, resumed=made.resumed)
 
 
-def restore(app: App, name: str, *, source: str = "", **options: Any) -> Submitted:
+def restore(app: App, name: str, *, source: str = "", **options: Any) -> QueuedBackup:
     reach, target = BackupReach(app), source or app.config.default_source
     app.config.source(target)
     request = restore_request(reach, request_of(Asked, options, backup=name, source=target))
     made = submit_restore(reach, app.store, request)
-    return Submitted(process=made.process, resumed=made.resumed)
+    return QueuedBackup(process=made.process, resumed=made.resumed)
 
 
 def delete_backup(app: App, name: str) -> Deleted:

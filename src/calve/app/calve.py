@@ -20,7 +20,7 @@ from calve.model.ids import ProcessId
 from calve.model.process import Event, Process, ProcessQuery
 
 if TYPE_CHECKING:
-    from calve.app.backups import BackupEntry, Pruned, Submitted
+    from calve.app.backups import BackupEntry, Pruned, QueuedBackup
     from calve.app.doctor import Finding
     from calve.app.exports import ExportAnswer, ExportSurvey
     from calve.app.health import OptimizePreview
@@ -167,12 +167,12 @@ class Calve:
 
     def backup_create(
         self, name: str, tables: Sequence[str], *, source: str = "", **options: Any
-    ) -> "Submitted":
+    ) -> "QueuedBackup":
         from calve.app import backups
 
         return backups.create(self._app, name, tables, source=source, **options)
 
-    def backup_restore(self, name: str, *, source: str = "", **options: Any) -> "Submitted":
+    def backup_restore(self, name: str, *, source: str = "", **options: Any) -> "QueuedBackup":
         from calve.app import backups
 
         return backups.restore(self._app, name, source=source, **options)

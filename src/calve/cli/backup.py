@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 import click
 
 from calve.cli import exits, output
-from calve.cli.command import Session, command, group
+from calve.cli.command import CliSession, command, group
 from calve.cli.options import no_wait_option, timeout_option
 from calve.model.errors import UsageError
 
 if TYPE_CHECKING:
-    from calve.app.backups import Submitted
+    from calve.app.backups import QueuedBackup
 
 
 @command(
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 @no_wait_option
 @timeout_option
 def create(
-    session: Session,
+    session: CliSession,
     name: str,
     patterns: tuple[str, ...],
     source: str,
@@ -72,7 +72,7 @@ def create(
 
 
 @command("list", examples=["calve backup list", "calve backup list --json"])
-def list_(session: Session) -> None:
+def list_(session: CliSession) -> None:
     """List backups: their age, contents, and size with and without what they share."""
     from calve.app.backup_view import backup_json
     from calve.cli.backup_pages import list_page
@@ -86,7 +86,7 @@ def list_(session: Session) -> None:
 
 @command("show", examples=["calve backup show nightly-2026-01-31"])
 @click.argument("name", metavar="NAME")
-def show(session: Session, name: str) -> None:
+def show(session: CliSession, name: str) -> None:
     """Show what a backup holds."""
     from calve.app.backup_view import backup_detail_json
     from calve.cli.backup_pages import show_page
@@ -101,7 +101,7 @@ def show(session: Session, name: str) -> None:
 )
 @click.argument("name", metavar="NAME")
 @click.option("--read-data", default="0%", metavar="PERCENT", help="Read back this much of the data: 5%.")
-def verify(session: Session, name: str, read_data: str) -> int:
+def verify(session: CliSession, name: str, read_data: str) -> int:
     """Verify that a backup is whole: every object is there, has its size, and, where read, is unchanged.
 
     Lists each object that is missing, short or changed; the exit code is then 1.
@@ -146,7 +146,7 @@ def verify(session: Session, name: str, read_data: str) -> int:
 @no_wait_option
 @timeout_option
 def restore(
-    session: Session,
+    session: CliSession,
     name: str,
     patterns: tuple[str, ...],
     into: str,
@@ -186,7 +186,7 @@ def restore(
 
 @command("delete", examples=["calve backup delete nightly-2025-12-31"])
 @click.argument("names", metavar="NAME…", nargs=-1, required=True)
-def delete(session: Session, names: tuple[str, ...]) -> None:
+def delete(session: CliSession, names: tuple[str, ...]) -> None:
     """Delete backups. Parts that other backups share are kept.
 
     A backup whose manifest is damaged is deleted like any other; parts that its manifest no longer
@@ -214,7 +214,7 @@ def delete(session: Session, names: tuple[str, ...]) -> None:
 @click.option("--keep-yearly", type=int, default=0, metavar="N", help="The newest of each of N years.")
 @click.option("--dry-run", is_flag=True, help="Show what would be deleted; change nothing.")
 def prune(
-    session: Session,
+    session: CliSession,
     keep_last: int,
     keep_daily: int,
     keep_weekly: int,
@@ -257,7 +257,7 @@ def backup() -> None:
     """Back up MergeTree tables, restore them, and prune old backups."""
 
 
-def _say_resumed(session: Session, queued: "Submitted") -> None:
+def _say_resumed(session: CliSession, queued: "QueuedBackup") -> None:
     if queued.resumed:
         session.say(f"resuming process {queued.process.id}: what it has done is kept")
 

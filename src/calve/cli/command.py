@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(kw_only=True)
-class Session:
+class CliSession:
     """One run of one command."""
 
     json: bool = False
@@ -58,7 +58,7 @@ class Session:
         if not self.json:
             output.say(text)
 
-    def within(self, *, json: bool, debug: bool, config_path: str | None) -> "Session":
+    def within(self, *, json: bool, debug: bool, config_path: str | None) -> "CliSession":
         """The session of a command below this one; its own options win."""
         return replace(
             self,
@@ -107,7 +107,7 @@ def command(name: str, *, examples: Sequence[str]) -> Callable[[Callable[..., in
         def run(
             ctx: click.Context, /, as_json: bool, config_path: str | None, debug: bool, **given: Any
         ) -> int:
-            above: Session = ctx.obj or Session()
+            above: CliSession = ctx.obj or CliSession()
             return body(above.within(json=as_json, debug=debug, config_path=config_path), **given) or 0
 
         made = click.command(name, cls=CalveCommand, examples=examples)(
@@ -127,7 +127,7 @@ def group(
     def make(body: Callable[[], None]) -> CommandGroup:
         @functools.wraps(body)
         def run(ctx: click.Context, /, as_json: bool, config_path: str | None, debug: bool) -> None:
-            above: Session = ctx.obj or Session()
+            above: CliSession = ctx.obj or CliSession()
             ctx.obj = above.within(json=as_json, debug=debug, config_path=config_path)
 
         made = click.group(name, cls=CommandGroup, examples=examples)(shared_options(click.pass_context(run)))

@@ -5,12 +5,12 @@ from pathlib import Path
 import click
 
 from calve.cli import words
-from calve.cli.command import Session, command
+from calve.cli.command import CliSession, command
 
 
 @command("init", examples=["calve init", "calve init my-lake"])
 @click.argument("folder", metavar="[DIR]", default=".", type=click.Path(path_type=Path))
-def init(session: Session, folder: Path) -> None:
+def init(session: CliSession, folder: Path) -> None:
     """Write a calve.toml with embedded defaults and every key explained.
 
     An existing file is never overwritten.
@@ -23,7 +23,7 @@ def init(session: Session, folder: Path) -> None:
 
 
 @command("config", examples=["calve config", "calve config --json", "CALVE_LIMITS__SLOTS=4 calve config"])
-def config(session: Session) -> None:
+def config(session: CliSession) -> None:
     """Show each setting and where it came from. Secrets are masked."""
     from calve.app.config.template import toml_value
     from calve.app.view import config_json

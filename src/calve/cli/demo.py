@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from calve.cli import exits, output, words
-from calve.cli.command import Session, command
+from calve.cli.command import CliSession, command
 from calve.model.process import Process
 from calve.model.states import ProcessState
 
@@ -34,7 +34,7 @@ TABLE, DESTINATION = "demo.events", "lake.demo.events"
     type=click.Path(path_type=Path),
     help="The folder to leave it in.",
 )
-def demo(session: Session, rows: int, folder: Path) -> int:
+def demo(session: CliSession, rows: int, folder: Path) -> int:
     """Run a whole export on embedded defaults, read it back with two engines, and compare every column.
 
     Needs no service and no configuration. Running it again starts over in the same folder.
@@ -68,17 +68,17 @@ def demo(session: Session, rows: int, folder: Path) -> int:
     return _leave(session, folder, processes[0], different)
 
 
-def _of_the_demo(session: Session, file: Path) -> Session:
+def _of_the_demo(session: CliSession, file: Path) -> CliSession:
     """The demo has a configuration of its own: of the environment only Spark and limits count."""
     environ = {
         name: value
         for name, value in os.environ.items()
         if name.startswith(("CALVE_SPARK__", "CALVE_LIMITS__"))
     }
-    return Session(json=session.json, debug=session.debug, config_path=str(file), environ=environ)
+    return CliSession(json=session.json, debug=session.debug, config_path=str(file), environ=environ)
 
 
-def _export(session: Session) -> list[Process]:
+def _export(session: CliSession) -> list[Process]:
     from calve.app.values import Selection
     from calve.cli.report import run_to_the_end, say_batch
 
@@ -136,7 +136,7 @@ def _summary(document: dict[str, Any], readings: "list[Reading]") -> str:
     )  # fmt: skip
 
 
-def _leave(session: Session, folder: Path, process: Process, different: list[str]) -> int:
+def _leave(session: CliSession, folder: Path, process: Process, different: list[str]) -> int:
     if different:
         for line in different:
             output.say(f"error: {line}")

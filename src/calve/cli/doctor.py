@@ -3,7 +3,7 @@
 import click
 
 from calve.cli import output, words
-from calve.cli.command import Session, command
+from calve.cli.command import CliSession, command
 from calve.cli.exits import DONE, FAILED
 
 _SHOWN = {"ok": "ok", "warning": "warn", "error": "BAD"}
@@ -12,7 +12,7 @@ _SHOWN = {"ok": "ok", "warning": "warn", "error": "BAD"}
 @command("doctor", examples=["calve doctor", "calve doctor --no-spark --quiet", "calve doctor --json"])
 @click.option("--spark/--no-spark", default=True, show_default=True, help="Also start Spark and run a task.")
 @click.option("--quiet", is_flag=True, help="Print only warnings and errors.")
-def doctor(session: Session, spark: bool, quiet: bool) -> int:
+def doctor(session: CliSession, spark: bool, quiet: bool) -> int:
     """Check every part end to end: store, sources, catalogs, Java, Spark, and work that needs attention.
 
     Each cause is reported once. The exit code is 1 if there are errors, and 0 if there are only

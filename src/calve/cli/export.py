@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from calve.cli import exits, output
-from calve.cli.command import Session, command
+from calve.cli.command import CliSession, command
 from calve.cli.options import no_wait_option, span, timeout_option
 from calve.model.errors import UsageError
 
@@ -93,7 +93,7 @@ if TYPE_CHECKING:
 @no_wait_option
 @timeout_option
 def export(
-    session: Session,
+    session: CliSession,
     table: str,
     destination: str,
     dry_run: bool,
@@ -119,7 +119,7 @@ def export(
 
 
 def _preview(
-    session: Session, table: str, destination: str, selection: "Selection", options: dict[str, Any]
+    session: CliSession, table: str, destination: str, selection: "Selection", options: dict[str, Any]
 ) -> int:
     from calve.app.preview import preview_json
     from calve.cli.export_preview import page
@@ -132,7 +132,7 @@ def _preview(
 
 
 def export_table(
-    session: Session,
+    session: CliSession,
     table: str,
     destination: str,
     selection: "Selection",
@@ -156,7 +156,7 @@ def export_table(
     return _report(session, answer, processes, ended=not no_wait)
 
 
-def _say_known(session: Session, answer: "ExportAnswer") -> None:
+def _say_known(session: CliSession, answer: "ExportAnswer") -> None:
     survey = answer.survey
     if survey.unreachable:
         output.say(f"{survey.unreachable.message}: queued; it is exported as soon as that answers")
@@ -166,7 +166,7 @@ def _say_known(session: Session, answer: "ExportAnswer") -> None:
         session.say("nothing to export: no partition matches")
 
 
-def _report(session: Session, answer: "ExportAnswer", processes: "list[Process]", *, ended: bool) -> int:
+def _report(session: CliSession, answer: "ExportAnswer", processes: "list[Process]", *, ended: bool) -> int:
     from calve.app.view import known_json, process_json
     from calve.cli.report import say_errors, say_total, sentence
 

@@ -6,7 +6,7 @@ from contextlib import closing
 import click
 
 from calve.cli import output
-from calve.cli.command import Session, command
+from calve.cli.command import CliSession, command
 from calve.cli.exits import DONE, FAILED, REFUSED
 from calve.cli.options import ids_argument, no_wait_option, timeout_option
 from calve.model.process import Process
@@ -16,7 +16,7 @@ from calve.model.states import PROCESS_TERMINAL, ProcessState
 @command("wait", examples=["calve wait 7k2m", "calve wait batch-x4t9 --timeout 30m --json"])
 @ids_argument
 @timeout_option
-def wait(session: Session, ids: tuple[str, ...], timeout_seconds: float | None) -> int:
+def wait(session: CliSession, ids: tuple[str, ...], timeout_seconds: float | None) -> int:
     """Wait until processes have ended; the exit code is theirs. Ctrl-C stops only the waiting."""
     from calve.cli.report import report, run_to_the_end, warn_without_worker
 
@@ -31,7 +31,7 @@ def wait(session: Session, ids: tuple[str, ...], timeout_seconds: float | None) 
 @command("cancel", examples=["calve cancel 7k2m", "calve cancel batch-x4t9 --no-wait"])
 @ids_argument
 @click.option("--wait/--no-wait", default=True, show_default=True, help="Wait until they have stopped.")
-def cancel(session: Session, ids: tuple[str, ...], wait: bool) -> int:
+def cancel(session: CliSession, ids: tuple[str, ...], wait: bool) -> int:
     """Stop processes. What is published stays; files written so far are kept for a retry, then removed.
 
     Does not wait for processes that no reachable worker can end.
@@ -61,7 +61,7 @@ def cancel(session: Session, ids: tuple[str, ...], wait: bool) -> int:
     return REFUSED if late else FAILED if waiting else DONE
 
 
-def _stopped(session: Session, processes: Sequence[Process]) -> list[Process]:
+def _stopped(session: CliSession, processes: Sequence[Process]) -> list[Process]:
     with closing(session.calve.stop(processes)) as standings:
         for _ in standings:
             pass
@@ -72,7 +72,7 @@ def _stopped(session: Session, processes: Sequence[Process]) -> list[Process]:
 @ids_argument
 @no_wait_option
 @timeout_option
-def retry(session: Session, ids: tuple[str, ...], no_wait: bool, timeout_seconds: float | None) -> int:
+def retry(session: CliSession, ids: tuple[str, ...], no_wait: bool, timeout_seconds: float | None) -> int:
     """Run failed or cancelled processes again, as new processes that reuse what is already done.
 
     Of a batch, those that completed are skipped.

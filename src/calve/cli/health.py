@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from calve.cli import words
-from calve.cli.command import Session, command
+from calve.cli.command import CliSession, command
 
 if TYPE_CHECKING:
     from calve.app.values import Health
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 @command("health", examples=["calve health lake.ns.events", "calve health lake.ns.events --orphans --json"])
 @click.argument("table", metavar="CATALOG.NS.TABLE")
 @click.option("--orphans", is_flag=True, help="Also look for files that no snapshot refers to.")
-def health(session: Session, table: str, orphans: bool) -> None:
+def health(session: CliSession, table: str, orphans: bool) -> None:
     """Show the health of an Iceberg table: a score from 0 to 100, what it is made of, and what to do.
 
     Reads metadata only. --orphans lists every file below the table's location, which may take a while.

@@ -16,7 +16,7 @@ from click.exceptions import NoArgsIsHelpError
 from calve import __version__
 from calve.cli import output
 from calve.cli.backup import backup
-from calve.cli.command import CalveCommand, CommandGroup, Session, shared_options
+from calve.cli.command import CalveCommand, CliSession, CommandGroup, shared_options
 from calve.cli.config import config, init
 from calve.cli.demo import demo
 from calve.cli.doctor import doctor
@@ -49,7 +49,7 @@ def calve(ctx: click.Context, as_json: bool, config_path: str | None, debug: boo
     """Publish partitions of ClickHouse tables as Apache Iceberg snapshots, exactly once; back the same
     tables up; keep the Iceberg tables healthy.
     """
-    ctx.obj = Session(json=as_json, debug=debug, config_path=config_path)
+    ctx.obj = CliSession(json=as_json, debug=debug, config_path=config_path)
 
 
 for made in COMMANDS:

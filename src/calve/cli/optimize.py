@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from calve.cli import output, words
-from calve.cli.command import Session, command
+from calve.cli.command import CliSession, command
 from calve.cli.exits import DONE
 from calve.cli.options import no_wait_option, timeout_option
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 @no_wait_option
 @timeout_option
 def optimize(
-    session: Session,
+    session: CliSession,
     table: str,
     full: bool,
     sort: str | None,
@@ -69,7 +69,7 @@ def optimize(
     return code
 
 
-def _idle(session: Session, process_id: str) -> str:
+def _idle(session: CliSession, process_id: str) -> str:
     """Why nothing was done; "" where something was."""
     events = session.calve.events([process_id])
     return next((event.message for event in events if event.name == "nothing_to_do"), "")
@@ -122,7 +122,7 @@ _HISTORY = (
 @command("history", examples=["calve history", "calve history lake.ns.events", "calve history --json"])
 @click.argument("table", metavar="[CATALOG.NS.TABLE]", required=False)
 @click.option("--limit", default=50, show_default=True, type=click.IntRange(1), help="At most this many.")
-def history(session: Session, table: str | None, limit: int) -> None:
+def history(session: CliSession, table: str | None, limit: int) -> None:
     """Show how Iceberg tables were optimized, by people and by workers, and what was gained.
 
     Newest first. Score, files, delete files and snapshots are before -> after; REMOVED counts files of

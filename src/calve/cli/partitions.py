@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from calve.cli import words
-from calve.cli.command import Session, command
+from calve.cli.command import CliSession, command
 
 if TYPE_CHECKING:
     from calve.app.partitions import ListedPartition
@@ -25,7 +25,7 @@ _NUMBERS = frozenset({"ROWS", "BYTES", "PARTS", "AGE", "LEVEL"})
 @click.argument("table", metavar="TABLE")
 @click.option("--to", "destination", metavar="DEST", help="Show what of each is exported there.")
 @click.option("--parts", "as_parts", is_flag=True, help="List parts instead: what --part can name.")
-def partitions(session: Session, table: str, destination: str | None, as_parts: bool) -> None:
+def partitions(session: CliSession, table: str, destination: str | None, as_parts: bool) -> None:
     """List the partitions of a table: id, value, rows, bytes, parts, age, and whether DEST has them."""
     from calve.app.view import partition_json
 
@@ -42,7 +42,7 @@ def partitions(session: Session, table: str, destination: str | None, as_parts: 
     return None
 
 
-def _list_parts(session: Session, table: str) -> None:
+def _list_parts(session: CliSession, table: str) -> None:
     from calve.app.view import part_json
 
     found = session.calve.parts(table)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from calve.cli import output, words
-from calve.cli.command import Session, command
+from calve.cli.command import CliSession, command
 from calve.cli.options import span
 from calve.model.errors import UsageError
 from calve.model.ids import BatchId
@@ -57,7 +57,7 @@ _WATCH_SECONDS = 2.0
 @click.option("--watch", is_flag=True, help="Refresh every two seconds until Ctrl-C.")
 @click.option("--workers", is_flag=True, help="List workers instead: their state, heartbeat and last error.")
 def ps(
-    session: Session,
+    session: CliSession,
     every: bool,
     kind: str | None,
     states: tuple[str, ...],
@@ -97,7 +97,7 @@ def ps(
         time.sleep(_WATCH_SECONDS)
 
 
-def _destination(session: Session, text: str) -> str:
+def _destination(session: CliSession, text: str) -> str:
     """A folder as the store has it: its full URI."""
     from calve.app.destination import parse_destination
 
@@ -107,7 +107,7 @@ def _destination(session: Session, text: str) -> str:
 _NOTHING = "Nothing is running. To include processes that have ended: calve ps --all"
 
 
-def _list_processes(session: Session, query: ProcessQuery, only_ids: bool, empty: str) -> None:
+def _list_processes(session: CliSession, query: ProcessQuery, only_ids: bool, empty: str) -> None:
     from calve.app.view import process_json
 
     found, now = session.calve.processes(query), session.calve.now()
@@ -143,7 +143,7 @@ def _row(process: Process, now: datetime) -> tuple[str, ...]:
     )
 
 
-def _list_workers(session: Session) -> None:
+def _list_workers(session: CliSession) -> None:
     from calve.app.view import worker_json
 
     found, now = session.calve.workers(), session.calve.now()

@@ -9,7 +9,7 @@ from typing import Any
 from calve.app.view import process_json
 from calve.app.work import Standing
 from calve.cli import exits, output, progress, words
-from calve.cli.command import Session
+from calve.cli.command import CliSession
 from calve.model.process import Process
 from calve.model.states import PROCESS_TERMINAL, ProcessState
 
@@ -21,7 +21,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 def run_to_the_end(
-    session: Session,
+    session: CliSession,
     processes: Sequence[Process],
     *,
     own_worker: bool = True,
@@ -48,7 +48,7 @@ def run_to_the_end(
 
 
 def hand_over(
-    session: Session,
+    session: CliSession,
     queued: Sequence[Process],
     *,
     no_wait: bool,
@@ -70,24 +70,24 @@ def hand_over(
     return report(session, ended, as_list=as_list, document=document)
 
 
-def say_batch(session: Session, queued: Sequence[Process]) -> None:
+def say_batch(session: CliSession, queued: Sequence[Process]) -> None:
     if queued[0].batch:
         session.say(f"batch {queued[0].batch}: {len(queued)} processes")
 
 
-def say_queued(session: Session, queued: Sequence[Process]) -> None:
+def say_queued(session: CliSession, queued: Sequence[Process]) -> None:
     """`--no-wait`: what was queued, how to follow it, and whether a worker is there to do it."""
     say_batch(session, queued)
     session.say(f"follow with: {_command(session)} wait {_ids(queued)}")
     warn_without_worker(session, queued)
 
 
-def warn_without_worker(session: Session, processes: Sequence[Process]) -> None:
+def warn_without_worker(session: CliSession, processes: Sequence[Process]) -> None:
     if not session.calve.has_workers(processes):
         output.warning("no worker is running to do the work; start one with: calve worker")
 
 
-def _say_how_to_go_on(session: Session, last: Standing, what: str) -> None:
+def _say_how_to_go_on(session: CliSession, last: Standing, what: str) -> None:
     """Commands that can be pasted: a batch by its one id, the configuration where it was given."""
     calve, ids = _command(session), _ids(last.processes)
     output.say(f"\n{what}")
@@ -95,7 +95,7 @@ def _say_how_to_go_on(session: Session, last: Standing, what: str) -> None:
     output.say(f"to stop:   {calve} cancel {ids}")
 
 
-def _command(session: Session) -> str:
+def _command(session: CliSession) -> str:
     return "calve" if session.config_path is None else f"calve --config {shlex.quote(session.config_path)}"
 
 
@@ -104,7 +104,7 @@ def _ids(processes: Sequence[Process]) -> str:
 
 
 def report(
-    session: Session,
+    session: CliSession,
     processes: Sequence[Process],
     *,
     as_list: bool,
@@ -120,7 +120,7 @@ def report(
     return exits.worst(exits.of_process(process) for process in processes)
 
 
-def say_total(session: Session, processes: Sequence[Process]) -> None:
+def say_total(session: CliSession, processes: Sequence[Process]) -> None:
     """The last line of a batch."""
     if len(processes) > 1:
         states = (ProcessState.COMPLETED, ProcessState.FAILED, ProcessState.CANCELLED)

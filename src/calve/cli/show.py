@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from calve.cli import words
-from calve.cli.command import Session, command
+from calve.cli.command import CliSession, command
 from calve.cli.options import ids_argument
 from calve.model.process import Event, Process, Task
 
@@ -17,7 +17,7 @@ _MOST_TASKS = 50  # a page stays a page; --json has them all
 
 @command("show", examples=["calve show 7k2m", "calve show batch-x4t9 --json"])
 @ids_argument
-def show(session: Session, ids: tuple[str, ...]) -> None:
+def show(session: CliSession, ids: tuple[str, ...]) -> None:
     """Show a process: its plan, tasks, pins and events. ID may be a prefix, or a batch."""
     from calve.app.view import detail_json
 
@@ -27,7 +27,7 @@ def show(session: Session, ids: tuple[str, ...]) -> None:
 
 @command("events", examples=["calve events 7k2m", "calve events 7k2m --json"])
 @ids_argument
-def events(session: Session, ids: tuple[str, ...]) -> None:
+def events(session: CliSession, ids: tuple[str, ...]) -> None:
     """Show what happened to a process, oldest first."""
     from calve.app.view import event_json
 
@@ -37,7 +37,7 @@ def events(session: Session, ids: tuple[str, ...]) -> None:
 
 @command("why", examples=["calve why 7k2m", "calve why batch-x4t9"])
 @ids_argument
-def why(session: Session, ids: tuple[str, ...]) -> None:
+def why(session: CliSession, ids: tuple[str, ...]) -> None:
     """Say in one sentence what a process is waiting for."""
     from calve.app.view import reason_json
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from calve.cli import output, words
-from calve.cli.command import Session, command
+from calve.cli.command import CliSession, command
 from calve.cli.exits import DONE, FAILED
 from calve.cli.options import ids_argument
 
@@ -21,7 +21,7 @@ _OPTIMIZE_REMEDY = "roll the table back to the snapshot before, which still has 
 )
 @click.option("--deep", is_flag=True, help="Also read the source again and compare.")
 @ids_argument
-def verify(session: Session, ids: tuple[str, ...], deep: bool) -> int:
+def verify(session: CliSession, ids: tuple[str, ...], deep: bool) -> int:
     """Prove exports and optimizes after the fact, by row counts and a checksum of every column.
 
     Compares what the table has at the recorded snapshot, read by an engine that did not write it, with

@@ -8,12 +8,12 @@ from types import FrameType
 import click
 
 from calve.cli import output
-from calve.cli.command import Session, command
+from calve.cli.command import CliSession, command
 
 
 @command("worker", examples=["calve worker", "calve worker --until-idle"])
 @click.option("--until-idle", is_flag=True, help="Exit once nothing is left to do.")
-def worker(session: Session, until_idle: bool) -> None:
+def worker(session: CliSession, until_idle: bool) -> None:
     """Run a worker: do the work of every process that this configuration reaches.
 
     SIGTERM or Ctrl-C drains it: no new tasks start, and running ones finish or are handed back. A
