@@ -31,6 +31,11 @@ def parse_table(text: str, config: Config) -> DestinationAddress:
     return parse_destination(text, config)
 
 
+def as_stored(text: str, config: Config) -> str:
+    """A destination as processes have it: a folder by its full URI, a table by its name, configured or not."""
+    return str(_folder(text, config)) if is_folder(text) else text
+
+
 def _folder(text: str, config: Config) -> DestinationAddress:
     """A folder is relative to where the command runs: it is typed there, not in the configuration."""
     uri = location(text, Path.cwd()).rstrip("/")

@@ -71,6 +71,8 @@ def ps(
     workers: bool,
 ) -> None:
     """List processes, newest first. By default only those that have not ended."""
+    from calve.app.destination import as_stored
+
     wanted = frozenset(ProcessState(state) for state in states)
     if not wanted and not every and not batch:
         wanted = PROCESS_LIVE
@@ -78,7 +80,7 @@ def ps(
         states=wanted,
         kind=kind or "",
         source=source if ":" in source or not source else f"{session.config.default_source}:{source}",
-        destination=_destination(session, destination),
+        destination=as_stored(destination, session.config),
         batch=BatchId(batch) if batch else None,
         created_since=session.calve.now() - span(since, units="mhdw") if since else None,
         limit=limit,
@@ -95,13 +97,6 @@ def ps(
         if not watch:
             return
         time.sleep(_WATCH_SECONDS)
-
-
-def _destination(session: CliSession, text: str) -> str:
-    """A folder as the store has it: its full URI."""
-    from calve.app.destination import parse_destination
-
-    return str(parse_destination(text, session.config)) if "/" in text else text
 
 
 _NOTHING = "Nothing is running. To include processes that have ended: calve ps --all"
