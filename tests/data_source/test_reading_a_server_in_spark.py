@@ -219,7 +219,7 @@ def test_P22_a_password_is_in_no_plan_error_or_text_of_an_object(spark: SparkSes
     options = Options.of({"path": "db.events", **today.options()})
     reader = mergetree.MergeTreeReader(options, StructType([StructField("n", IntegerType())]))
     partitions = reader.partitions()
-    assert PASSWORD in json.loads(partitions[0].payload)["source"].values(), "executors do get it"
+    assert PASSWORD in json.loads(partitions[0].payload)["reader"]["access"].values(), "executors do get it"
     shown += [repr(options), repr(reader), repr(reader._found), repr(partitions)]
     with pytest.raises(PySparkException) as failed:
         load(spark, Server(today.url), "db.events", password=f"wrong-{PASSWORD}").collect()

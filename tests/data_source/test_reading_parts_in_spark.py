@@ -97,7 +97,7 @@ def test_a_freeze_is_read_as_it_was_when_it_was_taken(spark: SparkSession, place
     frozen = load(spark, place, "db.thawing", frozen="nightly-1")
     assert sorted(row["id"] for row in frozen.collect()) == list(range(10))
     assert load(spark, place, "db.thawing").collect() == []
-    with pytest.raises(PySparkException, match="the freeze other holds nothing"):
+    with pytest.raises(PySparkException, match="the freeze other has no parts"):
         load(spark, place, "db.thawing", frozen="other").collect()
 
 
