@@ -41,8 +41,7 @@ def demo(session: CliSession, rows: int, folder: Path) -> int:
     """
     from calve.app.demo import data
     from calve.app.demo import folder as folders
-    from calve.app.demo.compare import differences
-    from calve.app.demo.reading import readings
+    from calve.app.demo.compare import differences, readings
 
     began = time.monotonic()
     session = _of_the_demo(session, folders.prepare(folder))

@@ -5,16 +5,22 @@ ClickHouse's `icebergLocal`. Nothing of what the export itself computed is used.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
 from pyiceberg.table import Table
 
+from calve.app.config import Config
+from calve.app.demo.data import DATABASE, TABLE
+from calve.app.wiring import App
 from calve.clickhouse.source import Session
+from calve.clickhouse.sql.table_name import parse
 from calve.clickhouse.sql.tokens import name, string
-from calve.destination.plan import ColumnPlan
-from calve.iceberg import checksums
+from calve.destination.plan import ColumnPlan, ExportPlan
+from calve.iceberg import checksums, tables
 from calve.iceberg.errors import catalog_call
+from calve.model.ids import ProcessId
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,3 +92,14 @@ def read_by_pyiceberg(table: Table) -> Reading:
 
 def _batches(table: Table) -> Any:
     return table.scan().to_arrow_batch_reader()
+
+
+def readings(config: Config, process_id: ProcessId) -> list[Reading]:
+    """The source first, then each reader of the exported table."""
+    with closing(App(config)) as app:
+        plan = ExportPlan.from_json(app.store.plan(process_id) or "")
+        table = tables.load(app.catalog(plan.destination.catalog), plan.destination.identifier)
+        with app.source(plan.source).visit() as visit:
+            source = read_source(visit, parse(f"{DATABASE}.{TABLE}").sql, plan.columns, table)
+            clickhouse = read_by_clickhouse(visit, table)
+        return [source, read_by_pyiceberg(table), clickhouse]
