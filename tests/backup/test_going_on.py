@@ -161,7 +161,7 @@ def test_L30_after_kill_9_the_same_command_releases_the_freezes_and_goes_on(
     here = Path(__file__).parent
     with subprocess.Popen(
         [sys.executable, here / "killed_create.py", *command],
-        cwd=tmp_path, stderr=subprocess.DEVNULL, env=os.environ | {"PYTHONPATH": str(here)},
+        cwd=tmp_path, stderr=subprocess.DEVNULL, env=os.environ | {"PYTHONPATH": f"{here}:{here.parent}"},
     ) as child:  # fmt: skip
         while not (tmp_path / "hangs").exists():
             assert child.poll() is None
