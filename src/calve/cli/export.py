@@ -56,7 +56,11 @@ if TYPE_CHECKING:
 @click.option(
     "--create/--no-create", default=True, show_default=True, help="Create the table if it is missing."
 )
-@click.option("--evolve", is_flag=True, help="Add columns that the destination lacks.")
+@click.option(
+    "--evolve",
+    is_flag=True,
+    help="Add columns that the destination lacks, and widen those that are too narrow.",
+)
 @click.option(
     "--partition-by",
     default="",

@@ -19,7 +19,7 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import SortOrder
 from pyiceberg.typedef import Record
-from pyiceberg.types import IcebergType
+from pyiceberg.types import IcebergType, NestedField
 
 from calve.destination.address import DestinationAddress
 from calve.destination.outcome import (
@@ -96,6 +96,14 @@ class Destination(ABC):
         """Add optional columns. To be written where `evolves` is true."""
         raise RefusedError(
             f"cannot add columns to {self.address}: it keeps the schema of its first export",
+            code="evolve",
+            hint="export into another place, or leave out the columns with --exclude",
+        )
+
+    def widen_columns(self, table: FoundTable, columns: Sequence[NestedField]) -> FoundTable:
+        """Make columns wider, or optional, as given. To be written where `evolves` is true."""
+        raise RefusedError(
+            f"cannot widen columns of {self.address}: it keeps the schema of its first export",
             code="evolve",
             hint="export into another place, or leave out the columns with --exclude",
         )

@@ -31,34 +31,59 @@ class Match:
     columns: tuple[ColumnPlan, ...]
     refusals: tuple[Refusal, ...] = ()
     lacking: tuple[MappedColumn, ...] = ()  # columns the table does not have: `--evolve` adds them
+    widened: tuple[NestedField, ...] = ()  # columns of the table as `--evolve` makes them: wider, or optional
     unfilled: tuple[str, ...] = ()  # optional columns of the table that the source does not have
 
 
 def match_schema(mapping: ColumnMapping, schema: Schema, *, evolve: bool = False) -> Match:
-    """Fit the mapping to an existing schema. With `evolve`, columns that the table lacks are no
-    refusal (the caller adds them and matches again), and optional ones it has alone stay null."""
+    """Fit the mapping to an existing schema. With `evolve`, columns that the table lacks, or that are too
+    narrow for it, are no refusal (the caller adds or widens them), and optional ones it has alone stay null."""
     fields = {field.name: field for field in schema.fields}
     plans: list[ColumnPlan] = []
     refusals = list(mapping.refusals)
     lacking: list[MappedColumn] = []
+    widened: list[NestedField] = []
     for column in mapping.columns:
-        if column.name not in fields:
+        field = fields.get(column.name)
+        if field is None:
             lacking.append(column)
             continue
+        wider = _widened(column, field) if evolve else None
+        if wider is not None:
+            widened.append(wider)
         try:
-            plans.append(_planned(column, fields[column.name]))
+            plans.append(_planned(column, wider or field))
         except UnmappedError as error:
             refusals.append(refusal_of(column.source, error))
     if not evolve:
         refusals += [_not_in_table(column) for column in lacking]
     unfilled = tuple(name for name in fields if name not in {column.name for column in mapping.columns})
     refusals += _unfilled(mapping, fields, unfilled, evolve=evolve)
-    return Match(columns=tuple(plans), refusals=tuple(refusals), lacking=tuple(lacking), unfilled=unfilled)
+    return Match(
+        columns=tuple(plans),
+        refusals=tuple(refusals),
+        lacking=tuple(lacking),
+        widened=tuple(widened),
+        unfilled=unfilled,
+    )
+
+
+def _widened(column: MappedColumn, field: NestedField) -> NestedField | None:
+    """The table's column as Iceberg allows to widen it for these values; None where it fits, or cannot."""
+    fits = promotes(column.type, field.field_type)
+    wider = field.field_type.is_primitive and promotes(field.field_type, column.type)
+    required = field.required and column.required
+    if (fits and required == field.required) or not (fits or wider):
+        return None
+    kind = field.field_type if fits else column.type
+    return NestedField(field.field_id, field.name, kind, required=required, doc=field.doc)
 
 
 def _planned(column: MappedColumn, field: NestedField) -> ColumnPlan:
     if not promotes(column.type, field.field_type):
         hint = "--exclude {column}"
+        if field.field_type.is_primitive and promotes(field.field_type, column.type):
+            hint = f"--evolve widens it; {hint}"
         if not column.asked and field.field_type.is_primitive:
             hint = f"--cast {{column}}='{str(field.field_type).replace(' ', '')}', or {hint}"
         raise UnmappedError(
@@ -69,7 +94,7 @@ def _planned(column: MappedColumn, field: NestedField) -> ColumnPlan:
     if field.required and not column.required:
         raise UnmappedError(
             f"it may be NULL, but the table's column {field.name} is required",
-            "make the table's column optional, or --exclude {column}",
+            "--evolve makes the table's column optional; --exclude {column} leaves it out",
         )
     # the table's own type: fields of structs in the table's order
     fitted = cast(column.source_type, field.field_type, column.expression, lossy=column.lossy)

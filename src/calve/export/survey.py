@@ -167,9 +167,13 @@ def _matched(
     destination: Destination, table: FoundTable, layout: Layout, request: ExportRequest, *, prepare: bool
 ) -> tuple[FoundTable, Match]:
     match = _match(table, layout, request)
-    if match.lacking and (prepare or not destination.evolves):
-        table = destination.add_columns(table, [(column.name, column.type) for column in match.lacking])
-        match = _match(table, layout, request)
+    if prepare or not destination.evolves:
+        if match.lacking:
+            table = destination.add_columns(table, [(column.name, column.type) for column in match.lacking])
+        if match.widened:
+            table = destination.widen_columns(table, match.widened)
+        if match.lacking or match.widened:
+            match = _match(table, layout, request)
     return table, match
 
 

@@ -12,7 +12,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.sorting import SortOrder
 from pyiceberg.typedef import Record
-from pyiceberg.types import IcebergType
+from pyiceberg.types import IcebergType, NestedField
 
 from calve.destination import names
 from calve.destination.address import DestinationAddress
@@ -119,6 +119,15 @@ class IcebergDestination(Destination):
         with catalog_call(self.catalog.name, doing), found.update_schema() as update:
             for name, kind in columns:
                 update.add_column(name, kind)
+        return self._load()
+
+    def widen_columns(self, table: FoundTable, columns: Sequence[NestedField]) -> IcebergTable:
+        found = _own(table)
+        doing = f"widening columns of table {'.'.join(found.name())}"
+        # If we die here, they are wider or not: the next try matches again.
+        with catalog_call(self.catalog.name, doing), found.update_schema() as update:
+            for column in columns:
+                update.update_column((column.name,), field_type=column.field_type, required=column.required)
         return self._load()
 
     def describe(self, table: FoundTable) -> DestinationPlan:

@@ -140,6 +140,21 @@ class DestinationContract:
         assert added.uuid == table.uuid
         assert [field.name for field in added.schema.fields] == ["id", "month", "name", "more"]
 
+    def test_columns_are_widened_or_refused(self, destination: Destination) -> None:
+        table = destination.find()
+        assert table is not None
+        optional = [
+            NestedField(field.field_id, field.name, field.field_type, required=False)
+            for field in table.schema.fields
+            if field.name == "name"
+        ]
+        if not destination.evolves:
+            with pytest.raises(RefusedError):
+                destination.widen_columns(table, optional)
+            return
+        widened = destination.widen_columns(table, optional)
+        assert widened.uuid == table.uuid and not widened.schema.find_field("name").required
+
     def test_a_plan_remembers_where_it_goes(self, destination: Destination) -> None:
         table = destination.find()
         assert table is not None
