@@ -7,12 +7,14 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.table.snapshots import Operation
-from pyiceberg.table.update import RemoveSnapshotRefUpdate, RemoveSnapshotsUpdate
+from pyiceberg.table.update import RemoveSnapshotRefUpdate, RemoveSnapshotsUpdate, SetSnapshotRefUpdate
 
-from calve.iceberg.publish import AlreadyExported, PublishedSnapshot
+from calve.destination.outcome import EarlierExport
+from calve.iceberg.publish import AlreadyExported, PublishedSnapshot, find_export
+from calve.iceberg.publish.presence import with_presence
 from calve.model.errors import RefusedError, UnknownOutcomeError
 from support.catalog_faults import Fault, FaultySqlCatalog, Landing, Reading, Told
-from support.lake import IDENTIFIER, Work, make_table, make_work, rows_of
+from support.lake import IDENTIFIER, Work, arrow, make_table, make_work, rows_of
 from support.outcomes import Publisher, append_as_somebody_else, assert_published_once
 from support.position_deletes import delete_rows
 
@@ -26,7 +28,8 @@ def _publish(catalog: Catalog, work: Work) -> PublishedSnapshot:
 
 
 def _force(catalog: Catalog, *args: object, **kwargs: object) -> Work:
-    return make_work(catalog, *args, **kwargs).with_plan(replace=True)  # type: ignore[arg-type]
+    work = make_work(catalog, *args, **kwargs)  # type: ignore[arg-type]
+    return work.with_plan(replace=True, allow_shrink=True)
 
 
 def _compact(catalog: Catalog, month: int) -> None:
@@ -227,9 +230,13 @@ def test_D13_rows_deleted_in_the_lake_by_rewriting_are_not_resurrected(catalog: 
     catalog.load_table(IDENTIFIER).delete("id < 3")
     with pytest.raises(RefusedError) as refused:
         _publish(catalog, _force(catalog, [(1, range(10))]))
-    assert refused.value.code == "deletes_would_be_lost"
+    assert refused.value.code == "replace_refused"
     assert "--discard-deletes" in refused.value.hint
     assert rows_of(catalog) == list(range(3, 10))
+    catalog.load_table(IDENTIFIER).delete("month = 1")  # as the hint says
+    with pytest.raises(RefusedError) as refused:
+        _publish(catalog, _force(catalog, [(1, range(10))]))
+    assert refused.value.code == "deletes_would_be_lost"
     _publish(catalog, _force(catalog, [(1, range(10))]).with_plan(discard_deletes=True))
     assert rows_of(catalog) == list(range(10))
 
@@ -272,6 +279,152 @@ def test_D13_discarding_deletes_never_discards_rows_that_others_added(catalog: F
     _publish(catalog, make_work(catalog, [(1, range(10))]))
     catalog.load_table(IDENTIFIER).delete("id < 3")
     append_as_somebody_else(catalog, range(50, 53), month=1)
-    with pytest.raises(RefusedError, match="added rows of others"):
+    with pytest.raises(RefusedError, match="which of the rows in them are whose cannot be told"):
         _publish(catalog, _force(catalog, [(1, range(10))]).with_plan(discard_deletes=True))
     assert rows_of(catalog) == [*range(3, 10), *range(50, 53)]
+
+
+@pytest.mark.parametrize("rows", [range(50, 60), range(50, 53)], ids=["as many rows", "fewer rows"])
+@pytest.mark.parametrize("discard", [True, False])
+def test_T7_rows_that_another_writer_put_there_by_one_overwrite_stay(
+    catalog: FaultySqlCatalog, rows: range, discard: bool
+) -> None:
+    """One snapshot takes our rows out and puts others in: no more rows than before."""
+    _publish(catalog, make_work(catalog, [(1, range(10))]))
+    _overwrite_as_somebody_else(catalog, rows)
+    with pytest.raises(RefusedError) as refused:
+        _publish(catalog, _force(catalog, [(1, range(10))]).with_plan(discard_deletes=discard))
+    assert refused.value.code == "replace_refused"
+    assert rows_of(catalog) == list(rows)
+
+
+def test_T7_what_others_appended_after_a_delete_stays_beside_what_is_put_back(
+    catalog: FaultySqlCatalog,
+) -> None:
+    _publish(catalog, make_work(catalog, [(1, range(10))]))
+    catalog.load_table(IDENTIFIER).delete("month = 1")
+    append_as_somebody_else(catalog, range(50, 53), month=1)
+    _publish(catalog, _force(catalog, [(1, range(10))]).with_plan(discard_deletes=True))
+    assert rows_of(catalog) == [*range(10), *range(50, 53)]
+
+
+def _overwrite_as_somebody_else(catalog: FaultySqlCatalog, rows: range) -> None:
+    """As Spark's INSERT OVERWRITE: one snapshot that deletes files and adds others."""
+    work = _force(catalog, [(1, rows)])
+    table = catalog.load_table(IDENTIFIER)
+    before = len(table.metadata.snapshots)
+    _publish(catalog, work)
+    table = catalog.load_table(IDENTIFIER)
+    path = Path(table.metadata_location.removeprefix("file://"))
+    metadata = json.loads(path.read_text())
+    for name in ("calve.process-id", "calve.export-key", "calve.version"):
+        metadata["snapshots"][before]["summary"].pop(name)
+    metadata["refs"].pop(f"calve-{work.process_id}")
+    first = metadata["snapshots"][before - 1]["summary"]
+    value = {
+        "process": first["calve.process-id"],
+        "snapshot": str(metadata["snapshots"][before - 1]["snapshot-id"]),
+    }
+    metadata["properties"]["calve.export.k-202401"] = json.dumps(
+        value | {"content": "content-1", "input": ["", "", ""], "rows": 10, "files": 1}
+    )
+    path.write_text(json.dumps(metadata))
+
+
+def test_T19_an_export_is_not_replaced_by_fewer_rows_unless_that_is_asked_for(
+    catalog: FaultySqlCatalog,
+) -> None:
+    _publish(catalog, make_work(catalog, [(1, range(10))]))
+    forced = _force(catalog, [(1, range(1))])
+    with pytest.raises(RefusedError, match="9 would be lost") as refused:
+        _publish(catalog, forced.with_plan(allow_shrink=False))
+    assert refused.value.code == "would_shrink"
+    assert "--allow-shrink" not in refused.value.hint
+    assert rows_of(catalog) == list(range(10))
+    _publish(catalog, forced)
+    assert rows_of(catalog) == [0]
+
+
+class TestGone:
+    """T11: what is no longer in main is said, and one command puts it back, once."""
+
+    def _missing(self, catalog: FaultySqlCatalog, key: str = "k-202401") -> EarlierExport:
+        table = catalog.load_table(IDENTIFIER)
+        export = find_export(table, key)
+        assert export is not None
+        return with_presence(table, export)
+
+    def _roll_back(self, catalog: FaultySqlCatalog, snapshot_id: int) -> None:
+        table = catalog.load_table(IDENTIFIER)
+        main = {"ref-name": "main", "type": "branch", "snapshot-id": snapshot_id}
+        catalog.commit_table(table, (), (SetSnapshotRefUpdate.model_validate(main),))
+
+    @pytest.mark.parametrize(
+        "later", ["at once", "after appends", "and expired", "after appends and expired"]
+    )
+    @pytest.mark.parametrize("version", ["1", "2"])
+    def test_T11_a_rollback_is_told_and_undone_by_force(
+        self, catalog: FaultySqlCatalog, later: str, version: str
+    ) -> None:
+        catalog.drop_table(IDENTIFIER)
+        make_table(catalog, properties={"format-version": version})
+        append_as_somebody_else(catalog, range(50, 53), month=1)
+        before = catalog.load_table(IDENTIFIER).metadata.refs["main"].snapshot_id
+        work = make_work(catalog, [(1, range(10))])
+        answer = _publish(catalog, work)
+        assert self._missing(catalog).missing == ""
+        self._roll_back(catalog, before)
+        assert "main was rolled back" in self._missing(catalog).missing
+        rows = list(range(50, 53))
+        if "appends" in later:
+            append_as_somebody_else(catalog, range(60, 62), month=1)
+            assert "main was rolled back" in self._missing(catalog).missing
+            rows += [60, 61]
+        if "expired" in later:
+            table = catalog.load_table(IDENTIFIER)
+            tag = RemoveSnapshotRefUpdate.model_validate({"ref-name": f"calve-{work.process_id}"})
+            own = RemoveSnapshotsUpdate.model_validate({"snapshot-ids": [int(answer.snapshot_id)]})
+            catalog.commit_table(table, (), (tag, own))
+        # Once the snapshot is expired a rollback cannot be told from a delete: that word is needed too.
+        forced = _force(catalog, [(1, range(10))])
+        _publish(catalog, forced.with_plan(discard_deletes="expired" in later))
+        assert rows_of(catalog) == sorted([*range(10), *rows])
+        _publish(catalog, _force(catalog, [(1, range(10))]))
+        assert rows_of(catalog) == sorted([*range(10), *rows]), "never twice"
+
+    def test_T11_main_rolled_back_to_an_earlier_export_of_the_key_never_doubles(
+        self, catalog: FaultySqlCatalog
+    ) -> None:
+        first = _publish(catalog, make_work(catalog, [(1, range(10)), (2, range(10, 12))]))
+        _publish(catalog, _force(catalog, [(1, range(20, 30))], content="content-2"))
+        self._roll_back(catalog, int(first.snapshot_id))
+        assert rows_of(catalog) == list(range(12))
+        assert self._missing(catalog).missing
+        _publish(catalog, _force(catalog, [(1, range(20, 30))], content="content-2"))
+        assert rows_of(catalog) == list(range(20, 30))
+
+    @pytest.mark.parametrize("how", ["delete all", "delete its rows", "overwrite"])
+    def test_T11_one_of_two_keys_of_an_unpartitioned_table_is_put_back(
+        self, catalog: FaultySqlCatalog, how: str
+    ) -> None:
+        catalog.drop_table(IDENTIFIER)
+        make_table(catalog, spec=UNPARTITIONED_PARTITION_SPEC)
+        _publish(catalog, make_work(catalog, [(1, range(10))], keys=(("1", "k1"),)))
+        _publish(catalog, make_work(catalog, [(2, range(10, 20))], keys=(("2", "k2"),)))
+        table = catalog.load_table(IDENTIFIER)
+        if how == "delete all":
+            table.delete()
+        elif how == "delete its rows":
+            table.delete("month = 1")
+        else:
+            table.overwrite(arrow(range(50, 53), 9))
+        rest = rows_of(catalog)
+        gone = self._missing(catalog, "k1")
+        assert "deleted or rewritten in the lake" in gone.missing and gone.deleted
+        forced = _force(catalog, [(1, range(10))], keys=(("1", "k1"),))
+        with pytest.raises(RefusedError) as refused:
+            _publish(catalog, forced)
+        assert refused.value.code == "deletes_would_be_lost"
+        _publish(catalog, forced.with_plan(discard_deletes=True))
+        assert rows_of(catalog) == sorted([*range(10), *rest])
+        assert self._missing(catalog, "k1").missing == ""

@@ -11,10 +11,11 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from whole_life import IDS, DyingRunner, Life, stray_files
+from whole_life import IDS, DyingRunner, Life, local, stray_files
 
 from calve.control.kind import Published
 from calve.model.errors import UnknownOutcomeError
+from calve.model.ids import ProcessId
 from calve.model.process import Process
 from calve.model.states import Leftovers, ProcessState
 from calve.testing.crashing import Break, Crash, Faults, outside_the_store
@@ -153,7 +154,74 @@ def test_an_executor_that_dies_at_any_storage_call_costs_an_attempt_and_nothing_
         row = life.row(process_id)
         assert row.state is ProcessState.COMPLETED, row.error
         assert life.exported_ids() == list(IDS)
+        assert lost_files(life) == [], "T13: what the attempt that lost had written is gone"
         first = life.store.tasks(process_id)[0]
         # The receipt that was put is found: no second export (L25). One call more than there are breaks nothing.
         assert first.attempt == (1 if at > calls or (at == calls and how == "after") else 2), (how, at)
         life.close()
+
+
+def lost_files(life: Life) -> list[str]:
+    table = life.table()
+    return [] if table is None else [name for name in stray_files(table) if name.endswith(".parquet")]
+
+
+def published_files(life: Life) -> list[Path]:
+    table = life.table()
+    assert table is not None
+    return [local(task.file.file_path) for task in table.scan().plan_files()]
+
+
+def lost_an_attempt(life: Life) -> ProcessId:
+    """A process in PUBLISHING whose first task was tried twice; both attempts have written."""
+    [process_id] = life.submit()
+    life.run_until(ProcessState.PUBLISHING, process_id)
+    assert life.store.tasks(process_id)[0].attempt == 2
+    return process_id
+
+
+def test_T13_a_zombie_that_writes_after_the_end_is_swept_once_it_cannot_be_alive(
+    tmp_path: Path, source: KeptSource, runner: LocalRunner
+) -> None:
+    life = Life(tmp_path, source, DyingRunner(runner, at=2, how="before"))
+    process_id = lost_an_attempt(life)
+    life.run(life.worker())
+    row = life.row(process_id)
+    assert (row.state, row.leftovers) == (ProcessState.COMPLETED, Leftovers.KEPT)
+    [published, *_] = published_files(life)
+    zombie = published.with_name(f"calve-{process_id}-0-1-9.parquet")
+    zombie.write_bytes(b"late")
+    life.clock.advance(life.limits.task_seconds + 1)
+    life.run_until_gone(process_id)
+    assert not zombie.exists()
+    assert life.exported_ids() == list(IDS)
+    life.check_settled()
+    life.close()
+
+
+@pytest.mark.parametrize("how", [Break.BEFORE, Break.AFTER, Break.REPORTED_FAILED])
+def test_T13_whatever_call_breaks_a_sweep_ends_with_what_is_published_and_nothing_else(
+    how: Break, tmp_path: Path, source: KeptSource, runner: LocalRunner
+) -> None:
+    at = 0
+    while True:
+        at += 1
+        faults = Faults(at=at, how=how)
+        life = Life(tmp_path / str(at), source, DyingRunner(runner, at=2, how="before"), faults)
+        process_id = lost_an_attempt(life)
+        faults.armed = True
+        with suppress(Crash):
+            life.run(life.worker())
+        faults.armed = False
+        life.leave()
+        life.run(life.worker())
+        life.clock.advance(life.limits.task_seconds + 1)
+        life.run_until_gone(process_id)
+        assert life.row(process_id).state is ProcessState.COMPLETED
+        assert life.exported_ids() == list(IDS), (how, at)
+        assert lost_files(life) == [], (how, at)
+        life.check_settled()
+        life.close()
+        if len(faults.calls) < at:
+            break
+    assert at > 5, "the story is too short to say anything"

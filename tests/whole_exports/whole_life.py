@@ -37,7 +37,7 @@ from calve.model.errors import CalveError, TemporaryError
 from calve.model.ids import ProcessId, WorkerId
 from calve.model.limits import Limits
 from calve.model.process import Process
-from calve.model.states import PIN_HELD, PROCESS_TERMINAL, ProcessState
+from calve.model.states import PIN_HELD, PROCESS_TERMINAL, Leftovers, ProcessState
 from calve.objects.storage import Storage
 from calve.objects.uri import full_uri
 from calve.store import open_store
@@ -272,6 +272,16 @@ class Life:
         for _ in range(5):
             last.tick()
             self.clock.advance(self.limits.query_seconds)
+
+    def run_until_gone(self, process_id: ProcessId) -> None:
+        """Until what the process left is deleted."""
+        worker = self.worker()
+        for _ in range(20):
+            if self.row(process_id).leftovers in (Leftovers.NONE, Leftovers.GONE):
+                return
+            worker.tick()
+            self.clock.advance(60.0)
+        raise AssertionError(f"{process_id} still has {self.row(process_id).leftovers} files")
 
     def row(self, process_id: ProcessId) -> Process:
         return self.store.process(process_id)

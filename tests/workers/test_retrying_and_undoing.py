@@ -2,11 +2,15 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from programs import DESTINATION, PARTS, ROWS, SHORT, TABLE, create
+from pyiceberg.catalog.sql import SqlCatalog
 
+from calve.app.doctor import work
+from calve.app.doctor.work import leftovers
 from calve.app.wiring import App
 from calve.control.ports import TaskOrder, TaskResult
 from calve.control.retry import retry
@@ -64,7 +68,7 @@ def work_until(app: App, condition: Callable[[Process], bool], process_id: Proce
     return app.store.process(process_id)
 
 
-def test_D3_a_retry_publishes_the_files_of_the_process_it_retries_and_undo_leaves_them(
+def test_T2_D3_a_retry_publishes_the_files_of_the_process_it_retries_and_undo_leaves_them(
     place: Place, runner: Stumbling
 ) -> None:
     failed = failed_export(place)
@@ -79,13 +83,61 @@ def test_D3_a_retry_publishes_the_files_of_the_process_it_retries_and_undo_leave
         assert [task.attempt for task in app.store.tasks(done.id)] == [0] * (PARTS - 1) + [1]
         # The old process gets its leftovers back, looks afresh, and finds them published.
         old = work_until(app, lambda row: row.leftovers is Leftovers.GONE, failed.id)
-        undone = [event.message for event in app.store.events(old.id) if event.name == "undone"]
-    assert "left in place" in undone[0]
+        told = {event.name: event.message for event in app.store.events(old.id)}
+        assert not [finding for finding in leftovers(app) if not finding.ok], "nothing for a person to do"
+    assert told["leftovers_handed_back"].startswith(
+        f"retry {done.id} is done; what it published of them stays"
+    )
+    assert told["undone"] == "nothing of it is left to delete"
     files = data_files(place)
     assert set(written) < set(files) and sum(done.id in name for name in files) == 1
     ids = place.table().scan(selected_fields=("id",)).to_arrow()["id"]
     assert (len(ids), len(ids.unique())) == (ROWS, ROWS)
     assert place.frozen == []
+
+
+def test_T2_a_catalog_that_lags_behind_the_retry_s_publish_costs_no_published_file(
+    place: Place, runner: Stumbling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A replica or a cache: the undo of the first process does not see what its retry published."""
+    failed = failed_export(place)
+    before = place.table()
+    runner.fails = None
+    with place.app() as app:
+        again = retry(app.store, failed.id)
+        place.finish(app, [again.id])
+        with monkeypatch.context() as lagging:
+            lagging.setattr(SqlCatalog, "load_table", lambda *_: before)
+            work_until(app, lambda row: row.leftovers is Leftovers.GONE, failed.id)
+    ids = place.table().scan(selected_fields=("id",)).to_arrow()["id"]
+    assert (len(ids), len(ids.unique())) == (ROWS, ROWS)
+
+
+class Once(Stumbling):
+    """The last task fails once."""
+
+    def _spoilt(self, order: TaskOrder) -> TaskOrder:
+        return super()._spoilt(order) if order.attempt == 1 else order
+
+
+def test_T13_doctor_finds_what_attempts_that_lost_have_left_and_nobody_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner = Once()
+    place = Place(tmp_path, runner, **SHORT)
+    create(place)
+    (done,) = place.export(TABLE, to=DESTINATION)
+    assert (done.state, done.leftovers) == (ProcessState.COMPLETED, Leftovers.KEPT)
+    published = next((place.folder / "lake" / "warehouse").rglob(f"calve-{done.id}-*.parquet"))
+    lost = published.with_name(f"calve-{done.id}-0-9-0.parquet")
+    lost.write_bytes(b"late")
+    with place.app() as app:
+        assert list(leftovers(app)) == [], "it has time until no attempt can be alive"
+        monkeypatch.setattr(work, "_OVERDUE", timedelta(days=-30))
+        (finding,) = leftovers(app)
+    assert not finding.ok and lost.name in finding.words
+    assert finding.remedy == "calve worker"
+    runner.close()
 
 
 def test_D3_what_was_undone_is_not_adopted_and_the_retry_exports_it_all_again(

@@ -95,7 +95,7 @@ def export(app: App, request: ExportRequest, selection: Selection) -> ExportAnsw
 
 
 def _known(app: App, survey: ExportSurvey, earlier: Earlier) -> Known:
-    error = None if earlier.unchanged else earlier.refusal(survey.request).info
+    error = earlier.refusal(survey.request).info if earlier in survey.changed else None
     try:
         process = app.store.process(ProcessId(earlier.export.process_id))
     except NotFoundError:

@@ -168,7 +168,7 @@ class BackupKind(Kind):
         read = _read(plan)
         return publish.fence(self._location(read), read)
 
-    def undo(self, process: Process, plan: str, receipts: Sequence[str]) -> str:
+    def undo(self, process: Process, plan: str, receipts: Sequence[str], used: Sequence[str]) -> str:
         read = _read(plan)
         return publish.undo(self._location(read), read)
 

@@ -51,6 +51,9 @@ if TYPE_CHECKING:
     "--discard-deletes", is_flag=True, help="With --force: also where rows were deleted in the destination."
 )
 @click.option(
+    "--allow-shrink", is_flag=True, help="With --force: also with fewer rows, which the source has lost."
+)
+@click.option(
     "--allow-overlap", is_flag=True, help="Export even if an earlier export overlaps the selection."
 )
 @click.option(

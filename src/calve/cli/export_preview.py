@@ -38,7 +38,7 @@ def page(document: dict[str, Any]) -> str:
     blocks.append(words.table(("COLUMN", "CLICKHOUSE", "FIELD", "ICEBERG", ""), columns))
     notes = [f"note: {note}" for note in document["notes"]]
     notes += [f"skipped: {line}" for line in document["unchanged"]]
-    notes += [f"refused: {line} (--force replaces it)" for line in document["changed"]]
+    notes += [f"refused: {line}" for line in document["changed"]]
     return "\n\n".join(blocks + (["\n".join(notes)] if notes else []))
 
 

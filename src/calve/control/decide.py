@@ -167,7 +167,10 @@ def _ended(facts: Facts) -> Step | Wait:
             return Undo()
     match process.leftovers:
         case Leftovers.KEPT | Leftovers.UNDOING:
-            return Wait(reason="its files are kept for a retry", until=process.cleanup_at, yields=True)
+            reason = "its files are kept for a retry"
+            if process.state is ProcessState.COMPLETED:
+                reason = "attempts that lost are given their time; then files that they left are deleted"
+            return Wait(reason=reason, until=process.cleanup_at, yields=True)
         case Leftovers.ADOPTED:
             return Wait(reason="the retry that adopted its files", yields=True)
         case Leftovers.NONE | Leftovers.GONE:

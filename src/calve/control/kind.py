@@ -119,10 +119,13 @@ class Kind(ABC):
         was. UnknownOutcomeError or UnavailableError where neither is possible now."""
 
     @abstractmethod
-    def undo(self, process: Process, plan: str, receipts: Sequence[str]) -> str:
-        """Delete what the process wrote and nothing refers to, proven by a fresh look; says what
-        was left and why ("" when nothing). Idempotent; never called before `fence` answered Fenced
-        or the process completed."""
+    def undo(self, process: Process, plan: str, receipts: Sequence[str], used: Sequence[str]) -> str:
+        """Delete what the process wrote and nobody uses, proven by a fresh look; says what was left
+        though nobody is known to use it, and why ("" when nothing). `used` are receipts of retries
+        that were published, or may have been: what they name stays, whatever the look shows (T2).
+        Of a process that published, what its publish does not list goes: files of attempts that
+        lost (T13). Idempotent; never called before `fence` answered Fenced or the process
+        completed."""
 
     @abstractmethod
     def probe(self, service: Service, process: Process) -> None:
@@ -172,8 +175,8 @@ class WrappedKind(Kind):
     def fence(self, process: Process, plan: str) -> Fenced | Published:
         return self.around("fence", process.id, lambda: self._kind.fence(process, plan))
 
-    def undo(self, process: Process, plan: str, receipts: Sequence[str]) -> str:
-        return self.around("undo", process.id, lambda: self._kind.undo(process, plan, receipts))
+    def undo(self, process: Process, plan: str, receipts: Sequence[str], used: Sequence[str]) -> str:
+        return self.around("undo", process.id, lambda: self._kind.undo(process, plan, receipts, used))
 
     def probe(self, service: Service, process: Process) -> None:
         self.around("probe", service, lambda: self._kind.probe(service, process))

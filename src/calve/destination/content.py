@@ -89,6 +89,16 @@ def merged_since(then: str, now: str) -> bool:
     return _MARKED in then and _MARKED in now and then != now
 
 
+def parts_gone(then: str, now: str) -> bool:
+    """Whether blocks of the id `then` are in no part of the id `now`: dropped, or emptied by a mutation.
+    Only marks tell, where each part has one."""
+    marks_before, marks_after = then.partition(_MARKED)[2], now.partition(_MARKED)[2]
+    if not marks_before or not marks_after or _DIGEST in (marks_before[0], marks_after[0]):
+        return False
+    after = _parse(marks_after)
+    return any(not any(part.covers(one) for part in after) for one in _parse(marks_before))
+
+
 def _parse(marks: str) -> list[PartMark]:
     return [PartMark.parse(text) for text in marks.split(",")]
 

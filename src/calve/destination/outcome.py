@@ -17,6 +17,9 @@ class EarlierExport:
     tasks: tuple[int, ...] | None = None  # the tasks that wrote its files; None: every task of the process
     shared: bool = False  # its files also hold rows of other keys of that process
     input: tuple[str, str, str] = ("", "", "")  # source identity, partition, selection
+    sequence: int = 0  # of its snapshot; 0 where it is not known
+    missing: str = ""  # what of it is no longer there, for a person; "" where all is
+    deleted: bool = False  # and it was deleted there, not rolled back
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +58,7 @@ class Undone:
     deleted: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
     reason: str = ""  # why they were left; "" when nothing was
+    in_use: bool = False  # they were left because they are published
 
     @property
     def message(self) -> str:

@@ -126,6 +126,7 @@ class ExportPlan(Record):
     destination: DestinationPlan
     replace: bool = False  # --force: the earlier export of these keys is replaced
     discard_deletes: bool = False
+    allow_shrink: bool = False  # even by fewer rows
     refuse_overlap: bool = False  # a plan of before this was looked at only when it was made
     memory_mb: int = 1000
     file_mb: int = 128

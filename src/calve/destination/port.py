@@ -140,9 +140,21 @@ class Destination(ABC):
         had landed is found instead. Twice gives the same answer."""
 
     @abstractmethod
-    def undo(self, process_id: str, plan: ExportPlan, receipts: Sequence[Receipt], noted: str) -> Undone:
+    def undo(
+        self,
+        process_id: str,
+        plan: ExportPlan,
+        receipts: Sequence[Receipt],
+        noted: str,
+        used: Sequence[Receipt] = (),
+    ) -> Undone:
         """Fence if anything was noted, then delete the process's files that are proven unused. On any
-        doubt they stay."""
+        doubt they stay, and so does what `used` names, whatever a look shows."""
+
+    @abstractmethod
+    def remove_lost(self, process_id: str, plan: ExportPlan, receipts: Sequence[Receipt]) -> tuple[str, ...]:
+        """Of a process that is published: delete its files that neither its receipts nor what is
+        published name, and say which. TemporaryError where the publish is not seen."""
 
     @abstractmethod
     def files_of(self, process_id: str, plan: ExportPlan) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from calve.destination.names import DataFileName
 from calve.destination.plan import ExportPlan, KeyPlan
 from calve.destination.receipt import Receipt
-from calve.model.errors import PermanentError
+from calve.model.errors import PermanentError, RefusedError
 
 
 def recount(plan: ExportPlan, receipts: Sequence[Receipt]) -> None:
@@ -18,6 +18,20 @@ def recount(plan: ExportPlan, receipts: Sequence[Receipt]) -> None:
             f"the receipts of process {plan.process_id} are not complete: {'; '.join(faults[:10])}",
             code="receipts_incomplete",
             hint=f"nothing was published; run it again: calve retry {plan.process_id}",
+        )
+
+
+def refuse_shrinking(plan: ExportPlan, receipts: Sequence[Receipt], replaced_rows: int) -> None:
+    """T19: rows that were exported are not replaced by fewer unless that is asked for: the source may
+    have lost them. Counted here as well as by the survey, which cannot count filtered rows."""
+    rows = sum(receipt.rows for receipt in receipts)
+    if rows < replaced_rows and not plan.allow_shrink:
+        raise RefusedError(
+            f"{rows} rows of {plan.table} would replace {replaced_rows} that were exported: "
+            f"{replaced_rows - rows} would be lost",
+            code="would_shrink",
+            hint="keep the export as it is, or bring the rows back at the source:"
+            " they were dropped, deleted, merged or expired there",
         )
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from calve.destination.content import merged_since, unchanged
+from calve.destination.content import merged_since, parts_gone, unchanged
 from calve.destination.outcome import EarlierExport
 from calve.destination.overlap import block_ranges
 from calve.destination.plan import KeyPlan
@@ -90,11 +90,21 @@ class Earlier:
     unchanged: bool
     rows_now: int
     merged: bool = False  # its parts are others now, in a table whose block numbers can begin again
+    parts_gone: bool = False  # blocks that were exported are in no part of the source any more
+
+    @property
+    def shrinks(self) -> bool:
+        """Whether replacing it would lose rows that the source no longer has (T19)."""
+        if self.unchanged or self.export.missing:
+            return False  # there is nothing to lose
+        return self.rows_now < self.export.rows or self.parts_gone
 
     @property
     def sentence(self) -> str:
         """For a person: what is there, and what changed."""
         by = f"exported by process {self.export.process_id} in snapshot {self.export.snapshot_id}"
+        if self.export.missing:
+            return f"partition {self.partition} was {by}, and is no longer there: {self.export.missing}"
         if self.unchanged:
             seen = f"partition {self.partition} is already {by}, and unchanged since"
             return f"{seen} but for merges" if self.merged else seen
@@ -104,11 +114,28 @@ class Earlier:
         return f"partition {self.partition} was {by} and has changed since: {counts}"
 
     def refusal(self, request: ExportRequest) -> RefusedError:
+        said = f"{request.source_table}: {self.sentence}"
+        if self.shrinks:
+            lost = max(self.export.rows - self.rows_now, 0)
+            what = f"{lost} of {self.export.rows} exported rows" if lost else "rows that were exported"
+            return RefusedError(
+                f"{said}; replacing it would lose {what}, which the source no longer has",
+                code="would_shrink",
+                hint="keep the export as it is, or bring the rows back at the source:"
+                " they were dropped, deleted, merged or expired there",
+            )
+        if self.export.missing:
+            deletes = " --discard-deletes" if self.export.deleted else ""
+            return RefusedError(said, code="no_longer_there", hint=f"--force{deletes} puts it back, once")
         return RefusedError(
-            f"{request.source_table}: {self.sentence}",
-            code="changed_since",
-            hint="--force replaces what was exported with what is there now",
+            said, code="changed_since", hint="--force replaces what was exported with what is there now"
         )
+
+    def is_held_back(self, request: ExportRequest) -> bool:
+        """Whether it is neither skipped as unchanged nor replaced, but refused."""
+        if request.force:
+            return self.shrinks and not request.allow_shrink
+        return not self.unchanged or bool(self.export.missing)
 
 
 def look_up(table: FoundTable, wanted: Sequence[KeyPlan]) -> list[Earlier]:
@@ -124,6 +151,7 @@ def look_up(table: FoundTable, wanted: Sequence[KeyPlan]) -> list[Earlier]:
                     unchanged=unchanged(export.content, key.content),
                     rows_now=key.rows,
                     merged=merged_since(export.content, key.content),
+                    parts_gone=parts_gone(export.content, key.content),
                 )
             )
     return found

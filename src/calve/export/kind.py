@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from logging import getLogger
 
 from calve.clickhouse.pins.pin import Pinned, PinRequest
 from calve.control.kind import AdoptedWork, Fenced, Kind, NothingToDo, Planned, Published
@@ -19,16 +20,19 @@ from calve.export.plan import draft
 from calve.export.ports import ExportPorts, source_of
 from calve.export.request import ExportRequest
 from calve.model.change import NewPin, PinChange, Result
-from calve.model.errors import RefusedError
+from calve.model.errors import CalveError, RefusedError
 from calve.model.process import NewTask, Pin, Process, Task
 from calve.model.reach import Service
-from calve.model.states import PinState
+from calve.model.states import PinState, ProcessState
 from calve.tasks import attempts
 from calve.tasks.attempts import left_by, order_for
 
 NAME = "export"
 
 TASK_FUNCTION = "calve.export.task:run"  # named, not imported: executors alone need the engine
+
+
+_log = getLogger(__name__)
 
 
 class ExportKind(Kind):
@@ -121,6 +125,8 @@ class ExportKind(Kind):
         destination = self._destination(process)
         outcome = destination.publish(process.id, _read(plan), left, process.publish_note, note)
         if isinstance(outcome, PublishedSnapshot):
+            if any(receipt.attempt > 1 for receipt in left):
+                _remove_lost(destination, process, _read(plan), left)
             return _published(outcome)
         return _already(process, outcome)
 
@@ -128,9 +134,15 @@ class ExportKind(Kind):
         answer = self._destination(process).fence(process.id, _read(plan), process.publish_note)
         return _published(answer) if isinstance(answer, PublishedSnapshot) else Fenced()
 
-    def undo(self, process: Process, plan: str, receipts: Sequence[str]) -> str:
+    def undo(self, process: Process, plan: str, receipts: Sequence[str], used: Sequence[str]) -> str:
+        destination, read = self._destination(process), _read(plan)
         left = [Receipt.from_json(text) for text in receipts]
-        return self._destination(process).undo(process.id, _read(plan), left, process.publish_note).message
+        if process.state is ProcessState.COMPLETED and process.files:
+            destination.remove_lost(process.id, read, left)
+            return ""
+        others = [Receipt.from_json(text) for text in used]
+        undone = destination.undo(process.id, read, left, process.publish_note, others)
+        return "" if undone.in_use else undone.message
 
     def probe(self, service: Service, process: Process) -> None:
         if not service.is_source:
@@ -141,6 +153,17 @@ class ExportKind(Kind):
 
     def _destination(self, process: Process) -> Destination:
         return self._ports.destination(ExportRequest.from_json(process.request).address)
+
+
+def _remove_lost(
+    destination: Destination, process: Process, plan: ExportPlan, receipts: Sequence[Receipt]
+) -> None:
+    """At once, so that who reads the files after this export sees each row once. What fails here, or is
+    written later by an attempt that nobody could stop, is looked for again once none can be alive."""
+    try:
+        destination.remove_lost(process.id, plan, receipts)
+    except CalveError as error:
+        _log.info("files that process %s did not publish are deleted later: %s", process.id, error.message)
 
 
 @lru_cache(maxsize=16)

@@ -54,6 +54,7 @@ def draft(
             destination=to,
             replace=request.force,
             discard_deletes=request.discard_deletes,
+            allow_shrink=request.allow_shrink,
             refuse_overlap=not request.allow_overlap,
             memory_mb=limits.task_memory_mb,
             file_mb=request.file_mb or file_mb(to.properties, limits.file_mb),

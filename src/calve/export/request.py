@@ -25,6 +25,7 @@ class ExportRequest(Record, layout=SPACED):
     final: bool = False
     force: bool = False
     discard_deletes: bool = False
+    allow_shrink: bool = False
     allow_overlap: bool = False
     create: bool = True
     evolve: bool = False

@@ -71,7 +71,7 @@ class Survey(Generic[P]):
     parts: tuple[PartPlan, ...]  # of the chosen
     tasks: tuple[tuple[Slice, ...], ...]  # over `parts`
     unchanged: tuple[Earlier, ...]  # exported before, and the same: skipped
-    changed: tuple[Earlier, ...]  # exported before, and changed since: refused without --force
+    changed: tuple[Earlier, ...]  # exported before, and changed, shrunk or gone since: refused as asked for
     notes: tuple[str, ...]
     unreachable: UnavailableError | None = None  # the destination could not be asked: planning will
 
@@ -109,7 +109,9 @@ def survey(
         fit = Fit(
             columns=match.columns, destination=_described(destination, table, match, source), keys=wanted
         )
-    skipped = frozenset[str]() if request.force else {one.partition for one in earlier}
+    held_back = tuple(one for one in earlier if one.is_held_back(request))
+    unchanged = () if request.force else tuple(one for one in earlier if one not in held_back)
+    skipped = {one.partition for one in (*held_back, *unchanged)}
     parts = tuple(part for part in source.parts if part.partition_id not in skipped)
     return Survey(
         request=request,
@@ -121,8 +123,8 @@ def survey(
         tasks=partition_slices(
             parts, task_bytes_mb=limits.task_bytes_mb, whole=request.final, split=source.splits_parts
         ),
-        unchanged=() if request.force else tuple(one for one in earlier if one.unchanged),
-        changed=() if request.force else tuple(one for one in earlier if not one.unchanged),
+        unchanged=unchanged,
+        changed=held_back,
         notes=layout.notes + source.notes + _merging_note(source.engine, request),
         unreachable=unreachable,
     )

@@ -32,6 +32,7 @@ from calve.iceberg.catalogs.entry import RECEIPTS
 from calve.iceberg.catalogs.lent_keys import Lender, lender, lends
 from calve.iceberg.errors import catalog_call
 from calve.iceberg.publish import fence, publish
+from calve.iceberg.publish.presence import with_presence
 from calve.iceberg.publish.search import all_exports, find_export
 from calve.model.errors import DeniedError, NotFoundError, PermanentError
 from calve.model.limits import Limits
@@ -78,7 +79,11 @@ class IcebergTable(FoundTable):
         return self.table.sort_order()
 
     def find_export(self, key_hash: str) -> EarlierExport | None:
-        return find_export(self.table, key_hash)
+        export = find_export(self.table, key_hash)
+        if export is None:
+            return None
+        with catalog_call(self.table.catalog.name, f"looking for the rows of process {export.process_id}"):
+            return with_presence(self.table, export)
 
     def exports(self) -> Iterable[EarlierExport]:
         return all_exports(self.table.metadata)
@@ -162,8 +167,20 @@ class IcebergDestination(Destination):
     def fence(self, process_id: str, plan: ExportPlan, noted: str) -> PublishFenced | PublishedSnapshot:
         return fence(self.catalog, process_id, plan, noted, limits=self._limits)
 
-    def undo(self, process_id: str, plan: ExportPlan, receipts: Sequence[Receipt], noted: str) -> Undone:
-        return undo.undo(self.catalog, self.storage(), process_id, plan, receipts, noted, limits=self._limits)
+    def undo(
+        self,
+        process_id: str,
+        plan: ExportPlan,
+        receipts: Sequence[Receipt],
+        noted: str,
+        used: Sequence[Receipt] = (),
+    ) -> Undone:
+        return undo.undo(
+            self.catalog, self.storage(), process_id, plan, receipts, noted, used, limits=self._limits
+        )
+
+    def remove_lost(self, process_id: str, plan: ExportPlan, receipts: Sequence[Receipt]) -> tuple[str, ...]:
+        return undo.remove_lost(self.catalog, self.storage(), process_id, plan, receipts)
 
     def files_of(self, process_id: str, plan: ExportPlan) -> tuple[str, ...]:
         return undo.files_of(self.storage(), process_id, plan)

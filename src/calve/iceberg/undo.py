@@ -39,24 +39,25 @@ def undo(
     plan: ExportPlan,
     receipts: Sequence[Receipt],
     noted: str = "",
+    used: Sequence[Receipt] = (),
     *,
     limits: Limits | None = None,
 ) -> Undone:
     """Delete the process's data files, receipts and unused manifests. Twice is harmless.
 
     Raises what the catalog or the storage raises while it cannot be reached; nothing is deleted
-    on a doubt.
+    on a doubt. What `used` names stays, whatever the catalog shows: it may lag behind (T2).
     """
     named = _named_files(process_id, receipts)
     table = find_by_uuid(catalog, plan.destination.identifier, plan.destination.uuid)
     if table is None:
         return Undone(left=named, reason=f"table {_name(plan)} is gone, so nothing proves them unused")
     if _is_published(catalog, table, process_id, plan, noted, limits):
-        return Undone(left=named, reason="they are published")
+        return Undone(left=named, reason="they are published", in_use=True)
     candidates = _candidates(storage, process_id, plan, named)
     table = _after_the_fence(catalog, tuple(table.name()), process_id, plan, noted)
     with catalog_call(catalog.name, f"proving files of process {process_id} unused"):
-        referenced = set(_referenced(table, plan))
+        referenced = set(_referenced(table, plan)) | paths_in(used)
         gone = _unused_metadata(storage, table, process_id, noted)
     left = tuple(uri for uri in candidates if uri in referenced)
     gone += [uri for uri in candidates if uri not in referenced]
@@ -65,8 +66,36 @@ def undo(
     storage.delete(gone)
     # Receipts last: as long as a file is there, something names it.
     storage.delete(receipts_left)
-    reason = "snapshots of the table refer to them" if left else ""
-    return Undone(deleted=(*gone, *receipts_left), left=left, reason=reason)
+    reason = "snapshots of the table or a retry refer to them" if left else ""
+    return Undone(deleted=(*gone, *receipts_left), left=left, reason=reason, in_use=bool(left))
+
+
+def remove_lost(
+    catalog: Catalog, storage: Storage, process_id: str, plan: ExportPlan, receipts: Sequence[Receipt]
+) -> tuple[str, ...]:
+    """T13: the files of a published process that neither its receipts nor any snapshot name: what
+    attempts that lost have left. Twice is harmless."""
+    candidates = set(files_of(storage, process_id, plan)) - paths_in(receipts)
+    if not candidates:
+        return ()
+    table = find_by_uuid(catalog, plan.destination.identifier, plan.destination.uuid)
+    if table is None:
+        return ()  # they go with the table's folder
+    if search(table.metadata, process_id, plan.keys).ours is None:
+        raise TemporaryError(
+            f"catalog {catalog.name} does not show the publish of process {process_id}",
+            code="catalog_lags",
+            hint="nothing is deleted; it is tried again by itself",
+        )
+    with catalog_call(catalog.name, f"proving files of process {process_id} unused"):
+        gone = tuple(sorted(candidates - set(_referenced(table, plan))))
+    # If we die here, some are deleted; the next call lists, proves and deletes the others.
+    storage.delete(gone)
+    return gone
+
+
+def paths_in(receipts: Sequence[Receipt]) -> set[str]:
+    return {full_uri(file.path) for receipt in receipts for file in receipt.files}
 
 
 def _is_published(

@@ -169,7 +169,7 @@ class OptimizeKind(Kind):
         """A late rewrite changes no row, and Iceberg refuses it once its input is gone."""
         return Fenced()
 
-    def undo(self, process: Process, plan: str, receipts: Sequence[str]) -> str:
+    def undo(self, process: Process, plan: str, receipts: Sequence[str], used: Sequence[str]) -> str:
         """What was committed stays: it is the same rows in better files. What was not is deleted by
         Iceberg's action itself, or, after a crash, goes with the orphans once it is old enough."""
         return ""

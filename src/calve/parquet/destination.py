@@ -85,8 +85,18 @@ class ParquetDestination(Destination):
     def fence(self, process_id: str, plan: ExportPlan, noted: str) -> PublishFenced | PublishedSnapshot:
         return publish.fence(self._folder, process_id, plan, noted)
 
-    def undo(self, process_id: str, plan: ExportPlan, receipts: Sequence[Receipt], noted: str) -> Undone:
-        return publish.undo(self._folder, process_id, plan, noted)
+    def undo(
+        self,
+        process_id: str,
+        plan: ExportPlan,
+        receipts: Sequence[Receipt],
+        noted: str,
+        used: Sequence[Receipt] = (),
+    ) -> Undone:
+        return publish.undo(self._folder, process_id, plan, noted, used)
+
+    def remove_lost(self, process_id: str, plan: ExportPlan, receipts: Sequence[Receipt]) -> tuple[str, ...]:
+        return publish.remove_lost(self._folder, process_id, plan, receipts)
 
     def files_of(self, process_id: str, plan: ExportPlan) -> tuple[str, ...]:
         return files_of(self.storage(), process_id, plan)

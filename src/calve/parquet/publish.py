@@ -15,8 +15,8 @@ from calve.destination.outcome import AlreadyExported, PublishedSnapshot, Publis
 from calve.destination.overlap import refuse_overlap
 from calve.destination.plan import ExportPlan
 from calve.destination.receipt import Receipt
-from calve.destination.recount import recount
-from calve.iceberg.undo import files_of
+from calve.destination.recount import recount, refuse_shrinking
+from calve.iceberg.undo import files_of, paths_in
 from calve.model.errors import CalveError, PermanentError, TemporaryError, UnknownOutcomeError
 from calve.parquet.commits import KeyCommit, only_key, refuse_foreign, shown
 from calve.parquet.folder import Folder
@@ -41,6 +41,8 @@ def publish(
     refuse_changes(plan, table.metadata, f"folder {folder.location}")
     recount(plan, receipts)
     refuse_foreign(folder.location, found)
+    replaced = shown(found)
+    refuse_shrinking(plan, receipts, 0 if replaced is None else replaced.rows)
     commit = KeyCommit.of(plan, process_id, receipts, generation=len(found))
     # If we die here, the note names a generation that was never put; a fence takes that name.
     note(_write_note([*_read_note(noted), commit.generation]))
@@ -148,14 +150,36 @@ def fence(folder: Folder, process_id: str, plan: ExportPlan, noted: str) -> Publ
     return PublishFenced(tag=key.hash)
 
 
-def undo(folder: Folder, process_id: str, plan: ExportPlan, noted: str) -> Undone:
+def remove_lost(
+    folder: Folder, process_id: str, plan: ExportPlan, receipts: Sequence[Receipt]
+) -> tuple[str, ...]:
+    """T13: files of a published process that neither its receipts nor any commit of the key name: a
+    reader that globs would see their rows twice. Twice is harmless."""
+    found = folder.generations(only_key(plan).hash)
+    if not any(commit.process == process_id and not commit.tombstone for commit in found):
+        raise TemporaryError(
+            f"{folder.location} does not show the commit of process {process_id}",
+            code="commit_missing",
+            hint="nothing is deleted; it is tried again by itself",
+        )
+    kept = {file.path for commit in found for file in commit.files} | paths_in(receipts)
+    gone = tuple(uri for uri in files_of(folder.storage, process_id, plan) if uri not in kept)
+    # If we die here, some are deleted; the next call lists, proves and deletes the others.
+    folder.storage.delete(gone)
+    return gone
+
+
+def undo(
+    folder: Folder, process_id: str, plan: ExportPlan, noted: str, used: Sequence[Receipt] = ()
+) -> Undone:
     """Delete what the process wrote and no commit lists, whatever its generation: a retry may have
-    published it. Idempotent."""
+    published it. What `used` names stays in any case. Idempotent."""
     storage = folder.storage
     mine = files_of(storage, process_id, plan)
     if noted and isinstance(fence(folder, process_id, plan, noted), PublishedSnapshot):
-        return Undone(left=mine, reason="they are published")
+        return Undone(left=mine, reason="they are published", in_use=True)
     listed = {file.path for commit in folder.generations(only_key(plan).hash) for file in commit.files}
+    listed |= paths_in(used)
     left = tuple(uri for uri in mine if uri in listed)
     gone = tuple(uri for uri in mine if uri not in listed)
     receipts = tuple(storage.list(receipts_of(folder.receipts, process_id)))
@@ -163,7 +187,8 @@ def undo(folder: Folder, process_id: str, plan: ExportPlan, noted: str) -> Undon
     storage.delete(gone)
     # Receipts last: as long as a file is there, something names it.
     storage.delete(receipts)
-    return Undone(deleted=(*gone, *receipts), left=left, reason="commits list them" if left else "")
+    reason = "commits or a retry list them" if left else ""
+    return Undone(deleted=(*gone, *receipts), left=left, reason=reason, in_use=bool(left))
 
 
 def _read_note(text: str) -> tuple[int, ...]:

@@ -119,7 +119,7 @@ class RestoreKind(Kind):
         attaching.stop(read)
         return Fenced()
 
-    def undo(self, process: Process, plan: str, receipts: Sequence[str]) -> str:
+    def undo(self, process: Process, plan: str, receipts: Sequence[str], used: Sequence[str]) -> str:
         """Staged files and the tables that gathered parts. What was restored stays: somebody may use it."""
         read = _read(plan)
         completed = process.state is ProcessState.COMPLETED

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from sqlalchemy import Connection, bindparam, insert, select, update
 
 from calve.model import events
-from calve.model.apply import Applied, apply_change, handed_back
+from calve.model.apply import Applied, apply_change, handed_back, handed_back_message
 from calve.model.change import Change, NewEvent, NewPin, PinChange, TaskChange, WritePlan
 from calve.model.ids import ProcessId
 from calve.model.process import Lease, Pin, Process, Task
@@ -82,7 +82,7 @@ class Changes(SqlReader):
             held = (locks.c.process_id == before.id) & locks.c.freed_at.is_(None)
             connection.execute(update(locks).where(held).values(freed_at=now_us))
         if applied.hands_back and before.retry_of is not None:
-            self._hand_back(connection, before.retry_of, change)
+            self._hand_back(connection, before.retry_of, before, change)
         record(connection, self._database.clock, [(before.id, event) for event in applied.events])
         return applied.process
 
@@ -98,11 +98,13 @@ class Changes(SqlReader):
             raise no_such_process(process_id)
         return rows.process(row), row["now_us"]
 
-    def _hand_back(self, connection: Connection, process_id: ProcessId, change: Change) -> None:
+    def _hand_back(
+        self, connection: Connection, process_id: ProcessId, retry: Process, change: Change
+    ) -> None:
         old, now_us = self._load_held(connection, process_id)
         if old.leftovers is Leftovers.ADOPTED:
             _update_process(connection, old, handed_back(old, change, time_from_us(now_us)))
-            event = NewEvent(name=events.HANDED_BACK, message="the retry ended without using them")
+            event = NewEvent(name=events.HANDED_BACK, message=handed_back_message(retry, change))
             record(connection, self._database.clock, [(old.id, event)])
 
 

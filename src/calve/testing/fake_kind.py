@@ -128,7 +128,7 @@ class FakeKind(Kind):
             self.world.tombstones.add(process.id)
         return Fenced()
 
-    def undo(self, process: Process, plan: str, receipts: Sequence[str]) -> str:
+    def undo(self, process: Process, plan: str, receipts: Sequence[str], used: Sequence[str]) -> str:
         self._enter("undo", process)
         return ", ".join(self.world.delete(process.id))
 

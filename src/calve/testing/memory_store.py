@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from calve.model import events
-from calve.model.apply import Applied, apply_change, handed_back, releasing
+from calve.model.apply import Applied, apply_change, handed_back, handed_back_message, releasing
 from calve.model.change import Change, NewEvent, WritePlan
 from calve.model.errors import ErrorInfo
 from calve.model.ids import ProcessId, WorkerId
@@ -277,7 +277,7 @@ class MemoryStore(MemoryReader):
         if applied.frees_locks:
             self._rows.locks = {name: held for name, held in self._rows.locks.items() if held != row.id}
         if applied.hands_back and row.retry_of is not None:
-            self._hand_back(self._rows.processes[row.retry_of], change)
+            self._hand_back(self._rows.processes[row.retry_of], row, change)
         for event in applied.events:
             self._record_new(row.id, event)
 
@@ -295,10 +295,10 @@ class MemoryStore(MemoryReader):
             if pin.process_id == row.id and may_move(PIN_TRANSITIONS, pin.state, PinState.RELEASING):
                 self._rows.pins[pin.name] = releasing(pin)
 
-    def _hand_back(self, old: Process, change: Change) -> None:
+    def _hand_back(self, old: Process, retry: Process, change: Change) -> None:
         if old.leftovers is Leftovers.ADOPTED:
             self._rows.processes[old.id] = handed_back(old, change, self.now())
-            self._record(old.id, events.HANDED_BACK, "the retry ended without using them")
+            self._record(old.id, events.HANDED_BACK, handed_back_message(retry, change))
 
     def claim_releases(
         self, worker: WorkerId, reach: frozenset[str], *, limit: int, lease_seconds: float

@@ -9,8 +9,10 @@ from calve.app.wiring import App
 from calve.control.steps.end import LEFT_IN_PLACE
 from calve.model.errors import Outcome
 from calve.model.ids import ProcessId
-from calve.model.process import Pin, ProcessQuery
-from calve.model.states import PIN_HELD, PROCESS_TERMINAL, Leftovers, PinState, ProcessState
+from calve.model.process import Pin, Process, ProcessQuery
+from calve.model.states import PIN_HELD, PROCESS_TERMINAL, Leftovers, PinState, ProcessState, TaskState
+
+_OVERDUE = timedelta(hours=1)
 
 
 def workers(app: App) -> Iterator[Finding]:
@@ -93,8 +95,11 @@ def processes(app: App) -> Iterator[Finding]:
 
 
 def leftovers(app: App) -> Iterator[Finding]:
-    """Files that an undo had to leave, because nothing proved them unused, and that are still there."""
+    """Files that an undo had to leave, because nothing proved them unused, and that are still there;
+    files of attempts that lost, which nobody has deleted in time (T13)."""
     for process in app.store.processes(ProcessQuery(states=PROCESS_TERMINAL, kind="export")):
+        if process.state is ProcessState.COMPLETED:
+            yield from _lost(app, process)
         if process.leftovers is not Leftovers.GONE:
             continue
         reason = _left(app, process.id)
@@ -107,6 +112,23 @@ def leftovers(app: App) -> Iterator[Finding]:
                 remedy="check whether a table still needs them; if none does, delete them: every name"
                 f" contains calve-{process.id}",
             )
+
+
+def _lost(app: App, process: Process) -> Iterator[Finding]:
+    if process.cleanup_at is None or process.cleanup_at > app.store.now() - _OVERDUE:
+        return
+    from calve.destination.receipt import Receipt
+
+    done = app.store.tasks(process.id, frozenset({TaskState.DONE}))
+    named = {file.path for task in done if task.receipt for file in Receipt.from_json(task.receipt).files}
+    files = [uri for uri in _files(app, process.id) if uri not in named]
+    if files:
+        yield Finding(
+            part=f"process:{process.id}",
+            ok=False,
+            words=f"{len(files)} files that it wrote and did not publish are left, {files[0]} among them",
+            remedy="calve worker",
+        )
 
 
 def _left(app: App, process_id: ProcessId) -> str:

@@ -3,6 +3,7 @@
 import logging
 from functools import partial
 
+from calve.control.ports import Store
 from calve.control.step import End
 from calve.control.steps.context import Context
 from calve.model.change import (
@@ -17,7 +18,7 @@ from calve.model.change import (
     NoCleanUp,
 )
 from calve.model.errors import CalveError, ErrorInfo, Outcome, StoreError
-from calve.model.process import Lease, Process
+from calve.model.process import Lease, Process, ProcessQuery
 from calve.model.states import Leftovers, ProcessState, TaskState
 
 _log = logging.getLogger("calve.control")
@@ -61,7 +62,10 @@ def undo(context: Context, lease: Lease, process: Process) -> None:
     """Delete what no retry will adopt any more. KEPT -> UNDOING is the compare-and-set that an adopting
     retry would lose or win (D3)."""
     if process.leftovers is Leftovers.KEPT:
-        event = NewEvent(name="undoing", message="its files are no longer kept for a retry")
+        message = "its files are no longer kept for a retry"
+        if process.state is ProcessState.COMPLETED:
+            message = "files that it did not publish are looked for"
+        event = NewEvent(name="undoing", message=message)
         # if we die here, they are UNDOING and the next worker to claim it goes on
         process = context.store.apply(
             lease,
@@ -69,10 +73,10 @@ def undo(context: Context, lease: Lease, process: Process) -> None:
         )
     try:
         done = context.store.tasks(process.id, frozenset({TaskState.DONE}))
-        receipts = [task.receipt for task in done]
+        receipts, used = [task.receipt for task in done], used_by_retries(context.store, process)
         plan = context.plans.require(process.id)
         # if we die here, some files are gone; undoing again deletes the rest
-        left = context.kind(process).undo(process, plan, receipts)
+        left = context.kind(process).undo(process, plan, receipts, used)
     except StoreError:
         raise
     except CalveError as error:
@@ -83,6 +87,27 @@ def undo(context: Context, lease: Lease, process: Process) -> None:
     change = Change(LeftoversTo(Leftovers.GONE), NoCleanUp(), event, expect_version=process.version)
     # if we die here, it is undone again, and finds nothing left to delete
     context.store.apply(lease, change)
+
+
+def used_by_retries(store: Store, process: Process) -> list[str]:
+    """Receipts of retries that were published, or may have been: they may name files of this process.
+    The store knows them, whatever a catalog that lags behind shows (T2)."""
+    found: list[str] = []
+    for retry in store.processes(ProcessQuery(retry_of=process.id)):
+        if _may_have_published(retry):
+            found += [task.receipt for task in store.tasks(retry.id, frozenset({TaskState.DONE}))]
+        found += used_by_retries(store, retry)  # which may have adopted what that one adopted
+    return found
+
+
+def _may_have_published(process: Process) -> bool:
+    match process.state:
+        case ProcessState.FAILED | ProcessState.CANCELLED:
+            return process.error is not None and process.error.outcome is not Outcome.NOT_APPLIED
+        case ProcessState.COMPLETED:
+            return process.publish_sent or process.files > 0  # otherwise it found the work done by others
+        case _:
+            return True
 
 
 def clean_up_again(context: Context, lease: Lease, process: Process, event: str, error: CalveError) -> None:

@@ -91,8 +91,9 @@ def complete(context: Context, lease: Lease, published: Published) -> None:
         ]
         if process.cancel_requested:
             items.append(NewEvent(name="cancel_too_late", message="it was published before the cancel"))
-        if published.unused:
-            items += [LeftoversTo(Leftovers.KEPT), CleanUpIn(0.0)]
+        cleanup = 0.0 if published.unused else _attempts_end(context, process)
+        if cleanup is not None:
+            items += [LeftoversTo(Leftovers.KEPT), CleanUpIn(cleanup)]
         change = Change(*items, expect_version=process.version)
         try:
             # if we die here, the next attempt finds the commit and comes to this line again
@@ -102,6 +103,13 @@ def complete(context: Context, lease: Lease, published: Published) -> None:
         _log.info("process %s is COMPLETED: %s", process.id, published.message)
         context.breakers.answered(process)
         return
+
+
+def _attempts_end(context: Context, process: Process) -> float | None:
+    """When no attempt that lost can be alive any more and what they left can be deleted (T13); None
+    where none lost. An executor that lost its driver goes on until its attempt's time is over."""
+    done = context.store.tasks(process.id, frozenset({TaskState.DONE}))
+    return context.limits.task_seconds if any(task.attempt > 1 for task in done) else None
 
 
 def fence(context: Context, lease: Lease, process: Process, step: Fence) -> None:

@@ -31,7 +31,7 @@ def places_of(
     """Where an export put its files, by its own snapshot."""
     snapshot = table.metadata.snapshot_by_id(int(export.snapshot_id))
     if snapshot is None:
-        raise _refused(export, "its files were rewritten since, and its snapshot is expired")
+        raise refused(export, "its files were rewritten since, and its snapshot is expired")
     return frozenset(
         place_of(file)
         for status, file in _changed_by(table, snapshot)
@@ -52,32 +52,71 @@ def refuse_unless_only(
     ancestors = list(ancestors_of(head, table.metadata))
     _refuse_gaps(table, ancestors, export)
     for snapshot in ancestors:
-        if _carries_only(snapshot, keys) or _operation(snapshot) == Operation.REPLACE:
+        if carries_only(snapshot, keys) or operation(snapshot) == Operation.REPLACE:
             continue
-        touched = [(s, file) for s, file in _changed_by(table, snapshot) if place_of(file) in places]
-        added = sum(file.record_count for status, file in touched if status == ManifestEntryStatus.ADDED)
-        taken = sum(file.record_count for status, file in touched if status != ManifestEntryStatus.ADDED)
-        # A delete that rewrites files adds back fewer rows than it takes; more came from elsewhere.
-        if added > taken:
-            raise _refused(
+        touched = {status for status, file in _changed_by(table, snapshot) if place_of(file) in places}
+        if ManifestEntryStatus.ADDED in touched:
+            # Whose rows those are nobody can tell, however many were taken out at the same time (T7).
+            raise refused(
                 export,
                 f"its files were rewritten since, and snapshot {snapshot.snapshot_id} added rows of others"
                 " to the same destination partitions",
             )
         if touched and not discard_deletes:
-            raise RefusedError(
-                f"rows that process {export.process_id} exported were deleted or changed in the lake"
-                f" by snapshot {snapshot.snapshot_id}; replacing them would bring them back",
-                code="deletes_would_be_lost",
-                hint="add --discard-deletes if the source is right and those changes are to be undone",
-            )
+            raise _deletes_lost(export, snapshot)
+
+
+def refuse_lost_deletes(
+    table: Table,
+    head: Snapshot | None,
+    places: frozenset[FilePartition],
+    keys: frozenset[str],
+    export: EarlierExport,
+) -> None:
+    """RefusedError if others took rows out of those partitions since the export. An export that main
+    does not lead to was rolled back: nobody deleted anything."""
+    for snapshot in since(table, head, export) or ():
+        if carries_only(snapshot, keys) or operation(snapshot) == Operation.REPLACE:
+            continue
+        if any(
+            s != ManifestEntryStatus.ADDED and place_of(f) in places for s, f in _changed_by(table, snapshot)
+        ):
+            raise _deletes_lost(export, snapshot)
+
+
+def since(table: Table, head: Snapshot | None, export: EarlierExport) -> list[Snapshot] | None:
+    """The snapshots of main after the export's own, newest first; None if main does not lead to it."""
+    found: list[Snapshot] = []
+    for snapshot in ancestors_of(head, table.metadata):
+        if str(snapshot.snapshot_id) == export.snapshot_id:
+            return found
+        found.append(snapshot)
+    return None
+
+
+def refuse_unknown_deletes(export: EarlierExport) -> None:
+    raise RefusedError(
+        f"rows that process {export.process_id} exported are not in main any more, and snapshot"
+        f" {export.snapshot_id} is expired: whether they were deleted in the lake cannot be told",
+        code="deletes_would_be_lost",
+        hint="add --discard-deletes if the source is right and they are to be put back",
+    )
+
+
+def _deletes_lost(export: EarlierExport, snapshot: Snapshot) -> RefusedError:
+    return RefusedError(
+        f"rows that process {export.process_id} exported were deleted or changed in the lake"
+        f" by snapshot {snapshot.snapshot_id}; replacing them would bring them back",
+        code="deletes_would_be_lost",
+        hint="add --discard-deletes if the source is right and those changes are to be undone",
+    )
 
 
 def _refuse_gaps(table: Table, ancestors: list[Snapshot], export: EarlierExport) -> None:
     """Each snapshot takes the next sequence number, so a complete history has every number once."""
     numbers = sorted(snapshot.sequence_number or 0 for snapshot in ancestors)
     if table.metadata.format_version < 2 or numbers != list(range(1, len(numbers) + 1)):
-        raise _refused(
+        raise refused(
             export,
             "its files were rewritten since, and the table's history is not complete: who else wrote to"
             " those partitions cannot be proven",
@@ -95,20 +134,25 @@ def _changed_by(table: Table, snapshot: Snapshot) -> Iterator[tuple[ManifestEntr
                 yield (ManifestEntryStatus.DELETED if deletes else entry.status), entry.data_file
 
 
-def _carries_only(snapshot: Snapshot, keys: frozenset[str]) -> bool:
-    text = (
-        "" if snapshot.summary is None else snapshot.summary.additional_properties.get(marks.EXPORT_KEY, "")
-    )
-    return bool(text) and set(text.split(",")) <= keys
+def keys_in(snapshot: Snapshot) -> frozenset[str]:
+    """The export keys that a snapshot published; none for a snapshot of others."""
+    summary = snapshot.summary
+    text = "" if summary is None else summary.additional_properties.get(marks.EXPORT_KEY, "")
+    return frozenset(filter(None, text.split(",")))
 
 
-def _operation(snapshot: Snapshot) -> Operation | None:
+def carries_only(snapshot: Snapshot, keys: frozenset[str]) -> bool:
+    carried = keys_in(snapshot)
+    return bool(carried) and carried <= keys
+
+
+def operation(snapshot: Snapshot) -> Operation | None:
     return None if snapshot.summary is None else snapshot.summary.operation
 
 
-def _refused(export: EarlierExport, reason: str) -> RefusedError:
+def refused(export: EarlierExport, reason: str) -> RefusedError:
     return RefusedError(
         f"the export of process {export.process_id} (snapshot {export.snapshot_id}) cannot be replaced: {reason}",
         code="replace_refused",
-        hint="delete those rows in the lake yourself, or export into a new table",
+        hint="delete what is left of those rows in the lake, then export again with --force --discard-deletes",
     )

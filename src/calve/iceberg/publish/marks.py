@@ -62,7 +62,7 @@ def write_note(sent: Sequence[Sent]) -> str:
 
 
 def key_properties(
-    plan: ExportPlan, receipts: Sequence[Receipt], process_id: str, snapshot_id: int
+    plan: ExportPlan, receipts: Sequence[Receipt], process_id: str, snapshot_id: int, sequence: int = 0
 ) -> dict[str, str]:
     """One lasting property for each key: who published it, as what, and which tasks hold its files."""
     properties = {}
@@ -70,6 +70,8 @@ def key_properties(
         tasks = tasks_of(plan, key) if len(plan.keys) > 1 else tuple(range(len(plan.tasks)))
         value: dict[str, Any] = {"process": process_id, "snapshot": str(snapshot_id), "content": key.content}
         value["input"] = _input(key)
+        if sequence:
+            value["sequence"] = sequence
         if tasks is None:
             value |= {"rows": key.rows, "tasks": None}
         else:
@@ -104,6 +106,7 @@ def read_property(key_hash: str, text: str) -> EarlierExport | None:
             tasks=None if tasks is None else tuple(unranged(tasks)),
             shared="tasks" in value and tasks is None,
             input=(identity, partition, selection),
+            sequence=int(value.get("sequence", 0)),
         )
     except (ValueError, TypeError, KeyError, AttributeError):
         return None

@@ -14,7 +14,7 @@ from calve.destination.outcome import AlreadyExported, EarlierExport, PublishedS
 from calve.destination.overlap import refuse_overlap
 from calve.destination.plan import ExportPlan
 from calve.destination.receipt import Receipt
-from calve.destination.recount import recount
+from calve.destination.recount import recount, refuse_shrinking
 from calve.iceberg import tables
 from calve.iceberg.catalogs.lent_keys import lent_to
 from calve.iceberg.errors import catalog_call
@@ -77,7 +77,9 @@ def publish(
         table.metadata,
         process_id,
         staged.snapshot,
-        marks.key_properties(plan, receipts, process_id, staged.snapshot.snapshot_id),
+        marks.key_properties(
+            plan, receipts, process_id, staged.snapshot.snapshot_id, staged.snapshot.sequence_number or 0
+        ),
         tag_age_ms(limits),
     )
     # If we die here, the note names a snapshot that was never sent: the search finds nothing, rightly.
@@ -140,6 +142,7 @@ def _stage(
     doing = f"writing metadata files of table {'.'.join(table.name())}"
     with lent_to(table), catalog_call(catalog.name, doing):
         removal = find_removal(table, plan, earlier) if plan.replace else NOTHING
+        refuse_shrinking(plan, receipts, removal.rows)
         return build(table, process_id, plan, receipts, removal, now_ms)
 
 

@@ -3,8 +3,11 @@
 Found as they are in the very metadata the new snapshot is built on, so that a commit by anybody
 in between refuses ours and the search starts again:
 - the files are all there: they go;
+- some are not: what is there of them goes, with whatever else snapshots of these keys alone added
+  (main may have been rolled back to an earlier one). Nothing of anybody else's goes (T7);
 - they were compacted: whole destination partitions go, if every append that ever touched them
   carries one of these keys, which only a complete history can prove; otherwise refused;
+- others rewrote them: refused, since their new files may hold rows of both;
 - others deleted rows of them: refused unless deletes are to be discarded (D13).
 
 Delete files that applied to removed files stay in their manifests: they refer to files that are
@@ -16,8 +19,9 @@ from dataclasses import dataclass
 
 from pyiceberg.manifest import DataFile, DataFileContent, ManifestContent, ManifestEntry, ManifestFile
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
-from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.snapshots import Operation, Snapshot
 
 from calve.destination.names import DataFileName
 from calve.destination.outcome import EarlierExport
@@ -79,20 +83,115 @@ def find_removal(table: Table, plan: ExportPlan, earlier: Sequence[EarlierExport
     going: dict[str, ManifestEntry] = {}
     for export in earlier:
         _refuse_if_shared(table, export, keys)
-        found = [entry for entry in live if _is_of(export, entry.snapshot_id, entry.data_file)]
-        if _is_whole(export, found):
-            going |= {entry.data_file.file_path: entry for entry in found}
-        else:
-            places = history.places_of(table, export, _is_of)
-            history.refuse_unless_only(table, head, places, keys, export, plan.discard_deletes)
-            _refuse_other_specs(live, places, export)
-            going |= {e.data_file.file_path: e for e in live if place_of(e.data_file) in places}
+        found = [entry for entry in live if is_of(export, entry.snapshot_id, entry.data_file)]
+        if not _is_whole(export, found):
+            found = _left_of(table, plan, export, live, found)
+        going |= {entry.data_file.file_path: entry for entry in found}
     if not plan.discard_deletes:
         deletes = [
             e for item in manifests if item.content == ManifestContent.DELETES for e in _live(table, item)
         ]
         _refuse_if_deleted_from(going.values(), deletes, earlier)
     return _removal(going.values())
+
+
+def _left_of(
+    table: Table,
+    plan: ExportPlan,
+    export: EarlierExport,
+    live: Sequence[ManifestEntry],
+    found: Sequence[ManifestEntry],
+) -> list[ManifestEntry]:
+    """What replaces an export that is not all there takes out; RefusedError where files of unknown
+    owners may hold rows of it."""
+    keys, head = frozenset(key.hash for key in plan.keys), table.metadata.snapshot_by_name(MAIN_BRANCH)
+    if is_behind(table.metadata, export):
+        return _of_these_keys(table, export, live, found, keys)
+    ours = _of_these_keys(table, export, live, found, keys)
+    paths = {entry.data_file.file_path for entry in ours}
+    others = [entry for entry in live if entry.data_file.file_path not in paths]
+    doubtful = [entry for entry in others if _may_hold_rows_of(table, export, entry)]
+    if table.metadata.snapshot_by_id(int(export.snapshot_id)) is None and not doubtful:
+        if not plan.discard_deletes:
+            history.refuse_unknown_deletes(export)
+        return ours
+    places = history.places_of(table, export, is_of)
+    specs = {place.spec_id for place in places}
+    doubtful = [
+        entry
+        for entry in doubtful
+        if place_of(entry.data_file) in places or entry.data_file.spec_id not in specs
+    ]
+    rewritten = [entry for entry in doubtful if _adder_operation(table, entry) != Operation.REPLACE]
+    if rewritten:
+        raise history.refused(
+            export,
+            f"snapshot {rewritten[0].snapshot_id} rewrote files in its destination partitions, and which of"
+            " the rows in them are whose cannot be told",
+        )
+    if doubtful:
+        history.refuse_unless_only(table, head, places, keys, export, plan.discard_deletes)
+        _refuse_other_specs(live, places, export)
+        return [entry for entry in live if place_of(entry.data_file) in places]
+    if not plan.discard_deletes:
+        history.refuse_lost_deletes(table, head, places, keys, export)
+    return ours
+
+
+def is_behind(metadata: TableMetadata, export: EarlierExport) -> bool:
+    """Whether main's head is older than the export: then nothing in it can hold rows of it."""
+    head = metadata.snapshot_by_name(MAIN_BRANCH)
+    own = metadata.snapshot_by_id(int(export.snapshot_id))
+    made = export.sequence or (0 if own is None else own.sequence_number or 0)
+    return head is None or 0 < (head.sequence_number or 0) < made
+
+
+def _of_these_keys(
+    table: Table,
+    export: EarlierExport,
+    live: Sequence[ManifestEntry],
+    found: Sequence[ManifestEntry],
+    keys: frozenset[str],
+) -> list[ManifestEntry]:
+    """The export's own files, and those of earlier exports of the same keys that main was rolled back to."""
+    going = list(found)
+    for entry in live:
+        adder = _adder(table, entry)
+        if adder is None or str(adder.snapshot_id) == export.snapshot_id:
+            continue
+        if history.carries_only(adder, keys):
+            going.append(entry)
+        elif history.keys_in(adder) & {export.key_hash} and not _is_replaced(table, adder, export):
+            raise history.refused(
+                export, f"files of snapshot {adder.snapshot_id} hold the same partition together with others"
+            )
+    return going
+
+
+def _is_replaced(table: Table, adder: Snapshot, export: EarlierExport) -> bool:
+    """Whether the export came after that snapshot in main, and so took the key's files out of it."""
+    after = history.since(table, table.metadata.snapshot_by_name(MAIN_BRANCH), export)
+    return after is not None and adder.snapshot_id not in {one.snapshot_id for one in after}
+
+
+def _may_hold_rows_of(table: Table, export: EarlierExport, entry: ManifestEntry) -> bool:
+    """Appends hold rows of whoever appended, and a file older than the export none of its rows."""
+    own = table.metadata.snapshot_by_id(int(export.snapshot_id))
+    made = export.sequence or (0 if own is None else own.sequence_number or 0)
+    written = max(entry.sequence_number or 0, entry.file_sequence_number or 0)
+    if 0 < written < made:
+        return False
+    adder = _adder(table, entry)
+    return adder is None or not (history.keys_in(adder) or history.operation(adder) == Operation.APPEND)
+
+
+def _adder(table: Table, entry: ManifestEntry) -> Snapshot | None:
+    return None if entry.snapshot_id is None else table.metadata.snapshot_by_id(entry.snapshot_id)
+
+
+def _adder_operation(table: Table, entry: ManifestEntry) -> Operation | None:
+    adder = _adder(table, entry)
+    return Operation.REPLACE if adder is None else history.operation(adder)  # unknown: history must prove it
 
 
 def _removal(entries: Iterable[ManifestEntry]) -> Removal:
@@ -109,7 +208,7 @@ def _live(table: Table, manifest: ManifestFile) -> list[ManifestEntry]:
     return manifest.fetch_manifest_entry(table.io)
 
 
-def _is_of(export: EarlierExport, snapshot_id: int | None, file: DataFile) -> bool:
+def is_of(export: EarlierExport, snapshot_id: int | None, file: DataFile) -> bool:
     """Whether the export's snapshot added this file, and, where that had several keys, for this key."""
     if str(snapshot_id) != export.snapshot_id:
         return False
@@ -129,19 +228,13 @@ def _refuse_if_shared(table: Table, export: EarlierExport, keys: frozenset[str])
     if not export.shared:
         return
     snapshot = table.metadata.snapshot_by_id(int(export.snapshot_id))
-    held = set(filter(None, (_export_keys(snapshot) if snapshot else "").split(",")))
+    held = set(history.keys_in(snapshot)) if snapshot else set()
     for name, text in table.metadata.properties.items():
         other = marks.read_property(name, text) if name.startswith(marks.KEY_PROPERTY) else None
         if other is not None and other.snapshot_id == export.snapshot_id:
             held.add(name.removeprefix(marks.KEY_PROPERTY))
     if not held or held - keys:
-        raise _refused(export, "its files also hold other partitions, which are not being replaced")
-
-
-def _export_keys(snapshot: Snapshot) -> str:
-    return (
-        "" if snapshot.summary is None else snapshot.summary.additional_properties.get(marks.EXPORT_KEY, "")
-    )
+        raise history.refused(export, "its files also hold other partitions, which are not being replaced")
 
 
 def _refuse_other_specs(
@@ -150,7 +243,7 @@ def _refuse_other_specs(
     """Rows filed under another partition spec cannot be told apart by partition."""
     specs = {place.spec_id for place in places}
     if any(entry.data_file.spec_id not in specs for entry in live):
-        raise _refused(
+        raise history.refused(
             export, "its files were compacted, and the table has files under another partition spec"
         )
 
@@ -187,11 +280,3 @@ def _applies(delete: ManifestEntry, entry: ManifestEntry) -> bool:
     below = lower is not None and path[: len(lower)] < lower
     above = upper is not None and path[: len(upper)] > upper
     return of_delete >= of_data and not below and not above
-
-
-def _refused(export: EarlierExport, reason: str) -> RefusedError:
-    return RefusedError(
-        f"the export of process {export.process_id} (snapshot {export.snapshot_id}) cannot be replaced: {reason}",
-        code="replace_refused",
-        hint="delete those rows in the lake yourself, or export into a new table",
-    )

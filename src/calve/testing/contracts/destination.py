@@ -31,7 +31,7 @@ from calve.destination.plan import ColumnPlan, ExportPlan, KeyPlan, PartPlan, Re
 from calve.destination.port import Destination
 from calve.destination.receipt import FileReceipt, Receipt
 from calve.iceberg import checksums
-from calve.model.errors import CalveError, PermanentError, RefusedError, UnknownOutcomeError
+from calve.model.errors import CalveError, PermanentError, RefusedError, TemporaryError, UnknownOutcomeError
 from calve.model.ids import new_process_id
 from calve.tasks.destinations import placement
 
@@ -267,7 +267,12 @@ class DestinationContract:
     def test_L21_force_replaces(self, stage: DestinationStage, destination: Destination, work: Work) -> None:
         publish(destination, work)
         other = make_work(destination, ids=range(100, 103))
-        outcome = publish(stage.open(), replace(other, plan=replace(other.plan, replace=True)))
+        with pytest.raises(RefusedError) as fewer:  # T19
+            publish(stage.open(), replace(other, plan=replace(other.plan, replace=True)))
+        assert fewer.value.code == "would_shrink"
+        assert stage.visible() == list(ROWS)
+        asked = replace(other.plan, replace=True, allow_shrink=True)
+        outcome = publish(stage.open(), replace(other, plan=asked))
         assert isinstance(outcome, PublishedSnapshot)
         assert (outcome.replaced_rows, outcome.replaced_files) == (10, 2)
         assert stage.visible() == [100, 101, 102]
@@ -371,6 +376,47 @@ class DestinationContract:
         undone = stage.open().undo(work.process_id, work.plan, work.receipts, "")
         assert len(undone.left) == 2 and undone.message
         assert stage.visible() == list(ROWS)
+
+    def test_T2_undo_leaves_what_a_retry_s_receipts_name_whatever_the_look_shows(
+        self, stage: DestinationStage, destination: Destination, work: Work
+    ) -> None:
+        """The retry published it, and this look does not show that yet."""
+        undone = stage.open().undo(work.process_id, work.plan, work.receipts, "", work.receipts[:1])
+        used = tuple(file.path for file in work.receipts[0].files)
+        assert (undone.left, undone.in_use) == (used, True)
+        assert destination.files_of(work.process_id, work.plan) == used
+
+    # -- attempts that lost ---------------------------------------------------------------------------
+
+    def test_T13_files_that_a_publish_does_not_list_are_removed_and_no_others(
+        self, stage: DestinationStage, destination: Destination, work: Work
+    ) -> None:
+        publish(destination, work)
+        published = destination.files_of(work.process_id, work.plan)
+        lost = published[0].replace("-0-1-0.parquet", "-0-7-0.parquet")
+        destination.storage().put_if_absent(lost, b"half of an attempt")
+        assert lost in destination.files_of(work.process_id, work.plan)
+        assert stage.open().remove_lost(work.process_id, work.plan, work.receipts) == (lost,)
+        assert stage.open().remove_lost(work.process_id, work.plan, work.receipts) == ()
+        assert destination.files_of(work.process_id, work.plan) == published
+        assert stage.visible() == list(ROWS)
+
+    def test_T13_what_is_published_stays_though_the_store_names_other_files(
+        self, stage: DestinationStage, destination: Destination, work: Work
+    ) -> None:
+        """A store restored from yesterday: the receipts it has are not those that were published."""
+        publish(destination, work)
+        before = destination.files_of(work.process_id, work.plan)
+        assert stage.open().remove_lost(work.process_id, work.plan, ()) == ()
+        assert destination.files_of(work.process_id, work.plan) == before
+        assert stage.visible() == list(ROWS)
+
+    def test_T13_nothing_is_removed_while_the_publish_is_not_seen(
+        self, stage: DestinationStage, destination: Destination, work: Work
+    ) -> None:
+        with pytest.raises(TemporaryError):
+            stage.open().remove_lost(work.process_id, work.plan, work.receipts[:1])
+        assert len(destination.files_of(work.process_id, work.plan)) == 2
 
     # -- verify, probe, access ----------------------------------------------------------------------
 
