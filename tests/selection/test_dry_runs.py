@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from calve.app.preview import preview_json
+from calve.app.wiring import App
 from calve.cli.main import run
 from calve.destination.plan import ExportPlan
 from calve.model.errors import RefusedError, UsageError
@@ -101,6 +102,7 @@ def command(
 ) -> tuple[int, str, str]:
     monkeypatch.chdir(place.folder)
     capsys.readouterr()
+    monkeypatch.setattr(App, "source", lambda app, name: place.source)  # which the test holds open
     code = run(list(words))
     captured = capsys.readouterr()
     return code, captured.out, captured.err
