@@ -27,9 +27,8 @@ from calve.backup.receipt import BackupReceipt
 from calve.backup.task import run
 from calve.clickhouse.source import LiveSource
 from calve.model.change import NewPin
-from calve.model.ids import ProcessId
 from calve.model.limits import Limits
-from calve.model.process import Pin, Task
+from calve.model.process import Pin, ProcessId, Task
 from calve.model.states import PinState, TaskState
 from calve.objects.storage import Storage
 from calve.testing.clock import FakeClock

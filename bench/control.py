@@ -19,14 +19,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from calve.control.background import inline
 from calve.control.kind import AdoptedWork, NothingToDo, Planned, Published
-from calve.control.pool import inline
 from calve.control.ports import Store, TaskOrder
 from calve.control.worker import WorkerLoop
 from calve.model.change import NewPin, Result
-from calve.model.ids import new_process_id
 from calve.model.limits import Limits
-from calve.model.process import NewProcess, NewTask, Pin, Process, Task
+from calve.model.process import NewProcess, NewTask, Pin, Process, Task, new_process_id
 from calve.model.states import PROCESS_TERMINAL, ProcessState
 from calve.store import open_store
 from calve.testing.fake_kind import FakeKind

@@ -25,7 +25,7 @@ from calve.iceberg.health.report import health
 from calve.iceberg.publish.build import build_empty
 from calve.iceberg.publish.manifests import ManifestFiles
 from calve.model.states import ProcessState
-from calve.spark import jars
+from calve.spark import java
 from calve.spark.runner import SparkRunner
 from support.lake import BY_MONTH, IDENTIFIER, SCHEMA, arrow, make_table
 from support.many_files import repeat_file
@@ -116,7 +116,7 @@ def bench_rewrite(folder: Path, options: argparse.Namespace) -> float:
         conf={
             # The procedure needs Iceberg's SQL extensions, which must be there when Spark starts.
             "spark.driver.extraClassPath": ":".join(
-                str(jars.resolve(jar)) for jar in (jars.ICEBERG_SPARK, jars.SQLITE_JDBC)
+                str(java.resolve(jar)) for jar in (java.ICEBERG_SPARK, java.SQLITE_JDBC)
             ),
             "spark.sql.extensions": EXTENSIONS,
             "spark.driver.memory": "2g",

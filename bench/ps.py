@@ -15,8 +15,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection, insert
 
-from calve.model.ids import BatchId, ProcessId, WorkerId
-from calve.model.process import NewProcess, ProcessQuery
+from calve.model.process import BatchId, NewProcess, ProcessId, ProcessQuery, WorkerId
 from calve.model.states import PROCESS_LIVE, PROCESS_TERMINAL, ProcessState, TaskState
 from calve.store import SqlStore, open_store
 from calve.store.tables import processes, tasks

@@ -1,6 +1,6 @@
 """docs/reference/config.md: every section and key."""
 
-from calve.app.config import environment
+from calve.app.config import tree
 from calve.app.config.sections import NAMED_SECTIONS, PLAIN_SECTIONS, Section
 from calve.app.config.template import toml_value
 
@@ -39,7 +39,7 @@ An Iceberg catalog; the keys are PyIceberg's own. The same entry configures PyIc
 
 
 def page() -> str:
-    forms = (environment.__doc__ or "").split("\n\n")
+    forms = (tree.__doc__ or "").split("\n\n")
     shown = "\n".join(line.removeprefix("    ") for line in forms[1].splitlines())
     parts = [HEAD + shown + "\n```\n\n" + forms[2].strip() + "\n"]
     for name, section in NAMED_SECTIONS.items():

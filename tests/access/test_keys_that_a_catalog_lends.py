@@ -12,8 +12,7 @@ import pytest
 
 from calve.export.kind import ExportKind
 from calve.iceberg.catalogs.lent_keys import Lender
-from calve.model.ids import ProcessId
-from calve.model.process import Process
+from calve.model.process import Process, ProcessId
 from calve.model.states import ProcessState
 from support.child_runner import ChildRunner
 from support.iceberg_rest import IcebergRest, apache_rest

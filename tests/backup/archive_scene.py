@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from calve.archive import backups
-from calve.archive.address import address_of
-from calve.archive.location import Location
+from calve.archive.location import Location, address_of
 from calve.archive.manifest import Manifest, PartEntry, PartitionEntry, TableEntry
 from calve.backup import publish, task
 from calve.backup.frozen import Frozen

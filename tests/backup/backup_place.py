@@ -24,8 +24,7 @@ from calve.backup.verification import Verified, verify
 from calve.clickhouse.source import Session
 from calve.control.ports import TaskOrder, TaskResult
 from calve.model.errors import CalveError
-from calve.model.ids import ProcessId
-from calve.model.process import Process
+from calve.model.process import Process, ProcessId
 from calve.model.states import Leftovers, ProcessState
 from calve.restore import submit as restore_submit
 from calve.spark import executor

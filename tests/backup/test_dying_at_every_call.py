@@ -15,7 +15,7 @@ from ticked import Ticked
 
 from calve.archive import backups
 from calve.backup.verification import verify
-from calve.model.ids import ProcessId
+from calve.model.process import ProcessId
 from calve.model.states import ProcessState
 from calve.testing.crashing import Break, Crash, Faults, outside_the_store
 from support.kept_source import KeptSource

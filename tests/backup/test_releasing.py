@@ -14,7 +14,7 @@ from calve.clickhouse.pins import freeze as freezes
 from calve.clickhouse.pins import shadow
 from calve.control.ports import TaskOrder
 from calve.model.errors import NotFoundError, TemporaryError
-from calve.model.ids import ProcessId
+from calve.model.process import ProcessId
 from calve.model.states import PIN_HELD, PinState, ProcessState
 from support.kept_source import KeptSource
 

@@ -14,7 +14,7 @@ from calve.backup.plan import Upload, _ranges
 from calve.backup.receipt import BackupReceipt, PartReceipt
 from calve.backup.schema import in_order
 from calve.model.errors import UsageError
-from calve.restore.statements import retargeted, without_replication
+from calve.restore.schema import retargeted, without_replication
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 

@@ -7,7 +7,7 @@ import pytest
 from archive_scene import ArchiveScene, Interposed, make_part
 
 from calve.archive import backups
-from calve.archive.address import address_of
+from calve.archive.location import address_of
 from calve.backup import deletion
 from calve.model.errors import NotFoundError
 

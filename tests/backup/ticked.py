@@ -13,11 +13,10 @@ from calve.archive.location import Location
 from calve.backup import submit
 from calve.backup.kind import BackupKind
 from calve.clickhouse.source import LiveSource
-from calve.control.pool import inline
+from calve.control.background import inline
 from calve.control.worker import WorkerLoop
-from calve.model.ids import ProcessId, WorkerId
 from calve.model.limits import Limits
-from calve.model.process import Process
+from calve.model.process import Process, ProcessId, WorkerId
 from calve.model.states import PIN_HELD, PROCESS_TERMINAL, Leftovers
 from calve.objects.storage import Storage
 from calve.restore import submit as restore_submit

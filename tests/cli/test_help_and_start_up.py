@@ -9,8 +9,7 @@ import click
 import pytest
 
 from calve.cli.main import COMMANDS
-from calve.model.ids import new_process_id
-from calve.model.process import NewProcess
+from calve.model.process import NewProcess, new_process_id
 from calve.store import open_store
 from support.calve_command import Run
 

@@ -8,8 +8,16 @@ import pytest
 
 from calve.model.change import Change, MoveTo, NewEvent, NewPin, Result, TaskChange, WritePlan
 from calve.model.errors import ErrorInfo
-from calve.model.ids import ProcessId, WorkerId, new_batch_id, new_process_id
-from calve.model.process import Lease, NewProcess, NewTask, Process
+from calve.model.process import (
+    Lease,
+    NewProcess,
+    NewTask,
+    Process,
+    ProcessId,
+    WorkerId,
+    new_batch_id,
+    new_process_id,
+)
 from calve.model.states import Leftovers, ProcessState, TaskState
 from calve.store import SqlStore, open_store
 from support.calve_command import Run

@@ -5,10 +5,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from calve.cli import exits
+from calve.cli import output
 from calve.model.errors import CalveError, ErrorInfo, PermanentError, RefusedError, TemporaryError
-from calve.model.ids import ProcessId
-from calve.model.process import Process
+from calve.model.process import Process, ProcessId
 from calve.model.states import ProcessState
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -25,21 +24,21 @@ def ended(state: ProcessState, error: CalveError | None = None) -> Process:
 @pytest.mark.parametrize(
     ("state", "error", "code"),
     [
-        (ProcessState.COMPLETED, None, exits.DONE),
-        (ProcessState.COMPLETED, RefusedError("an earlier try", code="x"), exits.DONE),
-        (ProcessState.FAILED, RefusedError("row policies", code="row_policies"), exits.REFUSED),
-        (ProcessState.FAILED, PermanentError("damaged", code="part_damaged"), exits.FAILED),
-        (ProcessState.FAILED, TemporaryError("down", code="storage_failed"), exits.FAILED),
-        (ProcessState.CANCELLED, RefusedError("row policies", code="row_policies"), exits.FAILED),
-        (ProcessState.CANCELLED, None, exits.FAILED),
-        (ProcessState.RUNNING, None, exits.DONE),
+        (ProcessState.COMPLETED, None, output.DONE),
+        (ProcessState.COMPLETED, RefusedError("an earlier try", code="x"), output.DONE),
+        (ProcessState.FAILED, RefusedError("row policies", code="row_policies"), output.REFUSED),
+        (ProcessState.FAILED, PermanentError("damaged", code="part_damaged"), output.FAILED),
+        (ProcessState.FAILED, TemporaryError("down", code="storage_failed"), output.FAILED),
+        (ProcessState.CANCELLED, RefusedError("row policies", code="row_policies"), output.FAILED),
+        (ProcessState.CANCELLED, None, output.FAILED),
+        (ProcessState.RUNNING, None, output.DONE),
     ],
     ids=["done", "done-after-refusal", "refused", "damaged", "down", "cancelled-after-refusal", "cancelled", "running"],
 )  # fmt: skip
 def test_a_refusal_is_4_and_every_other_bad_end_is_1(
     state: ProcessState, error: CalveError | None, code: int
 ) -> None:
-    assert exits.of_process(ended(state, error)) == code
+    assert output.of_process(ended(state, error)) == code
 
 
 def test_a_refusal_stays_one_in_the_store_and_an_older_error_is_none() -> None:

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from calve.app.config import load_config
-from calve.app.config.secret import MASK, mask_url
+from calve.app.config.tree import MASK, mask_url
 from calve.model.errors import UsageError
 
 SECRET = "hush-hush"

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from calve.model.ids import BatchId, ProcessId, WorkerId
-from calve.model.process import ProcessQuery
+from calve.model.process import BatchId, ProcessId, ProcessQuery, WorkerId
 from calve.model.states import PROCESS_LIVE, PROCESS_TERMINAL, ProcessState
 from calve.store import SqlStore, open_store
 from calve.store.reader import live_statement, processes_statement

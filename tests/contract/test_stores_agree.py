@@ -31,8 +31,7 @@ from calve.model.change import (
     WritePlan,
 )
 from calve.model.errors import CalveError
-from calve.model.ids import ProcessId
-from calve.model.process import Lease, NewTask, ProcessQuery
+from calve.model.process import Lease, NewTask, ProcessId, ProcessQuery
 from calve.model.states import Leftovers, PinState, ProcessState, TaskState
 from calve.store import open_store
 from calve.testing.clock import FakeClock

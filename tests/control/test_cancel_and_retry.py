@@ -2,12 +2,10 @@
 
 import pytest
 
-from calve.control.cancel import cancel
-from calve.control.retry import retry
+from calve.control.client import cancel, retry
 from calve.model.change import Change, MoveTo
 from calve.model.errors import ErrorInfo, Outcome, RefusedError, UnavailableError, UnknownOutcomeError
-from calve.model.ids import ProcessId
-from calve.model.process import Lease
+from calve.model.process import Lease, ProcessId
 from calve.model.states import PROCESS_TERMINAL, Leftovers, ProcessState
 from calve.testing.scene import Deferred, Scene
 

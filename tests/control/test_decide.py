@@ -26,9 +26,8 @@ from calve.control.step import (
     Wait,
 )
 from calve.model.errors import ErrorInfo, Outcome
-from calve.model.ids import ProcessId
 from calve.model.limits import Limits
-from calve.model.process import Breaker, Process, TaskCounts
+from calve.model.process import Breaker, Process, ProcessId, TaskCounts
 from calve.model.states import (
     PROCESS_LIVE,
     PROCESS_TERMINAL,

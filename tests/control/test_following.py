@@ -2,7 +2,7 @@
 
 import pytest
 
-from calve.control.follow import follow
+from calve.control.client import follow
 from calve.model.errors import StoreError
 from calve.model.states import ProcessState
 from calve.testing.scene import Scene

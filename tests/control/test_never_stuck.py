@@ -8,8 +8,7 @@ from calve.control.ports import TaskResult
 from calve.control.worker import WorkerLoop
 from calve.model.change import Change, Met, MoveTo, TaskChange
 from calve.model.errors import ErrorInfo, PermanentError, StoreError
-from calve.model.ids import ProcessId
-from calve.model.process import Lease, Process
+from calve.model.process import Lease, Process, ProcessId
 from calve.model.states import ProcessState, TaskState
 from calve.testing.crashing import Break, Crash, Faults, crashing_store
 from calve.testing.fake_runner import Ends

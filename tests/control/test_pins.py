@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from calve.control.cancel import cancel
+from calve.control.client import cancel
 from calve.model.errors import ErrorInfo, TemporaryError
 from calve.model.states import PIN_HELD, PinState, ProcessState
 from calve.testing.crashing import Break, Crash, Faults

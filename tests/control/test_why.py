@@ -2,10 +2,10 @@
 
 import pytest
 
-from calve.control.cancel import cancel
+from calve.control.client import cancel
 from calve.control.why import why
 from calve.model.errors import ErrorInfo, TemporaryError
-from calve.model.ids import ProcessId
+from calve.model.process import ProcessId
 from calve.testing.scene import Deferred, Scene
 
 

@@ -7,8 +7,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from calve.control.guarded import GuardedKind
-from calve.control.kind import Kind, WrappedKind
+from calve.control.kind import GuardedKind, Kind, WrappedKind
 from calve.control.ports import StoreReader, StoreWriter
 from calve.model.errors import CalveError
 from calve.testing.crashing import KIND_CALLS, KIND_READS, STORE_CALLS, Break, Faults, crashing_kind

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from calve.control.client import retry
 from calve.control.ports import Store
-from calve.control.retry import retry
 from calve.model.errors import ErrorInfo
 from calve.model.limits import Limits
 from calve.model.states import Leftovers, ProcessState

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from calve.destination.overlap import block_ranges, disjoint
+from calve.destination.content import block_ranges, disjoint
 from calve.model.locks import meet, piece_of, whole_of
 
 WHOLE = "0123456789abcdef" * 2

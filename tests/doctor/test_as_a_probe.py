@@ -14,8 +14,7 @@ from calve.app.doctor.examine import examine
 from calve.app.doctor.finding import Finding, Severity
 from calve.app.wiring import App
 from calve.model.errors import ErrorInfo
-from calve.model.ids import WorkerId, new_process_id
-from calve.model.process import NewProcess, Worker
+from calve.model.process import NewProcess, Worker, WorkerId, new_process_id
 from calve.store import open_store
 
 sys.path.append(str(Path(__file__).parent.parent / "cli"))

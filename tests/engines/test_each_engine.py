@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from calve.clickhouse.engine.ddl import scratch_table
-from calve.clickhouse.sql import engine_clause
+from calve.clickhouse.sql import create_table as engine_clause
 from calve.clickhouse.tables import describe
 from calve.destination.plan import ExportPlan
 from calve.model.errors import RefusedError, UsageError

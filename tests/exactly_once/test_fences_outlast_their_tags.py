@@ -17,8 +17,8 @@ from calve.iceberg.publish import AlreadyExported, PublishedSnapshot, PublishFen
 from calve.iceberg.publish.search import search
 from calve.iceberg.undo import undo
 from calve.model.errors import PermanentError, UnknownOutcomeError
-from calve.model.ids import new_process_id
 from calve.model.limits import Limits
+from calve.model.process import new_process_id
 from calve.objects.storage import Storage
 from support.catalog_faults import Fault, FaultySqlCatalog, Landing, Reading, Told
 from support.catalog_proxy import CatalogProxy

@@ -34,7 +34,7 @@ from calve.iceberg import tables
 from calve.iceberg.catalogs.catalog import open_catalog
 from calve.iceberg.publish.publish import publish
 from calve.model.errors import ErrorInfo
-from calve.model.ids import new_process_id
+from calve.model.process import new_process_id
 from calve.spark.executor import execute
 from support.lake import sqlite_properties
 

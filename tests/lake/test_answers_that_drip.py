@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 from pyiceberg.io import load_file_io
 
-from calve.clickhouse.server.address import Address
-from calve.clickhouse.server.client import Client, Credentials, Request
+from calve.clickhouse.server.client import Address, Client, Credentials, Request
 from calve.iceberg import tables
 from calve.iceberg.catalogs import file_io
 from calve.iceberg.catalogs.catalog import open_catalog

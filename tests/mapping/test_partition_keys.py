@@ -14,7 +14,6 @@ from pyiceberg.types import (
 )
 
 from calve.destination.plan import ColumnPlan
-from calve.export.expressions import Call, Name, Number, members, parse
 from calve.export.spec import (
     derive_sort_order,
     derive_spec,
@@ -22,6 +21,7 @@ from calve.export.spec import (
     parse_partition_by,
     plan_spec,
 )
+from calve.export.transforms import Call, Name, Number, members, parse
 from calve.model.errors import RefusedError, UsageError
 
 SCHEMA = Schema(

@@ -10,10 +10,10 @@ import pytest
 from sqlalchemy import Engine, inspect
 
 from calve.model.errors import UsageError
-from calve.model.ids import ProcessId
+from calve.model.process import ProcessId
 from calve.model.states import Leftovers, PinState, ProcessState, TaskState
 from calve.store import open_store
-from calve.store.engines import make_engine
+from calve.store.database import make_engine
 from calve.store.migrations.run import newest, statements, steps
 from calve.store.tables import metadata
 from calve.testing.contracts.contract import submit

@@ -8,7 +8,7 @@ import pytest
 from calve.clickhouse.errors import translate
 from calve.export.writer import _refuse_unfinished
 from calve.model.errors import TemporaryError
-from calve.objects.full_disk import as_full_disk, is_full
+from calve.objects.errors import as_full_disk, is_full
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])

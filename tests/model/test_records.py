@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from calve.model.errors import DamagedError
-from calve.model.ids import ProcessId
+from calve.model.process import ProcessId
 from calve.model.record import SPACED, Record, loads
 
 

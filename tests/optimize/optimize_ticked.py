@@ -13,18 +13,16 @@ from typing import Any
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
 
-from calve.control.pool import inline
+from calve.control.background import inline
 from calve.control.ports import Store, TaskOrder, TaskResult
 from calve.control.steps.context import Spawn
 from calve.control.worker import WorkerLoop
 from calve.iceberg.catalogs.catalog import open_catalog
-from calve.model.ids import ProcessId, WorkerId
 from calve.model.limits import Limits
-from calve.model.process import Process
+from calve.model.process import Process, ProcessId, WorkerId
 from calve.model.states import PROCESS_TERMINAL
 from calve.optimize.kind import OptimizeKind
-from calve.optimize.request import OptimizeRequest
-from calve.optimize.submit import submit
+from calve.optimize.submit import OptimizeRequest, submit
 from calve.testing.clock import FakeClock
 from calve.testing.crashing import Faults, crashing_kind, crashing_runner, crashing_store
 from calve.testing.memory_store import MemoryStore

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from calve.control.ports import TaskOrder, TaskResult
-from calve.model.ids import ProcessId
+from calve.model.process import ProcessId
 from calve.spark.runner import SparkRunner
 
 pytestmark = pytest.mark.spark

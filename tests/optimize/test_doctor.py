@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from calve.app.config import load_config
-from calve.app.doctor.optimize import seen_by_spark
+from calve.app.doctor.parts import seen_by_spark
 from calve.app.wiring import App
 from calve.spark.runner import SparkRunner
 from support.lake import arrow, make_table

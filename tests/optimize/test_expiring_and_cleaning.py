@@ -14,9 +14,8 @@ from calve.iceberg.health.report import health
 from calve.iceberg.health.settings import Settings
 from calve.model.change import Change, ClearWait, LeftoversTo, MoveTo, WritePlan
 from calve.model.errors import TemporaryError
-from calve.model.ids import WorkerId, new_process_id
 from calve.model.limits import Limits
-from calve.model.process import Lease, NewProcess
+from calve.model.process import Lease, NewProcess, WorkerId, new_process_id
 from calve.model.states import ProcessState
 from calve.optimize import expiry as expiring
 from calve.optimize.cleanup import clean

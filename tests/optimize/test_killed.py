@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from calve.iceberg.catalogs.catalog import open_catalog
-from calve.model.ids import ProcessId
-from calve.model.process import ProcessQuery
+from calve.model.process import ProcessId, ProcessQuery
 from calve.model.states import PROCESS_TERMINAL, ProcessState, TaskState
 from calve.store import open_store
 from support.lake import IDENTIFIER, arrow, make_table, rows_of, sqlite_properties

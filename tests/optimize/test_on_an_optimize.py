@@ -14,7 +14,7 @@ from pyiceberg.catalog import Catalog
 from calve.app.wiring import App
 from calve.cli.main import run
 from calve.iceberg.catalogs.catalog import open_catalog
-from calve.iceberg.verify_rewrite import verify_rewrites
+from calve.iceberg.verify import verify_rewrites
 from calve.model.errors import ErrorInfo, RefusedError
 from support.equality_deletes import delete_equal
 from support.lake import IDENTIFIER, arrow, make_table, rows_of

@@ -8,7 +8,7 @@ import pytest
 from calve.model.errors import UsageError
 from calve.model.states import ProcessState
 from calve.spark.catalog_conf import S3_FILE_IO, jars_for, spark_catalog
-from calve.spark.jars import ICEBERG_AWS, ICEBERG_SPARK, POSTGRES_JDBC, SQLITE_JDBC
+from calve.spark.java import ICEBERG_AWS, ICEBERG_SPARK, POSTGRES_JDBC, SQLITE_JDBC
 from calve.spark.runner import SparkRunner
 from support.iceberg_rest import apache_rest
 from support.optimizing import OptimizeScene

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from calve.control.retry import retry
+from calve.control.client import retry
 from calve.model.states import ProcessState
 from support.child_runner import ChildRunner
 from support.outage_place import Executors, OutagePlace, make_table, until

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from rest_place import ROWS, heal, rest_place
 
-from calve.model.ids import ProcessId
+from calve.model.process import ProcessId
 from calve.model.states import ProcessState, TaskState
 from support.catalog_faults import Told
 from support.catalog_proxy import CatalogProxy

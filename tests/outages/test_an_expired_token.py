@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from rest_place import ROWS, rest_place
 
-from calve.control.retry import retry
+from calve.control.client import retry
 from calve.model.states import ProcessState
 from support.catalog_proxy import CatalogProxy
 from support.catalog_tokens import CatalogTokens

@@ -11,8 +11,7 @@ import pyarrow.parquet as pq
 from calve.destination.plan import ExportPlan
 from calve.destination.receipt import Receipt
 from calve.model.errors import UnavailableError
-from calve.model.ids import ProcessId
-from calve.model.process import Process
+from calve.model.process import Process, ProcessId
 from calve.objects.storage import Storage
 from calve.parquet.folder import Folder
 from support.place import Place

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from calve.app.preview import preview_json
+from calve.app.exports import preview_json
 from calve.app.wiring import App
 from calve.cli.main import run
 from calve.destination.plan import ExportPlan

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from calve.clickhouse.embedded.parser import Parser, parser
-from calve.clickhouse.sql import engine_clause, filters
-from calve.clickhouse.sql.functions import LASTING
+from calve.clickhouse.sql import create_table as engine_clause
+from calve.clickhouse.sql import filters
+from calve.clickhouse.sql.filters import LASTING
 from calve.clickhouse.tables import Column, TableInfo
 from calve.model.errors import UsageError
 from support.place import Place

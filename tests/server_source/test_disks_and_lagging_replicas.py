@@ -7,7 +7,7 @@ import pytest
 from servers import WITH_UUID, Place, pin_name
 
 from calve.clickhouse.pins.pin import Pinned
-from calve.clickhouse.server import replicas
+from calve.clickhouse.server.pin import ready
 from calve.clickhouse.server.source import ServerOptions, ServerSource
 from calve.clickhouse.server.tables import describe
 from calve.model.errors import RefusedError, TemporaryError
@@ -103,6 +103,6 @@ def test_a_replica_that_lags_is_refused_where_it_may_not_be_told_to_catch_up(
         session.execute("CREATE TABLE db.t (a UInt8) ENGINE = MergeTree ORDER BY a")
     reader = ServerSource("main", ServerOptions(url=started.url, user="reader"))
     with reader.visit() as session, pytest.raises(TemporaryError) as refused:
-        replicas.ready(session, describe(session, "db", "t"))
+        ready(session, describe(session, "db", "t"))
     assert refused.value.code == "replica_lags"
     assert "grant SYSTEM SYNC REPLICA" in refused.value.hint

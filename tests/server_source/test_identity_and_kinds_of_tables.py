@@ -7,7 +7,7 @@ import pytest
 from executor_child import ExecutorChild
 from servers import PASSWORD, TIMEZONE, UUID, WITH_UUID, Place, pin_name
 
-from calve.clickhouse.server import clone, replicas
+from calve.clickhouse.server import clone, pin
 from calve.clickhouse.server.parts import partitions
 from calve.clickhouse.server.pin import UNKNOWN_POLICIES
 from calve.clickhouse.server.source import ServerOptions, ServerSource
@@ -125,7 +125,7 @@ def test_a_replica_is_synced_before_it_is_pinned_and_cloned_into_a_plain_table(f
 def test_a_replica_without_keeper_is_refused(front: Front) -> None:
     source = replicated(front, "/t", is_readonly="1")
     with source.visit() as session, pytest.raises(TemporaryError) as refused:
-        replicas.ready(session, describe(session, "db", "t"))
+        pin.ready(session, describe(session, "db", "t"))
     assert refused.value.code == "replica_readonly"
 
 

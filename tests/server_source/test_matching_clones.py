@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from calve.clickhouse.server.parts import ListedPart, matched
-from calve.clickhouse.sql.columns import columns_with_ttl
-from calve.clickhouse.sql.engine_clause import EngineClause
+from calve.clickhouse.sql.create_table import EngineClause, columns_with_ttl
 from calve.clickhouse.sql.zones import explicit
 from calve.clickhouse.tables import TableInfo
 from calve.model.errors import TemporaryError

@@ -1,4 +1,4 @@
-from calve.clickhouse.sql.engine_clause import parse
+from calve.clickhouse.sql.create_table import parse
 
 
 def test_every_clause_is_found_and_quotes_and_brackets_do_not_mislead() -> None:

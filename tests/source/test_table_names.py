@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calve.clickhouse.sql.table_name import TableName, parse
+from calve.clickhouse.sql.tokens import TableName, parse
 from calve.model.errors import UsageError
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
 
-from calve.spark.jars import resolve
+from calve.spark.java import resolve
 from support.jars import ICEBERG_REST
 from support.programs import Program, free_ports, listening
 from support.s3 import Keys, S3Server

@@ -3,7 +3,7 @@
 import sys
 
 from calve.model.errors import CalveError
-from calve.spark.jars import ICEBERG_SPARK, POSTGRES_JDBC, SQLITE_JDBC, Jar, cached, resolve
+from calve.spark.java import ICEBERG_SPARK, POSTGRES_JDBC, SQLITE_JDBC, Jar, cached, resolve
 
 # Apache's REST fixture: despite its name the main jar is the runnable server with all it needs.
 ICEBERG_REST = Jar(

@@ -24,7 +24,7 @@ from calve.destination.names import receipt_uri
 from calve.destination.plan import ColumnPlan, ExportPlan, KeyPlan, PartPlan, Relation, Slice
 from calve.destination.receipt import FileReceipt, Receipt
 from calve.iceberg import checksums, tables
-from calve.model.ids import new_process_id
+from calve.model.process import new_process_id
 from calve.objects.storage import Storage
 
 SCHEMA = Schema(

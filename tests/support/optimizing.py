@@ -12,14 +12,12 @@ from calve.control.kind import Kind
 from calve.control.ports import Runner, Store, TaskOrder, TaskResult
 from calve.control.worker import WorkerLoop
 from calve.iceberg.catalogs.catalog import open_catalog
-from calve.model.ids import ProcessId
 from calve.model.limits import Limits
-from calve.model.process import Process
+from calve.model.process import Process, ProcessId
 from calve.model.states import PROCESS_TERMINAL
 from calve.optimize.driver_work import error_of
 from calve.optimize.kind import OptimizeKind
-from calve.optimize.request import OptimizeRequest
-from calve.optimize.submit import submit
+from calve.optimize.submit import OptimizeRequest, submit
 from calve.testing.memory_store import MemoryStore
 
 LIMITS = Limits(backoff_first_seconds=0.01, backoff_most_seconds=0.05, tick_seconds=0.02, slots=2)

@@ -15,8 +15,7 @@ import pyarrow.parquet as pq
 from calve.app.wiring import App
 from calve.destination.address import is_folder
 from calve.export.kind import ExportKind
-from calve.model.ids import ProcessId
-from calve.model.process import Process, ProcessQuery
+from calve.model.process import Process, ProcessId, ProcessQuery
 from calve.model.states import PIN_HELD, PROCESS_TERMINAL, ProcessState
 from support.child_runner import ChildRunner
 from support.kept_source import KeptSource

@@ -25,14 +25,12 @@ from calve.app.exports import export_request
 from calve.app.wiring import App
 from calve.app.work import follow, own_worker_for
 from calve.clickhouse.embedded.source import EmbeddedSource
-from calve.clickhouse.parts.partitions import PartitionInfo
-from calve.clickhouse.parts.selection import Selection
+from calve.clickhouse.parts.partitions import PartitionInfo, Selection
 from calve.clickhouse.source import LiveSource, Session
 from calve.control.ports import Runner
 from calve.export.submit import submit_export, survey_export
 from calve.export.survey import Survey
-from calve.model.ids import ProcessId
-from calve.model.process import Process
+from calve.model.process import Process, ProcessId
 from support.kept_source import KeptSource
 
 

@@ -19,7 +19,7 @@ import psycopg
 from psycopg import sql
 
 from calve.model.errors import PermanentError, UsageError
-from calve.model.ids import new_process_id
+from calve.model.process import new_process_id
 
 _INSTALLED = Path("/usr/lib/postgresql")
 _START_SECONDS = 60

@@ -6,7 +6,7 @@ import urllib.parse
 from collections.abc import Mapping
 from typing import Protocol
 
-from calve.objects.signing import Signer
+from calve.objects.lifecycle import Signer
 
 
 class _Keys(Protocol):

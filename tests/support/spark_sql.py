@@ -20,7 +20,7 @@ from typing import IO, Any, Self
 import pyarrow as pa
 import pyarrow.ipc
 
-from calve.spark import jars
+from calve.spark import java
 from calve.spark.java import java_home
 
 
@@ -139,7 +139,7 @@ def _session() -> Any:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     from pyspark.sql import SparkSession
 
-    paths = [str(jars.resolve(jar)) for jar in (jars.ICEBERG_SPARK, jars.SQLITE_JDBC)]
+    paths = [str(java.resolve(jar)) for jar in (java.ICEBERG_SPARK, java.SQLITE_JDBC)]
     return (
         SparkSession.builder.master("local[2]")
         .config("spark.jars", ",".join(paths))

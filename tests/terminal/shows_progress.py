@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 from calve.app.work import Standing
 from calve.cli.progress import display
 from calve.model.errors import ErrorInfo
-from calve.model.ids import ProcessId
-from calve.model.process import Process, TaskCounts
+from calve.model.process import Process, ProcessId, TaskCounts
 from calve.model.states import ProcessState
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

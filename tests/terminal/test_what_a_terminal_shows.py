@@ -6,9 +6,8 @@ import pytest
 from screen import run
 
 from calve.app.config.template import render
-from calve.cli import words
-from calve.model.ids import new_process_id
-from calve.model.process import NewProcess
+from calve.cli import output
+from calve.model.process import NewProcess, new_process_id
 from calve.store import open_store
 
 SHOWS_PROGRESS = str(Path(__file__).with_name("shows_progress.py"))
@@ -91,7 +90,7 @@ def test_a_line_stands_while_something_takes_its_time_and_is_gone_afterwards(col
 
 def test_only_what_may_be_cut_is_cut() -> None:
     head, rows = ("ID", "NAME"), [("0123456789" * 3, "n" * 40)]
-    text = words.table(head, rows, width=50, cut=frozenset({"NAME"}))
+    text = output.table(head, rows, width=50, cut=frozenset({"NAME"}))
     assert text.splitlines()[1] == f"{'0123456789' * 3}  {'n' * 17}…"
-    assert words.table(head, rows, width=10, cut=frozenset({"NAME"})).splitlines()[1].endswith("  nnnnn…")
-    assert words.table(head, rows) == words.table(head, rows, width=1)
+    assert output.table(head, rows, width=10, cut=frozenset({"NAME"})).splitlines()[1].endswith("  nnnnn…")
+    assert output.table(head, rows) == output.table(head, rows, width=1)

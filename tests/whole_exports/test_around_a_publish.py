@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from whole_life import IDS, Life, stray_files
 
-from calve.control.retry import retry
+from calve.control.client import retry
 from calve.model.errors import RefusedError
 from calve.model.states import Leftovers, ProcessState
 from calve.testing.crashing import Break, Crash, Faults

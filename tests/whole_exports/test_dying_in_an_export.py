@@ -15,8 +15,7 @@ from whole_life import IDS, DyingRunner, Life, local, stray_files
 
 from calve.control.kind import Published
 from calve.model.errors import UnknownOutcomeError
-from calve.model.ids import ProcessId
-from calve.model.process import Process
+from calve.model.process import Process, ProcessId
 from calve.model.states import Leftovers, ProcessState
 from calve.testing.crashing import Break, Crash, Faults, outside_the_store
 from support.kept_source import KeptSource

@@ -15,8 +15,7 @@ import pytest
 from whole_life import check_table
 from whole_workers import FLEET_LIMITS, Fleet, ended, kill_all, settled, start, stop
 
-from calve.model.ids import ProcessId
-from calve.model.process import Process
+from calve.model.process import Process, ProcessId
 from calve.model.states import ProcessState
 from calve.store import open_store
 from support.kept_source import KeptSource

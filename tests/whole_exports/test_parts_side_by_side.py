@@ -8,11 +8,11 @@ import pytest
 from test_stores_that_forget import another_store
 from whole_life import Life
 
-from calve.clickhouse.parts.selection import Selection
+from calve.clickhouse.parts.partitions import Selection
 from calve.export.request import ExportRequest
 from calve.export.submit import submit_export, survey_export
 from calve.model.errors import RefusedError
-from calve.model.ids import ProcessId
+from calve.model.process import ProcessId
 from calve.model.states import ProcessState
 from support.kept_source import KeptSource
 from support.local_runner import LocalRunner

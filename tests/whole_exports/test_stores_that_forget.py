@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from whole_life import IDS, Life
 
-from calve.control.retry import retry
+from calve.control.client import retry
 from calve.model.errors import RefusedError
 from calve.model.states import ProcessState
 from support.kept_source import KeptSource
@@ -132,8 +132,7 @@ def test_D1_a_publish_that_landed_unseen_then_failed_is_not_published_again_by_a
 
 
 def _same_again(life: Life, process_id: object):  # type: ignore[no-untyped-def]
-    from calve.model.ids import new_process_id
-    from calve.model.process import NewProcess
+    from calve.model.process import NewProcess, new_process_id
 
     old = life.row(process_id)  # type: ignore[arg-type]
     return NewProcess(

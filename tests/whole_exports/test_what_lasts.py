@@ -10,7 +10,7 @@ from pyiceberg.table import Table
 from sqlalchemy import text
 from whole_life import IDS, DyingRunner, Life
 
-from calve.control.retry import retry
+from calve.control.client import retry
 from calve.destination.names import DataFileName
 from calve.destination.plan import ColumnPlan, DestinationPlan, ExportPlan, KeyPlan, PartPlan, Relation
 from calve.model.process import Process

@@ -18,10 +18,9 @@ from pyiceberg.table import Table
 from sqlalchemy.exc import OperationalError
 
 from calve.clickhouse.embedded.base import EngineSource
-from calve.clickhouse.parts.partitions import PartitionInfo
-from calve.clickhouse.parts.selection import Selection
+from calve.clickhouse.parts.partitions import PartitionInfo, Selection
 from calve.clickhouse.source import LiveSource, Session
-from calve.control.pool import inline
+from calve.control.background import inline
 from calve.control.ports import Runner, TaskOrder
 from calve.control.worker import WorkerLoop
 from calve.destination.address import DestinationAddress
@@ -34,9 +33,8 @@ from calve.export.survey import Survey
 from calve.iceberg.catalogs.catalog import open_catalog
 from calve.iceberg.destination import IcebergDestination
 from calve.model.errors import CalveError, TemporaryError
-from calve.model.ids import ProcessId, WorkerId
 from calve.model.limits import Limits
-from calve.model.process import Process
+from calve.model.process import Process, ProcessId, WorkerId
 from calve.model.states import PIN_HELD, PROCESS_TERMINAL, Leftovers, ProcessState
 from calve.objects.storage import Storage
 from calve.objects.uri import full_uri

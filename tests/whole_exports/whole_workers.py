@@ -13,15 +13,14 @@ from typing import Any
 from pyiceberg.table import Table
 from whole_life import LIMITS, Ports
 
-from calve.clickhouse.parts.selection import Selection
+from calve.clickhouse.parts.partitions import Selection
 from calve.clickhouse.source import LiveSource
 from calve.control.worker import WorkerLoop
 from calve.export.kind import ExportKind
 from calve.export.request import ExportRequest
 from calve.export.submit import submit_export, survey_export
 from calve.iceberg.catalogs.catalog import open_catalog
-from calve.model.ids import ProcessId
-from calve.model.process import Process
+from calve.model.process import Process, ProcessId
 from calve.model.states import PIN_HELD, PROCESS_TERMINAL
 from calve.store import open_store
 from support.shared_service import RemoteRunner, RemoteSource

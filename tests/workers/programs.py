@@ -12,8 +12,7 @@ from pathlib import Path
 from gate import Gate
 
 from calve.app.wiring import App
-from calve.model.ids import ProcessId
-from calve.model.process import Process
+from calve.model.process import Process, ProcessId
 from calve.model.states import PIN_HELD, PROCESS_TERMINAL, ProcessState
 from support.place import Place
 from support.programs import Program

@@ -8,7 +8,7 @@ import pytest
 from gate import Gate
 from programs import DESTINATION, ROWS, TABLE, Folder
 
-from calve.model.ids import ProcessId
+from calve.model.process import ProcessId
 from calve.model.states import PROCESS_TERMINAL, PinState, ProcessState, TaskState
 
 EXPORT = ("export", TABLE, "--all", "--to", DESTINATION)

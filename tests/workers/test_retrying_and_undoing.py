@@ -12,11 +12,10 @@ from pyiceberg.catalog.sql import SqlCatalog
 from calve.app.doctor import work
 from calve.app.doctor.work import leftovers
 from calve.app.wiring import App
+from calve.control.client import retry
 from calve.control.ports import TaskOrder, TaskResult
-from calve.control.retry import retry
 from calve.model.errors import RefusedError
-from calve.model.ids import ProcessId
-from calve.model.process import Process
+from calve.model.process import Process, ProcessId
 from calve.model.states import Leftovers, ProcessState
 from support.local_runner import LocalRunner
 from support.place import Place

@@ -14,24 +14,22 @@ from typing import TYPE_CHECKING, Any, Self
 from calve.app import processes as _processes
 from calve.app.config import Config, Setting
 from calve.app.wiring import App
-from calve.control.cancel import CancelAnswer
+from calve.control.client import CancelAnswer
 from calve.control.ports import Runner
-from calve.model.ids import ProcessId
-from calve.model.process import Event, Process, ProcessQuery
+from calve.model.process import Event, Process, ProcessId, ProcessQuery
 
 if TYPE_CHECKING:
     from calve.app.backups import BackupEntry, Pruned, QueuedBackup
     from calve.app.doctor import Finding
     from calve.app.exports import ExportAnswer, ExportSurvey
-    from calve.app.health import OptimizePreview
-    from calve.app.optimize_history import Optimized
+    from calve.app.health import Optimized, OptimizePreview
     from calve.app.partitions import ListedPartition
     from calve.app.processes import ProcessDetail, Reason, WorkerStatus
     from calve.app.proof import ExportProof, OptimizeProof
     from calve.app.work import Standing, WorkerProgram
     from calve.backup.deletion import Deleted, Keep
     from calve.backup.verification import Verified
-    from calve.clickhouse.parts.selection import Selection
+    from calve.clickhouse.parts.partitions import Selection
     from calve.destination.plan import PartPlan
     from calve.iceberg.health.report import Health
 
@@ -116,7 +114,7 @@ class Calve:
         return table_health(self._app, table, orphans=orphans)
 
     def history(self, table: str = "", *, limit: int = 50) -> "list[Optimized]":
-        from calve.app.optimize_history import optimize_history
+        from calve.app.health import optimize_history
 
         return optimize_history(self._app, table, limit=limit)
 

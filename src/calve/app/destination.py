@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from calve.app.config import Config
-from calve.app.config.places import location
+from calve.app.config.values import location
 from calve.app.storages import section_of
 from calve.destination.address import DestinationAddress, is_folder, parse_table_name
 from calve.model.errors import UsageError

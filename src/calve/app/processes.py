@@ -10,11 +10,9 @@ from datetime import timedelta
 from enum import StrEnum
 
 from calve.app.wiring import App
-from calve.control.cancel import CancelAnswer, cancel
-from calve.control.retry import retry
+from calve.control.client import CancelAnswer, cancel, retry
 from calve.control.why import why
-from calve.model.ids import BATCH_PREFIX, ProcessId, new_batch_id
-from calve.model.process import Event, Pin, Process, Task, Worker
+from calve.model.process import BATCH_PREFIX, Event, Pin, Process, ProcessId, Task, Worker, new_batch_id
 from calve.model.reach import reaches
 from calve.model.states import ProcessState
 

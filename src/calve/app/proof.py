@@ -10,11 +10,9 @@ from calve.destination.plan import ExportPlan
 from calve.destination.receipt import Receipt
 from calve.export.request import ExportRequest
 from calve.export.source_check import read_again
-from calve.iceberg.verify import expected_checksums
-from calve.iceberg.verify_rewrite import RewriteProof, verify_rewrites
+from calve.iceberg.verify import RewriteProof, expected_checksums, verify_rewrites
 from calve.model.errors import RefusedError
-from calve.model.ids import ProcessId
-from calve.model.process import Process
+from calve.model.process import Process, ProcessId
 from calve.model.states import ProcessState, TaskState
 from calve.optimize.plan import OptimizePlan
 

@@ -4,10 +4,10 @@ from calve.app.exports import ExportSurvey
 from calve.archive.manifest import Manifest
 from calve.backup.deletion import Deleted, Keep
 from calve.backup.verification import Verified
-from calve.clickhouse.parts.selection import Selection
+from calve.clickhouse.parts.partitions import Selection
 from calve.export.request import ExportRequest
 from calve.iceberg.health.report import Health
-from calve.optimize.request import OptimizeRequest
+from calve.optimize.submit import OptimizeRequest
 
 __all__ = [
     "Deleted",

@@ -19,9 +19,8 @@ from calve.control.kind import Kind
 from calve.control.ports import Runner, Store
 from calve.destination.address import DestinationAddress
 from calve.export.choices import Choices
-from calve.model.ids import ProcessId
 from calve.model.limits import Limits
-from calve.model.process import Process, Worker
+from calve.model.process import Process, ProcessId, Worker
 from calve.model.reach import reaches
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
     from calve.archive.location import Location
     from calve.clickhouse.source import LiveSource, Source
-    from calve.clickhouse.sql.table_name import TableName
+    from calve.clickhouse.sql.tokens import TableName
     from calve.control.worker import WorkerLoop
     from calve.destination.port import Destination
     from calve.objects.storage import Storage
@@ -128,7 +127,7 @@ class App:
 
     def table(self, text: str) -> "TableName":
         """A table as a person names it: `[source:][db.]table`, with the defaults of the configuration."""
-        from calve.clickhouse.sql.table_name import parse
+        from calve.clickhouse.sql.tokens import parse
 
         def database(source: str | None) -> str:
             given = source or self.config.default_source

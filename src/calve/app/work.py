@@ -10,11 +10,10 @@ from typing import Any
 
 from calve.app.processes import has_workers
 from calve.app.wiring import App
-from calve.control.follow import follow as watched
+from calve.control.client import follow as watched
 from calve.control.ports import Store
 from calve.model.errors import CalveError
-from calve.model.ids import ProcessId, WorkerId
-from calve.model.process import Pin, Process
+from calve.model.process import Pin, Process, ProcessId, WorkerId
 from calve.model.reach import reaches, sources_in, with_kinds
 from calve.model.states import PIN_HELD, PROCESS_TERMINAL, ProcessState
 

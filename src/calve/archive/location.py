@@ -10,12 +10,18 @@
 Nothing is ever overwritten: a process and an attempt are in the name of whatever they write, and
 `n` counts what a name was used for, so that a late put of a backup that was given up or deleted
 meets a name that is taken.
+
+The address of a part: a hash of its files, so that equal content is stored once and another
+content under the same part name is never taken for it (P17).
 """
 
+import hashlib
 import json
 import re
 import secrets
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from calve.model.errors import DamagedError, NotFoundError, PermanentError, UsageError
 from calve.objects.storage import Storage
@@ -180,3 +186,69 @@ class Location:
                 code="location_changed",
                 hint="start again: what was written before may be lost",
             )
+
+
+_DESCRIPTIONS = frozenset({".txt", ".json"})
+ADDRESS_LENGTH = 40
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartFile:
+    """One file below a part's folder, projections' included."""
+
+    name: str  # relative, with "/"
+    path: Path
+    bytes: int
+
+    @property
+    def never_changes(self) -> bool:
+        """Columns, marks and indexes are written once; ClickHouse may rewrite descriptions."""
+        return self.path.suffix not in _DESCRIPTIONS
+
+
+def part_files(part: Path) -> list[PartFile]:
+    """Every file, by name."""
+    try:
+        found = [
+            PartFile(name=path.relative_to(part).as_posix(), path=path, bytes=path.stat().st_size)
+            for path in _walk(part)
+        ]
+    except OSError as error:
+        raise _unreadable(part, error) from None
+    return sorted(found, key=lambda file: file.name)
+
+
+def address_of(part: Path) -> str:
+    listed = []
+    for file in part_files(part):
+        described = ""
+        if file.path.suffix in _DESCRIPTIONS:
+            try:
+                described = hashlib.sha256(file.path.read_bytes()).hexdigest()
+            except OSError as error:
+                raise _unreadable(part, error) from None
+        listed.append([file.name, file.bytes, described])
+    if not any(name == "checksums.txt" for name, _, _ in listed):
+        raise PermanentError(
+            f"part {part} has no checksums.txt: it is damaged, or from a ClickHouse older than backups know",
+            code="part_unreadable",
+            hint="run CHECK TABLE at the source",
+        )
+    text = json.dumps(listed, ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:ADDRESS_LENGTH]
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            yield from _walk(entry)
+        else:
+            yield entry
+
+
+def _unreadable(part: Path, error: OSError) -> PermanentError:
+    return PermanentError(
+        f"part {part} cannot be read: {error.strerror} ({Path(error.filename or '').name})",
+        code="part_unreadable",
+        hint="give the user that runs Calve read access to the source's files, at the same path",
+    )

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from calve.clickhouse.parts.content import FiledPart
-from calve.clickhouse.sql import engine_clause
+from calve.clickhouse.sql import create_table as engine_clause
 from calve.clickhouse.tables import Column, TableInfo
 from calve.model.codec import Malformed, decode, encode
 from calve.model.errors import DamagedError, RefusedError

@@ -13,8 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from calve.archive.address import PartFile, address_of, part_files
-from calve.archive.location import Location
+from calve.archive.location import Location, PartFile, address_of, part_files
 from calve.archive.manifest import PartEntry
 from calve.model.codec import decode
 from calve.model.errors import CalveError, DamagedError, NotFoundError, PermanentError

@@ -18,7 +18,7 @@ from calve.clickhouse.parts.content import content_id, file_hash, parts_content
 from calve.clickhouse.parts.partitions import PartitionInfo
 from calve.clickhouse.pins.pin import Pinned, PinnedPartition, PinRequest
 from calve.clickhouse.reader import Reader, unknown_mode
-from calve.clickhouse.sql.engine_clause import EngineClause
+from calve.clickhouse.sql.create_table import EngineClause
 from calve.clickhouse.tables import TableInfo
 from calve.destination.plan import PartPlan, Relation
 from calve.model import reach

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from calve.archive.address import address_of
+from calve.archive.location import address_of
 from calve.archive.manifest import PartEntry, PartitionEntry, TableEntry
 from calve.backup.request import BackupRequest
 from calve.clickhouse.engine.ddl import scratch_table

@@ -11,8 +11,7 @@ from calve.backup.schema import match
 from calve.control.ports import Store
 from calve.model import reach
 from calve.model.errors import Outcome, RefusedError, UsageError
-from calve.model.ids import ProcessId, new_process_id
-from calve.model.process import Lock, NewProcess, Process, ProcessQuery
+from calve.model.process import Lock, NewProcess, Process, ProcessId, ProcessQuery, new_process_id
 from calve.model.states import Leftovers, ProcessState
 from calve.objects.uri import LOCAL, kind_of
 

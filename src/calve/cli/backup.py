@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from calve.cli import exits, output
-from calve.cli.command import CliSession, command, group
-from calve.cli.options import no_wait_option, timeout_option
+from calve.cli import output
+from calve.cli.command import CliSession, command, group, no_wait_option, timeout_option
 from calve.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -111,7 +110,7 @@ def verify(session: CliSession, name: str, read_data: str) -> int:
 
     found = session.calve.backup_verify(name, read_share=_share(read_data))
     session.answer(verified_json(found), verified_page(found))
-    return exits.DONE if found.whole else exits.FAILED
+    return output.DONE if found.whole else output.FAILED
 
 
 @command(
@@ -239,7 +238,7 @@ def prune(
     for name in found.unreadable:
         output.warning(f"backup {name} cannot be read: it is kept, and so is every part that it may need")
     say_what_stays(found.deleted)
-    return exits.REFUSED if any(one.held for one in found.deleted) else exits.DONE
+    return output.REFUSED if any(one.held for one in found.deleted) else output.DONE
 
 
 @group(

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from calve.app.backups import BackupEntry, Pruned, stored_bytes
 from calve.app.values import Deleted, Verified
-from calve.cli import output, words
+from calve.cli import output
 
 _MOST_FLAWS = 50
 
@@ -14,12 +14,12 @@ def list_page(lines: Sequence[BackupEntry], now: datetime) -> str:
     rows = [
         (
             line.name,
-            words.age(datetime.fromisoformat(line.manifest.created_at), now),
+            output.age(datetime.fromisoformat(line.manifest.created_at), now),
             line.manifest.source,
             str(len(line.manifest.tables)),
-            words.count(line.manifest.rows),
-            words.size(line.manifest.bytes),
-            words.size(line.own_bytes),
+            output.count(line.manifest.rows),
+            output.size(line.manifest.bytes),
+            output.size(line.own_bytes),
         )
         if line.manifest
         else (line.name, "damaged", "", "", "", "", "")
@@ -27,8 +27,8 @@ def list_page(lines: Sequence[BackupEntry], now: datetime) -> str:
     ]
     numbers = frozenset({"TABLES", "ROWS", "SIZE", "UNSHARED"})
     head = ("BACKUP", "AGE", "SOURCE", "TABLES", "ROWS", "SIZE", "UNSHARED")
-    table = words.table(head, rows, right=numbers)
-    total = f"{words.counted(len(lines), 'backup')}, {words.size(stored_bytes(lines))} stored"
+    table = output.table(head, rows, right=numbers)
+    total = f"{output.counted(len(lines), 'backup')}, {output.size(stored_bytes(lines))} stored"
     damaged = [f"damaged {line.name}: {line.error}\nhint: {line.hint}" for line in lines if not line.manifest]
     return "\n\n".join([table, *damaged, total])
 
@@ -36,14 +36,14 @@ def list_page(lines: Sequence[BackupEntry], now: datetime) -> str:
 def show_page(line: BackupEntry) -> str:
     manifest = line.manifest
     assert manifest is not None
-    head = words.facts(
+    head = output.facts(
         (
             ("backup", manifest.name),
             ("made", f"{datetime.fromisoformat(manifest.created_at).astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"),
             ("source", manifest.source),
             ("process", manifest.process_id),
-            ("size", f"{words.size(manifest.bytes)}, of which {words.size(line.own_bytes)} are not shared"),
-            ("rows", words.count(manifest.rows)),
+            ("size", f"{output.size(manifest.bytes)}, of which {output.size(line.own_bytes)} are not shared"),
+            ("rows", output.count(manifest.rows)),
             ("functions", ", ".join(manifest.functions)),
         )
     )
@@ -55,20 +55,20 @@ def show_page(line: BackupEntry) -> str:
     blocks = [head]
     if rows:
         numbers = frozenset({"ROWS", "SIZE", "PARTS"})
-        blocks.append(words.table(("TABLE", "ENGINE", "ROWS", "SIZE", "PARTS"), rows, right=numbers))
+        blocks.append(output.table(("TABLE", "ENGINE", "ROWS", "SIZE", "PARTS"), rows, right=numbers))
     if manifest.skipped:
         blocks.append("\n".join(f"note: {table}: {why}" for table, why in manifest.skipped))
     return "\n\n".join(blocks)
 
 
 def _amounts(rows: int, size: int, parts: int) -> tuple[str, str, str]:
-    return words.count(rows), words.size(size), str(parts)
+    return output.count(rows), output.size(size), str(parts)
 
 
 def verified_page(found: Verified) -> str:
     summary = (
-        f"{found.name}: {words.counted(found.parts, 'part')} in {words.counted(found.objects, 'object')}, "
-        f"{words.size(found.bytes)}; {words.size(found.read_bytes)} read back"
+        f"{found.name}: {output.counted(found.parts, 'part')} in {output.counted(found.objects, 'object')}, "
+        f"{output.size(found.bytes)}; {output.size(found.read_bytes)} read back"
     )
     if found.whole:
         return f"{summary}: whole"
@@ -79,12 +79,12 @@ def verified_page(found: Verified) -> str:
     left = len(found.flaws) - _MOST_FLAWS
     shown += [f"… and {left} more: --json lists them all"] if left > 0 else []
     return "\n".join(
-        [f"{summary}: {words.counted(len(found.flaws), 'object')} differ from what was written", *shown]
+        [f"{summary}: {output.counted(len(found.flaws), 'object')} differ from what was written", *shown]
     )
 
 
 def deleted_line(one: Deleted) -> str:
-    text = f"deleted {one.name}: {words.counted(one.parts, 'part')}, {words.size(one.bytes)} freed"
+    text = f"deleted {one.name}: {output.counted(one.parts, 'part')}, {output.size(one.bytes)} freed"
     if one.shared:
         text += f", {one.shared} shared parts kept"
     if one.awaited:

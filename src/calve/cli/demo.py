@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from calve.cli import exits, output, words
+from calve.cli import output
 from calve.cli.command import CliSession, command
 from calve.model.process import Process
 from calve.model.states import ProcessState
@@ -45,7 +45,7 @@ def demo(session: CliSession, rows: int, folder: Path) -> int:
 
     began = time.monotonic()
     session = _of_the_demo(session, folders.prepare(folder))
-    output.say(f"making {TABLE} with {words.counted(rows, 'row')} in an embedded ClickHouse")
+    output.say(f"making {TABLE} with {output.counted(rows, 'row')} in an embedded ClickHouse")
     folders.fill(session.config.source("main").folder, data.statements(rows))
     output.say(f"exporting its partitions to the Iceberg table {DESTINATION}")
     exporting = time.monotonic()
@@ -56,7 +56,7 @@ def demo(session: CliSession, rows: int, folder: Path) -> int:
         if process.error:
             output.error(process.error)
     if failed:
-        return exits.FAILED
+        return output.FAILED
     output.say(
         "reading it back with PyIceberg and with ClickHouse, and comparing every column with the source"
     )
@@ -118,15 +118,15 @@ def _document(
 def _summary(document: dict[str, Any], readings: "list[Reading]") -> str:
     readers = " and ".join(reading.reader for reading in readings[1:])
     verdict = (
-        f"{readers} read the same {words.counted(readings[0].rows, 'row')} as the source, "
+        f"{readers} read the same {output.counted(readings[0].rows, 'row')} as the source, "
         f"with the same checksum in each of {document['columns']} columns"
         if document["verified"]
         else "; ".join(document["differences"])
     )
-    return words.facts(
+    return output.facts(
         (
-            ("rows", words.count(document["rows"])),
-            ("files", f"{document['files']} ({words.size(document['bytes'])})"),
+            ("rows", output.count(document["rows"])),
+            ("files", f"{document['files']} ({output.size(document['bytes'])})"),
             ("export", f"{document['export_seconds']} s, {document['rows_per_second']:,} rows/s, Spark's start included"),
             ("all", f"{document['total_seconds']} s"),
             ("snapshot", str(document["snapshot_id"])),
@@ -140,7 +140,7 @@ def _leave(session: CliSession, folder: Path, process: Process, different: list[
         for line in different:
             output.say(f"error: {line}")
         output.hint(f"this is a bug in Calve: please report it, with {folder}")
-        return exits.FAILED
+        return output.FAILED
     if not session.json:
         calve = _program(folder)
         output.say("\nTry next:")
@@ -148,7 +148,7 @@ def _leave(session: CliSession, folder: Path, process: Process, different: list[
         output.say(f"  {calve} ps --all")
         output.say(f"  {calve} verify {process.id}")
         output.say(f"  {calve} export {TABLE} --partition 202401 --to lake.demo.january")
-    return exits.DONE
+    return output.DONE
 
 
 def _program(folder: Path) -> str:

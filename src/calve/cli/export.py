@@ -1,19 +1,68 @@
-"""`calve export`."""
+"""`calve export`.
+
+`calve export --dry-run` for people.
+"""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from calve.cli import exits, output
-from calve.cli.command import CliSession, command
-from calve.cli.options import no_wait_option, span, timeout_option
+from calve.cli import output
+from calve.cli.command import CliSession, command, no_wait_option, span, timeout_option
 from calve.model.errors import UsageError
 
 if TYPE_CHECKING:
     from calve.app.exports import ExportAnswer
     from calve.app.values import Selection
     from calve.model.process import Process
+
+
+def page(document: dict[str, Any]) -> str:
+    """The plan for people."""
+    numbers = frozenset({"ROWS", "BYTES", "PARTS"})
+    partitions = [
+        (one["id"], one["value"], output.count(one["rows"]), output.size(one["bytes"]), str(one["parts"]))
+        for one in document["partitions"]
+    ]
+    columns = [
+        (one["source"], one["source_type"], one["name"], one["type"], _remark(one))
+        for one in document["columns"]
+    ]
+    spec = ", ".join(
+        f"{one['transform']} of {one['column']} as {one['name']}" for one in document["partition_spec"]
+    )
+    order = ", ".join(one["column"] for one in document["sort_order"])
+    head = output.facts(
+        (
+            ("source", document["source"]),
+            ("destination", document["destination"] + (" (will be created)" if document["creates_table"] else "")),
+            ("export", f"{output.counted(document['rows'], 'row')}, {output.size(document['bytes'])}, "
+                       f"{output.counted(document['parts'], 'part')} in {output.counted(len(document['tasks']), 'task')}"),
+            ("partitioned by", spec or "nothing"),
+            ("sorted by", order or "nothing"),
+        )
+    )  # fmt: skip
+    blocks = [head]
+    if partitions:
+        blocks.append(
+            output.table(("PARTITION", "VALUE", "ROWS", "BYTES", "PARTS"), partitions, right=numbers)
+        )
+    blocks.append(output.table(("COLUMN", "CLICKHOUSE", "FIELD", "ICEBERG", ""), columns))
+    notes = [f"note: {note}" for note in document["notes"]]
+    notes += [f"skipped: {line}" for line in document["unchanged"]]
+    notes += [f"refused: {line}" for line in document["changed"]]
+    return "\n\n".join(blocks + (["\n".join(notes)] if notes else []))
+
+
+def _remark(column: dict[str, Any]) -> str:
+    remarks = [
+        "required" if column["required"] else "",
+        "lossy" if column["lossy"] else "",
+        "added to the table" if column["added"] else "",
+        f"fails on {column['fails_on']}" if column["fails_on"] else "",
+    ]
+    return ", ".join(remark for remark in remarks if remark)
 
 
 @command(
@@ -128,14 +177,14 @@ def export(
 def _preview(
     session: CliSession, table: str, destination: str, selection: "Selection", options: dict[str, Any]
 ) -> int:
-    from calve.app.preview import preview_json
-    from calve.cli.export_preview import page
+    from calve.app.exports import preview_json
+    from calve.cli.export import page
 
     with output.during(f"looking at {table} and {destination} ..."):
         survey = session.calve.export_preview(table, destination, selection, **options)
     document = preview_json(survey)
     session.answer(document, page(document))
-    return exits.REFUSED if survey.changed else exits.DONE
+    return output.REFUSED if survey.changed else output.DONE
 
 
 def export_table(
@@ -189,7 +238,7 @@ def _report(session: CliSession, answer: "ExportAnswer", processes: "list[Proces
     refused = [known.error for known in answer.known if known.error]
     for error in refused:
         output.error(error)
-    return exits.worst([*(exits.of_process(one) for one in processes), *(exits.REFUSED for _ in refused)])
+    return output.worst([*(output.of_process(one) for one in processes), *(output.REFUSED for _ in refused)])
 
 
 def _selection(options: dict[str, Any]) -> "Selection":

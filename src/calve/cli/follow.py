@@ -6,9 +6,8 @@ from contextlib import closing
 import click
 
 from calve.cli import output
-from calve.cli.command import CliSession, command
-from calve.cli.exits import DONE, FAILED, REFUSED
-from calve.cli.options import ids_argument, no_wait_option, timeout_option
+from calve.cli.command import CliSession, command, ids_argument, no_wait_option, timeout_option
+from calve.cli.output import DONE, FAILED, REFUSED
 from calve.model.process import Process
 from calve.model.states import PROCESS_TERMINAL, ProcessState
 

@@ -17,19 +17,15 @@ from calve import __version__
 from calve.cli import output
 from calve.cli.backup import backup
 from calve.cli.command import CalveCommand, CliSession, CommandGroup, shared_options
-from calve.cli.config import config, init
 from calve.cli.demo import demo
-from calve.cli.doctor import doctor
-from calve.cli.exits import FAILED, INTERRUPTED, WRONG
 from calve.cli.export import export
 from calve.cli.follow import cancel, retry, wait
-from calve.cli.health import health
-from calve.cli.optimize import history, optimize
+from calve.cli.installation import config, doctor, init, worker
+from calve.cli.optimize import health, history, optimize
+from calve.cli.output import FAILED, INTERRUPTED, WRONG
 from calve.cli.partitions import partitions
 from calve.cli.ps import ps
-from calve.cli.show import events, show, why
-from calve.cli.verify import verify
-from calve.cli.worker import worker
+from calve.cli.show import events, show, verify, why
 from calve.model.errors import CalveError, ErrorInfo
 
 COMMANDS: tuple[CalveCommand | CommandGroup, ...] = (

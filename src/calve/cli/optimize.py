@@ -1,4 +1,7 @@
-"""`calve optimize` and `calve history`."""
+"""`calve optimize` and `calve history`.
+
+`calve health`.
+"""
 
 import sys
 from datetime import datetime
@@ -6,14 +9,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from calve.cli import output, words
-from calve.cli.command import CliSession, command
-from calve.cli.exits import DONE
-from calve.cli.options import no_wait_option, timeout_option
+from calve.cli import output
+from calve.cli.command import CliSession, command, no_wait_option, timeout_option
+from calve.cli.output import DONE
 
 if TYPE_CHECKING:
-    from calve.app.health import OptimizePreview
-    from calve.app.optimize_history import Optimized
+    from calve.app.health import Optimized, OptimizePreview
+    from calve.app.values import Health
 
 
 @command(
@@ -52,7 +54,7 @@ def optimize(
 
     Changes no row, even while others write to the table. Ctrl-C stops safely and says how to go on.
     """
-    from calve.app.optimize_history import gained
+    from calve.app.health import gained
     from calve.app.view import optimize_preview_json
     from calve.cli.report import hand_over
 
@@ -84,14 +86,14 @@ def _page(found: "OptimizePreview") -> str:
         (
             str(number),
             task.level,
-            words.count(task.files),
-            words.size(task.bytes),
-            words.listed(task.partitions),
+            output.count(task.files),
+            output.size(task.bytes),
+            output.listed(task.partitions),
         )
         for number, task in enumerate(found.tasks)
     ]
     parts = [
-        words.table(
+        output.table(
             ("TASK", "LEVEL", "FILES", "SIZE", "PARTITIONS"), rows, right=frozenset({"FILES", "SIZE"})
         )
     ]
@@ -151,12 +153,83 @@ def _history(found: "list[Optimized]", now: datetime) -> str:
             str(item.files),
             str(item.delete_files),
             str(item.snapshots),
-            words.count(item.removed_files),
-            words.duration((item.process.finished_at or now) - item.process.created_at),
+            output.count(item.removed_files),
+            output.duration((item.process.finished_at or now) - item.process.created_at),
             item.process.id,
         )
         for item in found
     ]
-    return words.table(
+    return output.table(
         _HISTORY, rows, right=frozenset({"REMOVED"}), width=output.width(sys.stdout), cut=frozenset({"TABLE"})
     )
+
+
+@command("health", examples=["calve health lake.ns.events", "calve health lake.ns.events --orphans --json"])
+@click.argument("table", metavar="CATALOG.NS.TABLE")
+@click.option("--orphans", is_flag=True, help="Also look for files that no snapshot refers to.")
+def health(session: CliSession, table: str, orphans: bool) -> None:
+    """Show the health of an Iceberg table: a score from 0 to 100, what it is made of, and what to do.
+
+    Reads metadata only. --orphans lists every file below the table's location, which may take a while.
+    """
+    found = session.calve.health(table, orphans=orphans)
+    session.answer(found.to_json(), _health_page(found))
+
+
+def _health_page(found: "Health") -> str:
+    """The whole answer as a person reads it."""
+    pages = [_head(found), _parts(found), _sizes(found)]
+    if found.most_in_need:
+        pages.append(_needy(found))
+    pages.append(_findings(found))
+    return "\n\n".join(pages)
+
+
+def _head(found: "Health") -> str:
+    deletes = f"{output.count(found.position_delete_files)} position, {output.count(found.equality_delete_files)} equality"
+    orphans = found.orphans
+    return output.facts(
+        (
+            ("table", found.table),
+            ("score", f"{found.score} of 100"),
+            ("files", f"{output.count(found.files)} ({output.size(found.bytes)}, {output.counted(found.rows, 'row')})"),
+            ("small files", f"{output.count(found.small_files)} ({found.small_file_ratio:.0%}), target {output.size(found.target_bytes)}"),
+            ("delete files", f"{deletes}; {found.delete_row_ratio:.1%} of the rows"),
+            ("partitions", f"{output.count(found.partitions)}, {output.count(found.partitions_due)} due"),
+            ("manifests", output.count(found.manifests)),
+            ("snapshots", f"{output.count(found.snapshots)}, {output.count(found.expirable_snapshots)} due to expire"),
+            (
+                "orphans",
+                f"{output.counted(orphans.files, 'file')} ({output.size(orphans.bytes)}); {output.count(orphans.young)} too young to judge"
+                if orphans
+                else "not looked for (--orphans)",
+            ),
+        )
+    )  # fmt: skip
+
+
+def _parts(found: "Health") -> str:
+    rows = [(part.name, f"{100 * part.good:.0f}", str(part.weight)) for part in found.parts]
+    return output.table(("PART", "SCORE", "WEIGHT"), rows, right=frozenset({"SCORE", "WEIGHT"}))
+
+
+def _sizes(found: "Health") -> str:
+    rows = [(item.name, output.count(item.files)) for item in found.sizes]
+    return output.table(("DATA FILES OF", "FILES"), rows, right=frozenset({"FILES"}))
+
+
+def _needy(found: "Health") -> str:
+    rows = [
+        (item.partition, item.level, output.count(item.files), output.size(item.bytes), item.reason)
+        for item in found.most_in_need
+    ]
+    return output.table(
+        ("PARTITION", "LEVEL", "FILES", "SIZE", "BECAUSE"), rows, right=frozenset({"FILES", "SIZE"})
+    )
+
+
+def _findings(found: "Health") -> str:
+    if not found.findings:
+        return "Nothing to improve."
+    rows = [(item.what, item.detail, item.command) for item in found.findings]
+    return output.table(("FINDING", "DETAIL", "COMMAND"), rows)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from calve.cli import words
+from calve.cli import output
 from calve.cli.command import CliSession, command
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def partitions(session: CliSession, table: str, destination: str | None, as_part
     head: tuple[str, ...] = ("ID", "VALUE", "ROWS", "BYTES", "PARTS", "AGE")
     head += ("EXPORTED", "PROCESS") if destination else ()
     now = datetime.now(UTC)
-    text = words.table(head, [_row(item, now)[: len(head)] for item in found], right=_NUMBERS)
+    text = output.table(head, [_row(item, now)[: len(head)] for item in found], right=_NUMBERS)
     session.answer([partition_json(item) for item in found], text if found else "")
     if not found:
         session.say(f"table {table} is empty: it has no partitions")
@@ -50,14 +50,14 @@ def _list_parts(session: CliSession, table: str) -> None:
         (
             part.name,
             part.partition_id,
-            words.count(part.rows),
-            words.size(part.bytes),
+            output.count(part.rows),
+            output.size(part.bytes),
             str(part.level),
             part.disk,
         )
         for part in found
     ]
-    text = words.table(("PART", "PARTITION", "ROWS", "BYTES", "LEVEL", "DISK"), rows, right=_NUMBERS)
+    text = output.table(("PART", "PARTITION", "ROWS", "BYTES", "LEVEL", "DISK"), rows, right=_NUMBERS)
     session.answer([part_json(part) for part in found], text if found else "")
     if not found:
         session.say(f"table {table} is empty: it has no parts")
@@ -68,10 +68,10 @@ def _row(item: "ListedPartition", now: datetime) -> tuple[str, ...]:
     return (
         partition.id,
         partition.value,
-        words.count(partition.rows),
-        words.size(partition.bytes),
+        output.count(partition.rows),
+        output.size(partition.bytes),
         str(partition.parts),
-        words.age(partition.modified_at, now),
+        output.age(partition.modified_at, now),
         item.exported.value if item.exported else "",
         item.earlier.process_id if item.earlier else "",
     )

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol
 
 from calve.app.work import Standing
-from calve.cli import output, words
+from calve.cli import output
 from calve.model.process import Process
 from calve.model.states import PROCESS_TERMINAL, ProcessState
 
@@ -40,11 +40,11 @@ class Line:
             return ""
         if not self.in_bytes:
             return f"{self.done}/{self.total} tasks"
-        text = f"{words.size(self.done)} of {words.size(self.total)}"
+        text = f"{output.size(self.done)} of {output.size(self.total)}"
         if self.ended or not self.done:
             return text
         rate = self.done / max(seconds, 0.001)
-        return f"{text}, {words.size(rate)}/s, {words.seconds((self.total - self.done) / rate)} left"
+        return f"{text}, {output.size(rate)}/s, {output.seconds((self.total - self.done) / rate)} left"
 
 
 class Display(Protocol):
@@ -87,7 +87,7 @@ def _told(process: Process, line: Line, seconds: float) -> str:
     """How far one process is, in a few words."""
     parts = [line.amount(seconds)]
     if process.rows and not line.in_bytes:
-        parts.append(words.counted(process.rows, "row"))
+        parts.append(output.counted(process.rows, "row"))
     if process.error and process.state is not ProcessState.COMPLETED:
         parts.append(output.one_line(process.error.message))
     return ", ".join(part for part in parts if part)
@@ -165,8 +165,8 @@ def _cells(line: Line, seconds: float, *, wide: bool) -> list[str]:
         line.state,
         bar(line.done, line.total) if wide else "",
         line.amount(seconds),
-        words.counted(line.rows, "row") if line.rows and wide else "",
-        words.duration(timedelta(seconds=seconds)),
+        output.counted(line.rows, "row") if line.rows and wide else "",
+        output.duration(timedelta(seconds=seconds)),
         line.note,
     ]
 
@@ -182,7 +182,7 @@ def _one(process: Process, standing: Standing) -> Line:
     waits = process.error is not None and not ended
     size = standing.sizes.get(process.id, 0)
     return Line(
-        what=words.listed(process.partitions, most=2) or process.kind,
+        what=output.listed(process.partitions, most=2) or process.kind,
         state=process.state.value,
         done=min(process.bytes, size) if size else process.tasks.done,
         total=size or process.tasks.total,

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from calve.cli import output, words
-from calve.cli.command import CliSession, command
-from calve.cli.options import span
+from calve.cli import output
+from calve.cli.command import CliSession, command, span
 from calve.model.errors import UsageError
-from calve.model.ids import BatchId
-from calve.model.process import Process, ProcessQuery
+from calve.model.process import BatchId, Process, ProcessQuery
 from calve.model.reach import without_kinds
 from calve.model.states import PROCESS_LIVE, ProcessState
 
@@ -106,7 +104,7 @@ def _list_processes(session: CliSession, query: ProcessQuery, only_ids: bool, em
     from calve.app.view import process_json
 
     found, now = session.calve.processes(query), session.calve.now()
-    text = words.table(
+    text = output.table(
         _HEAD,
         [_row(process, now) for process in found],
         right=frozenset({"ROWS", "AGE", "DURATION"}),
@@ -128,11 +126,11 @@ def _row(process: Process, now: datetime) -> tuple[str, ...]:
         process.state.value,
         process.source,
         process.destination,
-        words.listed(process.partitions),
+        output.listed(process.partitions),
         f"{process.tasks.done}/{process.tasks.total}" if process.tasks.total else "-",
-        words.count(process.rows),
-        words.age(process.created_at, now),
-        words.duration((process.finished_at or now) - process.created_at),
+        output.count(process.rows),
+        output.age(process.created_at, now),
+        output.duration((process.finished_at or now) - process.created_at),
         f"{process.finished_at:%Y-%m-%d %H:%M}" if process.finished_at else "-",
         process.batch or "-",
     )
@@ -142,7 +140,7 @@ def _list_workers(session: CliSession) -> None:
     from calve.app.view import worker_json
 
     found, now = session.calve.workers(), session.calve.now()
-    text = words.table(
+    text = output.table(
         _WORKERS,
         [_worker_row(status, now) for status in found],
         right=frozenset({"SLOTS", "HOLDS", "UP", "HEARTBEAT"}),
@@ -162,8 +160,8 @@ def _worker_row(status: "WorkerStatus", now: datetime) -> tuple[str, ...]:
         status.state.value,
         str(worker.slots),
         str(status.processes),
-        words.duration(now - worker.started_at),
-        f"{words.duration(now - worker.heartbeat_at)} ago",
+        output.duration(now - worker.started_at),
+        f"{output.duration(now - worker.heartbeat_at)} ago",
         " ".join(without_kinds(worker.reach)),
         output.one_line(worker.error.message) if worker.error else "",
     )

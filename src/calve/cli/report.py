@@ -8,7 +8,7 @@ from typing import Any
 
 from calve.app.view import process_json
 from calve.app.work import Standing
-from calve.cli import exits, output, progress, words
+from calve.cli import output, progress
 from calve.cli.command import CliSession
 from calve.model.process import Process
 from calve.model.states import PROCESS_TERMINAL, ProcessState
@@ -59,12 +59,12 @@ def hand_over(
     """Processes that were just queued: run them to the end, or say who will."""
     if not queued:
         session.answer([], "")
-        return exits.DONE
+        return output.DONE
     if no_wait:
         say_queued(session, queued)
         documents = [document(process) for process in queued]
         session.answer(documents if as_list else documents[0], "\n".join(process.id for process in queued))
-        return exits.DONE
+        return output.DONE
     say_batch(session, queued)
     ended = run_to_the_end(session, queued, timeout_seconds=timeout_seconds)
     return report(session, ended, as_list=as_list, document=document)
@@ -117,7 +117,7 @@ def report(
     )
     say_total(session, processes)
     say_errors(processes)
-    return exits.worst(exits.of_process(process) for process in processes)
+    return output.worst(output.of_process(process) for process in processes)
 
 
 def say_total(session: CliSession, processes: Sequence[Process]) -> None:
@@ -127,9 +127,9 @@ def say_total(session: CliSession, processes: Sequence[Process]) -> None:
         counts = ((sum(one.state is state for one in processes), state.value.lower()) for state in states)
         session.say(
             f"total: {len(processes)} processes ({', '.join(f'{n} {word}' for n, word in counts if n)}), "
-            f"{words.counted(sum(one.rows for one in processes), 'row')}, "
-            f"{words.counted(sum(one.files for one in processes), 'file')}, "
-            f"{words.size(sum(one.bytes for one in processes))}"
+            f"{output.counted(sum(one.rows for one in processes), 'row')}, "
+            f"{output.counted(sum(one.files for one in processes), 'file')}, "
+            f"{output.size(sum(one.bytes for one in processes))}"
         )
 
 
@@ -144,7 +144,7 @@ def say_errors(processes: Sequence[Process]) -> None:
 
 def sentence(process: Process) -> str:
     """How a process ended, in one line."""
-    taken = " ".join(filter(None, (process.source, words.listed(process.partitions))))
+    taken = " ".join(filter(None, (process.source, output.listed(process.partitions))))
     where = f"{taken} -> {process.destination}"
     if process.source == process.destination:  # an optimize stays where it is
         where = process.destination
@@ -152,21 +152,21 @@ def sentence(process: Process) -> str:
     if process.state is not ProcessState.COMPLETED:
         return what
     amounts = [
-        words.counted(process.rows, "row"),
-        words.counted(process.files, "part" if process.kind in ("backup", "restore") else "file"),
-        words.size(process.bytes) + _new_bytes(process),
+        output.counted(process.rows, "row"),
+        output.counted(process.files, "part" if process.kind in ("backup", "restore") else "file"),
+        output.size(process.bytes) + _new_bytes(process),
     ]
     if process.snapshot_id:
         amounts.append(f"snapshot {process.snapshot_id}")
     if process.finished_at:
-        amounts.append(words.duration(process.finished_at - process.created_at))
+        amounts.append(output.duration(process.finished_at - process.created_at))
     return f"{what}  {', '.join(amounts)}"
 
 
 def _new_bytes(process: Process) -> str:
     """How much of a backup was not stored before."""
     moved = _result(process).get("moved_bytes") if process.kind == "backup" else None
-    return "" if moved is None else f" ({words.size(moved)} of them new)"
+    return "" if moved is None else f" ({output.size(moved)} of them new)"
 
 
 def _result(process: Process) -> dict[str, Any]:

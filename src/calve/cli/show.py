@@ -1,16 +1,23 @@
-"""`calve show`, `calve events`, `calve why`: one process, read from the store."""
+"""`calve show`, `calve events`, `calve why`: one process, read from the store.
+
+`calve verify`.
+"""
 
 from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from calve.cli import words
-from calve.cli.command import CliSession, command
-from calve.cli.options import ids_argument
+import click
+
+from calve.cli import output
+from calve.cli.command import CliSession, command, ids_argument
+from calve.cli.output import DONE, FAILED
 from calve.model.process import Event, Process, Task
 
 if TYPE_CHECKING:
     from calve.app.processes import ProcessDetail
+    from calve.app.proof import ExportProof, OptimizeProof
+
 
 _MOST_TASKS = 50  # a page stays a page; --json has them all
 
@@ -57,9 +64,9 @@ def _page(detail: "ProcessDetail", now: datetime) -> str:
         parts.append(_files(files))
     if detail.pins:
         rows = [
-            (pin.name, pin.source, pin.state.value, words.age(pin.created_at, now)) for pin in detail.pins
+            (pin.name, pin.source, pin.state.value, output.age(pin.created_at, now)) for pin in detail.pins
         ]
-        parts.append(words.table(("PIN", "SOURCE", "STATE", "AGE"), rows))
+        parts.append(output.table(("PIN", "SOURCE", "STATE", "AGE"), rows))
     if detail.events:
         parts.append(_events(detail.events))
     return "\n\n".join(parts)
@@ -67,30 +74,33 @@ def _page(detail: "ProcessDetail", now: datetime) -> str:
 
 def _files(files: list[dict[str, Any]]) -> str:
     """All of them: a list that is cut would be read as whole."""
-    rows = [(file["path"], words.count(file["rows"]), words.size(file["bytes"])) for file in files]
-    return words.table(("FILE FOR READERS", "ROWS", "BYTES"), rows, right=frozenset({"ROWS", "BYTES"}))
+    rows = [(file["path"], output.count(file["rows"]), output.size(file["bytes"])) for file in files]
+    return output.table(("FILE FOR READERS", "ROWS", "BYTES"), rows, right=frozenset({"ROWS", "BYTES"}))
 
 
 def _head(process: Process, now: datetime) -> str:
-    from calve.app.optimize_history import gained
+    from calve.app.health import gained
 
     error = process.error
-    return words.facts(
+    return output.facts(
         (
             ("process", f"{process.id}  {process.kind}  {process.state.value}"),
             ("batch", process.batch or ""),
             ("retry of", process.retry_of or ""),
             ("source", process.source if process.source != process.destination else ""),
             ("destination", process.destination),
-            ("partitions", words.listed(process.partitions, most=20)),
+            ("partitions", output.listed(process.partitions, most=20)),
             ("tasks", _progress(process)),
-            ("rows", words.count(process.rows)),
-            ("files", f"{words.count(process.files)} ({words.size(process.bytes)})"),
+            ("rows", output.count(process.rows)),
+            ("files", f"{output.count(process.files)} ({output.size(process.bytes)})"),
             ("gained", gained(process)),
             ("snapshot", process.snapshot_id or ""),
-            ("created", words.moment(process.created_at, now)),
-            ("finished", words.moment(process.finished_at, now) if process.finished_at else ""),
-            ("took", words.duration(process.finished_at - process.created_at) if process.finished_at else ""),
+            ("created", output.moment(process.created_at, now)),
+            ("finished", output.moment(process.finished_at, now) if process.finished_at else ""),
+            (
+                "took",
+                output.duration(process.finished_at - process.created_at) if process.finished_at else "",
+            ),
             ("worker", process.owner or ""),
             ("error", f"{error.message} [{error.code}, outcome {error.outcome.value}]" if error else ""),
             ("hint", error.hint if error else ""),
@@ -111,11 +121,74 @@ def _tasks(tasks: Sequence[Task]) -> str:
         (str(task.number), task.state.value, str(task.attempt), task.error.message if task.error else "")
         for task in tasks[:_MOST_TASKS]
     ]
-    text = words.table(("TASK", "STATE", "ATTEMPTS", "ERROR"), rows)
+    text = output.table(("TASK", "STATE", "ATTEMPTS", "ERROR"), rows)
     left = len(tasks) - _MOST_TASKS
     return f"{text}\n… and {left} more; --json lists them all" if left > 0 else text
 
 
 def _events(events: Sequence[Event]) -> str:
     rows = [(f"{event.at:%Y-%m-%d %H:%M:%S}", event.name, event.message) for event in events]
-    return words.table(("AT (UTC)", "EVENT", "WHAT HAPPENED"), rows)
+    return output.table(("AT (UTC)", "EVENT", "WHAT HAPPENED"), rows)
+
+
+_EXPORT_REMEDY = "see what was exported and when with calve show ID, then export it again with --force"
+_OPTIMIZE_REMEDY = "roll the table back to the snapshot before, which still has the rows, and report this"
+
+
+@command(
+    "verify", examples=["calve verify 7k2m", "calve verify 7k2m --deep", "calve verify batch-x4t9 --json"]
+)
+@click.option("--deep", is_flag=True, help="Also read the source again and compare.")
+@ids_argument
+def verify(session: CliSession, ids: tuple[str, ...], deep: bool) -> int:
+    """Prove exports and optimizes after the fact, by row counts and a checksum of every column.
+
+    Compares what the table has at the recorded snapshot, read by an engine that did not write it, with
+    what the tasks computed while they read the source. With --deep also with what the source has now,
+    as long as the partitions have not changed since. For an optimize: what each of its snapshots
+    removed from the table with what it added.
+    """
+    from calve.app.proof import ExportProof
+    from calve.app.view import export_proof_json, optimize_proof_json
+
+    documents, lines = [], []
+    remedies: list[str] = []
+    for proof in session.calve.verify(ids, deep=deep):
+        if isinstance(proof, ExportProof):
+            documents.append(export_proof_json(proof))
+            lines.append(_export_line(proof))
+            remedy = _EXPORT_REMEDY
+        else:
+            documents.append(optimize_proof_json(proof))
+            lines.append(_optimize_line(proof))
+            remedy = _OPTIMIZE_REMEDY
+        for fault in proof.faults:
+            output.say(f"error: process {proof.process_id}: {fault}")
+            remedies.append(remedy)
+    session.answer_each(documents, "\n".join(lines))
+    for remedy in dict.fromkeys(remedies):
+        output.hint(remedy)
+    return FAILED if remedies else DONE
+
+
+def _export_line(proof: "ExportProof") -> str:
+    table = proof.table
+    source = "" if proof.source is None else f"; {proof.source.found_rows:,} rows read again at the source"
+    return (
+        f"{proof.process_id}  {_verdict(proof.ok)}  {output.counted(table.found_rows, 'row')},"
+        f" {output.counted(len(table.columns), 'column')}, {output.counted(table.files, 'file')}"
+        f" at snapshot {table.snapshot_id}{source}"
+    )
+
+
+def _optimize_line(proof: "OptimizeProof") -> str:
+    made = proof.snapshots
+    return (
+        f"{proof.process_id}  {_verdict(proof.ok)}  {sum(one.rows_after for one in made):,} rows"
+        f" rewritten from {sum(one.files_before for one in made):,} files to"
+        f" {sum(one.files_after for one in made):,}, in {output.counted(len(made), 'snapshot')}"
+    )
+
+
+def _verdict(ok: bool) -> str:
+    return "proven" if ok else "DIFFERS"

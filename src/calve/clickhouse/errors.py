@@ -10,7 +10,7 @@ everything else                temporary: budgets decide how long
 import re
 
 from calve.model.errors import CalveError, NotFoundError, PermanentError, TemporaryError
-from calve.objects.full_disk import CODE as DISK_FULL
+from calve.objects.errors import CODE as DISK_FULL
 
 _CODE = re.compile(r"Code: (\d+)\. ")
 _NAME = re.compile(r"\(([A-Z][A-Z0-9_]+)\)\s*(?:\(version [^)]*\))?\s*$")

@@ -19,7 +19,7 @@ from calve.destination.plan import PartPlan, Relation
 if TYPE_CHECKING:  # they are made of statements, so their modules need this one
     from calve.clickhouse.parts.partitions import PartitionInfo
     from calve.clickhouse.pins.pin import Pinned, PinRequest
-    from calve.clickhouse.sql.table_name import TableName
+    from calve.clickhouse.sql.tokens import TableName
     from calve.clickhouse.tables import Mutation, TableInfo
 
 

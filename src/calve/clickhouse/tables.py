@@ -9,10 +9,9 @@ from typing import Any
 
 from calve.clickhouse.errors import ACCESS_DENIED, number_of
 from calve.clickhouse.source import Statements
-from calve.clickhouse.sql import engine_clause
-from calve.clickhouse.sql.engine_clause import EngineClause
-from calve.clickhouse.sql.table_name import TableName
-from calve.clickhouse.sql.tokens import string
+from calve.clickhouse.sql import create_table as engine_clause
+from calve.clickhouse.sql.create_table import EngineClause
+from calve.clickhouse.sql.tokens import TableName, string
 from calve.model.errors import CalveError, NotFoundError, PermanentError, RefusedError
 
 PATCH_PREFIX = "patch-"  # of the partition ids of patch parts: patch-<hash of columns>-<partition id>

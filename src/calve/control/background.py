@@ -3,19 +3,22 @@
 Pins are released after success, failure, cancel and crash alike. No slot and no lease is held for it
 (L29). A release that fails is tried again later and fails nothing else (L31). What is to be released is
 in the journal: any worker goes on with it (L30).
+
+Where slow work runs: at once (tests, single-threaded and deterministic) or beside the loop.
 """
 
+import logging
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from calve.control.budget import backoff_seconds
 from calve.control.ports import StoreWriter
 from calve.control.steps.context import Context
 from calve.model.errors import CalveError, ErrorInfo, StoreError
-from calve.model.ids import WorkerId
 from calve.model.limits import Limits
-from calve.model.process import Pin
+from calve.model.process import Pin, WorkerId
 
 _RETRY_MOST_SECONDS = 600.0
 HISTORY_PIECE = 500  # events looked at in one tick: a few milliseconds of the store's time
@@ -99,3 +102,30 @@ class History:
         self._after = self._store.forget_history(days=self._days, after=self._after, limit=HISTORY_PIECE)
         if not self._after:
             self._rests_until = self._monotonic() + HISTORY_REST_SECONDS
+
+
+_log = logging.getLogger("calve.control")
+
+
+def inline(work: Callable[[], None]) -> None:
+    work()
+
+
+class Pool:
+    """Threads for waves, slow steps, releases and probes: enough that none waits for another."""
+
+    def __init__(self, threads: int) -> None:
+        self._threads = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="calve")
+
+    def __call__(self, work: Callable[[], None]) -> None:
+        self._threads.submit(_logged, work)
+
+    def close(self, *, wait: bool) -> None:
+        self._threads.shutdown(wait=wait, cancel_futures=True)
+
+
+def _logged(work: Callable[[], None]) -> None:
+    try:
+        work()
+    except Exception:  # noqa: BLE001 - nobody reads the future; what happened is found in the store at the next tick
+        _log.exception("work beside the loop failed")

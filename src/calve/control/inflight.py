@@ -3,16 +3,19 @@
 About this worker only, and safe to forget: an attempt that is RUNNING in the store and unknown
 here is lost, and is recovered by its receipt. Bounded by the slots; nothing of a finished task
 stays. Results stay until the store has them, so none is swallowed (L35). Thread-safe.
+
+Who gets the free slots: by priority first, then fairly between lanes, then between processes.
 """
 
 import threading
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 from calve.control.ports import TaskResult
 from calve.model.errors import ErrorInfo, Outcome
-from calve.model.ids import ProcessId
-from calve.model.process import Lease, Task
+from calve.model.process import Lease, ProcessId, Task
 
 Attempt = tuple[int, int]  # task number, attempt
 
@@ -190,3 +193,41 @@ def started(task: Task) -> Task:
 
 def _key(lease: Lease) -> tuple[ProcessId, int]:
     return lease.process_id, lease.fence
+
+
+@dataclass(frozen=True, kw_only=True)
+class Want:
+    """What one process could use."""
+
+    process_id: ProcessId
+    lane: str
+    priority: int
+    created_at: datetime
+    in_flight: int
+    ready: int
+
+
+def share(free: int, wants: Sequence[Want]) -> dict[ProcessId, int]:
+    """How many slots each process may use; those with none are left out."""
+    in_lane: Counter[str] = Counter()
+    for want in wants:
+        in_lane[want.lane] += want.in_flight
+    granted: Counter[ProcessId] = Counter()
+    open_wants = [want for want in wants if want.ready > 0]
+    while free > 0 and open_wants:
+        chosen = min(
+            open_wants,
+            key=lambda want: (
+                -want.priority,
+                in_lane[want.lane],
+                want.in_flight + granted[want.process_id],
+                want.created_at,
+                want.process_id,
+            ),
+        )
+        granted[chosen.process_id] += 1
+        in_lane[chosen.lane] += 1
+        free -= 1
+        if granted[chosen.process_id] >= chosen.ready:
+            open_wants.remove(chosen)
+    return dict(granted)

@@ -3,6 +3,8 @@
 Every call is bounded by a timeout of its own and raises only `CalveError`s. Any call may be made twice,
 by another worker, after a crash, or while an earlier call of a stopped worker is still under way: each
 docstring says how that ends. A kind sees no SQL and keeps no state between calls.
+
+Wrappers around the ports: an exception that is not ours is a defect, and becomes an error of ours.
 """
 
 from abc import ABC, abstractmethod
@@ -10,9 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from calve.control.ports import TaskOrder, TaskResult
+from calve.control.ports import Runner, TaskOrder, TaskResult
 from calve.model.change import NewPin, PinChange, Result
-from calve.model.errors import PermanentError
+from calve.model.errors import CalveError, PermanentError, TemporaryError
 from calve.model.process import NewTask, Pin, Process, Task
 from calve.model.reach import Service
 
@@ -180,3 +182,40 @@ class WrappedKind(Kind):
 
     def probe(self, service: Service, process: Process) -> None:
         self.around("probe", service, lambda: self._kind.probe(service, process))
+
+
+def ours(doing: str, call: Callable[[], T]) -> T:
+    try:
+        return call()
+    except CalveError:
+        raise
+    except Exception as error:
+        raise TemporaryError(
+            f"{doing}: {type(error).__name__}: {error}",
+            code="internal",
+            hint="this is a defect in Calve; please report it with the worker's log",
+        ) from error
+
+
+class GuardedKind(WrappedKind):
+    """A kind that raises only our errors."""
+
+    def around(self, call: str, of: str, work: Callable[[], T]) -> T:
+        return ours(f"{call} of {of}", work)
+
+
+class GuardedRunner:
+    """A runner that raises only our errors."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+        self.slots = runner.slots
+
+    def run(self, group: str, orders: Sequence[TaskOrder], on_result: Callable[[TaskResult], None]) -> None:
+        ours(f"running {group}", lambda: self._runner.run(group, orders, on_result))
+
+    def cancel(self, group: str) -> None:
+        ours(f"stopping {group}", lambda: self._runner.cancel(group))
+
+    def close(self) -> None:
+        self._runner.close()

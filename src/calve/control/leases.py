@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterable
 from calve.control.ports import StoreWriter
 from calve.control.step import Fence
 from calve.model.errors import ConflictError
-from calve.model.ids import ProcessId, WorkerId
 from calve.model.limits import Limits
-from calve.model.process import Lease, Process
+from calve.model.process import Lease, Process, ProcessId, WorkerId
 
 Held = tuple[ProcessId, int]  # a process under one fence
 

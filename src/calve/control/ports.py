@@ -12,7 +12,6 @@ from typing import Protocol
 
 from calve.model.change import Change
 from calve.model.errors import ErrorInfo
-from calve.model.ids import ProcessId, WorkerId
 from calve.model.process import (
     Breaker,
     Event,
@@ -20,9 +19,11 @@ from calve.model.process import (
     NewProcess,
     Pin,
     Process,
+    ProcessId,
     ProcessQuery,
     Task,
     Worker,
+    WorkerId,
 )
 from calve.model.states import PinState, TaskState
 

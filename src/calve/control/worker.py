@@ -18,28 +18,24 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 
-from calve.control.background import History, ReleaseDrain
+from calve.control.background import History, Pool, ReleaseDrain
 from calve.control.breakers import Breakers, holding_back
 from calve.control.budget import Random
 from calve.control.decide import decide
 from calve.control.facts import Around, Gathered, gather
-from calve.control.guarded import GuardedKind, GuardedRunner
-from calve.control.inflight import InFlight
-from calve.control.kind import Kind
+from calve.control.inflight import InFlight, Want, share
+from calve.control.kind import GuardedKind, GuardedRunner, Kind
 from calve.control.leases import Holding, Leases
 from calve.control.perform import performer
-from calve.control.pool import Pool
 from calve.control.ports import Runner, Store
 from calve.control.probe import probe_due
-from calve.control.slots import Want, share
 from calve.control.step import Resolve, SlowStep, Step, Undo, Wait
 from calve.control.steps.context import Context, Plans, Spawn
 from calve.control.steps.end import stop_waves
 from calve.control.steps.tasks import record_results
 from calve.model.errors import CalveError, ConflictError, ErrorInfo, FenceLostError
-from calve.model.ids import WorkerId, new_worker_id
 from calve.model.limits import Limits
-from calve.model.process import Breaker, Lease, Process, Worker
+from calve.model.process import Breaker, Lease, Process, Worker, WorkerId, new_worker_id
 from calve.model.reach import reaches, with_kinds
 
 _log = logging.getLogger("calve.control")

@@ -13,8 +13,7 @@ from calve.archive.location import Location
 from calve.archive.source import BackupSource
 from calve.clickhouse.embedded.source import EmbeddedSource, folder_of
 from calve.clickhouse.engine.ddl import scratch_table
-from calve.clickhouse.parts.partitions import find, live_parts
-from calve.clickhouse.parts.selection import Selection, select
+from calve.clickhouse.parts.partitions import Selection, find, live_parts, select
 from calve.clickhouse.pins import freeze
 from calve.clickhouse.pins.pin import FROZEN, PinRequest
 from calve.clickhouse.reader import Reader

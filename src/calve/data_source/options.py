@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
-from calve.clickhouse.server.address import SCHEMES
-from calve.clickhouse.sql.table_name import TableName, parse
+from calve.clickhouse.server.client import SCHEMES
+from calve.clickhouse.sql.tokens import TableName, parse
 from calve.model.errors import UsageError
 
 _HINT = "see docs/spark-data-source.md"

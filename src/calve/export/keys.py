@@ -16,9 +16,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from calve.destination.content import merged_since, parts_gone, unchanged
+from calve.destination.content import block_ranges, merged_since, parts_gone, unchanged
 from calve.destination.outcome import EarlierExport
-from calve.destination.overlap import block_ranges
 from calve.destination.plan import KeyPlan
 from calve.destination.port import FoundTable
 from calve.export.request import ExportRequest

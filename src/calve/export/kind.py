@@ -13,10 +13,9 @@ from calve.destination.outcome import AlreadyExported, EarlierExport, PublishedS
 from calve.destination.plan import ExportPlan
 from calve.destination.port import Destination
 from calve.destination.receipt import Receipt
-from calve.export import adoption
 from calve.export.keys import Earlier
 from calve.export.payload import TaskPayload
-from calve.export.plan import draft
+from calve.export.plan import draft, standing_receipts
 from calve.export.ports import ExportPorts, source_of
 from calve.export.request import ExportRequest
 from calve.model.change import NewPin, PinChange, Result
@@ -81,7 +80,7 @@ class ExportKind(Kind):
         if not plan.keys:
             return _nothing(drafted.unchanged)
         destination.check_writable(plan)
-        standing = adoption.standing_receipts(plan, adopted)
+        standing = standing_receipts(plan, adopted)
         tasks = tuple(_new_task(number, standing.get(number)) for number in range(len(plan.tasks)))
         return Planned(plan=plan.to_json(), tasks=tasks)
 

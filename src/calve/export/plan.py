@@ -1,17 +1,23 @@
-"""The plan of what a pin holds, from one survey of it."""
+"""The plan of what a pin holds, from one survey of it.
+
+Receipts of a failed process that its retry may rely on: the same rows, read the same way, for
+the same table. Whatever differs is exported again.
+"""
 
 from dataclasses import dataclass, replace
 
 from calve.clickhouse.pins.pin import Pinned, PinnedPartition
+from calve.control.kind import AdoptedWork
 from calve.destination.plan import ExportPlan
 from calve.destination.port import Destination
+from calve.destination.receipt import Receipt
 from calve.export.choices import Choices
 from calve.export.keys import Earlier
 from calve.export.parquet_settings import CODEC, check_properties, file_mb
 from calve.export.request import ExportRequest
 from calve.export.survey import SourceView, survey
-from calve.model.ids import ProcessId
 from calve.model.limits import Limits
+from calve.model.process import ProcessId
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,4 +83,50 @@ def _seen(pinned: Pinned) -> SourceView[PinnedPartition]:
         # Not from a server without `_part_offset`.
         splits_parts=pinned.relation.detail.get("part_offset") is not False,
         notes=pinned.notes,
+    )
+
+
+_PieceIdentity = tuple[str, str, int, int]
+
+
+def standing_receipts(plan: ExportPlan, adopted: AdoptedWork | None) -> dict[int, Receipt]:
+    """By the number of the task in the new plan. The receipt names files of the old process; they
+    are published as they are."""
+    if adopted is None:
+        return {}
+    old = ExportPlan.from_json(adopted.plan)
+    if _writing(old) != _writing(plan):
+        return {}
+    by_slices = {_slices(old, number): number for number in range(len(old.tasks))}
+    receipts = {receipt.task: receipt for receipt in map(Receipt.from_json, adopted.receipts)}
+    standing = {}
+    for number in range(len(plan.tasks)):
+        before = by_slices.get(_slices(plan, number))
+        if before in receipts:
+            standing[number] = replace(receipts[before], task=number)
+    return standing
+
+
+def _writing(plan: ExportPlan) -> tuple[object, ...]:
+    """Everything but the rows that decides what a data file looks like."""
+    destination = plan.destination
+    return (
+        plan.source_identity,
+        plan.relation.create,
+        plan.relation.where,
+        plan.relation.final,
+        plan.columns,
+        destination.uuid,
+        destination.schema_id,
+        destination.spec_id,
+        destination.spec,
+        destination.sort_order_id,
+    )
+
+
+def _slices(plan: ExportPlan, number: int) -> tuple[_PieceIdentity, ...]:
+    """A part is the same if its name and the hash of its files are (P17)."""
+    return tuple(
+        (plan.parts[piece.part].name, plan.parts[piece.part].content, piece.start, piece.end)
+        for piece in plan.tasks[number]
     )

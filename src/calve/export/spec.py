@@ -38,8 +38,7 @@ from pyiceberg.types import (
 
 from calve.clickhouse.sql import types
 from calve.destination.plan import ColumnPlan, SpecField
-from calve.export.expressions import Call, Expression, Name, Number, Text, members, parse
-from calve.export.transforms import transform_sql, unfit
+from calve.export.transforms import Call, Expression, Name, Number, Text, members, parse, transform_sql, unfit
 from calve.model.errors import RefusedError, UsageError
 
 AnyTransform = Transform[Any, Any]

@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 
 from calve.clickhouse.embedded.parser import parser
 from calve.clickhouse.engine.ddl import scratch_table
-from calve.clickhouse.parts.partitions import PartitionInfo
-from calve.clickhouse.parts.selection import Selection, select
+from calve.clickhouse.parts.partitions import PartitionInfo, Selection, select
 from calve.clickhouse.pins.pin import refuse_row_policies
 from calve.clickhouse.source import View
 from calve.clickhouse.sql import filters
@@ -17,12 +16,10 @@ from calve.destination.plan import PartPlan
 from calve.export import keys
 from calve.export.kind import NAME
 from calve.export.ports import ExportPorts, source_of
-from calve.export.refusals import Refusals
 from calve.export.request import ExportRequest
-from calve.export.survey import SourceView, Survey, merges_rows, survey
+from calve.export.survey import Refusals, SourceView, Survey, merges_rows, survey
 from calve.model.errors import UsageError
-from calve.model.ids import new_batch_id, new_process_id
-from calve.model.process import Lock, NewProcess, Process
+from calve.model.process import Lock, NewProcess, Process, new_batch_id, new_process_id
 
 
 @dataclass(frozen=True, kw_only=True)

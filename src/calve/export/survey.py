@@ -3,12 +3,16 @@ what runs.
 
 A dry run and a submission survey a source as a visit shows it and change nothing. Planning surveys
 what its pin holds and prepares the destination first. All else is the same code.
+
+All refusals of one request in one list, so that a command is fixed once and not five times.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
-from calve.destination.overlap import refuse_overlap
+from calve.destination.content import refuse_overlap
 from calve.destination.plan import ColumnPlan, DestinationPlan, KeyPlan, PartPlan, Slice
 from calve.destination.port import Destination, FoundTable
 from calve.export.choices import Choices
@@ -16,12 +20,44 @@ from calve.export.columns import SourceColumn, raise_refusals
 from calve.export.keys import Earlier, KeyedPartition, key_plans, look_up
 from calve.export.layout import Layout, TargetTable, created, fitted, lay_out, source_types
 from calve.export.match import Match, match_schema
-from calve.export.refusals import Refusals
 from calve.export.request import ExportRequest
 from calve.export.slices import partition_slices
 from calve.export.spec import is_sorted_by, parse_partition_by, plan_spec
-from calve.model.errors import NotFoundError, RefusedError, UnavailableError
+from calve.model.errors import NotFoundError, RefusedError, UnavailableError, UsageError
 from calve.model.limits import Limits
+
+
+class Refusals:
+    """Refusals of checks that do not need each other."""
+
+    def __init__(self, table: str) -> None:
+        self._table = table
+        self._met: list[UsageError | RefusedError] = []
+
+    @contextmanager
+    def among(self) -> Iterator[None]:
+        """A check whose refusal is kept for the list; the rest of the block is skipped."""
+        try:
+            yield
+        except (UsageError, RefusedError) as error:
+            self._met.append(error)
+        except NotFoundError:
+            self.raise_all()  # what was refused before is fixed first
+            raise
+
+    def raise_all(self) -> None:
+        """One refusal as it is, several as one: a usage error only if all can be fixed in the command."""
+        if len(self._met) <= 1:
+            for only in self._met:
+                raise only
+            return
+        kind = UsageError if all(isinstance(error, UsageError) for error in self._met) else RefusedError
+        head = f"{self._table} cannot be exported as it is:"
+        # One that is a list itself, of columns, becomes a part of this one.
+        items = [error.message.removeprefix(f"{head}\n  ") for error in self._met]
+        hints = "; ".join(dict.fromkeys(error.hint for error in self._met if error.hint))
+        raise kind("\n  ".join([head, *items]), code="refused", hint=hints)
+
 
 P = TypeVar("P", bound=KeyedPartition)
 _MERGING = (

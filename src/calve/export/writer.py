@@ -29,7 +29,7 @@ from calve.iceberg.files.footer import MAGIC, annotate
 from calve.iceberg.files.physical_types import physical_sql
 from calve.iceberg.files.statistics import file_statistics
 from calve.model.errors import PermanentError
-from calve.objects.full_disk import full_disk
+from calve.objects.errors import full_disk
 from calve.objects.storage import Storage
 
 _MEGABYTE = 1_000_000

@@ -1,9 +1,18 @@
-"""Iceberg tables: load, create, describe for a plan, and compare with a plan."""
+"""Iceberg tables: load, create, describe for a plan, and compare with a plan.
+
+Finding a table by its uuid, whatever its name is now.
+"""
 
 import contextlib
+from collections.abc import Iterator
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -17,7 +26,14 @@ from calve.destination.description import describe_metadata, refuse_changes
 from calve.destination.plan import DestinationPlan, ExportPlan
 from calve.iceberg.catalogs.entry import RECEIPTS, SORT_ORDER_IDS
 from calve.iceberg.errors import catalog_call
-from calve.model.errors import NotFoundError, PermanentError, RefusedError
+from calve.model.errors import (
+    CalveError,
+    NotFoundError,
+    PermanentError,
+    RefusedError,
+    UnavailableError,
+    UnknownOutcomeError,
+)
 from calve.objects.uri import full_uri
 
 WRITABLE_FORMATS = (1, 2)
@@ -146,3 +162,74 @@ def check(plan: ExportPlan, table: Table) -> None:
     name = f"table {'.'.join(table.name())}"
     refuse_changes(plan, table.metadata, name)
     _check_format(table.metadata, name, PermanentError)
+
+
+MOST_TABLES = 2_000  # each is loaded: a catalog's listing has names only
+
+
+def find_by_uuid(catalog: Catalog, identifier: tuple[str, ...], uuid: str) -> Table | None:
+    """The table, under its own name or another one; None if the catalog lists no table with the uuid.
+
+    UnavailableError while the catalog does not answer; UnknownOutcomeError where it cannot be
+    listed, so that nobody can tell a table that was renamed from one that was dropped.
+    """
+    try:
+        table = load(catalog, identifier)
+        if str(table.metadata.table_uuid) == uuid:
+            return table
+    except NotFoundError:
+        pass
+    name = ".".join(identifier)
+    try:
+        with catalog_call(catalog.name, f"looking for table {name} under another name"):
+            return _listed(catalog, identifier[:-1], uuid)
+    except UnavailableError:
+        raise
+    except CalveError as cause:
+        raise UnknownOutcomeError(
+            f"table {name} is gone from its name, and whether it was renamed is not known: {cause.message}",
+            code="table_unknown",
+            hint="nothing is deleted; give the table its name back, or allow the catalog to be listed",
+            service=cause.service,
+        ) from cause
+
+
+def _listed(catalog: Catalog, first: tuple[str, ...], uuid: str) -> Table | None:
+    for number, identifier in enumerate(_identifiers(catalog, first)):
+        if number >= MOST_TABLES:
+            raise UnknownOutcomeError(f"the catalog has more than {MOST_TABLES} tables", code="too_many")
+        try:
+            table = catalog.load_table(identifier)
+        except NoSuchTableError:
+            continue  # dropped or renamed since it was listed
+        if str(table.metadata.table_uuid) == uuid:
+            return table
+    return None
+
+
+def _identifiers(catalog: Catalog, first: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """Every table; those of the namespace it was in before all others. Twice: a table that is renamed
+    while the namespaces are listed is in a name that was passed already."""
+    for _ in range(2):
+        yield from _tables_in(catalog, first)
+        for namespace in _namespaces(catalog, ()):
+            if namespace != first:
+                yield from _tables_in(catalog, namespace)
+
+
+def _namespaces(catalog: Catalog, above: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    try:
+        below = catalog.list_namespaces(above)
+    except NoSuchNamespaceError:
+        return  # dropped since it was listed
+    for namespace in below:
+        if len(namespace) > len(above):
+            yield tuple(namespace)
+            yield from _namespaces(catalog, tuple(namespace))
+
+
+def _tables_in(catalog: Catalog, namespace: tuple[str, ...]) -> list[tuple[str, ...]]:
+    try:
+        return [tuple(name) for name in catalog.list_tables(namespace)]
+    except NoSuchNamespaceError:
+        return []

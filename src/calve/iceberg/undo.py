@@ -19,11 +19,11 @@ from calve.destination.plan import ExportPlan
 from calve.destination.receipt import Receipt
 from calve.iceberg import tables
 from calve.iceberg.errors import catalog_call
-from calve.iceberg.lookup import find_by_uuid
 from calve.iceberg.publish import marks
 from calve.iceberg.publish.fence import fence
 from calve.iceberg.publish.manifests import attempt_files, manifests_of
 from calve.iceberg.publish.search import search
+from calve.iceberg.tables import find_by_uuid
 from calve.model.errors import TemporaryError
 from calve.model.limits import Limits
 from calve.objects.storage import Storage

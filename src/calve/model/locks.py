@@ -9,7 +9,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable
 
-from calve.model.ids import ProcessId
+from calve.model.process import ProcessId
 
 _PIECE = re.compile(r"([0-9a-f]{32})#(\d+)-(\d+)")
 MARK = "#"  # in the name of every piece, and hardly in another

@@ -10,8 +10,7 @@ from calve.model.errors import (
     RefusedError,
     UsageError,
 )
-from calve.model.ids import ProcessId
-from calve.model.process import Lease, Process
+from calve.model.process import Lease, Process, ProcessId
 
 _SHOWN_IDS = 5
 

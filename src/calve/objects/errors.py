@@ -4,13 +4,18 @@ NotFoundError      no such object
 PermanentError     refused, misconfigured, no such bucket: no retry helps (P9, T15)
 UnavailableError   an outage: nothing answers in time, or with 5xx; uses no budget (T14)
 TemporaryError     anything else that may pass
+
+A worker's or executor's own disk without room: one error, wherever it is met.
 """
 
 import errno
+import os
 import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
+from pathlib import Path
 
 from obstore import exceptions
 
@@ -26,7 +31,7 @@ from calve.model.errors import (
 )
 
 _NO_ACCESS = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NO_BUCKET = re.compile(r"NoSuchBucket|bucket does not exist", re.IGNORECASE)
 # Where clouds give a machine, or a container, the keys of its role.
 _ROLE_PLACES = ("//169.254.169.254/", "//169.254.170.2/")
@@ -177,3 +182,35 @@ def _keys_hint(place: str, error: Exception) -> str:
         "no keys are configured, so the machine was asked for its role: give access_key_id and"
         f' secret_access_key_file in [storage."{place}"], or those of its catalog, or AWS_ACCESS_KEY_ID'
     )
+
+
+CODE = "disk_full"
+# EFBIG: a limit on the size of files says no in other words.
+
+
+def is_full(error: BaseException) -> bool:
+    return isinstance(error, OSError) and error.errno in _FULL
+
+
+def full_disk(path: str | Path, cause: str) -> TemporaryError:
+    """`path` is what could not be written, or the folder for such files."""
+    return TemporaryError(
+        f"no room on this worker's disk for {path}{_free(Path(path))}: {cause}",
+        code=CODE,
+        hint="make room there, or set TMPDIR of the workers and executors to a larger disk; the task is"
+        " tried again by itself, and `calve retry` goes on where it stopped",
+    )
+
+
+def as_full_disk(error: OSError, folder: Path) -> TemporaryError:
+    """For an error that `is_full`."""
+    return full_disk(error.filename or folder, error.strerror or os.strerror(error.errno or errno.ENOSPC))
+
+
+def _free(path: Path) -> str:
+    for folder in (path, *path.parents):
+        try:
+            return f" ({shutil.disk_usage(folder).free / 1e6:.0f} MB are free)"
+        except OSError:
+            continue  # it is gone, or not ours to see: its parent tells as much
+    return ""

@@ -29,8 +29,7 @@ from calve.iceberg.health.table_files import manifests_by_path, reachable
 from calve.iceberg.publish.commit import CommitAnswer, Reply, TableCommit, send
 from calve.iceberg.publish.marks import PROCESS_ID
 from calve.model.errors import TemporaryError
-from calve.optimize.cleanup import delete_files
-from calve.optimize.ownership import held_snapshots, live_ids
+from calve.optimize.cleanup import delete_files, held_snapshots, live_ids
 
 TRIES = 5  # against other writers; more is the control plane's budget
 

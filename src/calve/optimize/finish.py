@@ -17,8 +17,8 @@ from calve.control.kind import Published
 from calve.iceberg import tables
 from calve.iceberg.errors import catalog_call
 from calve.iceberg.health.entries import collect, dangling_paths
+from calve.iceberg.health.findings import manifests_needed
 from calve.iceberg.health.report import FULL_AT, judge
-from calve.iceberg.health.score import manifests_needed
 from calve.iceberg.health.settings import Settings, settings_of
 from calve.iceberg.health.stats import TableStats
 from calve.iceberg.publish.commit import CommitAnswer, TableCommit, send

@@ -3,19 +3,24 @@
 Its schema, spec, sort order and identity are in `_calve/schema.json`, put if-none-match: the first
 export decides, later ones must fit. The keys that are exported are its commits. Readers that glob skip
 `_calve`: a name that begins with `_` is hidden to Spark, Hive and Trino.
+
+Hive-style folders of partition values, for readers that take partitions from paths.
 """
 
+import hashlib
 import json
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property
 from threading import Lock
+from urllib.parse import quote
 
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil, new_table_metadata
 from pyiceberg.table.sorting import SortOrder
+from pyiceberg.typedef import Record
 
 from calve.destination.names import CommitName
 from calve.destination.outcome import EarlierExport
@@ -168,3 +173,31 @@ class FolderTable(FoundTable):
     @cached_property
     def _exports(self) -> dict[str, EarlierExport]:
         return {commit.key: commit.export for commit in self.folder.shown()}
+
+
+NULL = "__HIVE_DEFAULT_PARTITION__"
+_MOST_BYTES = 200  # file systems take 255 in a name
+
+
+def hive_path(spec: PartitionSpec, schema: Schema, record: Record) -> str:
+    types = [field.field_type for field in spec.partition_type(schema).fields]
+    return "/".join(
+        f"{_escaped(field.name)}={_value(field.transform.to_human_string(kind, value), value)}"
+        for field, kind, value in zip(spec.fields, types, _values(record, len(types)), strict=True)
+    )
+
+
+def _values(record: Record, count: int) -> list[object]:
+    return [record[place] for place in range(count)]
+
+
+def _value(text: str, value: object) -> str:
+    return NULL if value is None else _escaped(text)
+
+
+def _escaped(text: str) -> str:
+    escaped = quote(text, safe="")
+    if len(escaped) <= _MOST_BYTES:
+        return escaped
+    # Cut, with a hash to keep it unique: paths are never parsed, so the value need not be readable.
+    return f"{escaped[: _MOST_BYTES - 33]}-{hashlib.sha256(text.encode()).hexdigest()[:32]}"

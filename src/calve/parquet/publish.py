@@ -8,11 +8,10 @@ way, can no longer land there. The fence uses the same name, for a tombstone.
 import json
 from collections.abc import Callable, Sequence
 
-from calve.destination.content import unchanged
+from calve.destination.content import refuse_overlap, unchanged
 from calve.destination.description import refuse_changes
 from calve.destination.names import receipts_of
 from calve.destination.outcome import AlreadyExported, PublishedSnapshot, PublishFenced, Undone
-from calve.destination.overlap import refuse_overlap
 from calve.destination.plan import ExportPlan
 from calve.destination.receipt import Receipt
 from calve.destination.recount import recount, refuse_shrinking

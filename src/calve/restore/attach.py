@@ -16,10 +16,9 @@ from calve.clickhouse.source import Session
 from calve.clickhouse.sql.tokens import name as quoted
 from calve.clickhouse.sql.tokens import string
 from calve.model.errors import PermanentError, TemporaryError
-from calve.restore import target as targets
-from calve.restore.plan import RestorePart, RestorePlan
+from calve.restore import plan as targets
+from calve.restore.plan import RestorePart, RestorePlan, Target
 from calve.restore.receiver import drop_gathering, let_move
-from calve.restore.target import Target
 
 _ATTACHING = "attaching_"  # what ClickHouse calls a folder while it attaches it
 

@@ -1,14 +1,64 @@
-"""The plan of a restore: the targets, and every part with the name it is attached by."""
+"""The plan of a restore: the targets, and every part with the name it is attached by.
+
+Where the parts of one table go, fixed by the plan.
+"""
 
 import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from calve.archive.location import segment
 from calve.archive.manifest import PartEntry, TableEntry
 from calve.model.record import SPACED, Record
-from calve.restore.target import Target
+
+NEW = "new"
+DATABASE = "calve_restore"  # of tables that parts are attached to before they go to one that was there
+FOLDER = "calve_restore"  # at the root of a disk
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """`receiver` is the table that parts are attached to: the target itself if it is new, otherwise a
+    table of ours from which whole partitions then go to it."""
+
+    database: str
+    name: str
+    uuid: str
+    into: str
+    receiver_database: str
+    receiver_name: str
+    data_path: str  # of the receiver, as executors see it
+    state: str  # a folder on the same disk: staged parts and marks
+    still: bool = True  # the receiver merges nothing, also after a restart
+    settings: tuple[tuple[str, str], ...] = ()  # of a new table, put back at the end; "" is the default
+
+    @property
+    def detached(self) -> Path:
+        return Path(self.data_path) / "detached"
+
+    @property
+    def attached_mark(self) -> Path:
+        """Every part was attached to the receiver."""
+        return Path(self.state) / "attached"
+
+    @property
+    def finished_mark(self) -> Path:
+        return Path(self.state) / "finished"
+
+    @property
+    def given_up_mark(self) -> Path:
+        """Partitions may have gone over, and the rest was cleaned away."""
+        return Path(self.state) / "given-up"
+
+    def stopped_mark(self, process_id: str) -> Path:
+        """That process has ended: a worker that still runs it attaches nothing more."""
+        return Path(self.state) / f"stopped-{process_id}"
+
+    def __str__(self) -> str:
+        return f"{self.database}.{self.name}"
+
 
 PARTS_A_TASK = 500
 _DATES = re.compile(r"(\d{8}_\d{8})_\d+_\d+_\d+(?:_\d+)?")

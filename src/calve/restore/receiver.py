@@ -12,12 +12,12 @@ from pathlib import Path
 from calve.archive.manifest import Manifest, TableEntry
 from calve.clickhouse.errors import UNKNOWN_DATABASE, UNKNOWN_SETTING, number_of
 from calve.clickhouse.source import Session
-from calve.clickhouse.sql import engine_clause
+from calve.clickhouse.sql import create_table as engine_clause
 from calve.clickhouse.sql.tokens import name as quoted
 from calve.clickhouse.tables import TableInfo
 from calve.model.errors import CalveError, PermanentError, RefusedError
-from calve.restore import target as targets
-from calve.restore.plan import RestoreRequest
+from calve.restore import plan as targets
+from calve.restore.plan import RestoreRequest, Target
 from calve.restore.references import Name
 from calve.restore.schema import (
     There,
@@ -28,7 +28,6 @@ from calve.restore.schema import (
     made_uuid,
     there,
 )
-from calve.restore.target import Target
 
 _STILL = {
     "max_bytes_to_merge_at_max_space_in_pool": "1",

@@ -1,5 +1,8 @@
 """Making what a backup describes, at the target. Twice is harmless: what an earlier try made is known
-by its uuid, which is derived from the restore's seed."""
+by its uuid, which is derived from the restore's seed.
+
+A CREATE out of a backup, rewritten: another name, a uuid of ours, an engine the target has. Pure.
+"""
 
 import uuid
 from collections.abc import Mapping, Sequence
@@ -9,13 +12,84 @@ from calve.archive.create import check_create, check_function
 from calve.archive.manifest import Manifest, SchemaEntry, TableEntry
 from calve.clickhouse.engine.ddl import LENIENT
 from calve.clickhouse.source import Session
+from calve.clickhouse.sql import create_table as engine_clause
+from calve.clickhouse.sql.tokens import Sort, Token, string, tokens
 from calve.clickhouse.sql.tokens import name as quoted
-from calve.clickhouse.sql.tokens import string
 from calve.clickhouse.tables import ZERO_UUID, system_columns
 from calve.model.errors import CalveError, NotFoundError, PermanentError, RefusedError
+from calve.restore import references
 from calve.restore.plan import REFUSE, Item, RestoreRequest
 from calve.restore.references import Name
-from calve.restore.statements import retargeted, without_replication
+
+_KINDS = frozenset({"TABLE", "VIEW", "DICTIONARY"})
+_NAMES = frozenset({Sort.NAME, Sort.QUOTED})
+
+
+def retargeted(
+    create: str, target: Name, *, uuid: str = "", renamed: Mapping[Name, Name] | None = None
+) -> str:
+    """`CREATE … db.t (…)` as `CREATE … target [UUID '…'] (…)`, references to renamed objects too."""
+    words = list(tokens(create))
+    at = _name_at(create, words)
+    after = _after_name(create, words, at)
+    head = f"{create[: words[at].start]}{quoted(target[0])}.{quoted(target[1])}"
+    if uuid:
+        head += f" UUID {string(uuid)}"
+    rest = after
+    if rest < len(words) and words[rest].text == "UUID":
+        rest += 2
+    tail_start = words[rest].start if rest < len(words) else len(create)
+    owner = f"{target[0]}.{target[1]}"
+    return f"{head} {references.follow(create[tail_start:], owner, renamed or {})}"
+
+
+def without_replication(create: str, engine_full: str) -> str:
+    """For a target without Keeper: `ReplicatedMergeTree('/path', '{replica}', …)` as `MergeTree(…)`."""
+    clause = engine_clause.parse(engine_full)
+    if not clause.replicated:
+        return create
+    words = list(tokens(create))
+    for at, word in enumerate(words):
+        if word.sort is Sort.NAME and word.text == clause.name and at and words[at - 1].text == "=":
+            end = _closing(words, at + 1) if at + 1 < len(words) and words[at + 1].text == "(" else at
+            arguments = ", ".join(clause.family_arguments)
+            engine = f"{clause.family}({arguments})" if arguments else clause.family
+            return f"{create[: word.start]}{engine}{create[words[end].end :]}"
+    return create
+
+
+def _name_at(create: str, words: Sequence[Token]) -> int:
+    """The place of the first word of the name."""
+    kinds = [at for at, word in enumerate(words) if word.sort is Sort.NAME and word.text.upper() in _KINDS]
+    if not kinds:
+        raise _no_create(create)
+    at = kinds[0] + 1
+    if [word.text.upper() for word in words[at : at + 3]] == ["IF", "NOT", "EXISTS"]:
+        at += 3
+    return at
+
+
+def _after_name(create: str, words: Sequence[Token], at: int) -> int:
+    """The place of the word that follows `db.t` or `t`."""
+    if at + 2 < len(words) and words[at + 1].text == "." and words[at + 2].sort in _NAMES:
+        return at + 3
+    if at < len(words) and words[at].sort in _NAMES:
+        return at + 1
+    raise _no_create(create)
+
+
+def _no_create(create: str) -> PermanentError:
+    return PermanentError(f"this CREATE cannot be restored: {create[:100]}", code="backup_statement")
+
+
+def _closing(words: Sequence[Token], at: int) -> int:
+    depth = 0
+    for place in range(at, len(words)):
+        depth += (words[place].text == "(") - (words[place].text == ")")
+        if depth == 0:
+            return place
+    return len(words) - 1
+
 
 _NAMESPACE = uuid.UUID("5f2d6f0a-1c0e-4a52-9a0e-8f0b6a1f7c11")
 _INNER = ".inner_id."

@@ -12,8 +12,7 @@ from calve.archive.ports import BackupPorts
 from calve.control.ports import Store
 from calve.model import reach
 from calve.model.errors import NotFoundError, Outcome, UsageError
-from calve.model.ids import new_process_id
-from calve.model.process import Lock, NewProcess, Process, ProcessQuery
+from calve.model.process import Lock, NewProcess, Process, ProcessQuery, new_process_id
 from calve.model.states import Leftovers, ProcessState
 from calve.restore.kind import NAME
 from calve.restore.plan import APPEND, REFUSE, REPLACE, Item, RestoreRequest

@@ -11,7 +11,7 @@ from calve.iceberg.catalogs.entry import catalog_type, property_text
 from calve.model.errors import UsageError
 from calve.objects.credentials import S3Access
 from calve.objects.uri import S3, kind_of
-from calve.spark.jars import ICEBERG_AWS, ICEBERG_SPARK, POSTGRES_JDBC, SQLITE_JDBC, Jar
+from calve.spark.java import ICEBERG_AWS, ICEBERG_SPARK, POSTGRES_JDBC, SQLITE_JDBC, Jar
 
 SPARK_CATALOG = "org.apache.iceberg.spark.SparkCatalog"
 S3_FILE_IO = "org.apache.iceberg.aws.s3.S3FileIO"

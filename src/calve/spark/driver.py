@@ -11,7 +11,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from calve.spark.jars import Jar, resolve
+from calve.spark.java import Jar, resolve
 
 _PASSWORD = "changeit"  # of every Java's own store: certificates are no secret
 _TRUST_STORE = "javax.net.ssl.trustStore"

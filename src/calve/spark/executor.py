@@ -13,7 +13,7 @@ from typing import Any
 
 from calve.control.ports import TaskOrder, TaskResult
 from calve.model.errors import CalveError, ErrorInfo
-from calve.objects.full_disk import as_full_disk, is_full
+from calve.objects.errors import as_full_disk, is_full
 
 
 def execute(order: TaskOrder, *given: Any) -> dict[str, Any]:

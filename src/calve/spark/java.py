@@ -1,13 +1,19 @@
-"""The Java runtime that Spark uses, and how to get one."""
+"""The Java runtime that Spark uses, and how to get one.
 
+Jars that some work needs beside Spark's own: pinned by checksum, fetched once, cached.
+"""
+
+import hashlib
 import os
 import re
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from calve.model.errors import UsageError
+from calve.model.errors import PermanentError, UnavailableError, UsageError
 
 OLDEST = 17
 INSTALL = "apt-get install openjdk-17-jre-headless, or set JAVA_HOME to a Java runtime of 17 or newer"
@@ -43,3 +49,109 @@ def _version(home: Path) -> int | None:
         return None
     match = re.search(r'version "(\d+)', answer.stderr)
     return int(match.group(1)) if match else None
+
+
+FETCH_SECONDS = 600
+
+
+@dataclass(frozen=True, kw_only=True)
+class Jar:
+    """A Maven coordinate and the SHA-256 of the file it must be."""
+
+    group: str
+    artifact: str
+    version: str
+    sha256: str
+
+    @property
+    def file_name(self) -> str:
+        return f"{self.artifact}-{self.version}.jar"
+
+
+ICEBERG_SPARK = Jar(
+    group="org.apache.iceberg",
+    artifact="iceberg-spark-runtime-4.1_2.13",
+    version="1.11.0",
+    sha256="d6ea6c5d099288daeb7d5a92061bd3d7d8f296492632b42378e5f2f0e3066242",
+)
+SQLITE_JDBC = Jar(
+    group="org.xerial",
+    artifact="sqlite-jdbc",
+    version="3.50.3.0",
+    sha256="a3f53a2aa15ae9425a9e793bbe9c8e5288febeb4b65ef5c1a4e80d4c2045cf08",
+)
+POSTGRES_JDBC = Jar(
+    group="org.postgresql",
+    artifact="postgresql",
+    version="42.7.8",
+    sha256="2a32a9dcbc42d67a50ad3a0de5efd102c8d2be46720045f2cbd6689f160ab7c7",
+)
+ICEBERG_AWS = Jar(
+    group="org.apache.iceberg",
+    artifact="iceberg-aws-bundle",
+    version="1.11.0",
+    sha256="38f01da7e96850cdd05e6616d758b77b43314b712a8808e3f9a824d56976162f",
+)
+
+
+def cache_folder() -> Path:
+    """`CALVE_CACHE`, else the user's cache folder."""
+    if configured := os.environ.get("CALVE_CACHE"):
+        return Path(configured) / "jars"
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "calve" / "jars"
+
+
+def cached(jar: Jar) -> Path | None:
+    """The jar, if it is here already."""
+    path = cache_folder() / jar.file_name
+    return path if path.is_file() else None
+
+
+def resolve(jar: Jar) -> Path:
+    """The jar's file, fetched if it is not cached. Several programs may do this at once: each
+    fetches into a folder of its own and the rename is atomic."""
+    return cached(jar) or _fetch(jar)
+
+
+def _fetch(jar: Jar) -> Path:
+    target = cache_folder() / jar.file_name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".fetch-") as folder:
+        _run_ivy(jar, Path(folder))
+        fetched = Path(folder) / jar.file_name
+        digest = hashlib.sha256(fetched.read_bytes()).hexdigest()
+        if digest != jar.sha256:
+            raise PermanentError(
+                f"{jar.file_name} has checksum {digest}, not the pinned {jar.sha256}",
+                code="jar_checksum",
+                hint="the package registry sent another file: check its mirror or proxy",
+            )
+        fetched.rename(target)
+    return target
+
+
+def _run_ivy(jar: Jar, folder: Path) -> None:
+    command = [
+        str(java_home() / "bin" / "java"), "-jar", str(_ivy()),
+        "-cache", str(folder / "ivy"), "-notransitive", "-confs", "default",
+        "-dependency", jar.group, jar.artifact, jar.version,
+        "-retrieve", str(folder / "[artifact]-[revision].[ext]"),
+    ]  # fmt: skip
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        answer = None
+    if answer is None or not (folder / jar.file_name).exists():
+        raise UnavailableError(
+            f"{jar.group}:{jar.artifact}:{jar.version} cannot be fetched",
+            code="jar_unavailable",
+            hint=f"put {jar.file_name} into {cache_folder()}, or retry with network access",
+            service="maven",
+        )
+
+
+def _ivy() -> Path:
+    import pyspark
+
+    return next((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))

@@ -11,8 +11,7 @@ from sqlalchemy import Connection, bindparam, insert, select, update
 from calve.model import events
 from calve.model.apply import Applied, apply_change, handed_back, handed_back_message
 from calve.model.change import Change, NewEvent, NewPin, PinChange, TaskChange, WritePlan
-from calve.model.ids import ProcessId
-from calve.model.process import Lease, Pin, Process, Task
+from calve.model.process import Lease, Pin, Process, ProcessId, Task
 from calve.model.refusals import conflict, no_such_process
 from calve.model.states import (
     PIN_TRANSITIONS,
@@ -24,7 +23,7 @@ from calve.model.states import (
     may_move,
 )
 from calve.store import rows
-from calve.store.clock import time_from_us, to_us
+from calve.store.database import time_from_us, to_us
 from calve.store.events import record
 from calve.store.reader import SqlReader
 from calve.store.rows import chunks

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from sqlalchemy import ColumnElement, Connection, insert
 
 from calve.model.change import NewEvent
-from calve.model.ids import ProcessId
+from calve.model.process import ProcessId
 from calve.store.rows import plain
 from calve.store.tables import events
 

@@ -8,7 +8,7 @@ waited for.
 from sqlalchemy import Connection, and_, delete, select
 
 from calve.model.states import PinState
-from calve.store.clock import seconds_to_us
+from calve.store.database import seconds_to_us
 from calve.store.reader import SqlReader
 from calve.store.rows import chunks
 from calve.store.tables import events, locks, pins, processes

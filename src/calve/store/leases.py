@@ -3,16 +3,23 @@
 Choosing reads without a lock, so that idle workers never wait for each other; taking is one
 guarded update that only finds what is still free. Expiry is compared by the database, in the
 statement itself (D11).
+
+Workers' heartbeats and the breakers of services: small rows, for people and for waiting.
 """
 
+import json
 from collections.abc import Sequence
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
+    Delete,
     Integer,
     Select,
+    Table,
+    Update,
     and_,
+    delete,
     func,
     literal_column,
     or_,
@@ -21,18 +28,18 @@ from sqlalchemy import (
     union_all,
     update,
 )
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql.selectable import CTE
 
 from calve.model import events
 from calve.model.change import NewEvent
-from calve.model.ids import ProcessId, WorkerId
-from calve.model.process import Lease, Process
+from calve.model.process import Lease, Process, ProcessId, Worker, WorkerId
 from calve.model.reach import kinds_in
 from calve.store import rows
-from calve.store.clock import seconds_to_us
+from calve.store.database import seconds_to_us
 from calve.store.events import Entry, record
 from calve.store.reader import SqlReader
-from calve.store.tables import processes
+from calve.store.tables import breakers, processes, workers
 
 _ROUNDS = 3  # of choosing again what a rival was quicker to take
 
@@ -204,3 +211,55 @@ def _entries(row: Process, chosen: dict[ProcessId, str | None]) -> list[Entry]:
     if row.fence == 1:
         return [(row.id, NewEvent(name=events.LEASED, message=f"by worker {row.owner}"))]
     return []
+
+
+class Workers(SqlReader):
+    def _upsert(self, table: Table, key: str, values: dict[str, object], only_new: dict[str, object]) -> None:
+        """`only_new` is written when the row is made, and never again."""
+
+        def work(connection: Connection) -> None:
+            insert = sqlite.insert if self._database.dialect == "sqlite" else postgresql.insert
+            statement = insert(table).values(values | only_new)
+            refreshed = {name: statement.excluded[name] for name in values if name != key}
+            connection.execute(statement.on_conflict_do_update(index_elements=[key], set_=refreshed))
+
+        self._database.write(work)
+
+    def _run(self, statement: Delete | Update) -> int:
+        return self._database.write(lambda connection: connection.execute(statement).rowcount)
+
+    def heartbeat(self, worker: Worker) -> None:
+        values: dict[str, object] = {
+            "id": worker.id,
+            "host": worker.host,
+            "reach": json.dumps(worker.reach),
+            "slots": worker.slots,
+            "heartbeat_at": self._database.clock,
+            "draining": worker.draining,
+            "error": rows.dump_error(worker.error),
+        }
+        self._upsert(workers, "id", values, {"started_at": self._database.clock})
+
+    def forget_worker(self, worker: WorkerId) -> None:
+        self._run(delete(workers).where(workers.c.id == worker))
+
+    def trip(self, service: str, reason: str, probe_seconds: float) -> None:
+        clock = self._database.clock
+        values: dict[str, object] = {
+            "lane": service,
+            "reason": rows.plain(reason),
+            "probe_at": clock + seconds_to_us(probe_seconds),
+        }
+        self._upsert(breakers, "lane", values, {"opened_at": clock, "probes": 0})
+
+    def claim_probe(self, service: str, probe_seconds: float) -> bool:
+        clock = self._database.clock
+        move_on = (
+            update(breakers)
+            .where(breakers.c.lane == service, breakers.c.probe_at <= clock)
+            .values(probe_at=clock + seconds_to_us(probe_seconds), probes=breakers.c.probes + 1)
+        )
+        return self._run(move_on) == 1
+
+    def close_breaker(self, service: str) -> None:
+        self._run(delete(breakers).where(breakers.c.lane == service))

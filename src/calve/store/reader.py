@@ -5,13 +5,11 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, Subquery, and_, func, or_, select, union_all
 
-from calve.model.ids import ProcessId
-from calve.model.process import Breaker, Event, Pin, Process, ProcessQuery, Task, Worker
+from calve.model.process import Breaker, Event, Pin, Process, ProcessId, ProcessQuery, Task, Worker
 from calve.model.refusals import ambiguous, no_such_process
 from calve.model.states import PinState, ProcessState, TaskState
 from calve.store import rows
-from calve.store.clock import from_us, time_from_us, to_us
-from calve.store.database import Database
+from calve.store.database import Database, from_us, time_from_us, to_us
 from calve.store.tables import breakers, events, locks, pins, plans, processes, tasks, workers
 
 

@@ -5,13 +5,12 @@ from sqlalchemy import ColumnElement, Connection, or_, select, true, update
 from calve.model import events
 from calve.model.change import NewEvent
 from calve.model.errors import ErrorInfo
-from calve.model.ids import ProcessId, WorkerId
-from calve.model.process import Pin
+from calve.model.process import Pin, ProcessId, WorkerId
 from calve.model.reach import kinds_in, sources_in
 from calve.model.refusals import illegal_transition, no_such_pin
 from calve.model.states import PinState
 from calve.store import rows
-from calve.store.clock import seconds_to_us
+from calve.store.database import seconds_to_us
 from calve.store.events import record
 from calve.store.reader import SqlReader
 from calve.store.tables import pins, processes

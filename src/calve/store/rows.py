@@ -9,11 +9,22 @@ from sqlalchemy import RowMapping
 
 from calve.model.codec import encode
 from calve.model.errors import ErrorInfo
-from calve.model.ids import BatchId, ProcessId, WorkerId
-from calve.model.process import Breaker, Event, Lock, Pin, Process, Task, TaskCounts, Worker
+from calve.model.process import (
+    BatchId,
+    Breaker,
+    Event,
+    Lock,
+    Pin,
+    Process,
+    ProcessId,
+    Task,
+    TaskCounts,
+    Worker,
+    WorkerId,
+)
 from calve.model.record import loads
 from calve.model.states import Leftovers, PinState, ProcessState, TaskState
-from calve.store.clock import from_us, time_from_us, to_us
+from calve.store.database import from_us, time_from_us, to_us
 
 Row = RowMapping
 T = TypeVar("T")

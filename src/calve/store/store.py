@@ -4,14 +4,12 @@ from collections.abc import Callable
 from typing import Self
 
 from calve.store.changes import Changes
-from calve.store.database import Database
-from calve.store.engines import make_engine
+from calve.store.database import Database, make_engine
 from calve.store.history import History
-from calve.store.leases import Leases
+from calve.store.leases import Leases, Workers
 from calve.store.migrations.run import migrate
 from calve.store.releases import Releases
 from calve.store.submissions import Submissions
-from calve.store.workers import Workers
 
 
 class SqlStore(Submissions, Leases, Changes, Releases, Workers, History):

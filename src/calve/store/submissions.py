@@ -12,13 +12,12 @@ from sqlalchemy import BigInteger, ColumnElement, Connection, Select, bindparam,
 
 from calve.model import events
 from calve.model.change import NewEvent
-from calve.model.ids import ProcessId
 from calve.model.locks import MARK, first_conflict, whole_of
-from calve.model.process import NewProcess, Process
+from calve.model.process import NewProcess, Process, ProcessId
 from calve.model.refusals import locked, no_such_process, not_ended
 from calve.model.states import PROCESS_TERMINAL, Leftovers, ProcessState
 from calve.store import rows
-from calve.store.clock import seconds_to_us
+from calve.store.database import seconds_to_us
 from calve.store.events import record
 from calve.store.reader import SqlReader, load_process
 from calve.store.rows import chunks

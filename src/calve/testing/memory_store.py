@@ -14,7 +14,6 @@ from calve.model import events
 from calve.model.apply import Applied, apply_change, handed_back, handed_back_message, releasing
 from calve.model.change import Change, NewEvent, WritePlan
 from calve.model.errors import ErrorInfo
-from calve.model.ids import ProcessId, WorkerId
 from calve.model.locks import first_conflict
 from calve.model.process import (
     Breaker,
@@ -23,9 +22,11 @@ from calve.model.process import (
     NewProcess,
     Pin,
     Process,
+    ProcessId,
     ProcessQuery,
     Task,
     Worker,
+    WorkerId,
 )
 from calve.model.reach import kinds_in, reaches, sources_in
 from calve.model.refusals import (

@@ -5,14 +5,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
-from calve.control.pool import inline
+from calve.control.background import inline
 from calve.control.ports import Store
 from calve.control.steps.context import Spawn
 from calve.control.worker import WorkerLoop
 from calve.model.errors import Outcome
-from calve.model.ids import ProcessId, WorkerId, new_process_id
 from calve.model.limits import Limits
-from calve.model.process import Lock, NewProcess, Process
+from calve.model.process import Lock, NewProcess, Process, ProcessId, WorkerId, new_process_id
 from calve.model.states import PIN_HELD, PROCESS_TERMINAL, TASK_LIVE, Leftovers, ProcessState
 from calve.testing.clock import FakeClock
 from calve.testing.crashing import Faults, crashing_kind, crashing_runner, crashing_store

@@ -12,9 +12,8 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from calve.control.cancel import cancel
+from calve.control.client import cancel, retry
 from calve.control.ports import Store
-from calve.control.retry import retry
 from calve.control.worker import WorkerLoop
 from calve.model.errors import (
     CalveError,
@@ -25,9 +24,8 @@ from calve.model.errors import (
     TemporaryError,
     UnknownOutcomeError,
 )
-from calve.model.ids import ProcessId, new_process_id
 from calve.model.limits import Limits
-from calve.model.process import Process
+from calve.model.process import Process, ProcessId, new_process_id
 from calve.model.states import PROCESS_TERMINAL, ProcessState
 from calve.testing.clock import FakeClock
 from calve.testing.crashing import Break, Crash, Faults

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from calve.app.config import environment, places, secret
+from calve.app.config import tree, values
 from calve.app.config.sections import NAMED_SECTIONS, PLAIN_SECTIONS, Root
 from calve.app.config.tree import Key, Leaf, Leaves, document_of, dotted, leaves_of
 from calve.app.config.values import (
@@ -45,14 +45,14 @@ def load_config(
     file = _find(path, environ, cwd)
     folder = file.parent if file else cwd
     in_file = leaves_of(_parse(file), f"file {file.name}") if file else {}
-    in_environment = environment.leaves_from(environ, in_file)
+    in_environment = tree.leaves_from(environ, in_file)
     if file is None and not in_environment:
         raise UsageError(
             f"no {CONFIG_NAME} in {cwd}",
             code="no_config",
             hint="`calve init` writes one here; --config or CALVE_CONFIG names one elsewhere",
         )
-    leaves = secret.read_files(in_file | in_environment, folder)
+    leaves = tree.read_files(in_file | in_environment, folder)
     placed = _made_absolute(_as_text(leaves), folder)
     return _config(_check(placed), placed, file, folder)
 
@@ -62,7 +62,7 @@ def _find(path: str | Path | None, environ: Mapping[str, str], cwd: Path) -> Pat
     if not named:
         here = cwd / CONFIG_NAME
         return here if here.is_file() else None
-    file = places.absolute(named, cwd)
+    file = values.absolute(named, cwd)
     if file.is_dir():
         file = file / CONFIG_NAME
     if not file.is_file():
@@ -133,19 +133,19 @@ def _place(key: Key, value: Any, folder: Path) -> Any:
         return value
     match key:
         case ("source", _, "url"):
-            return places.source_url(value, folder)
+            return values.source_url(value, folder)
         case ("source" | "storage" | "catalog", _, "ca_file" | "ca-file" | "s3.ca-file") if value:
-            return str(places.absolute(value, folder))
+            return str(values.absolute(value, folder))
         case ("source", _, "engine_config") if value:
-            return str(places.absolute(value, folder))
+            return str(values.absolute(value, folder))
         case ("source", _, "disks", _):
-            return str(places.absolute(value, folder))
+            return str(values.absolute(value, folder))
         case ("store", "url") | ("catalog", _, "uri"):
-            return places.database_url(value, folder)
+            return values.database_url(value, folder)
         case ("catalog", _, "warehouse" | "calve.receipts"):
-            return places.location(value, folder)
+            return values.location(value, folder)
         case ("backup", "url"):
-            return places.location(value, folder)
+            return values.location(value, folder)
     return value
 
 
@@ -217,8 +217,8 @@ def _config(root: Root, leaves: Leaves, file: Path | None, folder: Path) -> Conf
             prefix: {name: str(value) for name, value in section.model_dump().items()}
             for prefix, section in root.storage.items()
         },
-        store_url=places.database_url(root.store.url, folder),
-        backup_url=places.location(root.backup.url, folder),
+        store_url=values.database_url(root.store.url, folder),
+        backup_url=values.location(root.backup.url, folder),
         backup_hard_links=root.backup.hard_links,
         backup_signing_key=root.backup.signing_key,
         spark=SparkConfig(**root.spark.model_dump()),
@@ -235,7 +235,7 @@ def _settings(root: Root, leaves: Leaves, folder: Path) -> list[Setting]:
         given = leaves.get(key)
         effective = value if given else _place(key, value, folder)
         origin = given.origin if given else DEFAULT_ORIGIN
-        found.append(Setting(key=dotted(key), shown=secret.shown(key, effective), origin=origin))
+        found.append(Setting(key=dotted(key), shown=tree.shown(key, effective), origin=origin))
     return found
 
 

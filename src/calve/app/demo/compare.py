@@ -15,12 +15,11 @@ from calve.app.config import Config
 from calve.app.demo.data import DATABASE, TABLE
 from calve.app.wiring import App
 from calve.clickhouse.source import Session
-from calve.clickhouse.sql.table_name import parse
-from calve.clickhouse.sql.tokens import name, string
+from calve.clickhouse.sql.tokens import name, parse, string
 from calve.destination.plan import ColumnPlan, ExportPlan
 from calve.iceberg import checksums, tables
 from calve.iceberg.errors import catalog_call
-from calve.model.ids import ProcessId
+from calve.model.process import ProcessId
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
-from calve.app.doctor import files, optimize, parts, work
+from calve.app.doctor import parts, work
 from calve.app.doctor.finding import Finding
 from calve.app.wiring import App
 from calve.model.errors import CalveError, StoreError
@@ -43,7 +43,7 @@ def examine(app: App, *, spark: bool = True) -> Iterator[Finding]:
 def _probes(app: App, *, spark: bool) -> Iterator[Probe]:
     store = frozenset({"store"})
     yield Probe(part="configuration", look=parts.configuration)
-    yield Probe(part="files", look=files.readable_by_others)
+    yield Probe(part="files", look=parts.readable_by_others)
     yield Probe(part="store", look=parts.store)
     yield Probe(part="workers", look=work.workers, after=store)
     yield Probe(part="pins", look=work.pins, after=store)
@@ -61,6 +61,6 @@ def _probes(app: App, *, spark: bool) -> Iterator[Probe]:
         for name in app.config.catalogs:
             yield Probe(
                 part=f"optimize:{name}",
-                look=partial(optimize.seen_by_spark, name=name),
+                look=partial(parts.seen_by_spark, name=name),
                 after=frozenset({"java", "spark", f"catalog:{name}"}),
             )

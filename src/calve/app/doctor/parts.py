@@ -1,13 +1,21 @@
-"""Probes of what Calve stands on: configuration, store, sources, catalogs, Java, Spark."""
+"""Probes of what Calve stands on: configuration, store, sources, catalogs, Java, Spark.
 
+Whether Spark sees the tables that PyIceberg sees: what optimizing stands on, and exporting does not.
+
+Files that hold, or may come to hold, a secret: nobody else should be able to read them.
+"""
+
+import json
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 from calve.app.doctor.finding import Finding
 from calve.app.wiring import App
 from calve.control.ports import TaskOrder, TaskResult
 from calve.iceberg.catalogs.entry import RECEIPTS
 from calve.model.errors import PermanentError
-from calve.model.ids import new_process_id
+from calve.model.process import new_process_id
 from calve.model.states import PinState
 from calve.objects.uri import Uri, is_served
 
@@ -151,3 +159,78 @@ def spark(app: App) -> Iterator[Finding]:
         ok=True,
         words=f"{app.config.spark.master}, {runner.slots} slots; an executor ran ClickHouse {results[0].receipt}",
     )
+
+
+def seen_by_spark(app: App, *, name: str) -> Iterator[Finding]:
+    """One table of the catalog, looked at by both. Fetches nothing: it reports jars that are not here."""
+    from calve.app.optimizer import OptimizeReach, all_tables
+    from calve.iceberg import tables
+    from calve.optimize.driver_work import look_payload
+    from calve.spark.catalog_conf import jars_for, spark_catalog
+    from calve.spark.java import cached
+
+    part = f"optimize:{name}"
+    properties = app.config.catalog(name)
+    missing = [jar.file_name for jar in jars_for(spark_catalog(name, properties)) if cached(jar) is None]
+    if missing:
+        words = f"not set up yet; the first `calve optimize` downloads {', '.join(missing)}"
+        yield Finding(part=part, ok=True, words=words)
+        return
+    identifier = next(all_tables(app.catalog(name)), None)
+    if identifier is None:
+        yield Finding(part=part, ok=True, words="no tables yet")
+        return
+    table = tables.load(app.catalog(name), identifier)
+    head = table.metadata.current_snapshot()
+    order = TaskOrder(
+        process_id=new_process_id(),
+        number=0,
+        attempt=1,
+        function="calve.spark.actions:look",
+        payload=look_payload(table, name, properties),
+        on_driver=True,
+    )
+    result = OptimizeReach(app).run_on_driver(order)
+    shown = ".".join(identifier)
+    if result.error is not None:
+        yield Finding(part=part, ok=False, words=result.error.message, remedy=result.error.hint)
+        return
+    expected = None if head is None else str(head.snapshot_id)
+    seen = json.loads(result.receipt)["snapshot_id"]
+    if seen == expected:
+        yield Finding(part=part, ok=True, words=f"Spark and PyIceberg see the same {shown}")
+        return
+    words = f"{shown}: Spark sees snapshot {seen}, PyIceberg {expected}"
+    yield Finding(
+        part=part,
+        ok=False,
+        words=words,
+        remedy="run calve doctor again if something is writing to that table",
+    )
+
+
+_OTHERS = 0o077
+_SECRET_FILE = re.compile(r"file (/.+) \(.*\)")  # the origin of a value that was read from `…_file`
+
+
+def readable_by_others(app: App) -> Iterator[Finding]:
+    for file in _files(app):
+        if file.is_file() and file.stat().st_mode & _OTHERS:
+            yield Finding(
+                part="files",
+                ok=True,
+                warning=True,
+                words=f"{file} may hold secrets, and others can read it (mode {file.stat().st_mode & 0o777:o})",
+                remedy=f"chmod 600 {file}",
+            )
+
+
+def _files(app: App) -> Iterator[Path]:
+    config = app.config
+    if config.file:
+        yield config.file
+    scheme, parted, path = config.store_url.partition(":///")
+    if parted and scheme.startswith("sqlite"):
+        yield Path(path.partition("?")[0])
+    named = (_SECRET_FILE.fullmatch(setting.origin) for setting in config.settings)
+    yield from dict.fromkeys(Path(found[1]) for found in named if found)

@@ -8,8 +8,7 @@ from calve.app.doctor.finding import Finding
 from calve.app.wiring import App
 from calve.control.steps.end import LEFT_IN_PLACE
 from calve.model.errors import Outcome
-from calve.model.ids import ProcessId
-from calve.model.process import Pin, Process, ProcessQuery
+from calve.model.process import Pin, Process, ProcessId, ProcessQuery
 from calve.model.states import PIN_HELD, PROCESS_TERMINAL, Leftovers, PinState, ProcessState, TaskState
 
 _OVERDUE = timedelta(hours=1)

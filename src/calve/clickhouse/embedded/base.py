@@ -21,7 +21,7 @@ from calve.clickhouse.pins.pin import Pinned, PinRequest
 from calve.clickhouse.reader import Reader, unknown_mode
 from calve.clickhouse.source import Disk, Session
 from calve.clickhouse.sql import filters
-from calve.clickhouse.sql.table_name import TableName
+from calve.clickhouse.sql.tokens import TableName
 from calve.clickhouse.tables import Mutation, TableInfo
 from calve.destination.plan import PartPlan, Relation
 from calve.model import reach

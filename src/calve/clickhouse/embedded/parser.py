@@ -13,7 +13,7 @@ from typing import Any
 from calve.clickhouse import errors
 from calve.clickhouse.embedded.host_process import HostDied, HostProcess, HostTimeout
 from calve.clickhouse.sql import rows
-from calve.clickhouse.sql.syntax import Node, tree
+from calve.clickhouse.sql.filters import Node, tree
 from calve.clickhouse.sql.tokens import string
 from calve.model.errors import TemporaryError
 

@@ -11,7 +11,7 @@ cutting words out of the source's own CREATE: what is not named here cannot slip
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from calve.clickhouse.sql.engine_clause import EngineClause
+from calve.clickhouse.sql.create_table import EngineClause
 from calve.clickhouse.sql.tokens import Sort, called, name, tokens
 from calve.clickhouse.sql.zones import explicit
 from calve.clickhouse.tables import Column, TableInfo

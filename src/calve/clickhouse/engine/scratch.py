@@ -21,7 +21,7 @@ from calve.clickhouse.parts.part_files import read_rows
 from calve.clickhouse.reader import Opened, Read
 from calve.clickhouse.sql import tokens
 from calve.model.errors import CalveError, PermanentError, TemporaryError
-from calve.objects.full_disk import full_disk, is_full
+from calve.objects.errors import full_disk, is_full
 
 _DATABASE = "calve_scratch"
 _NO_HARD_LINK = frozenset({errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS})

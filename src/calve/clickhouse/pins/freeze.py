@@ -15,8 +15,7 @@ from pathlib import Path
 from calve.clickhouse.parts import mutations, part_files
 from calve.clickhouse.parts.content import FiledPart, PartFacts
 from calve.clickhouse.parts.part_files import PartName
-from calve.clickhouse.parts.partitions import rows_seen
-from calve.clickhouse.parts.selection import Selection, select
+from calve.clickhouse.parts.partitions import Selection, rows_seen, select
 from calve.clickhouse.pins import shadow
 from calve.clickhouse.source import Disk, Session
 from calve.clickhouse.sql.tokens import string

@@ -12,8 +12,8 @@ from calve.clickhouse.errors import number_of
 from calve.clickhouse.pins.shadow import checked
 from calve.clickhouse.server.session import ServerSession
 from calve.clickhouse.sql import tokens
-from calve.clickhouse.sql.columns import columns_with_ttl
-from calve.clickhouse.sql.table_name import TableName
+from calve.clickhouse.sql.create_table import columns_with_ttl
+from calve.clickhouse.sql.tokens import TableName
 from calve.clickhouse.tables import TableInfo
 from calve.model.errors import CalveError, NotFoundError, PermanentError, RefusedError
 

@@ -11,7 +11,7 @@ from typing import Any
 from calve.clickhouse.engine.ddl import scratch_table
 from calve.clickhouse.server.freezable import unknown_columns
 from calve.clickhouse.server.session import ServerSession
-from calve.clickhouse.sql.engine_clause import EngineClause
+from calve.clickhouse.sql.create_table import EngineClause
 from calve.clickhouse.sql.tokens import Sort, name, string, tokens
 from calve.clickhouse.sql.zones import explicit
 from calve.clickhouse.tables import Column, TableInfo

@@ -6,8 +6,7 @@ from contextlib import contextmanager
 from calve.clickhouse.pins.pin import FROZEN_READER, Pinned, PinRequest
 from calve.clickhouse.reader import Reader, unknown_mode
 from calve.clickhouse.server import live, pin
-from calve.clickhouse.server.address import Address, parse_url
-from calve.clickhouse.server.client import Client, Credentials
+from calve.clickhouse.server.client import Address, Client, Credentials, parse_url
 from calve.clickhouse.server.session import ServerOptions, ServerSession
 from calve.clickhouse.server.visit import ServerVisit
 from calve.destination.plan import Relation

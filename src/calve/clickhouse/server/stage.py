@@ -16,8 +16,7 @@ from calve.clickhouse.engine.scratch import attached
 from calve.clickhouse.errors import number_of
 from calve.clickhouse.reader import Opened, Read
 from calve.clickhouse.server import errors
-from calve.clickhouse.server.address import parse_url
-from calve.clickhouse.server.client import Client, Credentials, Request
+from calve.clickhouse.server.client import Client, Credentials, Request, parse_url
 from calve.clickhouse.server.live import LiveTable, named_aliases
 from calve.clickhouse.sql import tokens
 from calve.destination.plan import PartPlan, Relation

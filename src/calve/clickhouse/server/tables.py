@@ -6,11 +6,10 @@ from typing import Any
 
 from calve.clickhouse import tables
 from calve.clickhouse.server.session import ServerSession
-from calve.clickhouse.sql import engine_clause
-from calve.clickhouse.sql.columns import declared_columns
-from calve.clickhouse.sql.table_name import TableName
+from calve.clickhouse.sql import create_table as engine_clause
+from calve.clickhouse.sql.create_table import declared_columns
+from calve.clickhouse.sql.tokens import TableName, string
 from calve.clickhouse.sql.tokens import name as quoted
-from calve.clickhouse.sql.tokens import string
 from calve.clickhouse.tables import ZERO_UUID, Column, Mutation, TableInfo
 from calve.model.errors import PermanentError, RefusedError
 

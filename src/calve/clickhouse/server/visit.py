@@ -9,7 +9,7 @@ from calve.clickhouse.pins import freeze, shadow
 from calve.clickhouse.server import clone, parts, tables
 from calve.clickhouse.server.session import ServerSession
 from calve.clickhouse.sql import filters
-from calve.clickhouse.sql.table_name import TableName
+from calve.clickhouse.sql.tokens import TableName
 from calve.clickhouse.tables import Mutation, TableInfo
 from calve.destination.plan import PartPlan
 

@@ -11,9 +11,8 @@ from calve.control.kind import Kind
 from calve.control.ports import Runner, Store
 from calve.model.change import Change, ClearWait, Item, Met, NewEvent, WaitFor
 from calve.model.errors import ErrorInfo, PermanentError
-from calve.model.ids import ProcessId
 from calve.model.limits import Limits
-from calve.model.process import Lease, Process
+from calve.model.process import Lease, Process, ProcessId
 
 Spawn = Callable[[Callable[[], None]], None]  # run work, now or beside the loop
 

@@ -2,6 +2,8 @@
 
 Invariant: one change starts a wave and one records all that ended since; a completion belongs to
 its own attempt, and a lost attempt is looked for before it is repeated (L25).
+
+Pins that the tasks which just ended were the last to need: released while other tasks go on (L29).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,11 +14,38 @@ from calve.control.inflight import Attempt, Wave, started
 from calve.control.kind import Kind
 from calve.control.ports import TaskOrder, TaskResult
 from calve.control.steps.context import Context
-from calve.control.steps.spent_pins import spent_pins
-from calve.model.change import Change, ClearWait, MoveTo, NewEvent, TaskChange
+from calve.model.change import Change, ClearWait, MoveTo, NewEvent, PinChange, TaskChange
 from calve.model.errors import CalveError, ConflictError, ErrorInfo, FenceLostError, StoreError
 from calve.model.process import Lease, Process, Task
-from calve.model.states import ProcessState, TaskState
+from calve.model.states import PinState, ProcessState, TaskState
+
+# Tasks start in order, so those that wait lie behind those that run, but for the few that back off.
+# Of pins whose tasks lie beyond so many waiting ones it is not known; they are released later.
+_LOOKED_AT = 100
+
+
+def spent_pins(context: Context, process: Process, changes: Sequence[TaskChange]) -> tuple[PinChange, ...]:
+    """Costs two reads of few rows, and only for a kind that has such pins. A kind that this worker does not
+    know has none here: its pins go when the process ends."""
+    done = {change.number for change in changes if change.after is TaskState.DONE}
+    kind = context.kinds.get(process.kind)
+    if not done or kind is None:
+        return ()
+    plan = context.plans.require(process.id)
+    spans = [found for number in done if (found := kind.pin_tasks(process, plan, number)) is not None]
+    if not spans:
+        return ()
+    running = context.store.tasks(process.id, frozenset({TaskState.RUNNING}))
+    waiting = context.store.tasks(process.id, frozenset({TaskState.PENDING}), limit=_LOOKED_AT)
+    live = {task.number for task in (*running, *waiting)} - done
+    known_to = waiting[-1].number if len(waiting) == _LOOKED_AT else None
+    names = {
+        name
+        for name, numbers in spans
+        if not any(number in numbers for number in live) and (known_to is None or numbers[-1] <= known_to)
+    }
+    return tuple(PinChange(name=name, after=PinState.RELEASING) for name in sorted(names))
+
 
 LOST = ErrorInfo(
     code="attempt_lost",

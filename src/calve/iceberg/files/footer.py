@@ -21,7 +21,7 @@ from pyiceberg.types import (
     StructType,
 )
 
-from calve.iceberg.files import java_traps, thrift
+from calve.iceberg.files import physical_types, thrift
 from calve.iceberg.files.thrift import Struct
 from calve.model.errors import PermanentError
 
@@ -89,8 +89,8 @@ def annotate(path: Path, schema: StructType, *, drop_last: bool = False) -> Foot
         if drop_last:
             _drop_last(meta)
         leaves = tuple(_annotated(meta, schema, path))
-        java_traps.strip_uuid_statistics(meta, leaves)
-        java_traps.fix_zeros(meta, leaves)
+        physical_types.strip_uuid_statistics(meta, leaves)
+        physical_types.fix_zeros(meta, leaves)
         footer = thrift.encode(meta)
         file.seek(start)
         file.write(footer)

@@ -16,11 +16,10 @@ from calve.iceberg import tables
 from calve.iceberg.errors import catalog_call
 from calve.iceberg.health.due import Due, evaluate
 from calve.iceberg.health.entries import collect
-from calve.iceberg.health.findings import TableFinding, findings
+from calve.iceberg.health.findings import Part, TableFinding, findings, parts_of, score
 from calve.iceberg.health.orphans import Orphans, Owner, find_orphans
 from calve.iceberg.health.partitions import partition_name
 from calve.iceberg.health.retention import expiry
-from calve.iceberg.health.score import Part, parts_of, score
 from calve.iceberg.health.settings import Settings, settings_of
 from calve.iceberg.health.stats import SIZE_CLASSES, TableStats
 from calve.iceberg.health.table_files import reachable

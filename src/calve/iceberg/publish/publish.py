@@ -9,16 +9,14 @@ from collections.abc import Callable, Sequence
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from calve.destination.content import unchanged
+from calve.destination.content import refuse_overlap, unchanged
 from calve.destination.outcome import AlreadyExported, EarlierExport, PublishedSnapshot
-from calve.destination.overlap import refuse_overlap
 from calve.destination.plan import ExportPlan
 from calve.destination.receipt import Receipt
 from calve.destination.recount import recount, refuse_shrinking
 from calve.iceberg import tables
 from calve.iceberg.catalogs.lent_keys import lent_to
 from calve.iceberg.errors import catalog_call
-from calve.iceberg.lookup import find_by_uuid
 from calve.iceberg.publish import marks
 from calve.iceberg.publish.build import StagedSnapshot, build
 from calve.iceberg.publish.commit import CommitAnswer, Reply, publish_commit, send
@@ -26,6 +24,7 @@ from calve.iceberg.publish.manifests import delete_unused, manifests_of
 from calve.iceberg.publish.marks import Sent
 from calve.iceberg.publish.replace import NOTHING, find_removal
 from calve.iceberg.publish.search import all_exports, refuse_if_unprovable, search
+from calve.iceberg.tables import find_by_uuid
 from calve.model.errors import (
     CalveError,
     PermanentError,

@@ -25,8 +25,7 @@ from calve.model.change import (
     WritePlan,
 )
 from calve.model.errors import ConflictError, FenceLostError, NotFoundError, PermanentError
-from calve.model.ids import ProcessId
-from calve.model.process import Lease, NewTask, Process, TaskCounts
+from calve.model.process import Lease, NewTask, Process, ProcessId, TaskCounts
 from calve.model.states import (
     LEFTOVERS_TRANSITIONS,
     PROCESS_TERMINAL,

@@ -7,8 +7,7 @@ import pytest
 from calve.control.ports import Store
 from calve.model.change import Change, CleanUpIn, Item, MoveTo, TaskChange, WritePlan
 from calve.model.errors import ErrorInfo, Outcome
-from calve.model.ids import ProcessId, WorkerId, new_process_id
-from calve.model.process import Lease, Lock, NewProcess, NewTask, Process
+from calve.model.process import Lease, Lock, NewProcess, NewTask, Process, ProcessId, WorkerId, new_process_id
 from calve.model.states import ProcessState, TaskState
 from calve.testing.clock import FakeClock
 

@@ -32,7 +32,7 @@ from calve.destination.port import Destination
 from calve.destination.receipt import FileReceipt, Receipt
 from calve.iceberg import checksums
 from calve.model.errors import CalveError, PermanentError, RefusedError, TemporaryError, UnknownOutcomeError
-from calve.model.ids import new_process_id
+from calve.model.process import new_process_id
 from calve.tasks.destinations import placement
 
 SCHEMA = Schema(

@@ -5,8 +5,7 @@ import pytest
 from calve.control.ports import Store
 from calve.model.change import Budget, Change, CleanUpIn, CountAttempt, NoCleanUp, WaitFor
 from calve.model.errors import FenceLostError
-from calve.model.ids import WorkerId
-from calve.model.process import Process
+from calve.model.process import Process, WorkerId
 from calve.model.states import ProcessState
 from calve.testing.clock import FakeClock
 from calve.testing.contracts.contract import (

@@ -4,8 +4,7 @@ import pytest
 
 from calve.control.ports import Store
 from calve.model.errors import NotFoundError, UsageError
-from calve.model.ids import BatchId, ProcessId, WorkerId
-from calve.model.process import ProcessQuery, Worker
+from calve.model.process import BatchId, ProcessId, ProcessQuery, Worker, WorkerId
 from calve.model.states import PROCESS_LIVE, PROCESS_TERMINAL, ProcessState, TaskState
 from calve.testing.clock import FakeClock
 from calve.testing.contracts.contract import (

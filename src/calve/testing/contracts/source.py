@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from calve.clickhouse.parts.selection import Selection, select
+from calve.clickhouse.parts.partitions import Selection, select
 from calve.clickhouse.pins.pin import Pinned, PinRequest
 from calve.clickhouse.reader import Reader
 from calve.clickhouse.source import LiveSource, Source
 from calve.destination.content import unchanged
 from calve.destination.plan import PartPlan, Relation
 from calve.model.errors import CalveError, NotFoundError, PermanentError
-from calve.model.ids import new_process_id
+from calve.model.process import new_process_id
 
 DATABASE, TABLE = "contract", "events"
 FILL = (

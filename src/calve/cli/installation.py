@@ -1,0 +1,101 @@
+"""`calve doctor`.
+
+`calve init` and `calve config`.
+
+`calve worker`.
+"""
+
+import logging
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from calve.cli import output
+from calve.cli.command import CliSession, command
+from calve.cli.output import DONE, FAILED
+
+_SHOWN = {"ok": "ok", "warning": "warn", "error": "BAD"}
+
+
+@command("doctor", examples=["calve doctor", "calve doctor --no-spark --quiet", "calve doctor --json"])
+@click.option("--spark/--no-spark", default=True, show_default=True, help="Also start Spark and run a task.")
+@click.option("--quiet", is_flag=True, help="Print only warnings and errors.")
+def doctor(session: CliSession, spark: bool, quiet: bool) -> int:
+    """Check every part end to end: store, sources, catalogs, Java, Spark, and work that needs attention.
+
+    Each cause is reported once. The exit code is 1 if there are errors, and 0 if there are only
+    warnings, so it can be used as a probe.
+    """
+    from calve.app.view import finding_json
+
+    found = []
+    for finding in session.calve.doctor(spark=spark):
+        level = finding.severity.value
+        if quiet and level == "ok":
+            continue
+        found.append(finding)
+        if not session.json:
+            output.data(f"{_SHOWN[level]:<4} {finding.part}: {output.one_line(finding.words)}")
+            if finding.remedy and level != "ok":
+                output.data(f"     hint: {output.one_line(finding.remedy)}")
+    session.answer([finding_json(finding) for finding in found], "")
+    errors = sum(finding.severity.value == "error" for finding in found)
+    warnings = sum(finding.severity.value == "warning" for finding in found)
+    if not quiet:
+        counts = [output.counted(n, word) for n, word in ((errors, "error"), (warnings, "warning")) if n]
+        session.say(f"{', '.join(counts)}." if counts else "All is well.")
+    return FAILED if errors else DONE
+
+
+@command("init", examples=["calve init", "calve init my-lake"])
+@click.argument("folder", metavar="[DIR]", default=".", type=click.Path(path_type=Path))
+def init(session: CliSession, folder: Path) -> None:
+    """Write a calve.toml with embedded defaults and every key explained.
+
+    An existing file is never overwritten.
+    """
+    from calve.app.config.template import write
+
+    file = write(folder)
+    session.answer({"file": str(file.absolute())}, str(file))
+    session.say("Edit it, then check everything with: calve doctor")
+
+
+@command("config", examples=["calve config", "calve config --json", "CALVE_LIMITS__SLOTS=4 calve config"])
+def config(session: CliSession) -> None:
+    """Show each setting and where it came from. Secrets are masked."""
+    from calve.app.config.template import toml_value
+    from calve.app.view import config_json
+
+    found = session.config
+    rows = [(setting.key, toml_value(setting.shown), setting.origin) for setting in found.settings]
+    session.say(str(found.file or "no file: settings from the environment only"))
+    session.answer(config_json(found), output.table(("KEY", "VALUE", "ORIGIN"), rows))
+
+
+@command("worker", examples=["calve worker", "calve worker --until-idle"])
+@click.option("--until-idle", is_flag=True, help="Exit once nothing is left to do.")
+def worker(session: CliSession, until_idle: bool) -> None:
+    """Run a worker: do the work of every process that this configuration reaches.
+
+    SIGTERM or Ctrl-C drains it: no new tasks start, and running ones finish or are handed back. A
+    second signal stops it quickly, and still safely: another worker takes over what was under way.
+    """
+    logging.basicConfig(
+        stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING
+    )
+    logging.getLogger("calve").setLevel(logging.INFO)  # a line for each process that is planned or ends
+    program = session.calve.worker()
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        program.request_stop()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
+    output.say(f"worker {program.id} reaches {', '.join(sorted(session.config.reach))}; Ctrl-C drains it")
+    program.run(until_idle=until_idle)
+    session.answer({"worker": program.id}, "")
+    output.say(f"worker {program.id} has ended; unfinished work waits for the next worker")

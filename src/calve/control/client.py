@@ -1,0 +1,140 @@
+"""Watching processes until they end, for a progress bar. Reads only.
+
+Asking a process to stop. The worker that owns it carries it out; a terminal state never turns (L18).
+
+Running an ended process again: a new process under the same locks that adopts what still stands.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from calve.control.ports import Store, StoreReader
+from calve.model.errors import Outcome, RefusedError, StoreError
+from calve.model.process import BatchId, NewProcess, Process, ProcessId, new_process_id
+from calve.model.states import PROCESS_TERMINAL, ProcessState
+
+_READS_THAT_MAY_FAIL = 10  # in a row: a store that blinks ends no watching
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    processes: tuple[Process, ...]
+
+    @property
+    def tasks_done(self) -> int:
+        return sum(process.tasks.done for process in self.processes)
+
+    @property
+    def tasks_total(self) -> int:
+        """Known once all are planned; grows until then."""
+        return sum(process.tasks.total for process in self.processes)
+
+    @property
+    def rows(self) -> int:
+        return sum(process.rows for process in self.processes)
+
+    @property
+    def bytes(self) -> int:
+        return sum(process.bytes for process in self.processes)
+
+    @property
+    def ended(self) -> bool:
+        return all(process.state in PROCESS_TERMINAL for process in self.processes)
+
+
+def follow(
+    reader: StoreReader,
+    ids: Sequence[ProcessId],
+    *,
+    wait: Callable[[float], object],
+    poll_seconds: float = 0.5,
+) -> Iterator[Progress]:
+    """Where the processes stand, at once and after each wait, until all have ended. Processes that
+    ended are not read again. `wait` is `time.sleep`, or anything that can be interrupted."""
+    known: dict[ProcessId, Process] = {}
+    failed = 0
+    while True:
+        try:
+            for process_id in ids:
+                last = known.get(process_id)
+                if last is None or last.state not in PROCESS_TERMINAL:
+                    known[process_id] = reader.process(process_id)
+            failed = 0
+        except StoreError:
+            failed += 1
+            if failed >= _READS_THAT_MAY_FAIL:
+                raise
+        else:
+            progress = Progress(processes=tuple(known[process_id] for process_id in ids))
+            yield progress
+            if progress.ended:
+                return
+        wait(poll_seconds)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CancelAnswer:
+    process: Process
+    accepted: bool  # it was asked to stop, now or before; False: it had ended already
+    message: str
+
+
+def cancel(store: Store, process_id: ProcessId) -> CancelAnswer:
+    process = store.request_cancel(process_id)
+    if process.state is ProcessState.CANCELLED:
+        return CancelAnswer(process=process, accepted=True, message="it is already cancelled")
+    if process.state in PROCESS_TERMINAL:
+        return CancelAnswer(
+            process=process, accepted=False, message=f"too late: it is already {process.state}"
+        )
+    if process.state is ProcessState.PUBLISHING:
+        message = "it is publishing; the publish is stopped if it has not happened yet"
+    else:
+        message = "it is being stopped"
+    return CancelAnswer(process=process, accepted=True, message=message)
+
+
+def retry(store: Store, process_id: ProcessId, *, batch: BatchId | None = None) -> Process:
+    """Submit the same request again. RefusedError if it completed, has not ended, or may yet turn
+    out to have been published."""
+    old = store.process(process_id)
+    _check(old)
+    new = NewProcess(
+        id=new_process_id(),
+        kind=old.kind,
+        source=old.source,
+        destination=old.destination,
+        lane=old.lane,
+        needs=old.needs,
+        request=old.request,
+        partitions=old.partitions,
+        locks=old.locks,
+        batch=batch,
+        priority=old.priority,
+        deadline_seconds=(old.deadline_at - old.created_at).total_seconds(),
+        retry_of=old.id,
+    )
+    # if we die here, the new process is accepted or not; a live one under the same lock refuses a second
+    (accepted,) = store.submit([new])
+    return accepted
+
+
+def _check(old: Process) -> None:
+    if old.state is ProcessState.COMPLETED:
+        raise RefusedError(
+            f"process {old.id} is COMPLETED; there is nothing to retry",
+            code="completed",
+            hint=f"calve show {old.id}",
+        )
+    if old.state not in PROCESS_TERMINAL:
+        raise RefusedError(
+            f"process {old.id} has not ended: it is {old.state}",
+            code="not_ended",
+            hint=f"calve wait {old.id}, or calve cancel {old.id}",
+        )
+    if old.error is not None and old.error.outcome is Outcome.UNKNOWN:
+        raise RefusedError(
+            f"it is not known yet whether process {old.id} was published: {old.error.message}",
+            code="outcome_unknown",
+            hint=f"calve why {old.id}; a worker looks for it as soon as {old.destination} answers",
+        )
