@@ -15,6 +15,7 @@ from typing import Any
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import ManifestEntryStatus
 from pyiceberg.table import Table
+from pyiceberg.table.update import AddSnapshotUpdate
 from sqlalchemy.exc import OperationalError
 
 from calve.clickhouse.embedded.base import EngineSource
@@ -77,7 +78,7 @@ class Ports:
             "warehouse": (self.folder / "lake" / "warehouse").as_uri(),
         }
         self._catalog: Catalog | None = None
-        self.before_send: list[Callable[[], None]] = []  # each done once, right before a commit is sent
+        self.before_send: list[Callable[[], None]] = []  # each done once, right before a snapshot is sent
 
     def source(self, name: str) -> LiveSource:
         return _BreakingSource(self.source_, self.faults)
@@ -87,10 +88,11 @@ class Ports:
             self._catalog = _breaking(open_catalog(name, self.properties, self.limits), self.faults)
             really = self._catalog.commit_table
 
-            def commit_table(*args: Any) -> Any:
-                while self.before_send:
+            def commit_table(table: Any, requirements: Any, updates: Any) -> Any:
+                adds = any(isinstance(update, AddSnapshotUpdate) for update in updates)
+                while adds and self.before_send:
                     self.before_send.pop(0)()
-                return really(*args)
+                return really(table, requirements, updates)
 
             self._catalog.commit_table = commit_table  # type: ignore[method-assign]
         return self._catalog

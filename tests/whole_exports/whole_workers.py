@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pyiceberg.table import Table
+from pyiceberg.table.update import AddSnapshotUpdate
 from whole_life import LIMITS, Ports
 
 from calve.clickhouse.parts.partitions import Selection
@@ -93,7 +94,7 @@ class Fleet:
 
 def work(fleet: Fleet, stop_before_send: str = "") -> None:
     """A worker process. With `stop_before_send` it stops itself, by SIGSTOP, right before its first
-    commit to the catalog, and says so by making that file."""
+    snapshot is sent, and says so by making that file."""
     ports = fleet.ports()
     if stop_before_send:
         _stop_before_send(ports, Path(stop_before_send))
@@ -108,11 +109,11 @@ def _stop_before_send(ports: Ports, told: Path) -> None:
     catalog = ports.catalog("lake")
     really: Callable[..., Any] = catalog.commit_table
 
-    def commit_table(*args: Any) -> Any:
-        if not told.exists():
+    def commit_table(table: Any, requirements: Any, updates: Any) -> Any:
+        if any(isinstance(update, AddSnapshotUpdate) for update in updates) and not told.exists():
             told.touch()
             os.kill(os.getpid(), signal.SIGSTOP)
-        return really(*args)
+        return really(table, requirements, updates)
 
     catalog.commit_table = commit_table  # type: ignore[method-assign]
 
