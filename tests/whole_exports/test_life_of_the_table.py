@@ -155,8 +155,12 @@ def test_D13_rows_that_spark_deleted_are_not_brought_back_unless_told(
     lake.execute(f"DELETE FROM {TABLE} WHERE id IN (3, 4)")
     row = finished(life, publishing(life, "202401", force=True))
     assert row.state is ProcessState.FAILED and row.error is not None
-    assert row.error.code == "deletes_would_be_lost"
+    # Copy-on-write put other files in place of ours: whose rows those hold is not known (T7).
+    rewritten = mode == "copy-on-write"
+    assert row.error.code == ("replace_refused" if rewritten else "deletes_would_be_lost")
     assert ids(lake) == [number for number in range(100) if number not in (3, 4)]
+    if rewritten:
+        lake.execute(f"DELETE FROM {TABLE}")
     row = finished(life, publishing(life, "202401", force=True, discard_deletes=True))
     assert row.state is ProcessState.COMPLETED, row.error
     assert ids(lake) == life.exported_ids() == list(range(100))

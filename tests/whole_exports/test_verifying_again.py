@@ -49,7 +49,9 @@ def app(life: Life) -> App:
     ports = life.ports
     return cast(
         App,
-        SimpleNamespace(store=life.store, source=ports.source, catalog=ports.catalog, storage=ports.storage),
+        SimpleNamespace(
+            store=life.store, source=ports.source, catalog=ports.catalog, destination=ports.destination
+        ),
     )
 
 
@@ -81,7 +83,7 @@ def test_a_source_that_changed_is_said_to_have_changed(own_life: Life) -> None:
 def test_a_dropped_partition_is_named(own_life: Life) -> None:
     process = own_life.export()
     own_life.kept.execute("ALTER TABLE db.events DROP PARTITION ID '202401'")
-    with pytest.raises(RefusedError, match=r"202401 .* was dropped"):
+    with pytest.raises(RefusedError, match=r"202401 .* has been dropped"):
         prove(app(own_life), process.id, deep=True)
 
 
@@ -120,7 +122,7 @@ def test_the_doctor_lists_files_that_an_undo_had_to_leave_as_long_as_they_are_th
     assert len(files) == 2
     [finding] = work.leftovers(app(life))
     assert finding.part == f"process:{process_id}"
-    assert "2 files of it are left" in finding.words and "is gone" in finding.words
+    assert "left 2 files" in finding.words and "is gone" in finding.words
     assert files[0].name in finding.words
     for file in files:
         file.unlink()

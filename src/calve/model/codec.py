@@ -160,7 +160,8 @@ def _plain(kind: type) -> _Decoder:
     wanted: tuple[type, ...] = (int, float) if kind is float else (kind,)
 
     def read(data: Any) -> Any:
-        if type(data) not in wanted:
+        # A bool is an int, and no number; a `Service` is a str, and as good as one.
+        if not isinstance(data, wanted) or (isinstance(data, bool) and kind is not bool):
             raise Malformed(f"{kind.__name__} was expected, not {_shown(data)}")
         return data
 
