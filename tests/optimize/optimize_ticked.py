@@ -22,7 +22,8 @@ from calve.model.limits import Limits
 from calve.model.process import Process, ProcessId, WorkerId
 from calve.model.states import PROCESS_TERMINAL
 from calve.optimize.kind import OptimizeKind
-from calve.optimize.submit import OptimizeRequest, submit
+from calve.optimize.request import OptimizeRequest
+from calve.optimize.submit import submit
 from calve.testing.clock import FakeClock
 from calve.testing.crashing import Faults, crashing_kind, crashing_runner, crashing_store
 from calve.testing.memory_store import MemoryStore

@@ -8,14 +8,14 @@ from pyiceberg.catalog import Catalog
 
 from calve.app.config import Config, load_config
 from calve.app.config.values import OptimizeConfig
-from calve.app.health import history_in
+from calve.app.optimize_history import history_in
 from calve.app.optimizer import Optimizer, optimizing
 from calve.app.wiring import App
 from calve.model.change import Change, MoveTo, Result
 from calve.model.errors import ErrorInfo
 from calve.model.process import Lease, Process, WorkerId
 from calve.model.states import ProcessState
-from calve.optimize.submit import OptimizeRequest
+from calve.optimize.request import OptimizeRequest
 from calve.testing.fake_runner import FakeRunner
 from calve.testing.fake_world import World
 from support.lake import SCHEMA, arrow

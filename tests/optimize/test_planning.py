@@ -13,7 +13,7 @@ from calve.iceberg.health.settings import MIB, Settings
 from calve.iceberg.health.stats import Deletes, PartitionStats, Place, TableStats
 from calve.model.errors import UsageError
 from calve.optimize.plan import TASK_PARTITIONS, OptimizePlan, TaskSpec, options_of, tasks_of
-from calve.optimize.submit import OptimizeRequest, SortBy, SortColumn, parse_sort
+from calve.optimize.request import OptimizeRequest, SortBy, SortColumn, parse_sort
 from support.lake import make_table, sqlite_properties
 
 

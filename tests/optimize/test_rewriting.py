@@ -8,7 +8,7 @@ from pyiceberg.table.sorting import SortField, SortOrder
 from pyiceberg.transforms import IdentityTransform
 
 from calve.model.states import ProcessState
-from calve.optimize.submit import parse_sort
+from calve.optimize.request import parse_sort
 from support.optimizing import OptimizeScene
 
 pytestmark = pytest.mark.spark

@@ -17,7 +17,8 @@ from calve.model.process import Process, ProcessId
 from calve.model.states import PROCESS_TERMINAL
 from calve.optimize.driver_work import error_of
 from calve.optimize.kind import OptimizeKind
-from calve.optimize.submit import OptimizeRequest, submit
+from calve.optimize.request import OptimizeRequest
+from calve.optimize.submit import submit
 from calve.testing.memory_store import MemoryStore
 
 LIMITS = Limits(backoff_first_seconds=0.01, backoff_most_seconds=0.05, tick_seconds=0.02, slots=2)

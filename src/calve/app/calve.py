@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from calve.app.backups import BackupEntry, Pruned, QueuedBackup
     from calve.app.doctor import Finding
     from calve.app.exports import ExportAnswer, ExportSurvey
-    from calve.app.health import Optimized, OptimizePreview
+    from calve.app.health import OptimizePreview
+    from calve.app.optimize_history import Optimized
     from calve.app.partitions import ListedPartition
     from calve.app.processes import ProcessDetail, Reason, WorkerStatus
     from calve.app.proof import ExportProof, OptimizeProof
@@ -114,7 +115,7 @@ class Calve:
         return table_health(self._app, table, orphans=orphans)
 
     def history(self, table: str = "", *, limit: int = 50) -> "list[Optimized]":
-        from calve.app.health import optimize_history
+        from calve.app.optimize_history import optimize_history
 
         return optimize_history(self._app, table, limit=limit)
 

@@ -35,7 +35,8 @@ from calve.optimize.expiry import what_expires
 from calve.optimize.finish import drops_dangling, manifest_specs
 from calve.optimize.kind import OptimizeKind
 from calve.optimize.ports import OptimizePorts
-from calve.optimize.submit import NAME, OptimizeRequest, lock_of, submit
+from calve.optimize.request import NAME, OptimizeRequest
+from calve.optimize.submit import lock_of, submit
 
 _LOG = logging.getLogger(__name__)
 SNAPSHOTS_WORTH_A_PROCESS = 10

@@ -7,7 +7,7 @@ from calve.backup.verification import Verified
 from calve.clickhouse.parts.partitions import Selection
 from calve.export.request import ExportRequest
 from calve.iceberg.health.report import Health
-from calve.optimize.submit import OptimizeRequest
+from calve.optimize.request import OptimizeRequest
 
 __all__ = [
     "Deleted",

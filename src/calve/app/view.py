@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from calve.app.config import Config
     from calve.app.doctor import Finding
     from calve.app.exports import Known
-    from calve.app.health import Optimized, OptimizePreview
+    from calve.app.health import OptimizePreview
+    from calve.app.optimize_history import Optimized
     from calve.app.partitions import ListedPartition
     from calve.app.processes import ProcessDetail, Reason, WorkerStatus
     from calve.app.proof import ExportProof, OptimizeProof

@@ -14,7 +14,8 @@ from calve.cli.command import CliSession, command, no_wait_option, timeout_optio
 from calve.cli.output import DONE
 
 if TYPE_CHECKING:
-    from calve.app.health import Optimized, OptimizePreview
+    from calve.app.health import OptimizePreview
+    from calve.app.optimize_history import Optimized
     from calve.app.values import Health
 
 
@@ -54,7 +55,7 @@ def optimize(
 
     Changes no row, even while others write to the table. Ctrl-C stops safely and says how to go on.
     """
-    from calve.app.health import gained
+    from calve.app.optimize_history import gained
     from calve.app.view import optimize_preview_json
     from calve.cli.report import hand_over
 

@@ -79,7 +79,7 @@ def _files(files: list[dict[str, Any]]) -> str:
 
 
 def _head(process: Process, now: datetime) -> str:
-    from calve.app.health import gained
+    from calve.app.optimize_history import gained
 
     error = process.error
     return output.facts(

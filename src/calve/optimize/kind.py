@@ -25,7 +25,7 @@ from calve.optimize.driver_work import REWRITE, rewrite_payload
 from calve.optimize.expiry import what_expires
 from calve.optimize.plan import OptimizePlan, TaskSpec, tasks_of
 from calve.optimize.ports import OptimizePorts
-from calve.optimize.submit import NAME, OptimizeRequest
+from calve.optimize.request import NAME, OptimizeRequest
 from calve.spark.actions import PROCESS_ID, TASK, answer_of
 
 
