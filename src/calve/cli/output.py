@@ -219,7 +219,7 @@ NOT_FOUND = 3
 REFUSED = 4  # because of the state of the data
 INTERRUPTED = 130  # safely
 
-# A failure hides a refusal, never the other way round: whoever reads 4 may take it that
+# A failure hides a refusal, never the other way round: a script that reads 4 may rely on it that
 # nothing was tried in vain.
 _BEST_FIRST = (DONE, WRONG, NOT_FOUND, REFUSED, FAILED, INTERRUPTED)
 

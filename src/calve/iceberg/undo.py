@@ -85,7 +85,7 @@ def remove_lost(
         raise TemporaryError(
             f"catalog {catalog.name} does not show the publish of process {process_id}",
             code="catalog_lags",
-            hint="nothing is deleted; it is tried again by itself",
+            hint="nothing is deleted; it is retried automatically",
         )
     with catalog_call(catalog.name, f"proving files of process {process_id} unused"):
         gone = tuple(sorted(candidates - set(_referenced(table, plan))))
@@ -116,7 +116,7 @@ def _after_the_fence(
         raise TemporaryError(
             f"catalog {catalog.name} does not show the fence of process {process_id} yet",
             code="catalog_lags",
-            hint="nothing is deleted; it is tried again by itself",
+            hint="nothing is deleted; it is retried automatically",
         )
     return table
 

@@ -159,7 +159,7 @@ def remove_lost(
         raise TemporaryError(
             f"{folder.location} does not show the commit of process {process_id}",
             code="commit_missing",
-            hint="nothing is deleted; it is tried again by itself",
+            hint="nothing is deleted; it is retried automatically",
         )
     kept = {file.path for commit in found for file in commit.files} | paths_in(receipts)
     gone = tuple(uri for uri in files_of(folder.storage, process_id, plan) if uri not in kept)

@@ -79,7 +79,7 @@ def worker_engine() -> Engine:
             )
         if _engine is None:
             scratch_folder.sweep()
-            with contextlib.suppress(CalveError):  # told to whoever needs it
+            with contextlib.suppress(CalveError):  # reported to the task that needs the folder
                 shared_folder.sweep()
             folder = scratch_folder.make()
             # if we die here, the folder's lock is free and the next engine sweeps it

@@ -91,7 +91,7 @@ def _fill(folder: Path, fill: Callable[[Path], object]) -> None:
         shutil.rmtree(left, ignore_errors=True)
     half = folder / _part_name()
     try:
-        # if we die here, the folder is not whole, and whoever comes next fills it anew
+        # if we die here, the folder is not whole, and the next one fills it anew
         fill(half)
         half.rename(folder / _WHOLE)
     except BaseException:

@@ -161,7 +161,7 @@ def refuse_absent(table: TableInfo, wanted: Collection[str], parts: Iterable[Par
 
 
 def frozen_partitions(session: Session, table: TableInfo, name: str) -> list[str]:
-    """The ids of the partitions that a freeze holds, whoever took it."""
+    """The ids of the partitions that a freeze holds, whichever process took it."""
     found = [part for disk in session.disks() for _, part in _parts_below(disk, table, name)]
     return sorted({part.partition_id for part in found})
 

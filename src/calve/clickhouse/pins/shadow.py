@@ -123,7 +123,7 @@ def mend_counter(disk: Path) -> bool:
         return False  # the engine is counting right now
     except OSError as error:
         raise PermanentError(
-            f"{counter} is empty, so every FREEZE fails, and it cannot be mended from here: {error.strerror}",
+            f"{counter} is empty, so every FREEZE fails, and it cannot be fixed from here: {error.strerror}",
             code="freeze_counter",
             hint=f"write a number into it, as the server's user: echo 0 > {counter}",
         ) from None
