@@ -17,7 +17,7 @@ from calve.archive import backups
 from calve.backup.verification import verify
 from calve.model.process import ProcessId
 from calve.model.states import ProcessState
-from calve.testing.crashing import Break, Crash, Faults, outside_the_store
+from calve.testing.crashing import STORE_CALLS, Break, Crash, Faults
 from support.kept_source import KeptSource
 
 _EVERYTHING_OVER = 310.0  # leases, and the hiding of a pin that was being released
@@ -46,7 +46,7 @@ def checksums(source: KeptSource, database: str) -> list[dict[str, Any]]:
 
 
 def broken_life(ticked: Ticked, process_id: ProcessId, at: int = 0, how: Break = Break.AFTER) -> Faults:
-    faults = Faults(at=at, how=how)
+    faults = Faults(at=at, how=how, skipping=STORE_CALLS)
     with contextlib.suppress(Crash):
         ticked.settle(process_id, ticked.worker(faults))
     faults.armed = False
@@ -62,13 +62,14 @@ def test_a_create_that_breaks_anywhere_ends_whole_and_leaves_no_freeze(
     if "foreign" not in source.frozen:
         source.execute("ALTER TABLE db.b FREEZE WITH NAME 'foreign'")
     whole = Ticked(tmp_path / "whole", source)
-    effects = outside_the_store(broken_life(whole, whole.create("b")).calls)
+    effects = broken_life(whole, whole.create("b")).calls
     assert len(effects) > 4, "the life is too short to say anything"
-    for at in effects:
+    for at, call in enumerate(effects, start=1):
         ticked = Ticked(tmp_path / str(at), source)
         process_id = ticked.create("b")
         faults = broken_life(ticked, process_id, at, how)
-        row, where = ticked.row(process_id), f"{how} call {at} ({faults.calls[-1]})"
+        row, where = ticked.row(process_id), f"{how} call {at} ({call})"
+        assert faults.calls[at - 1] == call, where
         assert row.state is ProcessState.COMPLETED, f"{where}: {row.error}"
         assert verify(ticked.location, backups.find(ticked.location, "b"), read_share=1.0).whole, where
         assert len(backups.listed(ticked.location)) == 1, where
@@ -91,10 +92,10 @@ def test_a_restore_that_breaks_anywhere_attaches_every_part_once(
     made.settle(made.create("b", "db.a", "db.b"))
     before = checksums(source, "db")
     whole = Ticked(tmp_path / "backup", source)
-    effects = outside_the_store(broken_life(whole, whole.restore("b", into="r_whole")).calls)
+    effects = broken_life(whole, whole.restore("b", into="r_whole")).calls
     source.execute("DROP DATABASE r_whole SYNC")
     assert len(effects) > 3, "the life is too short to say anything"
-    for at in effects:
+    for at, call in enumerate(effects, start=1):
         database = f"r_{existing}_{how.value}_{at}"
         if existing != "refuse":
             source.execute(f"CREATE DATABASE {database}")
@@ -106,7 +107,8 @@ def test_a_restore_that_breaks_anywhere_attaches_every_part_once(
         ticked = Ticked(tmp_path / "backup", source)
         process_id = ticked.restore("b", into=database, existing=existing)
         faults = broken_life(ticked, process_id, at, how)
-        row, where = ticked.row(process_id), f"{how} call {at} ({faults.calls[-1]})"
+        row, where = ticked.row(process_id), f"{how} call {at} ({call})"
+        assert faults.calls[at - 1] == call, where
         assert row.state is ProcessState.COMPLETED, f"{where}: {row.error}"
         after = checksums(source, database)
         if existing == "append":

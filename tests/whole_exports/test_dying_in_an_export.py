@@ -14,10 +14,11 @@ import pytest
 from whole_life import IDS, DyingRunner, Life, local, stray_files
 
 from calve.control.kind import Published
+from calve.control.ports import Runner
 from calve.model.errors import UnknownOutcomeError
 from calve.model.process import Process, ProcessId
 from calve.model.states import Leftovers, ProcessState
-from calve.testing.crashing import Break, Crash, Faults, outside_the_store
+from calve.testing.crashing import STORE_CALLS, Break, Crash, Faults
 from support.kept_source import KeptSource
 from support.local_runner import LocalRunner
 
@@ -68,34 +69,45 @@ CASES: list[tuple[Story, Break]] = [
 
 
 class Stage:
-    """A story's beginning, made once; each run goes on from a copy of it, in the same folder."""
+    """A story's beginning, made once; each life goes on from a copy of it, in the same folder, with the same
+    freezes at the source."""
 
-    def __init__(self, story: Story, folder: Path, source: KeptSource, runner: LocalRunner) -> None:
-        self.story, self.source, self.runner = story, source, runner
-        self.folder, self.before = folder / "life", folder / "before"
+    def __init__(self, story: Story, folder: Path, source: KeptSource, runner: Runner) -> None:
+        self.source, self.runner = source, runner
+        self.folder, self.before, self.shadow = folder / "life", folder / "before", source.folder / "shadow"
         life = Life(self.folder, source, runner)
         story(life)
-        self.ids = life.ids
+        self.ids, self.seconds = life.ids, life.clock.offset_seconds()
         life.close()
         self.folder.rename(self.before)
+        self.shadow.mkdir(exist_ok=True)
+        shutil.copytree(self.shadow, self.before / "shadow")
 
-    def live(self, faults: Faults) -> Life:
+    def life(self, faults: Faults) -> Life:
         shutil.rmtree(self.folder, ignore_errors=True)
         shutil.copytree(self.before, self.folder)
+        shutil.rmtree(self.shadow)
+        (self.folder / "shadow").rename(self.shadow)
         life = Life(self.folder, self.source, self.runner, faults)
-        life.ids = self.ids
-        if self.story is is_cancelled_before_its_commit:
-            cut_short(life)
-        faults.armed = True
-        with suppress(Crash):
-            life.run(life.worker())
-        # A new worker; the old one, where it lives on, does no more.
-        faults.armed = False
-        life.clock.advance(life.limits.lease_seconds + life.limits.query_seconds + 1)
-        life.run(life.worker())
-        if life.row(life.ids[-1]).leftovers is not Leftovers.NONE:
-            life.keep_time_and_undo()
+        life.clock.advance(self.seconds)
+        life.ids = list(self.ids)
         return life
+
+
+def live(stage: Stage, story: Story, faults: Faults) -> Life:
+    """To the end, with a new worker after the break; the old one, where it lives on, does no more."""
+    life = stage.life(faults)
+    if story is is_cancelled_before_its_commit:
+        cut_short(life)
+    faults.armed = True
+    with suppress(Crash):
+        life.run(life.worker())
+    faults.armed = False
+    life.leave()
+    life.run(life.worker())
+    if life.row(life.ids[-1]).leftovers is not Leftovers.NONE:
+        life.keep_time_and_undo()
+    return life
 
 
 @pytest.mark.timeout(1200)
@@ -104,19 +116,18 @@ def test_whatever_call_breaks_the_export_ends_once_and_nothing_is_left(
     story: Story, how: Break, tmp_path: Path, source: KeptSource, runner: LocalRunner
 ) -> None:
     stage = Stage(story, tmp_path, source, runner)
-    whole = Faults()
-    stage.live(whole).close()
-    effects = outside_the_store(whole.calls)
-    assert len(effects) > 10, "the story is too short to say anything"
-    for at in effects:
-        faults = Faults(at=at, how=how)
-        life = stage.live(faults)
+    whole = Faults(skipping=STORE_CALLS)
+    live(stage, story, whole).close()
+    assert len(whole.calls) > 10, "the story is too short to say anything"
+    for at, call in enumerate(whole.calls, start=1):
+        faults = Faults(at=at, how=how, skipping=STORE_CALLS)
+        life = live(stage, story, faults)
         try:
-            assert len(faults.calls) >= at, "the call was never made"
+            assert faults.calls[at - 1 :][:1] == [call], "the call was never made"
             life.check_settled()
             check_end(story, life)
         except AssertionError as error:
-            where = f"{story.__name__}: {how} call {at} ({faults.calls[at - 1 :][:1]})"
+            where = f"{story.__name__}: {how} call {at} ({call})"
             raise AssertionError(f"{where}: {error}") from error
         finally:
             life.close()
@@ -171,19 +182,19 @@ def published_files(life: Life) -> list[Path]:
     return [local(task.file.file_path) for task in table.scan().plan_files()]
 
 
-def lost_an_attempt(life: Life) -> ProcessId:
+def loses_an_attempt(life: Life) -> None:
     """A process in PUBLISHING whose first task was tried twice; both attempts have written."""
     [process_id] = life.submit()
     life.run_until(ProcessState.PUBLISHING, process_id)
     assert life.store.tasks(process_id)[0].attempt == 2
-    return process_id
 
 
 def test_T13_a_zombie_that_writes_after_the_end_is_swept_once_it_cannot_be_alive(
     tmp_path: Path, source: KeptSource, runner: LocalRunner
 ) -> None:
     life = Life(tmp_path, source, DyingRunner(runner, at=2, how="before"))
-    process_id = lost_an_attempt(life)
+    loses_an_attempt(life)
+    [process_id] = life.ids
     life.run(life.worker())
     row = life.row(process_id)
     assert (row.state, row.leftovers) == (ProcessState.COMPLETED, Leftovers.KEPT)
@@ -198,30 +209,34 @@ def test_T13_a_zombie_that_writes_after_the_end_is_swept_once_it_cannot_be_alive
     life.close()
 
 
-@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("how", [Break.BEFORE, Break.REPORTED_FAILED])
 def test_T13_whatever_call_breaks_a_sweep_ends_with_what_is_published_and_nothing_else(
     how: Break, tmp_path: Path, source: KeptSource, runner: LocalRunner
 ) -> None:
-    at = 0
-    while True:
-        at += 1
-        faults = Faults(at=at, how=how)
-        life = Life(tmp_path / str(at), source, DyingRunner(runner, at=2, how="before"), faults)
-        process_id = lost_an_attempt(life)
-        faults.armed = True
-        with suppress(Crash):
-            life.run(life.worker())
-        faults.armed = False
-        life.leave()
-        life.run(life.worker())
-        life.clock.advance(life.limits.task_seconds + 1)
-        life.run_until_gone(process_id)
-        assert life.row(process_id).state is ProcessState.COMPLETED
-        assert life.exported_ids() == list(IDS), (how, at)
-        assert lost_files(life) == [], (how, at)
+    """What the attempt that lost wrote is deleted at the publish; what it may write later, by the sweep."""
+    stage = Stage(loses_an_attempt, tmp_path, source, DyingRunner(runner, at=2, how="before"))
+    whole = Faults(skipping=STORE_CALLS)
+    publish_and_sweep(stage, whole).close()
+    assert {"publish", "storage.delete", "release", "undo"} <= set(whole.calls)
+    for at, call in enumerate(whole.calls, start=1):
+        faults = Faults(at=at, how=how, skipping=STORE_CALLS)
+        life = publish_and_sweep(stage, faults)
+        where = f"{how} call {at} ({call})"
+        assert faults.calls[at - 1] == call, where
+        assert life.row(life.ids[0]).state is ProcessState.COMPLETED, where
+        assert life.exported_ids() == list(IDS), where
+        assert lost_files(life) == [], where
         life.check_settled()
         life.close()
-        if len(faults.calls) < at:
-            break
-    assert at > 5, "the story is too short to say anything"
+
+
+def publish_and_sweep(stage: Stage, faults: Faults) -> Life:
+    """Broken anywhere on the way, then done again by a new worker."""
+    life = stage.life(faults)
+    for faults.armed in (True, False):
+        with suppress(Crash):
+            life.run(life.worker())
+            life.clock.advance(life.limits.task_seconds + 1)
+            life.run_until_gone(life.ids[0])
+        life.leave()
+    return life

@@ -4,7 +4,7 @@ Three ways to break at call N: the program dies before it, the program dies afte
 is carried out and reported as failed. The last is what a lost acknowledgement looks like.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeVar, cast
@@ -26,12 +26,6 @@ KIND_READS = frozenset({"pins", "pin_tasks", "order", "find_receipt"})  # change
 RUNNER_CALLS = frozenset({"run", "cancel"})
 
 
-def outside_the_store(calls: Sequence[str]) -> list[int]:
-    """The numbers, from 1, of the calls that change something outside the store. The store's own calls are
-    enumerated over fakes, thousands a second (`tests/crash`); around real products they would repeat that."""
-    return [at for at, name in enumerate(calls, start=1) if name not in STORE_CALLS]
-
-
 class Crash(BaseException):
     """The program dies here. Not an `Exception`: nothing in the program may handle it."""
 
@@ -45,15 +39,20 @@ class Break(StrEnum):
 
 @dataclass
 class Faults:
-    """Counts the mutating calls of everything that shares it, and breaks at number `at` (from 1)."""
+    """Counts the mutating calls of everything that shares it, and breaks at number `at` (from 1).
+
+    `skipping=STORE_CALLS`: what changes something outside the store is counted alone. The store's own calls
+    are enumerated over fakes, thousands a second (`tests/crash`); around real products they would repeat that.
+    """
 
     at: int = 0
     how: Break = Break.BEFORE
     armed: bool = True
+    skipping: frozenset[str] = frozenset()
     calls: list[str] = field(default_factory=list)
 
     def call(self, name: str, error: type[CalveError], work: Callable[[], Any]) -> Any:
-        if not self.armed:
+        if not self.armed or name in self.skipping:
             return work()
         self.calls.append(name)
         if len(self.calls) != self.at:
