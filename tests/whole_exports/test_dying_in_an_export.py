@@ -16,7 +16,7 @@ from whole_life import IDS, DyingRunner, Life, local, stray_files
 from calve.control.kind import Published
 from calve.control.ports import Runner
 from calve.model.errors import UnknownOutcomeError
-from calve.model.process import Process, ProcessId
+from calve.model.process import Process
 from calve.model.states import Leftovers, ProcessState
 from calve.testing.crashing import STORE_CALLS, Break, Crash, Faults
 from support.kept_source import KeptSource
