@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from calve.control.ports import TaskOrder, TaskResult
+from calve.model.errors import TemporaryError
 from calve.model.process import ProcessId
 from calve.spark.runner import SparkRunner
 from support.sparks import CLUSTER, LOCAL, Sparks
@@ -57,7 +58,9 @@ def test_P21_an_exception_that_cannot_be_unpickled_comes_back_as_data(runner: Sp
 
 
 def test_a_worker_that_dies_loses_its_attempt_and_the_runner_lives_on(runner: SparkRunner) -> None:
-    assert 1 not in run(runner, order(1, "die", "9"))
+    with pytest.raises(TemporaryError, match=r"exited unexpectedly.*executor") as met:
+        run(runner, order(1, "die", "9"))
+    assert str(runner.log) in met.value.hint
     assert run(runner, order(2, "echo", "after"))[2].receipt == "after"
 
 

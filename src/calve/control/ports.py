@@ -180,7 +180,7 @@ class Runner(Protocol):
     def run(self, group: str, orders: Sequence[TaskOrder], on_result: Callable[[TaskResult], None]) -> None:
         """Run a wave as one cancellable group; blocks. `on_result` is called as each attempt ends,
         from any thread, possibly twice for one attempt. Returning without a result for an order
-        means the attempt was lost: its receipt may exist all the same."""
+        means the attempt was lost, and so does raising, with the reason: its receipt may exist all the same."""
 
     def cancel(self, group: str) -> None:
         """Stop a group within seconds, native code included. Unknown groups are fine."""

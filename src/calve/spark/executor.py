@@ -3,22 +3,32 @@
 Errors come back as rows, never as exceptions: an exception would fail the whole wave, and
 some cannot be unpickled on the driver (P21). This module imports nothing heavy, because the
 Python daemon that forks workers imports it (W10).
+
+What an executor met outside of that function reaches the driver only as the text of a failed job: a module
+that its Python lacks, a program that cannot be run, a full disk (T18).
 """
 
 import importlib
 import json
+import re
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
+import calve
 from calve.control.ports import TaskOrder, TaskResult
-from calve.model.errors import CalveError, ErrorInfo
+from calve.model.errors import CalveError, ErrorInfo, PermanentError, TemporaryError
 from calve.objects.errors import as_full_disk, is_full
 
 
-def execute(order: TaskOrder, *given: Any) -> dict[str, Any]:
+def execute(order: TaskOrder, *given: Any, version: str = calve.__version__) -> dict[str, Any]:
     """Run one attempt. The function takes and returns JSON: `{"receipt", "rows", "files",
-    "bytes"}` or `{"error": {...}}`. On the driver it is given the driver as well."""
+    "bytes"}` or `{"error": {...}}`. On the driver it is given the driver as well. `version` is the
+    driver's: another one on the executor may read the payload differently."""
+    if version != calve.__version__:
+        error = _wrong_python(f"{_ours()} has Calve {calve.__version__}, and the driver has {version}")
+        return {"error": error.info.to_json(), "number": order.number, "attempt": order.attempt}
     try:
         module, name = order.function.split(":")
         function = getattr(importlib.import_module(module), name)
@@ -47,9 +57,78 @@ def result(answer: dict[str, Any]) -> TaskResult:
 def _unexpected(error: Exception) -> ErrorInfo:
     if isinstance(error, OSError) and is_full(error):
         return as_full_disk(error, Path(tempfile.gettempdir())).info
+    if isinstance(error, ImportError):
+        return _wrong_python(f"{_ours()} cannot import what the task needs: {error}").info
     return ErrorInfo(
         code="task_crashed",
         message=f"the task raised {type(error).__name__}: {error}",
         hint="`calve show` names the attempt; see the executor's log",
         retryable=True,
     )
+
+
+def _ours() -> str:
+    return f"the executors' Python ({sys.executable})"
+
+
+_PYTHON = (
+    'set "spark.pyspark.python" in [spark.conf] to a Python, on every executor, that has this version of Calve'
+    " and its dependencies installed"
+)
+_CANCELLED = re.compile(r"\bcancelled\b", re.IGNORECASE)
+_NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")
+_IMPORT = re.compile(r"^ImportError: (.+)$", re.MULTILINE)
+_CANNOT_RUN = re.compile(r'Cannot run program "([^"]*)"[^:]*: (.+)')
+_OTHER_VERSION = re.compile(r"PYTHON_VERSION_MISMATCH\]\W*(.+)")
+_NO_ROOM = re.compile(r"^.*No space left on device.*$", re.MULTILINE)
+_OF_EXECUTOR = re.compile(r"\(TID \d+\) \(([^)]*)\): (.+)", re.DOTALL)
+_OF_PYTHON = re.compile(r"Error from python worker:\n(.+?)\nPYTHONPATH was", re.DOTALL)
+_PREFIX = re.compile(r"^(?:[\w.$]+(?:Exception|Error|Failure)\b[:\s]*)+")
+
+
+def job_error(said: str, python: str, log: str) -> CalveError | None:
+    """Why a job of task attempts ended early, from what Spark says of it; nothing if it was cancelled."""
+    if _CANCELLED.search(said.partition("\n")[0]):
+        return None
+    theirs = f"the executors' Python ({python})"
+    if found := _NO_MODULE.search(said):
+        return _wrong_python(f"{theirs} has no module {found[1]}")
+    if found := _OTHER_VERSION.search(said):
+        return _wrong_python(f"{theirs} does not fit: {_line(found[1])}")
+    if found := _IMPORT.search(said):
+        return _wrong_python(f"{theirs} fails to import a module: {_line(found[1])}")
+    if found := _CANNOT_RUN.search(said):
+        return _wrong_python(f"the executors cannot run {found[1]}: {_line(found[2])}")
+    if found := _NO_ROOM.search(said):
+        hint = f"make room there, or set spark.local.dir to a larger disk; Spark's log is {log}"
+        return TemporaryError(
+            f"no room on an executor's disk: {_reason(found[0])}", code="disk_full", hint=hint
+        )
+    if found := _OF_PYTHON.search(said):
+        return TemporaryError(
+            f"{theirs} ended: {_line(found[1])}",
+            code="attempt_lost",
+            hint=f"{_PYTHON}; Spark's log is {log}",
+        )
+    return TemporaryError(
+        f"the attempt ended without an answer: {_reason(said)}",
+        code="attempt_lost",
+        hint=f"Spark's log is {log}; the executor's own log is kept by its cluster",
+    )
+
+
+def _wrong_python(message: str) -> PermanentError:
+    return PermanentError(message, code="executor_python", hint=_PYTHON)
+
+
+def _reason(said: str) -> str:
+    """The part of Spark's sentence that is about the executor, with the executor named."""
+    found = _OF_EXECUTOR.search(said)
+    if not found:
+        return _line(said)
+    return f"{_line(_PREFIX.sub('', found[2]) or found[2])} ({found[1]})"
+
+
+def _line(text: str) -> str:
+    first = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    return first if len(first) <= 300 else f"{first[:297]}..."

@@ -9,10 +9,13 @@ import os
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import calve
 from calve.control.ports import TaskOrder, TaskResult
 from calve.model.errors import UnavailableError
 from calve.spark import executor
@@ -24,6 +27,7 @@ OnResult = Callable[[TaskResult], None]
 # A cancelled Python worker deep in native code is killed after this; 1 s made a cancel take 2.7 s.
 KILL_TIMEOUT = "1s"
 CANCEL_AGAIN_SECONDS = 0.5
+KEEP_LOGS_DAYS = 7
 
 
 class SparkRunner:
@@ -35,7 +39,8 @@ class SparkRunner:
         self._master = master
         self._conf = conf
         self._slots = slots
-        self._log = log or Path(tempfile.gettempdir()) / f"calve-spark-{os.getpid()}.log"
+        self.log = log or log_file(os.getpid())
+        self._failed = False
         self._lock = threading.Lock()
         self._context: Any = None
         self._waves: dict[str, OnResult] = {}
@@ -58,13 +63,14 @@ class SparkRunner:
             self._ship(group, shipped, on_result)
 
     def _ship(self, group: str, orders: Sequence[TaskOrder], on_result: OnResult) -> None:
-        from py4j.protocol import Py4JError
+        from py4j.protocol import Py4JError, Py4JJavaError
 
         context, results = self._started(), self._results
+        version = calve.__version__
         self._waves[group] = on_result
 
         def attempt(order: TaskOrder) -> dict[str, Any]:
-            answer = executor.execute(order) | {"group": group}
+            answer = executor.execute(order, version=version) | {"group": group}
             results.add([answer])
             return answer
 
@@ -72,10 +78,16 @@ class SparkRunner:
             context.setJobGroup(group, f"calve {group}", interruptOnCancel=True)
             for answer in context.parallelize(orders, len(orders)).map(attempt).collect():
                 on_result(executor.result(answer))
+        except Py4JJavaError as error:
+            # Attempts without a result are lost, and the control plane looks for their receipts before
+            # it tries again.
+            said = str(error.java_exception.getMessage())
+            if why := executor.job_error(said, context.pythonExec, str(self.log)):
+                self._failed = True
+                raise why from error
         except Py4JError:
-            # Cancelled, or an executor died: attempts without a result are lost, and the control
-            # plane looks for their receipts before it tries again. Spark's log has the reason.
-            return
+            self._failed = True
+            return  # the JVM is gone, and the attempts with it
         finally:
             self._waves.pop(group, None)
 
@@ -124,6 +136,8 @@ class SparkRunner:
                 self._context.stop()
                 self._context = None
                 _end_jvm()
+                if not self._failed:
+                    _remove_log(self.log)
 
     def warm(self) -> None:
         """Start the session now, to overlap its start with planning."""
@@ -145,17 +159,12 @@ class SparkRunner:
 
     def _start(self) -> Any:
         os.environ["JAVA_HOME"] = str(java_home())
-        local = self._master.startswith("local")
-        if local:
-            # Executors on this machine run this very environment (D16); on a cluster
-            # `spark.pyspark.python` says where theirs is.
-            os.environ["PYSPARK_PYTHON"] = sys.executable
-            os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-
+        remove_old_logs(self.log.parent)
         import pyspark
         from pyspark.java_gateway import launch_gateway
 
         os.environ.setdefault("SPARK_HOME", str(Path(pyspark.__file__).parent))
+        local = self._master.startswith("local")
         defaults = self._defaults(local=local)
         if pyspark.SparkContext._active_spark_context is None:
             _end_jvm()  # one that an earlier session of this program left behind has another configuration
@@ -164,19 +173,28 @@ class SparkRunner:
             # own defaults and what must be known at its start; the rest of the configuration,
             # where secrets may be, goes through the gateway (P22).
             launch = defaults | {k: v for k, v in self._conf.items() if k.startswith("spark.driver.")}
-            with self._log.open("ab") as log:
+            with self.log.open("ab") as log, _environment(self._pythons(local=local)):
                 gateway = launch_gateway(_spark_conf(launch), {"stdout": log, "stderr": log})
-            conf = pyspark.SparkConf(_jvm=gateway.jvm)
-            for key, value in (defaults | dict(self._conf)).items():
-                conf.set(key, value)
-            return pyspark.SparkContext(conf=conf, gateway=gateway)
+                conf = pyspark.SparkConf(_jvm=gateway.jvm)
+                for key, value in (defaults | dict(self._conf)).items():
+                    conf.set(key, value)
+                return pyspark.SparkContext(conf=conf, gateway=gateway)
         except Exception as error:  # pyspark raises several unrelated kinds here
+            self._failed = True
             raise UnavailableError(
                 f"Spark did not start with master {self._master!r}: {_first_line(error)}",
                 code="spark_unavailable",
-                hint=f"calve doctor; Spark's own log is {self._log}",
+                hint=f"calve doctor; Spark's own log is {self.log}",
                 service="spark",
             ) from error
+
+    def _pythons(self, *, local: bool) -> dict[str, str]:
+        """PySpark itself reads these names only from the environment. Executors on this machine run this very
+        environment (D16); on a cluster `spark.pyspark.python` says where theirs is, then PYSPARK_PYTHON."""
+        given = os.environ.get("PYSPARK_PYTHON", "python3")
+        python = self._conf.get("spark.pyspark.python") or (sys.executable if local else given)
+        driver = self._conf.get("spark.pyspark.driver.python") or sys.executable
+        return {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": driver}
 
     def _defaults(self, *, local: bool) -> dict[str, str]:
         log4j = Path(__file__).with_name("log4j2.properties").as_uri()
@@ -190,11 +208,59 @@ class SparkRunner:
             "spark.speculation": "false",
             "spark.python.worker.reuse": "true",  # one engine session per Python worker (W9)
             "spark.python.task.killTimeout": KILL_TIMEOUT,
-            "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j} -Dcalve.spark.log={self._log}",
+            "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j} -Dcalve.spark.log={self.log}",
         }
         if local:
             conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
         return conf
+
+
+@contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    """For the JVM that starts here, and for nothing after it."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def log_file(pid: int | str) -> Path:
+    """What the JVM of a program logs, the errors of executors among it."""
+    return Path(tempfile.gettempdir()) / f"calve-spark-{pid}.log"
+
+
+def remove_old_logs(folder: Path) -> None:
+    """Those of programs that ended without removing theirs: killed ones, and failures, whose logs are kept
+    for a while."""
+    oldest = time.time() - KEEP_LOGS_DAYS * 86400
+    for log in folder.glob("calve-spark-*.log"):
+        pid = log.stem.rpartition("-")[2]
+        with suppress(OSError):  # another program removed it, or it is another user's
+            if pid.isdigit() and not _runs(int(pid)) and log.stat().st_mtime < oldest:
+                _remove_log(log)
+
+
+def _remove_log(log: Path) -> None:
+    """And the older pieces beside it that log4j made."""
+    for piece in (log, *log.parent.glob(f"{log.name}.[0-9]")):
+        with suppress(OSError):  # another program was first
+            piece.unlink()
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # it is another user's
+    return True
 
 
 def _end_jvm() -> None:

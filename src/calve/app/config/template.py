@@ -59,7 +59,8 @@ def render() -> str:
             _section("backup", BackupSection, given={}),
             _section("spark", SparkSection, given={"master": "local[*]"}, leave_out=frozenset({"conf"})),
             "[spark.conf]                             # passed to Spark unchanged\n"
-            '# "spark.driver.memory" = "1g"\n',
+            '# "spark.driver.memory" = "1g"\n'
+            '# "spark.pyspark.python" = "/opt/calve/bin/python"   # of the executors, with Calve installed\n',
             _section("types", TypesSection, given={}),
             _section("optimize", OptimizeSection, given={}),
             _section("limits", LimitsSection, given={}),

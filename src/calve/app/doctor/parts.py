@@ -6,6 +6,7 @@ Files that hold, or may come to hold, a secret: nobody else should be able to re
 """
 
 import json
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -136,6 +137,8 @@ def java(_app: App) -> Iterator[Finding]:
 
 def spark(app: App) -> Iterator[Finding]:
     """A session starts, and an executor's Python runs the engine."""
+    from calve.spark.runner import log_file
+
     results: list[TaskResult] = []
     order = TaskOrder(
         process_id=new_process_id(), number=0, attempt=1, function="calve.app.doctor.task:run", payload=""
@@ -146,7 +149,7 @@ def spark(app: App) -> Iterator[Finding]:
         raise PermanentError(
             f"Spark ({app.config.spark.master}) started, but a task did not come back",
             code="spark_task_lost",
-            hint="Spark's own log has the reason; see [spark] in the configuration",
+            hint=f"Spark's log is {log_file(os.getpid())}; see [spark] in the configuration",
         )
     if results[0].error:
         raise PermanentError(
@@ -157,7 +160,8 @@ def spark(app: App) -> Iterator[Finding]:
     yield Finding(
         part="spark",
         ok=True,
-        words=f"{app.config.spark.master}, {runner.slots} slots; an executor ran ClickHouse {results[0].receipt}",
+        words=f"{app.config.spark.master}, {runner.slots} slots; an executor ran ClickHouse {results[0].receipt};"
+        f" each program's Spark log is {log_file('PID')}",
     )
 
 
