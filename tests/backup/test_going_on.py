@@ -5,7 +5,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from calve.cli.main import run
 from calve.clickhouse.embedded.source import EmbeddedSource
 from calve.control.ports import TaskOrder
 from calve.model import reach
-from calve.model.errors import CalveError, RefusedError
+from calve.model.errors import CalveError, LockedError, RefusedError
 from calve.model.states import Leftovers, ProcessState
 from support.kept_source import KeptSource
 
@@ -85,8 +86,9 @@ def test_what_a_failed_backup_stored_is_removed_after_its_time(ticked: Ticked) -
 def test_the_same_command_follows_what_is_under_way_and_another_is_refused(ticked: Ticked) -> None:
     first = ticked.create("b", "db.a")
     assert ticked.create("b", "db.a") == first
-    with pytest.raises(RefusedError, match="of something else"):
+    with pytest.raises(LockedError, match=first) as refused:
         ticked.create("b", "db.b")
+    assert f"calve cancel {first}" in refused.value.hint
 
 
 def test_a_name_that_is_taken_is_refused_before_anything_is_queued(ticked: Ticked) -> None:
@@ -146,7 +148,7 @@ def test_partitions_alone_are_backed_up_where_they_are_named(ticked: Ticked, sou
 
 
 def test_L30_after_kill_9_the_same_command_releases_the_freezes_and_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "calve.toml").write_text(
         '[source.main]\nurl = "chdb://clickhouse"\n[limits]\nlease_seconds = 1\ntick_seconds = 0.05\n'
@@ -158,22 +160,41 @@ def test_L30_after_kill_9_the_same_command_releases_the_freezes_and_goes_on(
         session.execute("INSERT INTO db.t SELECT number FROM numbers(100)")
         session.execute("ALTER TABLE db.t FREEZE WITH NAME 'foreign'")
     command = ["backup", "create", "b", "--tables", "db.*"]
-    here = Path(__file__).parent
-    with subprocess.Popen(
-        [sys.executable, here / "killed_create.py", *command],
-        cwd=tmp_path, stderr=subprocess.DEVNULL, env=os.environ | {"PYTHONPATH": f"{here}:{here.parent}"},
-    ) as child:  # fmt: skip
-        while not (tmp_path / "hangs").exists():
-            assert child.poll() is None
-            time.sleep(0.05)
+    with killed(tmp_path, command):
         frozen = [entry.name for entry in (folder / "shadow").iterdir() if entry.is_dir()]
         assert len(frozen) == 2
-        child.send_signal(signal.SIGKILL)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(App, "runner", property(lambda app: DirectRunner()))
     assert run(command) == 0
     assert [entry.name for entry in (folder / "shadow").iterdir() if entry.is_dir()] == ["foreign"]
     assert run(["backup", "verify", "b", "--read-data", "100%"]) == 0
+
+    # T16: a restore likewise, and every row is there once.
+    command = ["backup", "restore", "b", "--as", "db2"]
+    with killed(tmp_path, command):
+        pass
+    assert run([*command, "--existing", "append"]) == 4  # another request
+    capsys.readouterr()
+    assert run(command) == 0
+    assert "joining process" in capsys.readouterr().err
+    with EmbeddedSource("main", folder).visit() as session:
+        assert session.rows("SELECT count() AS n, uniq(id) AS ids FROM db2.t") == [{"n": 100, "ids": 100}]
+
+
+@contextmanager
+def killed(folder: Path, command: Sequence[str]) -> Iterator[None]:
+    """The command in a program of its own, killed at the end of the block, while it does its first task."""
+    here = Path(__file__).parent
+    with subprocess.Popen(
+        [sys.executable, here / "killed_create.py", *command],
+        cwd=folder, stderr=subprocess.DEVNULL, env=os.environ | {"PYTHONPATH": f"{here}:{here.parent}"},
+    ) as child:  # fmt: skip
+        while not (folder / "hangs").exists():
+            assert child.poll() is None
+            time.sleep(0.05)
+        yield
+        child.send_signal(signal.SIGKILL)
+    (folder / "hangs").unlink()
 
 
 def test_a_frozen_part_that_somebody_changed_is_not_stored_as_the_planned_one(ticked: Ticked) -> None:

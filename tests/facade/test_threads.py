@@ -15,7 +15,6 @@ from calve.app.config.template import render
 from calve.app.values import Selection
 from calve.app.view import detail_json, event_json, partition_json, process_json, reason_json
 from calve.clickhouse.embedded.source import EmbeddedSource
-from calve.model.errors import RefusedError
 from calve.model.process import ProcessQuery
 from calve.model.states import ProcessState
 
@@ -81,18 +80,14 @@ def test_submits_and_reads_of_one_facade_equal_those_of_one_thread(folder: Path)
         assert together([read] * THREADS) == [alone] * THREADS
 
 
-def test_one_request_from_many_threads_is_accepted_once(folder: Path) -> None:
-    def ask(calve: Calve) -> str:
-        try:
-            calve.export("db.t0", "lake.ns.once", Selection(partitions=("1",)))
-        except RefusedError as error:
-            return error.code
-        return "accepted"
-
+def test_T16_one_request_from_many_threads_is_queued_by_one_and_joined_by_the_others(folder: Path) -> None:
     with opened(folder) as calve:
-        answers = together([lambda: ask(calve)] * THREADS)
-        assert sorted(answers) == ["accepted"] + ["locked"] * (THREADS - 1)
+        answers = together(
+            [lambda: calve.export("db.t0", "lake.ns.once", Selection(partitions=("1",)))] * THREADS
+        )
         [process] = calve.processes(ProcessQuery(destination="lake.ns.once"))
+        assert {one.id for answer in answers for one in answer.processes} == {process.id}
+        assert sorted(len(answer.joined) for answer in answers) == [0] + [1] * (THREADS - 1)
         cancelled = together([lambda: calve.cancel([process.id])[0]] * THREADS)
         assert all(answer.accepted for answer in cancelled)
         for standing in calve.stop([process]):

@@ -75,7 +75,7 @@ class OptimizeTicked:
 
     def submit(self) -> ProcessId:
         request = OptimizeRequest(catalog=NAME, identifier=self.identifier)
-        return submit(self, self.store, request).id
+        return submit(self, self.store, request).process.id
 
     def worker(
         self, faults: Faults | None = None, spawn: Spawn = inline, *, only_the_store: bool = False

@@ -86,12 +86,14 @@ def test_a_dry_run_prints_the_plan_and_changes_nothing(
     assert answer(capsys, "ps", "--all")[1] == []
 
 
-def test_no_wait_queues_and_a_second_one_is_refused_while_the_first_is_live(
+def test_T16_no_wait_queues_the_same_again_joins_and_another_is_refused_while_the_first_is_live(
     catalog: Catalog, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, process, _ = answer(capsys, "optimize", "lake.ns.events", "--no-wait")
     assert (code, process["state"], process["kind"]) == (0, "PENDING", "optimize")
-    code, refused, _ = answer(capsys, "optimize", "lake.ns.events", "--no-wait")
+    code, joined, _ = answer(capsys, "optimize", "lake.ns.events", "--no-wait")
+    assert (code, joined["id"]) == (0, process["id"])
+    code, refused, _ = answer(capsys, "optimize", "lake.ns.events", "--full", "--no-wait")
     assert (code, refused["error"]["code"]) == (4, "locked")
     assert process["id"] in refused["error"]["message"]
 

@@ -1,4 +1,4 @@
-"""A worker that is killed in the middle of a rewrite leaves nothing running for ever, and no row wrong."""
+"""A command that is killed in the middle of a rewrite leaves nothing running for ever, and no row wrong."""
 
 import json
 import signal
@@ -37,7 +37,9 @@ def command(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     )  # fmt: skip
 
 
-def test_a_worker_killed_in_mid_rewrite_is_taken_over_and_the_rewrite_is_there_once(tmp_path: Path) -> None:
+def test_T16_killed_in_mid_rewrite_the_same_command_takes_over_and_the_rewrite_is_there_once(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "calve.toml").write_text(CONFIG)
     catalog = open_catalog("lake", sqlite_properties(tmp_path))
     table = make_table(catalog)
@@ -50,9 +52,10 @@ def test_a_worker_killed_in_mid_rewrite_is_taken_over_and_the_rewrite_is_there_o
             time.sleep(0.005)
         first.send_signal(signal.SIGKILL)
         first.communicate(timeout=60)
-        second = command(tmp_path, "worker", "--until-idle")
+        second = command(tmp_path, "optimize", "lake.ns.events")
         _, said = second.communicate(timeout=240)
         assert second.returncode == 0, said
+        assert f"joining process {ids[0]}" in said
         process = store.process(ids[0])
         assert process.state is ProcessState.COMPLETED, process.error
         assert process.state in PROCESS_TERMINAL and process.tasks.running == 0

@@ -120,7 +120,7 @@ class OptimizeScene:
             self,
             self.store,
             OptimizeRequest(catalog=self.name, identifier=tuple(table.split(".")), **request),
-        )
+        ).process
 
     def worker(self, runner: Runner | None = None, kind: Kind | None = None) -> WorkerLoop:
         return WorkerLoop(

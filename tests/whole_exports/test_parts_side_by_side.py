@@ -51,9 +51,10 @@ def test_L28_parts_of_one_partition_are_all_accepted_and_published_once(life: Li
     assert life.exported_ids() == list(range(30))
 
 
-def test_D8_while_a_part_is_exported_the_same_part_and_the_whole_partition_are_refused(life: Life) -> None:
+def test_D8_while_a_part_is_exported_the_whole_partition_is_refused(life: Life) -> None:
     first = submit(life, PARTS[0])
-    for again in ((PARTS[0],), PARTS[:2], ()):
+    assert submit(life, PARTS[0]) == first  # T16: the very same request joins it
+    for again in (PARTS[:2], ()):
         with pytest.raises(RefusedError, match=first) as refused:
             submit(life, *again)
         assert refused.value.code == "locked"

@@ -20,9 +20,9 @@ from calve.backup.submit import request_of as backup_request
 from calve.backup.submit import submit as submit_backup
 from calve.backup.verification import Verified
 from calve.clickhouse.source import LiveSource
+from calve.control.client import Submitted
 from calve.model.errors import RefusedError
 from calve.model.limits import Limits
-from calve.model.process import Process
 from calve.objects.storage import Storage
 from calve.restore.kind import RestoreKind
 from calve.restore.submit import Asked
@@ -120,28 +120,18 @@ def verify(app: App, name: str, *, read_share: float = 0.0) -> Verified:
     return verification.verify(location, archived.find(location, name), read_share=read_share)
 
 
-@dataclass(frozen=True, kw_only=True)
-class QueuedBackup:
-    """A backup or a restore that is queued; `resumed`: the same command had begun it before."""
-
-    process: Process
-    resumed: bool
-
-
-def create(app: App, name: str, tables: Sequence[str], *, source: str = "", **options: Any) -> QueuedBackup:
+def create(app: App, name: str, tables: Sequence[str], *, source: str = "", **options: Any) -> Submitted:
     """Queue a backup of the tables that the patterns mean now."""
     reach = BackupReach(app)
     request = backup_request(reach, name, source or app.config.default_source, tables, **options)
-    made = submit_backup(reach, app.store, request)
-    return QueuedBackup(process=made.process, resumed=made.resumed)
+    return submit_backup(reach, app.store, request)
 
 
-def restore(app: App, name: str, *, source: str = "", **options: Any) -> QueuedBackup:
+def restore(app: App, name: str, *, source: str = "", **options: Any) -> Submitted:
     reach, target = BackupReach(app), source or app.config.default_source
     app.config.source(target)
     request = restore_request(reach, request_of(Asked, options, backup=name, source=target))
-    made = submit_restore(reach, app.store, request)
-    return QueuedBackup(process=made.process, resumed=made.resumed)
+    return submit_restore(reach, app.store, request)
 
 
 def delete_backup(app: App, name: str) -> Deleted:

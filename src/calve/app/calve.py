@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Self
 from calve.app import processes as _processes
 from calve.app.config import Config, Setting
 from calve.app.wiring import App
-from calve.control.client import CancelAnswer
+from calve.control.client import CancelAnswer, Submitted
 from calve.control.ports import Runner
 from calve.model.process import Event, Process, ProcessId, ProcessQuery
 
 if TYPE_CHECKING:
-    from calve.app.backups import BackupEntry, Pruned, QueuedBackup
+    from calve.app.backups import BackupEntry, Pruned
     from calve.app.doctor import Finding
     from calve.app.exports import ExportAnswer, ExportSurvey
     from calve.app.health import OptimizePreview
@@ -159,19 +159,19 @@ class Calve:
         request = exports.export_request(self._app, table, to, selection, **options)
         return exports.export(self._app, request, selection)
 
-    def optimize(self, table: str, **options: Any) -> Process:
+    def optimize(self, table: str, **options: Any) -> Submitted:
         from calve.app.health import optimize_request, submit_optimize
 
         return submit_optimize(self._app, optimize_request(self._app, table, **options))
 
     def backup_create(
         self, name: str, tables: Sequence[str], *, source: str = "", **options: Any
-    ) -> "QueuedBackup":
+    ) -> Submitted:
         from calve.app import backups
 
         return backups.create(self._app, name, tables, source=source, **options)
 
-    def backup_restore(self, name: str, *, source: str = "", **options: Any) -> "QueuedBackup":
+    def backup_restore(self, name: str, *, source: str = "", **options: Any) -> Submitted:
         from calve.app import backups
 
         return backups.restore(self._app, name, source=source, **options)

@@ -34,11 +34,12 @@ class Known:
 
 @dataclass(frozen=True, kw_only=True)
 class ExportAnswer:
-    """What became of a request: the processes that were queued, and what was exported before."""
+    """What became of a request: the processes that do it, and what was exported before."""
 
     survey: ExportSurvey
     processes: tuple[Process, ...]
     known: tuple[Known, ...]
+    joined: frozenset[ProcessId] = frozenset()  # of the processes, those that the same request had begun
 
 
 def export_request(app: App, table: str, to: str, selection: Selection, **options: Any) -> ExportRequest:
@@ -89,11 +90,11 @@ def preview(app: App, request: ExportRequest, selection: Selection) -> ExportSur
 
 
 def export(app: App, request: ExportRequest, selection: Selection) -> ExportAnswer:
-    """Queue what is to be exported."""
-    survey = survey_export(app, request, selection)
-    processes = submit_export(app, app.store, survey).processes
+    """Queue what is to be exported; join what the same request has under way."""
+    made = submit_export(app, app.store, survey_export(app, request, selection))
+    survey = made.survey
     known = tuple(_known(app, survey, one) for one in (*survey.unchanged, *survey.changed))
-    return ExportAnswer(survey=survey, processes=processes, known=known)
+    return ExportAnswer(survey=survey, processes=made.processes, known=known, joined=made.joined)
 
 
 def _known(app: App, survey: ExportSurvey, earlier: Earlier) -> Known:

@@ -7,10 +7,11 @@ from calve.app.destination import parse_table
 from calve.app.exports import request_of
 from calve.app.optimizer import OptimizeReach, optimize_kind
 from calve.app.wiring import App
+from calve.control.client import Submitted
 from calve.control.kind import NothingToDo
 from calve.iceberg.health.report import Health, health
 from calve.model import reach
-from calve.model.process import NewProcess, Process, ProcessId
+from calve.model.process import NewProcess, ProcessId
 from calve.optimize.cleanup import owner_in
 from calve.optimize.plan import OptimizePlan, TaskSpec
 from calve.optimize.request import NAME, OptimizeRequest, SortBy, parse_sort
@@ -42,7 +43,7 @@ def optimize_request(app: App, table: str, *, sort: str = "", **options: Any) ->
     )
 
 
-def submit_optimize(app: App, request: OptimizeRequest) -> Process:
+def submit_optimize(app: App, request: OptimizeRequest) -> Submitted:
     reach = OptimizeReach(app)
     check(reach, request)
     return submit(reach, app.store, request)

@@ -27,7 +27,7 @@ from calve.iceberg.health.due import evaluate
 from calve.iceberg.health.entries import collect
 from calve.iceberg.health.report import full_at_ms
 from calve.iceberg.health.settings import settings_of
-from calve.model.errors import CalveError, RefusedError, TemporaryError
+from calve.model.errors import CalveError, LockedError, TemporaryError
 from calve.model.limits import Limits
 from calve.model.process import Process, ProcessQuery
 from calve.model.states import PROCESS_TERMINAL, ProcessState
@@ -113,9 +113,11 @@ class Optimizer:
         for need in chosen:
             request = replace(need.request, most_tasks=room // len(chosen))
             try:
-                queued.append(submit(self.ports, self.store, request))
-            except RefusedError:
+                made = submit(self.ports, self.store, request)
+            except LockedError:
                 continue  # another worker was first
+            if not made.joined:
+                queued.append(made.process)
         return queued
 
     def _room(self) -> int:

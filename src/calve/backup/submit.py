@@ -1,25 +1,19 @@
 """From the words of `calve backup create` to a queued process. What can be refused is refused here."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from calve.archive.location import Location, checked_name
 from calve.archive.ports import BackupPorts
 from calve.backup.kind import NAME, refuse_taken
 from calve.backup.request import BackupRequest
 from calve.backup.schema import match
+from calve.control.client import Submitted, submit_once
 from calve.control.ports import Store
 from calve.model import reach
-from calve.model.errors import Outcome, RefusedError, UsageError
+from calve.model.errors import Outcome, UsageError
 from calve.model.process import Lock, NewProcess, Process, ProcessId, ProcessQuery, new_process_id
 from calve.model.states import Leftovers, ProcessState
 from calve.objects.uri import LOCAL, kind_of
-
-
-@dataclass(frozen=True, kw_only=True)
-class Submitted:
-    process: Process
-    resumed: bool  # the same command had begun it before
 
 
 def request_of(
@@ -51,8 +45,8 @@ def request_of(
 
 
 def submit(ports: BackupPorts, store: Store, request: BackupRequest) -> Submitted:
-    """Queue it; or find the process that the same command began and that did not complete, and go on
-    with it. RefusedError if there is a backup of that name."""
+    """Queue it; join what the same request has under way; go on from what it stored before it failed.
+    RefusedError if there is a backup of that name."""
     location = ports.location()
     if ports.hard_links and kind_of(location.url) != LOCAL:
         raise UsageError(
@@ -60,12 +54,22 @@ def submit(ports: BackupPorts, store: Store, request: BackupRequest) -> Submitte
             code="no_hard_links",
             hint="set hard_links = false under [backup], or give it a folder as url",
         )
-    lock = lock_of(location, request.name)
-    under_way = store.holder(lock)
-    if under_way is not None:
-        return _resumed(under_way, request)
-    refuse_taken(location, request)
-    new = NewProcess(
+
+    def missing(joined: Sequence[Process]) -> list[NewProcess]:
+        if joined:
+            return []
+        refuse_taken(location, request)
+        return [_new_process(ports, store, location, request)]
+
+    return submit_once(store, lambda process: _is_same(request, process), missing)
+
+
+def _is_same(request: BackupRequest, process: Process) -> bool:
+    return process.kind == NAME and BackupRequest.from_json(process.request).asked == request.asked
+
+
+def _new_process(ports: BackupPorts, store: Store, location: Location, request: BackupRequest) -> NewProcess:
+    return NewProcess(
         id=new_process_id(),
         kind=NAME,
         source=f"{request.source}:{','.join(request.patterns)}",
@@ -74,13 +78,10 @@ def submit(ports: BackupPorts, store: Store, request: BackupRequest) -> Submitte
         needs=(reach.source(request.source), reach.backup(location.url)),
         request=request.to_json(),
         partitions=request.partitions,
-        locks=(Lock(name=lock),),
+        locks=(Lock(name=lock_of(location, request.name)),),
         deadline_seconds=ports.limits.process_hours * 3600,
         retry_of=_left_by_an_earlier_run(store, location, request),
     )
-    # If we die here, the process is queued or not; asked again, the lock tells.
-    [process] = store.submit([new])
-    return Submitted(process=process, resumed=new.retry_of is not None)
 
 
 def lock_of(location: Location, name: str) -> str:
@@ -91,23 +92,13 @@ def destination_of(location: Location, name: str) -> str:
     return f"{location.url}/{name}"
 
 
-def _resumed(process: Process, request: BackupRequest) -> Submitted:
-    if BackupRequest.from_json(process.request).asked == request.asked:
-        return Submitted(process=process, resumed=True)
-    raise RefusedError(
-        f"process {process.id} is making a backup {request.name} of something else",
-        code="locked",
-        hint=f"calve why {process.id}; or give another name",
-    )
-
-
 def _left_by_an_earlier_run(store: Store, location: Location, request: BackupRequest) -> ProcessId | None:
     """The last process of that name, if it failed and what it stored still stands."""
     destination = destination_of(location, request.name)
     for old in store.processes(ProcessQuery(kind=NAME, destination=destination, limit=1)):
         ended_badly = old.state in (ProcessState.FAILED, ProcessState.CANCELLED)
         known = old.error is None or old.error.outcome is not Outcome.UNKNOWN
-        same = BackupRequest.from_json(old.request).asked == request.asked
+        same = _is_same(request, old)
         if ended_badly and known and same and old.leftovers is Leftovers.KEPT:
             return old.id
     return None

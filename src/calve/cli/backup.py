@@ -1,16 +1,12 @@
 """`calve backup` and its commands."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import click
 
 from calve.cli import output
 from calve.cli.command import CliSession, command, group, no_wait_option, timeout_option
 from calve.model.errors import UsageError
-
-if TYPE_CHECKING:
-    from calve.app.backups import QueuedBackup
 
 
 @command(
@@ -63,9 +59,8 @@ def create(
         mutations=mutations,
         ignore_row_policies=ignore_row_policies,
     )
-    _say_resumed(session, queued)
     return hand_over(
-        session, [queued.process], no_wait=no_wait, as_list=False, timeout_seconds=timeout_seconds,
+        session, queued.processes, joined=queued.joined, no_wait=no_wait, as_list=False, timeout_seconds=timeout_seconds,
         document=result_json,
     )  # fmt: skip
 
@@ -176,9 +171,8 @@ def restore(
         partitions=_split(partitions),
         unsigned=unsigned,
     )
-    _say_resumed(session, queued)
     return hand_over(
-        session, [queued.process], no_wait=no_wait, as_list=False, timeout_seconds=timeout_seconds,
+        session, queued.processes, joined=queued.joined, no_wait=no_wait, as_list=False, timeout_seconds=timeout_seconds,
         document=result_json,
     )  # fmt: skip
 
@@ -254,11 +248,6 @@ def prune(
 )
 def backup() -> None:
     """Back up MergeTree tables, restore them, and prune old backups."""
-
-
-def _say_resumed(session: CliSession, queued: "QueuedBackup") -> None:
-    if queued.resumed:
-        session.say(f"resuming process {queued.process.id}: what it has done is kept")
 
 
 def _split(given: Sequence[str]) -> tuple[str, ...]:

@@ -198,12 +198,13 @@ def export_table(
     timeout_seconds: float | None = None,
 ) -> int:
     """Queue, run to the end, report; the exit code."""
-    from calve.cli.report import run_to_the_end, say_batch, say_queued
+    from calve.cli.report import run_to_the_end, say_batch, say_queued, say_taken_up
 
     with output.during(f"looking at {table} and {destination} ..."):
         answer = session.calve.export(table, destination, selection, **options)
     _say_known(session, answer)
     processes = list(answer.processes)
+    say_taken_up(session, processes, answer.joined)
     if processes and no_wait:
         say_queued(session, processes)
     elif processes:
@@ -218,7 +219,7 @@ def _say_known(session: CliSession, answer: "ExportAnswer") -> None:
         output.say(f"{survey.unreachable.message}: queued; it is exported as soon as that answers")
     for one in survey.unchanged:
         output.say(f"{survey.request.source_table}: {one.sentence}; skipped")
-    if not answer.known and not survey.chosen:
+    if not answer.known and not answer.processes:
         session.say("nothing to export: no partition matches")
 
 

@@ -64,8 +64,16 @@ def optimize(
         found = session.calve.optimize_preview(table, **options)
         session.answer(optimize_preview_json(found), _page(found))
         return DONE
-    process = session.calve.optimize(table, **options)
-    code = hand_over(session, [process], no_wait=no_wait, as_list=False, timeout_seconds=timeout_seconds)
+    queued = session.calve.optimize(table, **options)
+    process = queued.process
+    code = hand_over(
+        session,
+        [process],
+        joined=queued.joined,
+        no_wait=no_wait,
+        as_list=False,
+        timeout_seconds=timeout_seconds,
+    )
     [ended] = session.calve.find([process.id])
     if not no_wait and (line := _idle(session, process.id) or gained(ended)):
         session.say(line)

@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -53,13 +53,15 @@ def hand_over(
     *,
     no_wait: bool,
     as_list: bool,
+    joined: Collection[str] = (),
     timeout_seconds: float | None = None,
     document: Callable[[Process], dict[str, Any]] = process_json,
 ) -> int:
-    """Processes that were just queued: run them to the end, or say who will."""
+    """Processes that were just queued or joined: run them to the end, or say who will."""
     if not queued:
         session.answer([], "")
         return output.DONE
+    say_taken_up(session, queued, joined)
     if no_wait:
         say_queued(session, queued)
         documents = [document(process) for process in queued]
@@ -70,9 +72,27 @@ def hand_over(
     return report(session, ended, as_list=as_list, document=document)
 
 
+def say_taken_up(session: CliSession, processes: Sequence[Process], joined: Collection[str]) -> None:
+    """What the same request began earlier and this command goes on with."""
+    if under_way := [process for process in processes if process.id in joined]:
+        what = output.listed([process.id for process in under_way])
+        batches = ", ".join(dict.fromkeys(f" of {process.batch}" for process in under_way if process.batch))
+        session.say(
+            f"the same request is under way: joining {'process' if len(under_way) == 1 else 'processes'}"
+            f" {what}{batches}; if the worker was killed, its work is taken over once its lease is past"
+        )
+    for process in processes:
+        if process.retry_of and process.id not in joined:
+            session.say(
+                f"process {process.id} keeps what process {process.retry_of} has done, where it still fits"
+            )
+
+
 def say_batch(session: CliSession, queued: Sequence[Process]) -> None:
-    if queued[0].batch:
-        session.say(f"batch {queued[0].batch}: {len(queued)} processes")
+    for batch in dict.fromkeys(process.batch for process in queued if process.batch):
+        session.say(
+            f"batch {batch}: {output.counted(sum(one.batch == batch for one in queued), 'process', 'processes')}"
+        )
 
 
 def say_queued(session: CliSession, queued: Sequence[Process]) -> None:
@@ -91,7 +111,8 @@ def _say_how_to_go_on(session: CliSession, last: Standing, what: str) -> None:
     """Commands that can be pasted: a batch by its one id, the configuration where it was given."""
     calve, ids = _command(session), _ids(last.processes)
     output.say(f"\n{what}")
-    output.say(f"to go on:  {calve} {'worker' if last.own_worker else f'wait {ids}'}")
+    go_on = f"repeat this command, or start a worker: {calve} worker" if last.own_worker else f"{calve} wait {ids}"
+    output.say(f"to go on:  {go_on}")
     output.say(f"to stop:   {calve} cancel {ids}")
 
 

@@ -1,4 +1,6 @@
-"""Watching processes until they end, for a progress bar. Reads only.
+"""Queuing a request once: the same request again joins what is under way (T16).
+
+Watching processes until they end, for a progress bar. Reads only.
 
 Asking a process to stop. The worker that owns it carries it out; a terminal state never turns (L18).
 
@@ -9,11 +11,62 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from calve.control.ports import Store, StoreReader
-from calve.model.errors import Outcome, RefusedError, StoreError
+from calve.model.errors import DamagedError, LockedError, Outcome, RefusedError, StoreError
 from calve.model.process import BatchId, NewProcess, Process, ProcessId, new_process_id
+from calve.model.refusals import being_cancelled
 from calve.model.states import PROCESS_TERMINAL, ProcessState
 
 _READS_THAT_MAY_FAIL = 10  # in a row: a store that blinks ends no watching
+_LIVE_AT_MOST = 100_000
+_TRIES = 5  # at submitting beside others who ask for the same
+
+
+@dataclass(frozen=True, kw_only=True)
+class Submitted:
+    """The processes that do what was asked for."""
+
+    processes: tuple[Process, ...]
+    joined: frozenset[ProcessId] = frozenset()  # those among them that the same request had begun before
+
+    @property
+    def process(self) -> Process:
+        """The only one."""
+        [process] = self.processes
+        return process
+
+
+def submit_once(
+    store: Store,
+    same: Callable[[Process], bool],
+    new: Callable[[Sequence[Process]], Sequence[NewProcess]],
+) -> Submitted:
+    """Join the live processes that the same request began, and queue what `new` says is left to do beside
+    them. LockedError where another request does some of it, or where what would be joined is being
+    cancelled.
+
+    Of two who ask at the same moment the locks refuse one, who looks again and joins the other."""
+    for tries_left in reversed(range(_TRIES)):
+        joined = [process for process in store.live(_LIVE_AT_MOST) if _same(same, process)]
+        for process in joined:
+            if process.cancel_requested:
+                raise being_cancelled(process)
+        missing = new(joined)
+        try:
+            # if we die here, what is missing is queued or not; asked again, it is joined or queued
+            queued = store.submit(missing) if missing else []
+        except LockedError as error:
+            if not tries_left or not _same(same, store.process(ProcessId(error.holder))):
+                raise
+            continue
+        return Submitted(processes=(*joined, *queued), joined=frozenset(one.id for one in joined))
+    raise AssertionError("the last try raises")
+
+
+def _same(same: Callable[[Process], bool], process: Process) -> bool:
+    try:
+        return same(process)
+    except DamagedError:
+        return False  # a request that cannot be read is nobody's (T10)
 
 
 @dataclass(frozen=True, kw_only=True)

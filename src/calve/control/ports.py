@@ -75,7 +75,7 @@ class StoreWriter(Protocol):
     """Writing. Each call is one transaction with its event rows, or nothing."""
 
     def submit(self, new: Sequence[NewProcess]) -> list[Process]:
-        """Accept all or none. RefusedError (code `locked`) names the process that holds a lock.
+        """Accept all or none. LockedError names the process that holds a lock.
         With `retry_of`: the old process must have ended; its leftovers move KEPT -> ADOPTED in
         this transaction if they can, and `adopted` says whether. Submitting an id that exists
         already returns the row: a lost acknowledgement is harmless."""

@@ -39,6 +39,7 @@ class ExportRequest(Record, layout=SPACED):
     file_mb: int = 0  # --file-mb; 0: as the table or the configuration says
     codec: str = ""  # --codec; "": as the table says
     unsigned: bool = False  # accept a backup that is not signed, where [backup] has a signing key
+    chosen: str = ""  # how the partitions were chosen, in one canonical text; "" in requests of v0.1
 
     @property
     def address(self) -> DestinationAddress:
@@ -66,6 +67,12 @@ class ExportRequest(Record, layout=SPACED):
         }
         chosen = {name: value for name, value in given.items() if value}
         return json.dumps(chosen, sort_keys=True) if chosen else ""
+
+    @property
+    def asked(self) -> str:
+        """What was asked for, of whichever partitions: the same request again asks for the same (T16)."""
+        left_out = replace(self, partitions=(), parts=(), unsigned=False, exclude=tuple(sorted(self.exclude)))
+        return left_out.to_json()
 
     def within(self, partitions: Collection[str]) -> "ExportRequest":
         """The same request of these partitions alone, without the parts that are of its others. A name

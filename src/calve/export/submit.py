@@ -1,6 +1,7 @@
 """From what a person asked for to queued processes. Everything that can be refused is refused here,
-before anything is queued, pinned or written."""
+before anything is queued, pinned or written. The same request again joins what is under way (T16)."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -11,7 +12,8 @@ from calve.clickhouse.pins.pin import refuse_row_policies
 from calve.clickhouse.source import View
 from calve.clickhouse.sql import filters
 from calve.clickhouse.tables import TableInfo
-from calve.control.ports import StoreWriter
+from calve.control.client import Submitted, submit_once
+from calve.control.ports import Store
 from calve.destination.plan import PartPlan
 from calve.export import keys
 from calve.export.kind import NAME
@@ -23,16 +25,18 @@ from calve.model.process import Lock, NewProcess, Process, new_batch_id, new_pro
 
 
 @dataclass(frozen=True, kw_only=True)
-class Submission:
+class Submission(Submitted):
     survey: Survey[PartitionInfo]
-    processes: tuple[Process, ...]
 
 
 def survey_export(ports: ExportPorts, request: ExportRequest, selection: Selection) -> Survey[PartitionInfo]:
     """Look at source and destination; change nothing. `request.partitions` is filled in here."""
     refusals = Refusals(request.source_table)
     table, found, parts, notes, where = _look_at_source(ports, request, selection, refusals)
-    request = replace(request, where=where, parts=selection.parts, partitions=tuple(one.id for one in found))
+    ids = tuple(one.id for one in found)
+    request = replace(
+        request, where=where, parts=selection.parts, partitions=ids, chosen=_chosen(selection, ids)
+    )
     seen = SourceView(
         identity=table.identity,
         engine=table.engine,
@@ -46,6 +50,17 @@ def survey_export(ports: ExportPorts, request: ExportRequest, selection: Selecti
     )
     destination = ports.destination(request.address)
     return survey(destination, request, seen, ports.choices, ports.limits, refusals=refusals)
+
+
+def _chosen(selection: Selection, ids: Sequence[str]) -> str:
+    """A partition may be named by its id or by its value, and others may come and go between two runs of
+    the same command."""
+    if selection.all:
+        return "all"
+    if selection.older_than is not None:
+        return f"older than {selection.older_than.total_seconds():.0f} s"
+    named = {"parts": sorted(selection.parts)} if selection.parts else {"partitions": sorted(ids)}
+    return json.dumps(named, ensure_ascii=False)
 
 
 # With the remarks, and the row filter as the parser writes it.
@@ -109,14 +124,63 @@ def _refuse_final(table: TableInfo, request: ExportRequest, *, embedded: bool) -
 
 
 def submit_export(
-    ports: ExportPorts, store: StoreWriter, surveyed: Survey[PartitionInfo], *, priority: int = 0
+    ports: ExportPorts, store: Store, surveyed: Survey[PartitionInfo], *, priority: int = 0
 ) -> Submission:
-    """Queue one process for each partition, or, beyond `limits.commits_per_export`, for several."""
+    """Queue one process for each partition, or, beyond `limits.commits_per_export`, for several. What the
+    same request has under way is joined, and what its batch has done is not done again."""
+    left = surveyed
+
+    def missing(joined: Sequence[Process]) -> list[NewProcess]:
+        nonlocal left
+        left = _without(surveyed, _siblings(store, joined))
+        under_way = {partition for process in joined for partition in process.partitions}
+        return _new_processes(
+            ports, left, [one for one in left.chosen if one.id not in under_way], joined, priority
+        )
+
+    submitted = submit_once(store, lambda process: _is_same(surveyed.request, process), missing)
+    return Submission(survey=left, processes=submitted.processes, joined=submitted.joined)
+
+
+def _is_same(request: ExportRequest, process: Process) -> bool:
+    return (process.kind, process.source, process.destination) == (
+        NAME,
+        request.source_table,
+        request.destination,
+    ) and ExportRequest.from_json(process.request).asked == request.asked
+
+
+def _siblings(store: Store, joined: Sequence[Process]) -> frozenset[str]:
+    """All processes of the batches that are joined, also those that have ended."""
+    batches = {process.batch for process in joined if process.batch}
+    return frozenset(found for batch in batches for found in store.find(batch))
+
+
+def _without(surveyed: Survey[PartitionInfo], siblings: frozenset[str]) -> Survey[PartitionInfo]:
+    """What a forced export, joined, has replaced already is not replaced once more."""
+    done = [one for one in surveyed.replaced if one.unchanged and one.export.process_id in siblings]
+    partitions = {one.partition for one in done}
+    return replace(
+        surveyed,
+        chosen=tuple(one for one in surveyed.chosen if one.id not in partitions),
+        unchanged=(*surveyed.unchanged, *done),
+    )
+
+
+def _new_processes(
+    ports: ExportPorts,
+    surveyed: Survey[PartitionInfo],
+    chosen: Sequence[PartitionInfo],
+    joined: Sequence[Process],
+    priority: int,
+) -> list[NewProcess]:
     shares = ports.destination(surveyed.request.address).shares_commits
-    most = ports.limits.commits_per_export if shares else len(surveyed.chosen)
-    groups = _groups(surveyed.chosen, most)
-    batch = new_batch_id() if len(groups) > 1 else None
-    new = [
+    most = ports.limits.commits_per_export if shares else len(chosen)
+    groups = _groups(chosen, most)
+    batch = next((one.batch for one in joined if one.batch), None)
+    if batch is None and len(groups) > 1:
+        batch = new_batch_id()
+    return [
         replace(
             _new_process(ports, surveyed, group, deadline_hours=ports.limits.process_hours),
             batch=batch,
@@ -124,8 +188,6 @@ def submit_export(
         )
         for group in groups
     ]
-    # If we die here, the processes are queued or not; asked again, the locks tell.
-    return Submission(survey=surveyed, processes=tuple(store.submit(new)) if new else ())
 
 
 def _groups(chosen: Sequence[PartitionInfo], most: int) -> list[Sequence[PartitionInfo]]:

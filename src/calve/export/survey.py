@@ -108,6 +108,7 @@ class Survey(Generic[P]):
     tasks: tuple[tuple[Slice, ...], ...]  # over `parts`
     unchanged: tuple[Earlier, ...]  # exported before, and the same: skipped
     changed: tuple[Earlier, ...]  # exported before, and changed, shrunk or gone since: refused as asked for
+    replaced: tuple[Earlier, ...]  # exported before, and to be replaced by force
     notes: tuple[str, ...]
     unreachable: UnavailableError | None = None  # the destination could not be asked: planning will
 
@@ -146,7 +147,8 @@ def survey(
             columns=match.columns, destination=_described(destination, table, match, source), keys=wanted
         )
     held_back = tuple(one for one in earlier if one.is_held_back(request))
-    unchanged = () if request.force else tuple(one for one in earlier if one not in held_back)
+    others = tuple(one for one in earlier if one not in held_back)
+    unchanged, replaced = ((), others) if request.force else (others, ())
     skipped = {one.partition for one in (*held_back, *unchanged)}
     parts = tuple(part for part in source.parts if part.partition_id not in skipped)
     return Survey(
@@ -161,6 +163,7 @@ def survey(
         ),
         unchanged=unchanged,
         changed=held_back,
+        replaced=replaced,
         notes=layout.notes + source.notes + _merging_note(source.engine, request),
         unreachable=unreachable,
     )

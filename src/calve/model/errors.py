@@ -4,6 +4,7 @@
     ├── UsageError        wrong in the command or the configuration         exit 2
     ├── NotFoundError     the named thing does not exist                    exit 3
     ├── RefusedError      the state of the data forbids it                  exit 4
+    │   └── LockedError        another process does this work, or may have done it
     ├── PermanentError    trying again would meet the same answer           exit 1
     │   ├── DamagedError       something stored does not read as what it should be
     │   ├── DeniedError        credentials or rights were refused
@@ -110,6 +111,12 @@ class RefusedError(CalveError):
 
     exit_code = 4
     refused = True
+
+
+class LockedError(RefusedError):
+    """Another process does this work, or its outcome is unknown."""
+
+    holder: str = ""  # its id; not pickled
 
 
 class PermanentError(CalveError):

@@ -5,12 +5,14 @@ from collections.abc import Sequence
 from calve.model.errors import (
     ConflictError,
     FenceLostError,
+    LockedError,
     NotFoundError,
     PermanentError,
     RefusedError,
     UsageError,
 )
-from calve.model.process import Lease, Process, ProcessId
+from calve.model.process import Lease, NewProcess, Process, ProcessId
+from calve.model.states import PROCESS_TERMINAL
 
 _SHOWN_IDS = 5
 
@@ -36,14 +38,33 @@ def ambiguous(text: str, fitting: Sequence[ProcessId]) -> UsageError:
     )
 
 
-def locked(lock: str, holder: ProcessId) -> RefusedError:
-    """`holder` is live, or ended with an unknown outcome."""
-    return RefusedError(
-        f"process {holder} is already doing this work ({lock}), or its outcome is still unknown;"
-        " nothing was submitted",
-        code="locked",
-        hint=f"calve why {holder}",
+def locked(holder: Process | NewProcess) -> LockedError:
+    """`holder` is live, ended with an unknown outcome, or another of the same submission."""
+    what = f"process {holder.id} ({holder.kind} of {holder.source} to {holder.destination})"
+    if isinstance(holder, Process) and holder.state in PROCESS_TERMINAL:
+        said, hint = "may have done this work: its outcome is unknown", f"calve why {holder.id}"
+    elif isinstance(holder, Process) and holder.cancel_requested:
+        return being_cancelled(holder)
+    else:
+        said = "is under way for another request that overlaps this one"
+        hint = f"follow it with `calve wait {holder.id}`, or stop it with `calve cancel {holder.id}`"
+    return _held_by(holder, LockedError(f"{what} {said}; nothing was submitted", code="locked", hint=hint))
+
+
+def being_cancelled(holder: Process) -> LockedError:
+    return _held_by(
+        holder,
+        LockedError(
+            f"process {holder.id} does this work and is being cancelled; nothing was submitted",
+            code="locked",
+            hint=f"`calve cancel {holder.id}` waits until it has stopped; then repeat this command",
+        ),
     )
+
+
+def _held_by(holder: Process | NewProcess, error: LockedError) -> LockedError:
+    error.holder = holder.id
+    return error
 
 
 def not_ended(process: Process) -> RefusedError:

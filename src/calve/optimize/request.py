@@ -1,7 +1,7 @@
 """What was asked for, as the store keeps it."""
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from calve.model.errors import UsageError
 from calve.model.record import Record
@@ -42,6 +42,11 @@ class OptimizeRequest(Record):
     @property
     def name(self) -> str:
         return ".".join((self.catalog, *self.identifier))
+
+    @property
+    def asked(self) -> str:
+        """What was asked for, in one canonical text: the same request again asks for the same (T16)."""
+        return replace(self, by_worker=False).to_json()
 
 
 _ZORDER = re.compile(r"^zorder\s*\((.*)\)$", re.IGNORECASE)

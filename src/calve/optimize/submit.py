@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from calve.control.ports import StoreWriter
+from calve.control.client import Submitted, submit_once
+from calve.control.ports import Store
 from calve.iceberg import tables
 from calve.model.errors import UsageError
 from calve.model.process import Lock, NewProcess, Process, new_process_id
@@ -39,9 +40,22 @@ def _no_column(request: OptimizeRequest, name: str, known: Sequence[str]) -> Usa
     )
 
 
-def submit(ports: OptimizePorts, store: StoreWriter, request: OptimizeRequest) -> Process:
-    """Queue one process. RefusedError (`locked`) while another one works on the same table."""
-    new = NewProcess(
+def submit(ports: OptimizePorts, store: Store, request: OptimizeRequest) -> Submitted:
+    """Queue one process, or join the one that the same request has under way. LockedError while another
+    request works on the table."""
+    return submit_once(
+        store,
+        lambda process: _is_same(request, process),
+        lambda joined: [] if joined else [_new_process(ports, request)],
+    )
+
+
+def _is_same(request: OptimizeRequest, process: Process) -> bool:
+    return process.kind == NAME and OptimizeRequest.from_json(process.request).asked == request.asked
+
+
+def _new_process(ports: OptimizePorts, request: OptimizeRequest) -> NewProcess:
+    return NewProcess(
         id=new_process_id(),
         kind=NAME,
         source=request.name,
@@ -53,9 +67,6 @@ def submit(ports: OptimizePorts, store: StoreWriter, request: OptimizeRequest) -
         priority=BY_WORKER_PRIORITY if request.by_worker else 0,
         deadline_seconds=ports.limits.process_hours * 3600,
     )
-    # If we die here, the process is queued or not; the lock answers a second request.
-    [process] = store.submit([new])
-    return process
 
 
 def lock_of(request: OptimizeRequest) -> str:

@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from calve.archive import backups
 from calve.archive.manifest import Manifest
 from calve.archive.ports import BackupPorts
+from calve.control.client import Submitted, submit_once
 from calve.control.ports import Store
 from calve.model import reach
 from calve.model.errors import NotFoundError, Outcome, UsageError
@@ -59,12 +60,6 @@ class Asked:
         return json.dumps([getattr(self, name) for name in self.__dataclass_fields__ if name != "unsigned"])
 
 
-@dataclass(frozen=True, kw_only=True)
-class Submitted:
-    process: Process
-    resumed: bool
-
-
 def request_of(ports: BackupPorts, asked: Asked) -> RestoreRequest:
     """Which objects of which backup, and what they will be called."""
     manifest = backups.find(ports.location(), asked.backup, unsigned=asked.unsigned)
@@ -87,18 +82,27 @@ def request_of(ports: BackupPorts, asked: Asked) -> RestoreRequest:
 
 
 def submit(ports: BackupPorts, store: Store, request: RestoreRequest) -> Submitted:
-    """Queue it; or go on with what the same command began and did not complete."""
-    location = ports.location()
-    locks = tuple(Lock(name=_lock(request, item)) for item in request.items)
-    for lock in locks:
-        under_way = store.holder(lock.name)
-        if under_way is not None and RestoreRequest.from_json(under_way.request).asked == request.asked:
-            return Submitted(process=under_way, resumed=True)
-    process_id = new_process_id()
+    """Queue it; join what the same request has under way; go on from where it failed."""
+    return submit_once(
+        store,
+        lambda process: _is_same(request, process),
+        lambda joined: [] if joined else [_new_process(ports, store, request)],
+    )
+
+
+def _is_same(request: RestoreRequest, process: Process) -> bool:
+    if process.kind != NAME:
+        return False
+    other = RestoreRequest.from_json(process.request)
+    return (other.asked, other.backup_process) == (request.asked, request.backup_process)
+
+
+def _new_process(ports: BackupPorts, store: Store, request: RestoreRequest) -> NewProcess:
+    location, process_id = ports.location(), new_process_id()
     destination = f"{request.source}:{_listed(request)}"
     earlier = _left_by_an_earlier_run(store, destination, request)
     seed = RestoreRequest.from_json(earlier.request).seed if earlier else str(process_id)
-    new = NewProcess(
+    return NewProcess(
         id=process_id,
         kind=NAME,
         source=f"{location.url}/{request.backup}",
@@ -107,13 +111,10 @@ def submit(ports: BackupPorts, store: Store, request: RestoreRequest) -> Submitt
         needs=(reach.source(request.source), reach.backup(location.url)),
         request=replace(request, seed=seed).to_json(),
         partitions=request.partitions,
-        locks=locks,
+        locks=tuple(Lock(name=_lock(request, item)) for item in request.items),
         deadline_seconds=ports.limits.process_hours * 3600,
         retry_of=earlier.id if earlier else None,
     )
-    # If we die here, the process is queued or not; asked again, the locks tell.
-    [process] = store.submit([new])
-    return Submitted(process=process, resumed=earlier is not None)
 
 
 def _chosen(
@@ -165,17 +166,7 @@ def _left_by_an_earlier_run(store: Store, destination: str, request: RestoreRequ
     for old in store.processes(ProcessQuery(kind=NAME, destination=destination, limit=1)):
         ended_badly = old.state in (ProcessState.FAILED, ProcessState.CANCELLED)
         known = old.error is None or old.error.outcome is not Outcome.UNKNOWN
-        earlier = RestoreRequest.from_json(old.request)
-        same = (earlier.asked, earlier.backup_process) == (request.asked, request.backup_process)
-        if (
-            ended_badly
-            and known
-            and same
-            and old.leftovers
-            not in (
-                Leftovers.ADOPTED,
-                Leftovers.UNDOING,
-            )
-        ):
+        free = old.leftovers not in (Leftovers.ADOPTED, Leftovers.UNDOING)
+        if ended_badly and known and free and _is_same(request, old):
             return old
     return None

@@ -5,7 +5,7 @@ meet (`model.locks`); adopting a process's files happens in the transaction that
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import BigInteger, ColumnElement, Connection, Select, bindparam, insert, select, text, update
@@ -35,7 +35,7 @@ class Submissions(SqlReader):
         known = _load(connection, [item.id for item in new])
         fresh = {item.id: item for item in new if item.id not in known}
         if fresh:
-            _check_locks(connection, fresh.values())
+            _check_locks(connection, fresh)
             adopted = self._adopt(connection, fresh.values())
             self._insert(connection, fresh.values(), adopted)
             known |= _load(connection, list(fresh))
@@ -117,10 +117,10 @@ def _load_locked(connection: Connection, process_id: ProcessId | None) -> Proces
     return rows.process(row)
 
 
-def _check_locks(connection: Connection, new: Iterable[NewProcess]) -> None:
+def _check_locks(connection: Connection, new: Mapping[ProcessId, NewProcess]) -> None:
     """Pieces of one thing meet each other by their ranges, which no unique index can say: so submitters
     come one after another, and look before they insert. (SQLite's writers always do.)"""
-    wanted = sorted((lock.name, item.id) for item in new for lock in item.locks)
+    wanted = sorted((lock.name, item.id) for item in new.values() for lock in item.locks)
     if not wanted:
         return
     if connection.dialect.name == "postgresql":
@@ -141,7 +141,8 @@ def _check_locks(connection: Connection, new: Iterable[NewProcess]) -> None:
     # `known` was read. That is no conflict; the insert meets its row, and the next run returns it.
     met = first_conflict(wanted, sorted(held))
     if met is not None:
-        raise locked(*met)
+        _, holder = met
+        raise locked(new.get(holder) or load_process(connection, holder))
 
 
 def _held(which: ColumnElement[bool]) -> Select[Any]:

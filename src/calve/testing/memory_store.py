@@ -6,7 +6,7 @@ frozen, so a reader can never see half a change.
 
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -161,17 +161,18 @@ class MemoryStore(MemoryReader):
     def submit(self, new: Sequence[NewProcess]) -> list[Process]:
         with self._transaction:
             fresh = {item.id: item for item in new if item.id not in self._rows.processes}
-            self._check_locks(fresh.values())
+            self._check_locks(fresh)
             self._check_retries(fresh.values())
             for item in fresh.values():
                 self._insert(item)
             return [self._rows.processes[item.id] for item in new]
 
-    def _check_locks(self, new: Iterable[NewProcess]) -> None:
-        wanted = [(lock.name, item.id) for item in new for lock in item.locks]
+    def _check_locks(self, new: Mapping[ProcessId, NewProcess]) -> None:
+        wanted = [(lock.name, item.id) for item in new.values() for lock in item.locks]
         met = first_conflict(wanted, self._rows.locks.items())
         if met is not None:
-            raise locked(*met)
+            _, holder = met
+            raise locked(new.get(holder) or self._rows.processes[holder])
 
     def _check_retries(self, new: Iterable[NewProcess]) -> None:
         for item in new:

@@ -4,7 +4,7 @@ import pytest
 
 from calve.control.ports import Store
 from calve.model.change import Change, CleanUpIn, LeftoversTo, Met, MoveTo, Unlock
-from calve.model.errors import ErrorInfo, NotFoundError, Outcome, RefusedError
+from calve.model.errors import ErrorInfo, LockedError, NotFoundError, Outcome, RefusedError
 from calve.model.locks import piece_of
 from calve.model.process import Lock, Process, ProcessId, ProcessQuery
 from calve.model.states import Leftovers, ProcessState
@@ -54,13 +54,14 @@ class SubmissionsContract(Contract):
 
     def test_a_lock_that_a_live_process_holds_refuses_the_whole_submission(self, store: Store) -> None:
         holder = submit(store, lock="k1")
-        with pytest.raises(RefusedError, match=holder.id) as refused:
+        with pytest.raises(LockedError, match=holder.id) as refused:
             store.submit([new(), new(lock="k1"), new()])
-        assert refused.value.code == "locked"
+        assert (refused.value.code, refused.value.holder) == ("locked", holder.id)
+        assert f"calve wait {holder.id}" in refused.value.hint
         assert [row.id for row in store.processes(ProcessQuery())] == [holder.id]
 
     def test_two_processes_of_one_submission_cannot_share_a_lock(self, store: Store) -> None:
-        with pytest.raises(RefusedError):
+        with pytest.raises(LockedError):
             store.submit([new(lock="k1"), new(lock="k1")])
         assert store.processes(ProcessQuery()) == []
 

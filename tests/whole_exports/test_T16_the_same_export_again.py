@@ -1,0 +1,201 @@
+"""T16: the same export again, whatever became of the first: never refused by its own ghost, rows once."""
+
+from datetime import timedelta
+
+import pytest
+from whole_life import IDS, Life
+
+from calve.clickhouse.parts.partitions import Selection
+from calve.control.client import cancel, retry
+from calve.export.request import ExportRequest
+from calve.export.submit import Submission, submit_export, survey_export
+from calve.model.errors import LockedError
+from calve.model.process import Process, ProcessId
+from calve.model.states import PROCESS_LIVE, ProcessState
+
+
+def ask(life: Life, selection: Selection | None = None, **options: object) -> Submission:
+    request = ExportRequest(
+        source="main",
+        database="db",
+        table="events",
+        catalog="lake",
+        identifier=("ns", "events"),
+        partitions=(),
+        **options,  # type: ignore[arg-type]
+    )
+    surveyed = survey_export(life.ports, request, selection or Selection(all=True))
+    answer = submit_export(life.ports, life.store, surveyed)
+    life.ids += [one.id for one in answer.processes if one.id not in life.ids]
+    return answer
+
+
+@pytest.fixture
+def two(life: Life) -> Life:
+    """A life where each partition is a process of its own."""
+    return _two(life)
+
+
+def _two(life: Life) -> Life:
+    from dataclasses import replace
+
+    life.limits = life.ports.limits = replace(life.limits, commits_per_export=2)
+    return life
+
+
+def end_one(life: Life) -> tuple[Process, Process]:
+    """One of the two completes, and the worker dies while it does the other: the done one, and the other."""
+    worker = life.worker()
+    for _ in range(40):
+        rows = [life.row(one) for one in life.ids]
+        if any(row.state is ProcessState.COMPLETED for row in rows):
+            break
+        worker.tick()
+        life.clock.advance(0.1)
+    done = next(row for row in rows if row.state is ProcessState.COMPLETED)
+    left = next(row for row in rows if row.id != done.id)
+    return done, left
+
+
+def hold(life: Life, process_id: ProcessId) -> None:
+    """Keep one process from being done: its worker has it, and is not heard of again."""
+    life.store.claim(
+        "gone", frozenset({"source:main", "catalog:lake", "kind:export"}), lease_seconds=600, limit=1
+    )
+    assert life.row(process_id).owner == "gone"
+
+
+def test_T16_a_batch_of_which_one_is_done_goes_on_with_the_rest(two: Life) -> None:
+    first = ask(two)
+    assert len(first.processes) == 2
+    hold(two, first.processes[0].id)
+    done, left = end_one(two)
+    assert left.id == first.processes[0].id
+
+    again = ask(two)
+    assert [one.id for one in again.processes] == [left.id]
+    assert again.joined == {left.id}
+    assert [one.export.process_id for one in again.survey.unchanged] == [done.id]
+
+    two.leave()
+    two.clock.advance(600)
+    two.run(two.worker())
+    two.check_settled()
+    assert two.row(left.id).state is ProcessState.COMPLETED
+    assert two.exported_ids() == list(IDS)
+
+
+def test_T16_a_forced_batch_goes_on_and_replaces_nothing_twice(two: Life) -> None:
+    ask(two)
+    two.run(two.worker())
+    two.ids.clear()
+    first = ask(two, force=True)
+    hold(two, first.processes[0].id)
+    done, left = end_one(two)
+    again = ask(two, force=True)
+    assert [one.id for one in again.processes] == [left.id]
+    assert [one.export.process_id for one in again.survey.unchanged] == [done.id]
+    two.clock.advance(700)
+    two.run(two.worker())
+    two.check_settled()
+    assert two.exported_ids() == list(IDS)
+    # Once nothing of it is under way, the same words are a new request.
+    assert not ask(two, force=True).joined
+
+
+def test_T16_new_partitions_of_all_join_the_batch_that_is_under_way(own_life: Life) -> None:
+    life = _two(own_life)
+    first = ask(life)
+    life.kept.execute("INSERT INTO db.events VALUES (150, '2024-03-01', 'march')")
+    again = ask(life)
+    assert again.joined == {one.id for one in first.processes}
+    [march] = [one for one in again.processes if one.id not in again.joined]
+    assert march.partitions == ("202403",)
+    assert {one.batch for one in again.processes} == {first.processes[0].batch}
+    life.run(life.worker())
+    life.check_settled()
+    assert life.exported_ids() == [*IDS, 150]
+
+
+@pytest.mark.parametrize("end", [ProcessState.FAILED, ProcessState.CANCELLED])
+def test_T16_after_an_end_the_same_request_is_a_new_export(life: Life, end: ProcessState) -> None:
+    [first] = ask(life).processes
+    if end is ProcessState.CANCELLED:
+        cancel(life.store, first.id)
+    else:
+        life.clock.advance(25 * 3600)  # past its deadline
+    life.run(life.worker())
+    assert life.row(first.id).state is end
+    again = ask(life)
+    assert not again.joined
+    life.run(life.worker())
+    assert life.row(again.process.id).state is ProcessState.COMPLETED
+    assert life.exported_ids() == list(IDS)
+
+
+def test_T16_while_it_is_being_cancelled_the_same_request_is_refused(life: Life) -> None:
+    [first] = ask(life).processes
+    cancel(life.store, first.id)
+    with pytest.raises(LockedError, match="being cancelled"):
+        ask(life)
+
+
+def test_T16_once_it_is_completed_the_same_request_finds_it_exported(life: Life) -> None:
+    ask(life)
+    life.run(life.worker())
+    again = ask(life)
+    assert again.processes == () and len(again.survey.unchanged) == 2
+
+
+def test_T16_a_retry_is_joined_as_the_process_that_it_retries_would_be(life: Life) -> None:
+    [first] = ask(life).processes
+    cancel(life.store, first.id)
+    life.run(life.worker())
+    again = retry(life.store, first.id)
+    life.ids.append(again.id)
+    assert ask(life).joined == {again.id}
+
+
+def test_T16_a_partition_may_be_named_by_its_id_or_by_its_value(life: Life) -> None:
+    [first] = ask(life, Selection(partitions=("202401", "202402"))).processes
+    assert ask(life, Selection(partitions=("202402", "202401"))).joined == {first.id}
+
+
+@pytest.mark.parametrize(
+    ("selection", "options"),
+    [
+        (Selection(partitions=("202401",)), {}),
+        (Selection(older_than=timedelta(days=1)), {}),
+        (Selection(all=True), {"force": True}),
+        (Selection(all=True), {"where": "id < 10"}),
+        (Selection(all=True), {"exclude": ("note",)}),
+        (Selection(all=True), {"file_mb": 7}),
+    ],
+)
+def test_T16_another_request_that_overlaps_is_refused(
+    life: Life, selection: Selection, options: dict[str, object]
+) -> None:
+    [first] = ask(life).processes
+    with pytest.raises(LockedError, match=first.id) as refused:
+        ask(life, selection, **options)
+    assert f"calve cancel {first.id}" in refused.value.hint
+    assert [one.id for one in life.store.live()] == [first.id]
+
+
+def test_T16_at_every_moment_of_its_life_the_same_request_ends_with_each_row_once(life: Life) -> None:
+    """A worker that dies after each tick, and the same request after each death."""
+    ask(life)
+    for _ in range(30):
+        life.worker().tick()
+        life.leave()
+        answer = ask(life)
+        if not answer.processes:
+            break
+        assert answer.joined == {one.id for one in answer.processes}
+        assert answer.process.state in PROCESS_LIVE
+    else:
+        raise AssertionError("it never ended")
+    life.run(life.worker())
+    life.check_settled()
+    assert len(life.ids) == 1
+    assert life.exported_ids() == list(IDS)
