@@ -111,7 +111,11 @@ def _say_how_to_go_on(session: CliSession, last: Standing, what: str) -> None:
     """Commands that can be pasted: a batch by its one id, the configuration where it was given."""
     calve, ids = _command(session), _ids(last.processes)
     output.say(f"\n{what}")
-    go_on = f"repeat this command, or start a worker: {calve} worker" if last.own_worker else f"{calve} wait {ids}"
+    go_on = (
+        f"repeat this command, or start a worker: {calve} worker"
+        if last.own_worker
+        else f"{calve} wait {ids}"
+    )
     output.say(f"to go on:  {go_on}")
     output.say(f"to stop:   {calve} cancel {ids}")
 
