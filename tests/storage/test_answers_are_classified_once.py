@@ -18,6 +18,15 @@ S3_SAYS = (
     [
         (exceptions.GenericError(S3_SAYS + "503 Service Unavailable: <Code>SlowDown</Code>"), Fault.OUTAGE),
         (exceptions.GenericError(S3_SAYS + "500 Internal Server Error"), Fault.OUTAGE),
+        (exceptions.GenericError(S3_SAYS + "502 Bad Gateway"), Fault.OUTAGE),
+        (exceptions.GenericError(S3_SAYS + "504 Gateway Timeout"), Fault.OUTAGE),
+        (exceptions.GenericError(S3_SAYS + "429 Too Many Requests"), Fault.OUTAGE),
+        (exceptions.GenericError(S3_SAYS + "408 Request Timeout"), Fault.OUTAGE),
+        (exceptions.GenericError(S3_SAYS + "400 Bad Request: <Code>RequestTimeout</Code>"), Fault.OUTAGE),
+        (exceptions.GenericError("Generic S3 error: Error performing GET http://s3/b/400 x/k"), Fault.OUTAGE),
+        (exceptions.GenericError(S3_SAYS + "400 Bad Request: <Code>InvalidRequest</Code>"), Fault.DENIED),
+        (exceptions.GenericError(S3_SAYS + "405 Method Not Allowed"), None),
+        (exceptions.GenericError(S3_SAYS + "416 Range Not Satisfiable"), None),
         (exceptions.GenericError(S3_SAYS + "403 Forbidden: <Code>AccessDenied</Code>"), Fault.DENIED),
         (exceptions.UnauthenticatedError("no"), Fault.DENIED),
         (exceptions.NotFoundError("Object at location x not found: <Code>NoSuchKey</Code>"), Fault.MISSING),
@@ -27,6 +36,24 @@ S3_SAYS = (
         (exceptions.InvalidPathError("x//y"), None),
         (OSError("When reading: AWS Error ACCESS_DENIED during GetObject operation"), Fault.DENIED),
         (OSError("When reading: AWS Error NETWORK_CONNECTION during GetObject: curlCode: 7"), Fault.OUTAGE),
+        *(
+            (OSError(f"AWS Error UNKNOWN (HTTP status {n}) during HeadObject operation"), Fault.OUTAGE)
+            for n in (408, 429, 500, 502, 503, 504)
+        ),
+        *(
+            (OSError(f"AWS Error {word} during CompleteMultipartUpload operation: busy"), Fault.OUTAGE)
+            for word in (
+                "SLOW_DOWN",
+                "THROTTLING",
+                "SERVICE_UNAVAILABLE",
+                "INTERNAL_FAILURE",
+                "REQUEST_TIMEOUT",
+            )
+        ),
+        (OSError("AWS Error UNKNOWN (HTTP status 405) during HeadObject operation"), None),
+        (OSError("AWS Error REQUEST_TIME_TOO_SKEWED (HTTP status 403): ACCESS_DENIED"), Fault.DENIED),
+        (OSError("AWS Error NO_SUCH_BUCKET during CreateMultipartUpload operation"), Fault.NO_BUCKET),
+        (OSError("no such bucket: s3://nowhere"), Fault.NO_BUCKET),
         (OSError("AWS Error NETWORK_CONNECTION: curlCode: 60, SSL peer certificate"), Fault.CERTIFICATE),
         (FileNotFoundError("Path does not exist 'bucket/x'"), Fault.MISSING),
         (PermissionError(errno.EACCES, "Permission denied", "/x"), Fault.DENIED),
@@ -37,7 +64,7 @@ S3_SAYS = (
         (ValueError("Invalid endpoint"), Fault.CONFIG),
     ],
 )
-def test_a_fault_is_told_by_class_number_or_words(error: Exception, fault: Fault | None) -> None:
+def test_T14_a_fault_is_told_by_class_number_or_words(error: Exception, fault: Fault | None) -> None:
     assert fault_of(error) is fault
 
 

@@ -27,6 +27,11 @@ from calve.objects.errors import Fault, fault_of
 
 _SQL_CREDENTIALS = ("28000", "28P01", "42501")  # invalid authorization, wrong password, no privilege
 _SQL_NO_DATABASE = ("3D000",)
+# A standby: during a fail-over the primary is read-only for a while.
+_SQL_STANDBY = ("25006",)
+# SQLite's own errors that no waiting cures; what it calls busy or locked is another program's turn.
+_SQLITE_NOT_OUTAGE = ("SQLITE_CANTOPEN", "SQLITE_FULL", "SQLITE_IOERR", "SQLITE_READONLY", "SQLITE_ERROR")
+_OUTAGE_STATUS = (408, 425, 429)
 _STORAGE_WORDS = ("AWS Error", "Generic S3 error")  # how Arrow and obstore begin what they say of S3
 _OS_WORDS = re.compile(r"\[Errno -?\d+\] ([^\"')]+)")
 
@@ -130,7 +135,9 @@ def _is_credentials(cause: Exception) -> bool:
         return False
     # A failed login has no SQLSTATE on the client side of psycopg: only its words tell.
     text = str(cause.orig)
-    return getattr(cause.orig, "sqlstate", None) in _SQL_CREDENTIALS or "authentication failed" in text
+    if _sqlite_error(cause).startswith("SQLITE_READONLY"):
+        return True
+    return _sqlstate(cause) in _SQL_CREDENTIALS or "authentication failed" in text
 
 
 def _is_unreachable(cause: Exception) -> bool:
@@ -142,15 +149,33 @@ def _is_unreachable(cause: Exception) -> bool:
         return True
     if isinstance(cause, iceberg.CommitStateUnknownException):
         return True
-    if isinstance(cause, requests.HTTPError):
-        return _http_status(cause) == 429 or _http_status(cause) >= 500
-    if isinstance(cause, sql.DBAPIError) and getattr(cause.orig, "sqlstate", None) in _SQL_NO_DATABASE:
-        return False
-    if isinstance(cause, sql.OperationalError | sql.InterfaceError | sql.TimeoutError):
+    if isinstance(cause, requests.HTTPError | iceberg.RESTError):
+        return _http_status(cause) in _OUTAGE_STATUS or _http_status(cause) >= 500
+    if isinstance(cause, sql.DBAPIError):
+        return _is_unreachable_database(cause)
+    if isinstance(cause, sql.TimeoutError):
         return True
     # Reading and writing metadata files is part of a catalog call.
     return isinstance(cause, OSError) and fault_of(cause) is Fault.OUTAGE
 
 
-def _http_status(cause: requests.HTTPError) -> int:
-    return 0 if cause.response is None else cause.response.status_code
+def _is_unreachable_database(cause: sql.DBAPIError) -> bool:
+    if _sqlstate(cause) in _SQL_NO_DATABASE or _sqlite_error(cause).startswith(_SQLITE_NOT_OUTAGE):
+        return False
+    return isinstance(cause, sql.OperationalError | sql.InterfaceError) or _sqlstate(cause) in _SQL_STANDBY
+
+
+def _sqlstate(cause: sql.DBAPIError) -> str:
+    return getattr(cause.orig, "sqlstate", None) or ""
+
+
+def _sqlite_error(cause: sql.DBAPIError) -> str:
+    return getattr(cause.orig, "sqlite_errorname", None) or ""
+
+
+def _http_status(cause: BaseException) -> int:
+    """Of the answer: PyIceberg keeps it below its own error."""
+    answer = getattr(cause, "response", None)
+    if answer is None:
+        answer = getattr(cause.__cause__, "response", None)
+    return 0 if answer is None else int(answer.status_code)

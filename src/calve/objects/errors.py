@@ -2,7 +2,7 @@
 
 NotFoundError      no such object
 PermanentError     refused, misconfigured, no such bucket: no retry helps (P9, T15)
-UnavailableError   an outage: nothing answers in time, or with 5xx; uses no budget (T14)
+UnavailableError   an outage: nothing answers in time, or with 5xx, 408, 429, `SlowDown`; uses no budget (T14)
 TemporaryError     anything else that may pass
 
 A worker's or executor's own disk without room: one error, wherever it is met.
@@ -32,7 +32,7 @@ from calve.model.errors import (
 
 _NO_ACCESS = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-_NO_BUCKET = re.compile(r"NoSuchBucket|bucket does not exist", re.IGNORECASE)
+_NO_BUCKET = re.compile(r"NoSuchBucket|NO_SUCH_BUCKET|bucket does not exist|no such bucket", re.IGNORECASE)
 # Where clouds give a machine, or a container, the keys of its role.
 _ROLE_PLACES = ("//169.254.169.254/", "//169.254.170.2/")
 # In the words of obstore; of Arrow and `requests`, whose errors differ in words only.
@@ -42,14 +42,20 @@ _CERTIFICATE = re.compile(
 )
 _REFUSED = re.compile(
     r"InvalidAccessKeyId|SignatureDoesNotMatch|AccessDenied|InvalidToken|ExpiredToken|"
-    r"InvalidBucketName|\b40[013] |PermanentRedirect|credentials? (?:not|were not)",
+    r"InvalidBucketName|status(?: code)?:? 40[013]\b|PermanentRedirect|credentials? (?:not|were not)",
     re.IGNORECASE,
 )
+# A 400 that means: try again.
+_BUSY = re.compile(r"\b(?:RequestTimeout|SlowDown|InternalError|ServiceUnavailable)\b")
+_CLIENT_ERROR = re.compile(r"status(?: code)?:? 4(?!08|29)\d\d\b")
 _REFUSED_BY_ARROW = re.compile(
     r"ACCESS_DENIED|INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH|INVALID_SIGNATURE|"
     r"INVALID_CLIENT_TOKEN_ID|UNRECOGNIZED_CLIENT|EXPIRED_TOKEN"
 )
-_NETWORK = re.compile(r"NETWORK_CONNECTION|curlCode|timed out|Connection refused|Connection reset")
+_OUTAGE_BY_ARROW = re.compile(
+    r"NETWORK_CONNECTION|curlCode|timed out|Connection refused|Connection reset|HTTP status (?:408|429|5\d\d)\b|"
+    r"SLOW_DOWN|THROTTLING|SERVICE_UNAVAILABLE|INTERNAL_FAILURE|REQUEST_TIMEOUT"
+)
 _FOREIGN = (exceptions.BaseError, OSError, ValueError)
 
 
@@ -81,11 +87,15 @@ def _fault_of_obstore(error: Exception) -> Fault | None:
         return Fault.NO_BUCKET
     if _CERTIFICATE.search(text):
         return Fault.CERTIFICATE
+    if _BUSY.search(text):
+        return Fault.OUTAGE
     denied = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)
     if isinstance(error, denied) or _REFUSED.search(text):
         return Fault.DENIED
     if isinstance(error, exceptions.NotFoundError):
         return Fault.MISSING
+    if _CLIENT_ERROR.search(text):
+        return None  # it answers, and objects to the request
     return Fault.OUTAGE if isinstance(error, exceptions.GenericError) else None
 
 
@@ -101,7 +111,7 @@ def _fault_of_os(error: OSError) -> Fault | None:
         return Fault.CERTIFICATE
     if error.errno in _NO_ACCESS or isinstance(error, PermissionError) or _REFUSED_BY_ARROW.search(text):
         return Fault.DENIED
-    outage = isinstance(error, ConnectionError | TimeoutError) or _NETWORK.search(text)
+    outage = isinstance(error, ConnectionError | TimeoutError) or _OUTAGE_BY_ARROW.search(text)
     return Fault.OUTAGE if outage else None
 
 

@@ -1,5 +1,6 @@
 """What the JVM threw, as CalveErrors: by the class of any cause, never by a localized message."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -22,6 +23,10 @@ _UNREACHABLE = (
     "ConnectException", "UnknownHostException", "SocketTimeoutException", "HttpHostConnectException",
     "ServiceUnavailableException", "ServiceFailureException", "SdkClientException", "NoRouteToHostException",
 )  # fmt: skip
+_STATUS = re.compile(
+    r"\bcode: (\d{3})\b|\(Service: \w+, Status Code: (\d{3})"
+)  # of Iceberg's REST client; of AWS's
+_OUTAGE_STATUS = (408, 425, 429)
 _CANCELLED = ("SparkJobCancelled", "cancelled job", "cancelled part of")
 _MOST_CAUSES = 20
 
@@ -79,7 +84,7 @@ def translate(catalog: str, doing: str, thrown: Any) -> CalveError:
         )
     if any(word in str(cause.getMessage()) for cause in causes for word in _CANCELLED):
         return TemporaryError(message, code="cancelled", hint="it was cancelled")
-    if names & set(_UNREACHABLE):
+    if names & set(_UNREACHABLE) or any(_is_outage(str(cause.getMessage())) for cause in causes):
         return UnavailableError(
             message,
             code="catalog_unreachable",
@@ -87,6 +92,13 @@ def translate(catalog: str, doing: str, thrown: Any) -> CalveError:
             service=reach.catalog(catalog),
         )
     return TemporaryError(message, code="rewrite_failed", hint="see Spark's log")
+
+
+def _is_outage(message: str) -> bool:
+    """An answer of a catalog, a storage or a proxy that says: not now."""
+    found = _STATUS.search(message)
+    status = int(found[1] or found[2]) if found else 0
+    return status >= 500 or status in _OUTAGE_STATUS
 
 
 def type_name(thrown: Any) -> str:

@@ -14,6 +14,7 @@ _HINT = "calve doctor"
 _BUSY = ("locked", "busy")
 _AGAIN = frozenset({"40001", "40P01"})  # serialization failure, deadlock: rolled back whole
 _CONNECTION_STATES = ("08", "57P")  # connection exceptions, shut down by an operator
+_STANDBY = "25006"  # read-only: a fail-over is under way
 
 
 def sqlstate(error: SQLAlchemyError) -> str:
@@ -53,7 +54,8 @@ def translate(error: SQLAlchemyError, url: URL, *, committing: bool = False) -> 
         return StoreError(
             f"no free connection to the store {where}: nothing was changed", code="store_busy", hint=_HINT
         )
-    if isinstance(error, OperationalError | InterfaceError) or is_lost_connection(error):
+    unavailable = isinstance(error, OperationalError | InterfaceError) or sqlstate(error) == _STANDBY
+    if unavailable or is_lost_connection(error):
         busy = any(word in cause.lower() for word in _BUSY)
         return StoreError(
             f"the store {where} cannot be used now: {cause}; nothing was changed",

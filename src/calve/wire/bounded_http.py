@@ -2,13 +2,18 @@
 
 `requests` bounds the silence between two bytes, not the call: a server that sends a byte now and
 then would hold its caller for ever.
+
+A server that answers 429 or 503 with `Retry-After` is left alone for that long, a minute at most: calls
+until then fail here, and nothing is sent.
 """
 
 import threading
 import time
 from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import Any
+from urllib.parse import urlsplit
 
 import requests
 from requests import PreparedRequest, Response, Session
@@ -24,6 +29,10 @@ from calve.wire.timed_answer import TimedAnswer
 
 _CHUNK_BYTES = 1 << 16
 _MOST_REDIRECTS = 5  # each is a call of its own
+_MOST_WAIT_SECONDS = 60.0  # that a server may ask for
+# Hosts that asked for time: until when, after which status. Of the program: each look at a catalog's
+# configuration is a session of its own.
+_left_alone: dict[str, tuple[float, int]] = {}
 _this_call = threading.local()  # `until`: when the call that this thread makes must be over
 
 
@@ -59,6 +68,7 @@ class BoundedAdapter(BaseAdapter):
         cert: Any = None,
         proxies: Mapping[str, str] | None = None,
     ) -> Response:
+        _refuse_early(request)
         self._prepare_proxy(request, proxies)
         _this_call.until = time.monotonic() + self._call_seconds
         try:
@@ -79,6 +89,8 @@ class BoundedAdapter(BaseAdapter):
             raise self._too_slow(request) from cause
         except HTTPError as cause:
             raise requests.ConnectionError(str(cause), request=request) from cause
+        if response.status_code in (429, 503) and (seconds := _asked_to_wait(response)):
+            _left_alone[_host(request)] = (time.monotonic() + seconds, response.status_code)
         return response
 
     def _prepare_proxy(self, request: PreparedRequest, proxies: Mapping[str, str] | None) -> None:
@@ -93,6 +105,34 @@ class BoundedAdapter(BaseAdapter):
 
     def close(self) -> None:
         self._inner.close()
+
+
+def _refuse_early(request: PreparedRequest) -> None:
+    until, status = _left_alone.get(_host(request), (0.0, 0))
+    left = until - time.monotonic()
+    if left > 0:
+        raise requests.ConnectionError(
+            f"{_host(request)} answered {status} and asked for {left:.0f} s more without calls (Retry-After)",
+            request=request,
+        )
+
+
+def _host(request: PreparedRequest) -> str:
+    return urlsplit(request.url or "").netloc
+
+
+def _asked_to_wait(response: Response) -> float:
+    """Seconds; 0 if it asked for none that can be read. A date is compared with the server's own clock."""
+    given = response.headers.get("Retry-After", "").strip()
+    try:
+        seconds = float(given)
+    except ValueError:
+        try:
+            sent = parsedate_to_datetime(response.headers["Date"])
+            seconds = (parsedate_to_datetime(given) - sent).total_seconds()
+        except (KeyError, TypeError, ValueError):
+            return 0.0
+    return min(max(seconds, 0.0), _MOST_WAIT_SECONDS) if seconds == seconds else 0.0  # not NaN
 
 
 def _read(response: Response) -> None:

@@ -71,6 +71,7 @@ def _wrong(source: str, hint: str) -> UsageError:
 
 _READ_BYTES = 1 << 20
 _ERROR_BYTES = 1 << 16
+_OUTAGE_STATUS = (408, 425, 429)  # and 5xx: whatever answers is overloaded, or has nobody behind it
 _MOST_BYTES = 1 << 30  # of one answer held in memory: these are lists of parts, never a table's rows
 
 
@@ -212,7 +213,10 @@ class Client:
             return errors.translate("Code: 516. refused", what, self._source, ())
         # A proxy or balancer in between, or no ClickHouse at all.
         shown = errors.masked(" ".join(text.split())[:200], self._credentials.secrets)
-        return errors.unreachable(what, f"HTTP {answer.status} {shown}".strip(), self._source)
+        said = f"HTTP {answer.status} {shown}".strip()
+        if answer.status >= 500 or answer.status in _OUTAGE_STATUS:
+            return errors.unreachable(what, said, self._source)
+        return errors.not_clickhouse(what, said, self._source)
 
     def _broken(self, what: str, error: Exception) -> CalveError:
         if isinstance(error, http.client.BadStatusLine) or not isinstance(error, http.client.HTTPException):

@@ -70,6 +70,15 @@ def unreachable(what: str, cause: str, source: str) -> UnavailableError:
     )
 
 
+def not_clickhouse(what: str, said: str, source: str) -> TemporaryError:
+    """Something else answered. It counts: a wrong url stays wrong, and a balancer's 404 may pass."""
+    return TemporaryError(
+        f"{what}: this is not ClickHouse's HTTP interface: {said}",
+        code="source_not_clickhouse",
+        hint=f"check the url of [source.{source}]: ClickHouse's HTTP port is 8123, or 8443 with TLS",
+    )
+
+
 def hung(what: str, seconds: float, source: str) -> HungError:
     return HungError(
         f"{what}: the server did not answer within {seconds:g} s",
