@@ -23,7 +23,7 @@ from pathlib import Path
 from calve.archive.location import Location
 from calve.backup import submit
 from calve.backup.kind import BackupKind
-from calve.backup.receipt import BackupReceipt
+from calve.backup.plan import BackupReceipt
 from calve.backup.task import run
 from calve.clickhouse.source import LiveSource
 from calve.model.change import NewPin

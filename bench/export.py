@@ -107,7 +107,7 @@ class Profiled:
 
 def plain(folder: str, out: str) -> None:
     """In a child: the folder can be open in one process, and this program must not import the engine."""
-    from calve.clickhouse.engine.chdb_session import ChdbSession
+    from calve.clickhouse.engine.engine import ChdbSession
 
     session = ChdbSession(Path(folder))
     session.run("SYSTEM STOP MERGES")

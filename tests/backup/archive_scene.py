@@ -12,8 +12,7 @@ from calve.archive.manifest import Manifest, PartEntry, PartitionEntry, TableEnt
 from calve.backup import publish, task
 from calve.backup.frozen import Frozen
 from calve.backup.kind import reusable
-from calve.backup.plan import BackupPlan, divide
-from calve.backup.receipt import BackupReceipt
+from calve.backup.plan import BackupPlan, BackupReceipt, divide
 from calve.backup.task import BackupPayload
 from calve.clickhouse.tables import Column
 from calve.control.kind import Published

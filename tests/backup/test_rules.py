@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from calve.archive.location import Key, Keys, checked_name
 from calve.archive.parts import PartIndex, StoredFile
 from calve.backup.deletion import Keep, kept
-from calve.backup.plan import Upload, _ranges
-from calve.backup.receipt import BackupReceipt, PartReceipt
+from calve.backup.plan import BackupReceipt, PartReceipt, Upload, _ranges
 from calve.backup.schema import in_order
 from calve.model.errors import UsageError
 from calve.restore.schema import retargeted, without_replication

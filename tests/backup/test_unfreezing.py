@@ -11,8 +11,8 @@ from ticked import Ticked
 
 from calve.archive import backups
 from calve.clickhouse.pins import freeze, shadow
+from calve.clickhouse.server.session import Features, parse
 from calve.clickhouse.server.source import ServerOptions, ServerSource
-from calve.clickhouse.server.version import Features, parse
 from calve.control.ports import TaskOrder
 from calve.model.errors import PermanentError
 from calve.model.states import PIN_HELD, ProcessState

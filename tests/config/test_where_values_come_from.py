@@ -5,7 +5,7 @@ import pytest
 
 from calve.app.config import Config, load_config
 from calve.app.config.template import render, write
-from calve.app.storages import catalog_properties
+from calve.app.destination import catalog_properties
 from calve.iceberg.catalogs.catalog import open_catalog
 from calve.model.errors import CalveError, UsageError
 from calve.model.limits import Limits

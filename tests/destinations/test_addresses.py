@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from calve.destination.address import (
+from calve.destination.names import (
     ICEBERG,
     PARQUET,
     DestinationAddress,

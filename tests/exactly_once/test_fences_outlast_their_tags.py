@@ -11,7 +11,7 @@ from pyiceberg.exceptions import RESTError
 from pyiceberg.table.update import RemoveSnapshotRefUpdate, RemoveSnapshotsUpdate, SetSnapshotRefUpdate
 
 from calve.iceberg.catalogs.catalog import open_catalog
-from calve.iceberg.health.retention import expiry
+from calve.iceberg.health.due import expiry
 from calve.iceberg.health.settings import DAY_MS, Settings
 from calve.iceberg.publish import AlreadyExported, PublishedSnapshot, PublishFenced, fence, publish
 from calve.iceberg.publish.search import search

@@ -19,9 +19,8 @@ from pyiceberg.types import (
     StructType,
 )
 
-from calve.iceberg.files import bounds
 from calve.iceberg.files.footer import annotate
-from calve.iceberg.files.statistics import ValueCounts, file_statistics
+from calve.iceberg.files.statistics import ValueCounts, file_statistics, lower_bound, upper_bound
 
 
 def bound(done: Export, which: str, name: str, file: int = 0) -> Any:
@@ -179,17 +178,17 @@ def test_the_table_s_properties_say_how_much_a_manifest_holds(
     ],
 )
 def test_an_upper_bound_that_is_cut_off_is_rounded_up(value: str, upper: str | None) -> None:
-    found = bounds.upper(StringType(), value.encode(), 16)
+    found = upper_bound(StringType(), value.encode(), 16)
     assert found == (None if upper is None else upper.encode())
     assert found is None or found >= value.encode()
-    low = bounds.lower(StringType(), value.encode(), 16)
+    low = lower_bound(StringType(), value.encode(), 16)
     assert low is not None and value.encode().startswith(low)
 
 
 def test_bytes_are_rounded_up_by_the_byte() -> None:
-    assert bounds.upper(BinaryType(), b"\x01" * 15 + b"\xff\xff", 16) == b"\x01" * 14 + b"\x02"
-    assert bounds.upper(BinaryType(), b"\xff" * 17, 16) is None
-    assert bounds.lower(BinaryType(), b"\xff" * 17, 16) == b"\xff" * 16
+    assert upper_bound(BinaryType(), b"\x01" * 15 + b"\xff\xff", 16) == b"\x01" * 14 + b"\x02"
+    assert upper_bound(BinaryType(), b"\xff" * 17, 16) is None
+    assert lower_bound(BinaryType(), b"\xff" * 17, 16) == b"\xff" * 16
 
 
 @pytest.mark.parametrize("value", [0, 1, -1, 127, 128, -128, -129, 255, 10**37, -(10**37)])
@@ -199,7 +198,7 @@ def test_decimals_take_the_fewest_bytes(value: int) -> None:
     from pyiceberg.conversions import to_bytes
 
     kind = DecimalType(38, 0)
-    assert bounds.lower(kind, value, 16) == to_bytes(kind, Decimal(value))
+    assert lower_bound(kind, value, 16) == to_bytes(kind, Decimal(value))
 
 
 def test_a_bound_of_a_double_that_nobody_counted_nans_of_is_left_out(tmp_path: Path) -> None:

@@ -5,10 +5,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from calve.destination.names import process_of
-from calve.iceberg.health.orphans import Orphans, Owner, judge
+from calve.iceberg.health.orphans import Orphans, Owner, PathSet, TableFile, judge
 from calve.iceberg.health.report import orphan_limit
 from calve.iceberg.health.settings import Settings
-from calve.iceberg.health.table_files import PathSet, TableFile
 from calve.model.limits import Limits
 from calve.objects.uri import comparable
 

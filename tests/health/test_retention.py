@@ -5,7 +5,7 @@ from uuid import UUID
 
 from pyiceberg.table.metadata import TableMetadataV2
 
-from calve.iceberg.health.retention import expiry
+from calve.iceberg.health.due import expiry
 from calve.iceberg.health.settings import DAY_MS, Settings
 from support.lake import SCHEMA
 

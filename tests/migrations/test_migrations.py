@@ -14,7 +14,7 @@ from calve.model.process import ProcessId
 from calve.model.states import Leftovers, PinState, ProcessState, TaskState
 from calve.store import open_store
 from calve.store.database import make_engine
-from calve.store.migrations.run import newest, statements, steps
+from calve.store.store import newest, statements, steps
 from calve.store.tables import metadata
 from calve.testing.contracts.contract import submit
 
@@ -122,12 +122,12 @@ def test_a_schema_from_the_future_is_a_clear_error(tmp_path: Path) -> None:
 
 def test_a_step_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from calve.model.errors import PermanentError, StoreError
-    from calve.store.migrations import run
+    from calve.store import store
 
     broken = [(1, steps("sqlite")[0][1] + "CREATE TABLE broken (;\n")]
     url = f"sqlite:///{tmp_path / 'calve.db'}"
     with monkeypatch.context() as patch:
-        patch.setattr(run, "steps", lambda _dialect: broken)
+        patch.setattr(store, "steps", lambda _dialect: broken)
         with pytest.raises((PermanentError, StoreError)):
             open_store(url)
     engine = make_engine(url, connect_seconds=5, call_seconds=5)

@@ -87,7 +87,7 @@ def test_D3_adopting_and_undoing_both_leave_kept_and_never_meet() -> None:
 def test_the_databases_check_holds_exactly_the_states_of_the_table(
     table: str, column: str, kind: type[StrEnum]
 ) -> None:
-    from calve.store.migrations.run import steps
+    from calve.store.store import steps
 
     expected = f"CHECK ({column} IN ({', '.join(sorted(repr(state.value) for state in kind))}))"
     name = f"ck_{table}_{column}"

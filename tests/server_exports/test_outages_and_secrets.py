@@ -10,7 +10,7 @@ import pytest
 from killing import export_through_the_death_of_its_server
 from served import PASSWORD, ROWS, Served, events
 
-from calve.clickhouse.engine import scratch_folder
+from calve.clickhouse.engine.shared_folder import folders
 from calve.model.errors import PermanentError
 from calve.model.states import ProcessState
 from support.local_runner import LocalRunner
@@ -90,7 +90,7 @@ def _command_lines() -> Iterator[bytes]:
 
 def _engines() -> Iterator[Path]:
     """The folders of executors' engines, whose statements hold the password in memory."""
-    for folder in scratch_folder._root().glob(f"{scratch_folder._prefix()}*"):
+    for folder in folders():
         yield from folder.rglob("*")
 
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from calve.clickhouse.engine.ddl import explicit
 from calve.clickhouse.server.parts import ListedPart, matched
 from calve.clickhouse.sql.create_table import EngineClause, columns_with_ttl
-from calve.clickhouse.sql.zones import explicit
 from calve.clickhouse.tables import TableInfo
 from calve.model.errors import TemporaryError
 

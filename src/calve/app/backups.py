@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from calve.app.destination import properties_of
 from calve.app.exports import request_of
-from calve.app.storages import properties_of
 from calve.app.wiring import App
 from calve.archive import backups as archived
 from calve.archive.location import Location

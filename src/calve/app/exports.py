@@ -12,8 +12,7 @@ from calve.archive.backups import find
 from calve.clickhouse.parts.partitions import PartitionInfo, Selection
 from calve.clickhouse.sql.tokens import TableName
 from calve.destination.plan import Slice
-from calve.export.keys import Earlier
-from calve.export.request import ExportRequest
+from calve.export.request import Earlier, ExportRequest
 from calve.export.submit import submit_export, survey_export
 from calve.export.survey import Survey
 from calve.model.errors import ErrorInfo, NotFoundError, UsageError

@@ -14,10 +14,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar, overload
 
 from calve.app.config import Config, SourceConfig
-from calve.app.storages import catalog_properties, properties_of
+from calve.app.destination import catalog_properties, properties_of
 from calve.control.kind import Kind
 from calve.control.ports import Runner, Store
-from calve.destination.address import DestinationAddress
+from calve.destination.names import DestinationAddress
 from calve.export.choices import Choices
 from calve.model.limits import Limits
 from calve.model.process import Process, ProcessId, Worker

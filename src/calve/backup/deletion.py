@@ -14,7 +14,7 @@ from calve.archive import backups
 from calve.archive.backups import Tombstone
 from calve.archive.location import Key, Location, checked_name
 from calve.archive.manifest import Manifest, salvaged_places
-from calve.backup.receipt import intended
+from calve.backup.plan import intended
 from calve.model.errors import DamagedError, NotFoundError, UsageError
 
 _OBJECTS_AT_ONCE = 1000

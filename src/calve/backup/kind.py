@@ -11,8 +11,7 @@ from calve.archive.manifest import Manifest
 from calve.archive.ports import BackupPorts, probe
 from calve.backup import publish
 from calve.backup.frozen import Frozen, freeze
-from calve.backup.plan import BackupPlan, Reuse, Upload, divide
-from calve.backup.receipt import BackupReceipt
+from calve.backup.plan import BackupPlan, BackupReceipt, Reuse, Upload, divide
 from calve.backup.request import BackupRequest
 from calve.backup.schema import read_schema
 from calve.backup.task import BackupPayload

@@ -13,8 +13,7 @@ from calve.archive.backups import Tombstone
 from calve.archive.location import Key, Location, LocationChangedError
 from calve.archive.manifest import Manifest
 from calve.backup.deletion import remove_parts
-from calve.backup.plan import BackupPlan, placed
-from calve.backup.receipt import BackupReceipt
+from calve.backup.plan import BackupPlan, BackupReceipt, placed
 from calve.control.kind import Fenced, Published
 from calve.model.change import Result
 from calve.model.errors import NotFoundError, RefusedError, TemporaryError

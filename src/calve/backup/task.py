@@ -13,8 +13,7 @@ from typing import Self
 
 from calve.archive.location import Key, Location
 from calve.archive.parts import check_sizes, pools, read_index, store
-from calve.backup.plan import BackupPlan, Reuse, Upload
-from calve.backup.receipt import BackupReceipt, PartReceipt, declare_intent
+from calve.backup.plan import BackupPlan, BackupReceipt, PartReceipt, Reuse, Upload, declare_intent
 from calve.model.errors import DamagedError
 from calve.model.record import Record
 from calve.objects.storage import Storage

@@ -39,14 +39,14 @@ def demo(session: CliSession, rows: int, folder: Path) -> int:
 
     Needs no service and no configuration. Running it again starts over in the same folder.
     """
-    from calve.app.demo import data
     from calve.app.demo import folder as folders
     from calve.app.demo.compare import differences, readings
+    from calve.app.demo.folder import statements
 
     began = time.monotonic()
     session = _of_the_demo(session, folders.prepare(folder))
     output.say(f"making {TABLE} with {output.counted(rows, 'row')} in an embedded ClickHouse")
-    folders.fill(session.config.source("main").folder, data.statements(rows))
+    folders.fill(session.config.source("main").folder, statements(rows))
     output.say(f"exporting its partitions to the Iceberg table {DESTINATION}")
     exporting = time.monotonic()
     processes = _export(session)

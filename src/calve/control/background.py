@@ -5,20 +5,25 @@ Pins are released after success, failure, cancel and crash alike. No slot and no
 in the journal: any worker goes on with it (L30).
 
 Where slow work runs: at once (tests, single-threaded and deterministic) or beside the loop.
+
+Probing what is down: one worker at a time asks, and an answer closes the breaker (L5).
 """
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
+from calve.control.breakers import concerns
 from calve.control.budget import backoff_seconds
 from calve.control.ports import StoreWriter
 from calve.control.steps.context import Context
-from calve.model.errors import CalveError, ErrorInfo, StoreError
+from calve.model.errors import CalveError, ErrorInfo, StoreError, UnavailableError
 from calve.model.limits import Limits
-from calve.model.process import Pin, WorkerId
+from calve.model.process import Breaker, Pin, Process, ProcessQuery, WorkerId
+from calve.model.reach import Service, reaches
+from calve.model.states import PROCESS_TERMINAL
 
 _RETRY_MOST_SECONDS = 600.0
 HISTORY_PIECE = 500  # events looked at in one tick: a few milliseconds of the store's time
@@ -129,3 +134,67 @@ def _logged(work: Callable[[], None]) -> None:
         work()
     except Exception:  # noqa: BLE001 - nobody reads the future; what happened is found in the store at the next tick
         _log.exception("work beside the loop failed")
+
+
+_ENDED_LOOKED_AT = 1000  # the newest; only looked at while a breaker is due and nothing live waits for it
+
+
+def probe_due(context: Context, breakers: Sequence[Breaker], reach: frozenset[str]) -> None:
+    opened = frozenset(breaker.service for breaker in breakers)
+    for service, suspecting in context.breakers.take_suspected().items():
+        if service not in opened and suspecting.kind in context.kinds:
+            context.spawn(partial(_confirm, context, suspecting, service))
+    now = context.store.now()
+    due = [breaker for breaker in breakers if breaker.probe_at <= now]
+    if not due:
+        return
+    waiting = [process for process in context.store.live() if reaches(reach, process)]
+    for breaker in due:
+        process = _waiting_for(context, breaker, waiting) or _waiting_for(
+            context, breaker, _ended_and_owed(context, reach)
+        )
+        # if we die here, its probe has moved on, and a worker probes it then
+        if process is not None and context.store.claim_probe(breaker.service, context.limits.probe_seconds):
+            context.spawn(partial(_probe, context, process, breaker.service))
+
+
+def _ended_and_owed(context: Context, reach: frozenset[str]) -> list[Process]:
+    """Ended processes that still wait for the service: to find out whether they were published, or to
+    delete what they left. Without them the breaker of a lane that has no live process would stay open
+    for ever, and with it the lock of an unknown outcome."""
+    ended = context.store.processes(ProcessQuery(states=PROCESS_TERMINAL, limit=_ENDED_LOOKED_AT))
+    return [process for process in ended if process.cleanup_at is not None and reaches(reach, process)]
+
+
+def _waiting_for(context: Context, breaker: Breaker, waiting: Iterable[Process]) -> Process | None:
+    """A process that waits for the service: its kind knows how to probe it."""
+    for process in waiting:
+        if concerns(breaker, process) and process.kind in context.kinds:
+            return process
+    return None
+
+
+def _confirm(context: Context, process: Process, service: str) -> None:
+    """One try failed. If a probe does as well, that is twice. An answer proves nothing of what failed,
+    and so it takes nothing back."""
+    try:
+        context.kinds[process.kind].probe(Service(service), process)
+    except UnavailableError as error:
+        context.breakers.failed(service, error.message)
+        context.wake()
+    except CalveError as error:
+        _log.info("asking %s after a failure: %s", service, error)
+
+
+def _probe(context: Context, process: Process, service: str) -> None:
+    try:
+        context.kinds[process.kind].probe(Service(service), process)
+    except UnavailableError as error:
+        context.store.trip(service, error.message, context.limits.probe_seconds)
+        return
+    except CalveError as error:
+        # It answered with an error, or it cannot be probed. Close the breaker: the next try has a budget,
+        # while an open breaker has no bound.
+        _log.info("probing %s: %s", service, error)
+    context.breakers.close(service)
+    context.wake()

@@ -18,7 +18,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 
-from calve.control.background import History, Pool, ReleaseDrain
+from calve.control.background import History, Pool, ReleaseDrain, probe_due
 from calve.control.breakers import Breakers, holding_back
 from calve.control.budget import Random
 from calve.control.decide import decide
@@ -28,7 +28,6 @@ from calve.control.kind import GuardedKind, GuardedRunner, Kind
 from calve.control.leases import Holding, Leases
 from calve.control.perform import performer
 from calve.control.ports import Runner, Store
-from calve.control.probe import probe_due
 from calve.control.step import Resolve, SlowStep, Step, Undo, Wait
 from calve.control.steps.context import Context, Plans, Spawn
 from calve.control.steps.end import stop_waves

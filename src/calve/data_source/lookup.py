@@ -19,8 +19,8 @@ from calve.clickhouse.pins.pin import FROZEN, PinRequest
 from calve.clickhouse.reader import Reader
 from calve.clickhouse.server import live
 from calve.clickhouse.server.parts import ListedPart, listed_parts
+from calve.clickhouse.server.session import Version
 from calve.clickhouse.server.source import ServerOptions, ServerSource
-from calve.clickhouse.server.version import Version
 from calve.clickhouse.server.visit import ServerVisit
 from calve.clickhouse.source import Session
 from calve.clickhouse.tables import Column, TableInfo, describe

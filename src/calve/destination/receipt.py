@@ -2,12 +2,18 @@
 
 Publishing uses only files that a receipt names, and reads no footer: all that a manifest
 needs is here. Integers are Python's, so counters hold more than 2^31 (L15).
+
+Recounting receipts before a publish (L23): every task once, every file once, the rows adding up.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from calve.destination.names import DataFileName
+from calve.destination.plan import ExportPlan, KeyPlan
+from calve.model.errors import PermanentError, RefusedError
 from calve.model.record import Record
 
 RECEIPT_VERSION = 1
@@ -49,3 +55,108 @@ class Receipt(Record):
     )  # per column, order-independent, of what was read
     seconds: float = 0.0
     version: int = RECEIPT_VERSION
+
+
+def recount(plan: ExportPlan, receipts: Sequence[Receipt]) -> None:
+    """PermanentError that names the task or file, if the receipts are not exactly the plan's work."""
+    faults = [*_tasks(plan, receipts), *_files(receipts), *_rows(plan, receipts)]
+    faults = faults or _against_the_pin(plan, receipts)
+    if faults:
+        raise PermanentError(
+            f"the receipts of process {plan.process_id} are not complete: {'; '.join(faults[:10])}",
+            code="receipts_incomplete",
+            hint=f"nothing was published; run it again: calve retry {plan.process_id}",
+        )
+
+
+def refuse_shrinking(plan: ExportPlan, receipts: Sequence[Receipt], replaced_rows: int) -> None:
+    """T19: rows that were exported are not replaced by fewer unless that is asked for: the source may
+    have lost them. Counted here as well as by the survey, which cannot count filtered rows."""
+    rows = sum(receipt.rows for receipt in receipts)
+    if rows < replaced_rows and not plan.allow_shrink:
+        raise RefusedError(
+            f"{rows} rows of {plan.table} would replace {replaced_rows} that were exported: "
+            f"{replaced_rows - rows} would be lost",
+            code="would_shrink",
+            hint="keep the export as it is, or bring the rows back at the source:"
+            " they were dropped, deleted, merged or expired there",
+        )
+
+
+def _tasks(plan: ExportPlan, receipts: Sequence[Receipt]) -> list[str]:
+    counts = Counter(receipt.task for receipt in receipts)
+    planned = range(len(plan.tasks))
+    missing = [number for number in planned if number not in counts]
+    return [
+        *(f"task {number} has no receipt" for number in missing),
+        *(f"task {number} has {count} receipts" for number, count in sorted(counts.items()) if count > 1),
+        *(f"task {number} is not in the plan" for number in sorted(counts) if number not in planned),
+    ]
+
+
+def _files(receipts: Sequence[Receipt]) -> list[str]:
+    faults = []
+    seen: set[str] = set()
+    for receipt in receipts:
+        wrote = (receipt.process_id, receipt.task, receipt.attempt)
+        for file in receipt.files:
+            if file.path in seen:
+                faults.append(f"file {file.path} is named twice")
+            name = DataFileName.parse(file.path)
+            if name is None or (name.process_id, name.task, name.attempt) != wrote:
+                faults.append(f"file {file.path} is not of task {receipt.task}, attempt {receipt.attempt}")
+            if file.rows <= 0 or file.bytes <= 0:
+                faults.append(f"file {file.path} has {file.rows} rows and {file.bytes} bytes")
+            seen.add(file.path)
+    return faults
+
+
+def _rows(plan: ExportPlan, receipts: Sequence[Receipt]) -> list[str]:
+    faults = []
+    for receipt in receipts:
+        written = sum(file.rows for file in receipt.files)
+        if written != receipt.rows:
+            faults.append(f"task {receipt.task} read {receipt.rows} rows and wrote {written}")
+        if receipt.task < len(plan.tasks):
+            # Fewer is right where rows were deleted or filtered, which the keys' rows tell; more never is.
+            most = sum(piece.end - piece.start for piece in plan.tasks[receipt.task])
+            if written > most:
+                faults.append(f"task {receipt.task} has {written} rows where the plan has {most}")
+    return faults
+
+
+def _against_the_pin(plan: ExportPlan, receipts: Sequence[Receipt]) -> list[str]:
+    """Exact where it can be: without a filter or FINAL, what was written of a partition is what a
+    reader of the pin sees of it, deleted rows left out. The pin counted them by itself, so a task
+    that read too little is found even if it believes in its own count."""
+    if plan.relation.where or plan.relation.final or not all(key.rows for key in plan.keys):
+        return []  # a plan of a version that did not count them
+    written = {receipt.task: receipt.rows for receipt in receipts}
+    by_key = [(key, tasks_of(plan, key)) for key in plan.keys]
+    if any(tasks is None for _, tasks in by_key):
+        return _compared("all partitions", sum(written.values()), plan.keys)
+    return [
+        fault
+        for key, tasks in by_key
+        for fault in _compared(
+            f"partition {key.partition}", sum(written[number] for number in tasks or ()), (key,)
+        )
+    ]
+
+
+def _compared(what: str, found: int, keys: Sequence[KeyPlan]) -> list[str]:
+    expected = sum(key.rows for key in keys)
+    return [] if found == expected else [f"{what}: {found} rows were written and the pin has {expected}"]
+
+
+def tasks_of(plan: ExportPlan, key: KeyPlan) -> tuple[int, ...] | None:
+    """The tasks that read this key's partition and no other; None if one task mixes keys."""
+    found = []
+    for number, task in enumerate(plan.tasks):
+        partitions = {plan.parts[piece.part].partition_id for piece in task}
+        if key.partition not in partitions:
+            continue
+        if len(partitions) > 1:
+            return None
+        found.append(number)
+    return tuple(found)

@@ -1,30 +1,61 @@
-"""The export kind: what the control plane calls, step by step. Keeps no state between calls."""
+"""The export kind: what the control plane calls, step by step. Keeps no state between calls.
+
+What an export reaches, by the names of the configuration. The application implements it.
+"""
 
 import json
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from logging import getLogger
+from typing import Protocol
 
 from calve.clickhouse.pins.pin import Pinned, PinRequest
+from calve.clickhouse.source import LiveSource, Source
 from calve.control.kind import AdoptedWork, Fenced, Kind, NothingToDo, Planned, Published
 from calve.control.ports import TaskOrder, TaskResult
-from calve.destination.names import receipt_uri
+from calve.destination.names import DestinationAddress, receipt_uri
 from calve.destination.outcome import AlreadyExported, EarlierExport, PublishedSnapshot
 from calve.destination.plan import ExportPlan
 from calve.destination.port import Destination
 from calve.destination.receipt import Receipt
-from calve.export.keys import Earlier
+from calve.export.choices import Choices
 from calve.export.payload import TaskPayload
 from calve.export.plan import draft, standing_receipts
-from calve.export.ports import ExportPorts, source_of
-from calve.export.request import ExportRequest
+from calve.export.request import Earlier, ExportRequest
 from calve.model.change import NewPin, PinChange, Result
 from calve.model.errors import CalveError, RefusedError
+from calve.model.limits import Limits
 from calve.model.process import NewTask, Pin, Process, Task
 from calve.model.reach import Service
 from calve.model.states import PinState, ProcessState
 from calve.tasks import attempts
 from calve.tasks.attempts import left_by, order_for
+
+
+class ExportPorts(Protocol):
+    """Each call is cheap and connects to nothing: services are met when they are used."""
+
+    @property
+    def limits(self) -> Limits: ...
+
+    @property
+    def choices(self) -> Choices:
+        """What the configuration says about types; a request adds its own casts."""
+
+    def source(self, name: str) -> LiveSource: ...
+
+    def backup(self, name: str, source: str, *, unsigned: bool = False) -> Source:
+        """A backup as a source; `source` is the one that it was made from."""
+
+    def destination(self, address: DestinationAddress) -> Destination: ...
+
+
+def source_of(ports: ExportPorts, request: ExportRequest) -> Source:
+    """What the request exports from."""
+    if request.from_backup:
+        return ports.backup(request.from_backup, request.source, unsigned=request.unsigned)
+    return ports.source(request.source)
+
 
 NAME = "export"
 

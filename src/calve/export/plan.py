@@ -12,9 +12,8 @@ from calve.destination.plan import ExportPlan
 from calve.destination.port import Destination
 from calve.destination.receipt import Receipt
 from calve.export.choices import Choices
-from calve.export.keys import Earlier
-from calve.export.parquet_settings import CODEC, check_properties, file_mb
-from calve.export.request import ExportRequest
+from calve.export.payload import CODEC, check_properties, file_mb
+from calve.export.request import Earlier, ExportRequest
 from calve.export.survey import SourceView, survey
 from calve.model.limits import Limits
 from calve.model.process import ProcessId

@@ -1,12 +1,24 @@
-"""What a person asked for, as it is stored with the process and read by every worker."""
+"""What a person asked for, as it is stored with the process and read by every worker.
 
+The export key: the identity of the input. One key is published once,
+by whichever process comes first.
+"""
+
+import hashlib
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from calve.clickhouse.parts.part_files import parse_name
-from calve.destination.address import DestinationAddress
+from calve.destination.content import block_ranges, merged_since, parts_gone, unchanged
+from calve.destination.names import DestinationAddress
+from calve.destination.outcome import EarlierExport
+from calve.destination.plan import KeyPlan
+from calve.destination.port import FoundTable
 from calve.export.iceberg_types import LOSSY
+from calve.model.errors import RefusedError
+from calve.model.locks import piece_of
 from calve.model.record import SPACED, Record
 
 
@@ -87,3 +99,134 @@ def _partition_of(part: str) -> str:
     """The partition id that a part's name begins with."""
     parsed = parse_name(part)
     return parsed.partition_id if parsed else ""
+
+
+class KeyedPartition(Protocol):
+    """A partition as the source shows it now, or as a pin holds it."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def content(self) -> str: ...
+    @property
+    def rows(self) -> int: ...
+    @property
+    def named(self) -> str: ...  # the content of the parts that were named; "" where it is not known
+
+
+def key_plans(
+    request: ExportRequest, identity: str, partitions: Iterable[KeyedPartition], uuid: str
+) -> tuple[KeyPlan, ...]:
+    """One key for each partition."""
+    plans = []
+    for one in partitions:
+        # Of the parts that were named, only those of this partition count.
+        selection = request.within((one.id,)).selection
+        text = key_text(identity=identity, partition=one.id, selection=selection, uuid=uuid)
+        plans.append(
+            KeyPlan(
+                partition=one.id,
+                hash=key_hash(text),
+                content=(one.named or "parts") if request.parts else one.content,
+                text=text,
+                rows=one.rows,
+            )
+        )
+    return tuple(plans)
+
+
+def key_text(*, identity: str, partition: str, selection: str, uuid: str) -> str:
+    """The readable form: what is hashed, and nothing else."""
+    return json.dumps([identity, partition, selection, uuid], ensure_ascii=False)
+
+
+def key_hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def lock_names(request: ExportRequest, *, identity: str, partition: str) -> tuple[str, ...]:
+    """Whatever is selected of a partition, only one process at a time may export it to one table:
+    otherwise overlapping selections could pass each other unseen (D8). Only parts are known to hold
+    other rows than others: each locks its own blocks."""
+    text = json.dumps(["export", identity, partition, request.destination], ensure_ascii=False)
+    whole = hashlib.sha256(text.encode()).hexdigest()[:32]
+    blocks = block_ranges(request.within((partition,)).selection)
+    if blocks is None:
+        return (whole,)
+    return tuple(piece_of(whole, first, last) for first, last in sorted(set(blocks)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Earlier:
+    """One key that was published before."""
+
+    partition: str
+    export: EarlierExport
+    unchanged: bool
+    rows_now: int
+    merged: bool = False  # its parts are others now, in a table whose block numbers can begin again
+    parts_gone: bool = False  # blocks that were exported are in no part of the source any more
+
+    @property
+    def shrinks(self) -> bool:
+        """Whether replacing it would lose rows that the source no longer has (T19)."""
+        if self.unchanged or self.export.missing:
+            return False  # there is nothing to lose
+        return self.rows_now < self.export.rows or self.parts_gone
+
+    @property
+    def sentence(self) -> str:
+        """For a person: what is there, and what changed."""
+        by = f"exported by process {self.export.process_id} in snapshot {self.export.snapshot_id}"
+        if self.export.missing:
+            return f"partition {self.partition} was {by}, and is no longer there: {self.export.missing}"
+        if self.unchanged:
+            seen = f"partition {self.partition} is already {by}, and unchanged since"
+            return f"{seen} but for merges" if self.merged else seen
+        counts = f"{self.export.rows} rows then, {self.rows_now} now"
+        if self.export.rows == self.rows_now:
+            counts = f"{self.rows_now} rows then and now, in other parts"
+        return f"partition {self.partition} was {by} and has changed since: {counts}"
+
+    def refusal(self, request: ExportRequest) -> RefusedError:
+        said = f"{request.source_table}: {self.sentence}"
+        if self.shrinks:
+            lost = max(self.export.rows - self.rows_now, 0)
+            what = f"{lost} of {self.export.rows} exported rows" if lost else "rows that were exported"
+            return RefusedError(
+                f"{said}; replacing it would lose {what}, which the source no longer has",
+                code="would_shrink",
+                hint="keep the export as it is, or bring the rows back at the source:"
+                " they were dropped, deleted, merged or expired there",
+            )
+        if self.export.missing:
+            deletes = " --discard-deletes" if self.export.deleted else ""
+            return RefusedError(said, code="no_longer_there", hint=f"--force{deletes} puts it back, once")
+        return RefusedError(
+            said, code="changed_since", hint="--force replaces what was exported with what is there now"
+        )
+
+    def is_held_back(self, request: ExportRequest) -> bool:
+        """Whether it is neither skipped as unchanged nor replaced, but refused."""
+        if request.force:
+            return self.shrinks and not request.allow_shrink
+        return not self.unchanged or bool(self.export.missing)
+
+
+def look_up(table: FoundTable, wanted: Sequence[KeyPlan]) -> list[Earlier]:
+    """The keys among these that the table has already."""
+    found = []
+    for key in wanted:
+        export = table.find_export(key.hash)
+        if export is not None:
+            found.append(
+                Earlier(
+                    partition=key.partition,
+                    export=export,
+                    unchanged=unchanged(export.content, key.content),
+                    rows_now=key.rows,
+                    merged=merged_since(export.content, key.content),
+                    parts_gone=parts_gone(export.content, key.content),
+                )
+            )
+    return found

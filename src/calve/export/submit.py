@@ -15,10 +15,8 @@ from calve.clickhouse.tables import TableInfo
 from calve.control.client import Submitted, submit_once
 from calve.control.ports import Store
 from calve.destination.plan import PartPlan
-from calve.export import keys
-from calve.export.kind import NAME
-from calve.export.ports import ExportPorts, source_of
-from calve.export.request import ExportRequest
+from calve.export.kind import NAME, ExportPorts, source_of
+from calve.export.request import ExportRequest, lock_names
 from calve.export.survey import Refusals, SourceView, Survey, merges_rows, survey
 from calve.model.errors import UsageError
 from calve.model.process import Lock, NewProcess, Process, new_batch_id, new_process_id
@@ -217,7 +215,7 @@ def _new_process(
         locks=tuple(
             Lock(name=name, partition=one)
             for one in ids
-            for name in keys.lock_names(request, identity=surveyed.source.identity, partition=one)
+            for name in lock_names(request, identity=surveyed.source.identity, partition=one)
         ),
         deadline_seconds=deadline_hours * 3600,
     )

@@ -17,10 +17,9 @@ from calve.destination.plan import ColumnPlan, DestinationPlan, KeyPlan, PartPla
 from calve.destination.port import Destination, FoundTable
 from calve.export.choices import Choices
 from calve.export.columns import SourceColumn, raise_refusals
-from calve.export.keys import Earlier, KeyedPartition, key_plans, look_up
 from calve.export.layout import Layout, TargetTable, created, fitted, lay_out, source_types
 from calve.export.match import Match, match_schema
-from calve.export.request import ExportRequest
+from calve.export.request import Earlier, ExportRequest, KeyedPartition, key_plans, look_up
 from calve.export.slices import partition_slices
 from calve.export.spec import is_sorted_by, parse_partition_by, plan_spec
 from calve.model.errors import NotFoundError, RefusedError, UnavailableError, UsageError

@@ -20,8 +20,7 @@ from calve.clickhouse.sql.tokens import string as literal
 from calve.destination.names import DataFileName
 from calve.destination.receipt import FileReceipt
 from calve.export.measurement import Measured, Output, measure
-from calve.export.parquet_settings import write_settings
-from calve.export.payload import TaskPayload
+from calve.export.payload import TaskPayload, write_settings
 from calve.export.slices import GRANULE_ROWS
 from calve.export.split import Partition, PartitionSplit
 from calve.iceberg import checksums

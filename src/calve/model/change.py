@@ -3,6 +3,8 @@
 The store checks each transition against the tables in `states`, the lease's fence, and, for a change of
 state, the version that was read. Delays are given in seconds and turned into times by the store's own
 clock. What each of them does to a process is in `apply`.
+
+The names of events that stores record by themselves. Steps name their own.
 """
 
 from dataclasses import dataclass
@@ -202,3 +204,13 @@ class Change:
         """The state that the process moves to, if it moves."""
         move = self.one(MoveTo)
         return move.state if move else None
+
+
+SUBMITTED = "submitted"
+CANCEL_REQUESTED = "cancel_requested"
+ADOPTED = "leftovers_adopted"
+HANDED_BACK = "leftovers_handed_back"
+LEASED = "leased"
+TAKEN_OVER = "taken_over"
+PIN_RELEASED = "pin_released"
+PIN_NOT_RELEASED = "pin_not_released"

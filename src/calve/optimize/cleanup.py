@@ -17,10 +17,9 @@ from pyiceberg.table import Table
 from calve.control.ports import StoreReader
 from calve.iceberg import tables
 from calve.iceberg.errors import catalog_call
-from calve.iceberg.health.orphans import Orphans, Owner, find_orphans
+from calve.iceberg.health.orphans import Orphans, Owner, find_orphans, list_files, reachable
 from calve.iceberg.health.report import orphan_limit
 from calve.iceberg.health.settings import Settings
-from calve.iceberg.health.table_files import list_files, reachable
 from calve.iceberg.publish.marks import tag_of
 from calve.model.errors import NotFoundError, Outcome
 from calve.model.limits import Limits

@@ -10,7 +10,7 @@ from typing import Any
 from pyiceberg.table import Table
 
 from calve.control.ports import TaskOrder
-from calve.iceberg.health.retention import Expiry
+from calve.iceberg.health.due import Expiry
 from calve.iceberg.publish.commit import CommitAnswer, Reply
 from calve.model.errors import (
     CalveError,

@@ -22,10 +22,10 @@ from pyiceberg.table.update import (
 from calve.control.ports import StoreReader
 from calve.iceberg import tables
 from calve.iceberg.errors import catalog_call
+from calve.iceberg.health.due import Expiry, expiry
 from calve.iceberg.health.entries import read_entries
-from calve.iceberg.health.retention import Expiry, expiry
+from calve.iceberg.health.orphans import manifests_by_path, reachable
 from calve.iceberg.health.settings import Settings
-from calve.iceberg.health.table_files import manifests_by_path, reachable
 from calve.iceberg.publish.commit import CommitAnswer, Reply, TableCommit, send
 from calve.iceberg.publish.marks import PROCESS_ID
 from calve.model.errors import TemporaryError

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection, bindparam, insert, select, update
 
-from calve.model import events
 from calve.model.apply import Applied, apply_change, handed_back, handed_back_message
-from calve.model.change import Change, NewEvent, NewPin, PinChange, TaskChange, WritePlan
+from calve.model.change import HANDED_BACK, Change, NewEvent, NewPin, PinChange, TaskChange, WritePlan
 from calve.model.process import Lease, Pin, Process, ProcessId, Task
 from calve.model.refusals import conflict, no_such_process
 from calve.model.states import (
@@ -24,9 +23,8 @@ from calve.model.states import (
 )
 from calve.store import rows
 from calve.store.database import time_from_us, to_us
-from calve.store.events import record
 from calve.store.reader import SqlReader
-from calve.store.rows import chunks
+from calve.store.rows import chunks, record
 from calve.store.tables import locks, pins, plans, processes, tasks
 
 _RELEASABLE = sorted(state for state in PinState if may_move(PIN_TRANSITIONS, state, PinState.RELEASING))
@@ -103,7 +101,7 @@ class Changes(SqlReader):
         old, now_us = self._load_held(connection, process_id)
         if old.leftovers is Leftovers.ADOPTED:
             _update_process(connection, old, handed_back(old, change, time_from_us(now_us)))
-            event = NewEvent(name=events.HANDED_BACK, message=handed_back_message(retry, change))
+            event = NewEvent(name=HANDED_BACK, message=handed_back_message(retry, change))
             record(connection, self._database.clock, [(old.id, event)])
 
 

@@ -31,14 +31,13 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql.selectable import CTE
 
-from calve.model import events
-from calve.model.change import NewEvent
+from calve.model.change import LEASED, TAKEN_OVER, NewEvent
 from calve.model.process import Lease, Process, ProcessId, Worker, WorkerId
 from calve.model.reach import kinds_in
 from calve.store import rows
 from calve.store.database import seconds_to_us
-from calve.store.events import Entry, record
 from calve.store.reader import SqlReader
+from calve.store.rows import Entry, record
 from calve.store.tables import breakers, processes, workers
 
 _ROUNDS = 3  # of choosing again what a rival was quicker to take
@@ -207,9 +206,9 @@ def _entries(row: Process, chosen: dict[ProcessId, str | None]) -> list[Entry]:
     earlier = chosen[row.id]
     if earlier is not None:
         message = f"by worker {row.owner}, fence {row.fence}; the lease of {earlier} ran out"
-        return [(row.id, NewEvent(name=events.TAKEN_OVER, message=message))]
+        return [(row.id, NewEvent(name=TAKEN_OVER, message=message))]
     if row.fence == 1:
-        return [(row.id, NewEvent(name=events.LEASED, message=f"by worker {row.owner}"))]
+        return [(row.id, NewEvent(name=LEASED, message=f"by worker {row.owner}"))]
     return []
 
 

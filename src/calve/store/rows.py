@@ -1,12 +1,16 @@
-"""Rows to values of the model, and back."""
+"""Rows to values of the model, and back.
+
+Event rows, written in the transaction that made them true.
+"""
 
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from typing import Any, TypeVar
 
-from sqlalchemy import RowMapping
+from sqlalchemy import ColumnElement, Connection, RowMapping, insert
 
+from calve.model.change import NewEvent
 from calve.model.codec import encode
 from calve.model.errors import ErrorInfo
 from calve.model.process import (
@@ -25,6 +29,7 @@ from calve.model.process import (
 from calve.model.record import loads
 from calve.model.states import Leftovers, PinState, ProcessState, TaskState
 from calve.store.database import from_us, time_from_us, to_us
+from calve.store.tables import events
 
 Row = RowMapping
 T = TypeVar("T")
@@ -196,4 +201,19 @@ def breaker(row: Row) -> Breaker:
         opened_at=time_from_us(row["opened_at"]),
         probe_at=time_from_us(row["probe_at"]),
         probes=row["probes"],
+    )
+
+
+Entry = tuple[ProcessId, NewEvent]
+
+
+def record(connection: Connection, clock: ColumnElement[int], entries: Sequence[Entry]) -> None:
+    if not entries:
+        return
+    connection.execute(
+        insert(events).values(at=clock),
+        [
+            {"process_id": process_id, "name": event.name, "message": plain(event.message)}
+            for process_id, event in entries
+        ],
     )

@@ -1,15 +1,90 @@
-"""The store as others see it: open one by its URL, close it when done."""
+"""The store as others see it: open one by its URL, close it when done.
+
+Bring a database to this program's schema, or say why not. Openers may race: one migrates.
+"""
 
 from collections.abc import Callable
+from importlib import resources
+from pathlib import PurePath
 from typing import Self
 
+from sqlalchemy import Connection, insert, inspect, select, text, update
+from sqlalchemy.exc import SQLAlchemyError
+
+from calve.model.errors import UsageError
 from calve.store.changes import Changes
 from calve.store.database import Database, make_engine
-from calve.store.history import History
+from calve.store.failures import translate
+from calve.store.history import History, Releases
 from calve.store.leases import Leases, Workers
-from calve.store.migrations.run import migrate
-from calve.store.releases import Releases
 from calve.store.submissions import Submissions
+from calve.store.tables import schema_version
+
+_ADVISORY_LOCK = 0x63616C7665  # "calve": any constant that no other program is likely to take
+
+
+def steps(dialect: str) -> list[tuple[int, str]]:
+    """Number and SQL of each step, in order. Files are named `0001.<dialect>.sql`."""
+    folder = resources.files(__package__)
+    found = [
+        (int(PurePath(item.name).name.split(".")[0]), item.read_text(encoding="utf-8"))
+        for item in folder.iterdir()
+        if item.name.endswith(f".{dialect}.sql")
+    ]
+    return sorted(found)
+
+
+def newest() -> int:
+    return steps("sqlite")[-1][0]
+
+
+def migrate(database: Database, *, upto: int | None = None) -> None:
+    """Apply what is missing, one transaction a step."""
+    target = newest() if upto is None else upto
+    try:
+        version = database.read(current_version)
+        while version < target:
+            version = database.write(lambda connection: _next_step(connection, database.dialect, target))
+    except SQLAlchemyError as error:
+        raise translate(error, database.url) from error
+    if version > newest():
+        raise UsageError(
+            f"the store {database.url.render_as_string(hide_password=True)} has schema {version};"
+            f" this program knows schemas up to {newest()}: a newer Calve has opened it",
+            code="store_too_new",
+            hint="pip install --upgrade calve",
+        )
+
+
+def current_version(connection: Connection) -> int:
+    """0 for an empty database."""
+    if not inspect(connection).has_table(schema_version.name):
+        return 0
+    return connection.execute(select(schema_version.c.version)).scalar_one_or_none() or 0
+
+
+def _next_step(connection: Connection, dialect: str, target: int) -> int:
+    """One step under a lock; the version after it. Another program may have made it already."""
+    if dialect == "postgresql":  # SQLite's immediate transaction is that lock already
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK})
+    version = current_version(connection)
+    due = [(number, sql) for number, sql in steps(dialect) if version < number <= target]
+    if not due:
+        return max(version, target)
+    number, sql = due[0]
+    # If we die here, the transaction and with it the whole step never were.
+    for statement in statements(sql):
+        connection.exec_driver_sql(statement)
+    if version == 0:
+        connection.execute(insert(schema_version).values(single=1, version=number))
+    else:
+        connection.execute(update(schema_version).values(version=number))
+    return number
+
+
+def statements(sql: str) -> list[str]:
+    """Statements end with a semicolon at the end of a line."""
+    return [part.strip() for part in sql.split(";\n") if part.strip()]
 
 
 class SqlStore(Submissions, Leases, Changes, Releases, Workers, History):

@@ -10,17 +10,15 @@ from typing import Any
 
 from sqlalchemy import BigInteger, ColumnElement, Connection, Select, bindparam, insert, select, text, update
 
-from calve.model import events
-from calve.model.change import NewEvent
+from calve.model.change import ADOPTED, CANCEL_REQUESTED, SUBMITTED, NewEvent
 from calve.model.locks import MARK, first_conflict, whole_of
 from calve.model.process import NewProcess, Process, ProcessId
 from calve.model.refusals import locked, no_such_process, not_ended
 from calve.model.states import PROCESS_TERMINAL, Leftovers, ProcessState
 from calve.store import rows
 from calve.store.database import seconds_to_us
-from calve.store.events import record
 from calve.store.reader import SqlReader, load_process
-from calve.store.rows import chunks
+from calve.store.rows import chunks, record
 from calve.store.tables import locks, processes
 
 _SUBMITTERS = 0x63616C766501  # "calve" and a number: any constant that no other program is likely to take
@@ -57,7 +55,7 @@ class Submissions(SqlReader):
             )
             if won.rowcount == 1:
                 winners.add(item.id)
-                event = NewEvent(name=events.ADOPTED, message=f"by {item.id}")
+                event = NewEvent(name=ADOPTED, message=f"by {item.id}")
                 record(connection, self._database.clock, [(old.id, event)])
         return frozenset(winners)
 
@@ -77,7 +75,7 @@ class Submissions(SqlReader):
             connection.execute(
                 insert(locks), [{"name": name, "process_id": process_id} for name, process_id in wanted]
             )
-        submitted = [(item.id, NewEvent(name=events.SUBMITTED, message=str(item))) for item in new]
+        submitted = [(item.id, NewEvent(name=SUBMITTED, message=str(item))) for item in new]
         record(connection, clock, submitted)
 
     def request_cancel(self, process_id: ProcessId) -> Process:
@@ -95,7 +93,7 @@ class Submissions(SqlReader):
         )
         row = load_process(connection, process_id)
         if asked.rowcount == 1:
-            event = NewEvent(name=events.CANCEL_REQUESTED, message=f"while {row.state}")
+            event = NewEvent(name=CANCEL_REQUESTED, message=f"while {row.state}")
             record(connection, self._database.clock, [(process_id, event)])
         return row
 

@@ -2,7 +2,7 @@
 
 A new one is a folder with a `destination` module that has `configuration`, `open_destination` and
 `placement`, a line
-here, and the spelling of its address in `calve.destination.address`.
+here, and the spelling of its address in `calve.destination.names`.
 """
 
 from importlib import import_module
@@ -13,7 +13,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 
-from calve.destination.address import ICEBERG, PARQUET, DestinationAddress
+from calve.destination.names import ICEBERG, PARQUET, DestinationAddress
 from calve.destination.plan import DestinationPlan
 from calve.destination.port import Destination, Placement
 from calve.model.limits import Limits

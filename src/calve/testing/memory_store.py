@@ -10,9 +10,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from calve.model import events
 from calve.model.apply import Applied, apply_change, handed_back, handed_back_message, releasing
-from calve.model.change import Change, NewEvent, WritePlan
+from calve.model.change import (
+    ADOPTED,
+    CANCEL_REQUESTED,
+    HANDED_BACK,
+    LEASED,
+    PIN_NOT_RELEASED,
+    PIN_RELEASED,
+    SUBMITTED,
+    TAKEN_OVER,
+    Change,
+    NewEvent,
+    WritePlan,
+)
 from calve.model.errors import ErrorInfo
 from calve.model.locks import first_conflict
 from calve.model.process import (
@@ -189,10 +200,10 @@ class MemoryStore(MemoryReader):
             self._rows.processes[old.id] = replace(
                 old, version=old.version + 1, leftovers=Leftovers.ADOPTED, cleanup_at=None
             )
-            self._record(old.id, events.ADOPTED, f"by {new.id}")
+            self._record(old.id, ADOPTED, f"by {new.id}")
         self._rows.processes[new.id] = new.accepted(adopted=adopted, now=now)
         self._rows.locks |= {lock.name: new.id for lock in new.locks}
-        self._record(new.id, events.SUBMITTED, str(new))
+        self._record(new.id, SUBMITTED, str(new))
 
     def _record(self, process_id: ProcessId, name: str, message: str) -> None:
         self._rows.last_event += 1
@@ -208,7 +219,7 @@ class MemoryStore(MemoryReader):
                 return row
             row = replace(row, version=row.version + 1, cancel_requested=True)
             self._rows.processes[row.id] = row
-            self._record(row.id, events.CANCEL_REQUESTED, f"while {row.state}")
+            self._record(row.id, CANCEL_REQUESTED, f"while {row.state}")
             return row
 
     def claim(
@@ -237,9 +248,9 @@ class MemoryStore(MemoryReader):
         self._rows.processes[row.id] = taken
         if row.owner is not None:
             message = f"by worker {worker}, fence {taken.fence}; the lease of {row.owner} ran out"
-            self._record(row.id, events.TAKEN_OVER, message)
+            self._record(row.id, TAKEN_OVER, message)
         elif taken.fence == 1:
-            self._record(row.id, events.LEASED, f"by worker {worker}")
+            self._record(row.id, LEASED, f"by worker {worker}")
         return taken
 
     def renew(self, worker: WorkerId, *, lease_seconds: float) -> frozenset[ProcessId]:
@@ -300,7 +311,7 @@ class MemoryStore(MemoryReader):
     def _hand_back(self, old: Process, retry: Process, change: Change) -> None:
         if old.leftovers is Leftovers.ADOPTED:
             self._rows.processes[old.id] = handed_back(old, change, self.now())
-            self._record(old.id, events.HANDED_BACK, handed_back_message(retry, change))
+            self._record(old.id, HANDED_BACK, handed_back_message(retry, change))
 
     def claim_releases(
         self, worker: WorkerId, reach: frozenset[str], *, limit: int, lease_seconds: float
@@ -332,7 +343,7 @@ class MemoryStore(MemoryReader):
                 raise illegal_transition(pin.process_id, f"pin {name!r} is {pin.state}, not RELEASING")
             if error is None:
                 self._rows.pins[name] = replace(pin, state=PinState.RELEASED, not_before=None, error=None)
-                self._record(pin.process_id, events.PIN_RELEASED, name)
+                self._record(pin.process_id, PIN_RELEASED, name)
                 return
             self._rows.pins[name] = replace(
                 pin,
@@ -340,7 +351,7 @@ class MemoryStore(MemoryReader):
                 not_before=self.now() + timedelta(seconds=retry_seconds),
                 error=error,
             )
-            self._record(pin.process_id, events.PIN_NOT_RELEASED, f"{name}: {error.message}")
+            self._record(pin.process_id, PIN_NOT_RELEASED, f"{name}: {error.message}")
 
     def heartbeat(self, worker: Worker) -> None:
         with self._transaction:

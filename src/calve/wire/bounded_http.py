@@ -5,8 +5,13 @@ then would hold its caller for ever.
 
 A server that answers 429 or 503 with `Retry-After` is left alone for that long, a minute at most: calls
 until then fail here, and nothing is sent.
+
+`TimedAnswer` is read, headers and body, by a deadline, or not at all.
 """
 
+import http.client
+import io
+import socket
 import threading
 import time
 from collections.abc import Mapping
@@ -25,7 +30,38 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import HTTPError, ReadTimeoutError
 from urllib3.util import Retry
 
-from calve.wire.timed_answer import TimedAnswer
+
+class TimedAnswer(http.client.HTTPResponse):
+    """Reads raise TimeoutError after `until`, a moment of `time.monotonic`."""
+
+    def __init__(self, sock: socket.socket, *given: Any, until: float, **named: Any) -> None:
+        super().__init__(sock, *given, **named)
+        self.fp = io.BufferedReader(_TimedStream(self.fp.detach(), sock, until))
+
+
+class _TimedStream(io.RawIOBase):
+    """The bytes of a socket; each wait ends at the deadline."""
+
+    def __init__(self, stream: io.RawIOBase, sock: socket.socket, until: float) -> None:
+        super().__init__()
+        self._stream = stream
+        self._sock = sock
+        self._until = until
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        left = self._until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the answer was not complete in time")
+        self._sock.settimeout(left)
+        return self._stream.readinto(buffer)
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
+
 
 _CHUNK_BYTES = 1 << 16
 _MOST_REDIRECTS = 5  # each is a call of its own

@@ -12,7 +12,7 @@ from typing import Any
 from pyiceberg.table import Table
 
 from calve.app.config import Config
-from calve.app.demo.data import DATABASE, TABLE
+from calve.app.demo.folder import DATABASE, TABLE
 from calve.app.wiring import App
 from calve.clickhouse.source import Session
 from calve.clickhouse.sql.tokens import name, parse, string

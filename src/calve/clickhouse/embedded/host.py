@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Self
 
-from calve.clickhouse.engine.chdb_session import ChdbSession, EngineError
+from calve.clickhouse.engine.engine import ChdbSession, EngineError
 
 _LENGTH = struct.Struct(">Q")
 

@@ -19,7 +19,7 @@ from typing import Any
 from calve.clickhouse import errors
 from calve.clickhouse.embedded.base import EngineSession, EngineSource
 from calve.clickhouse.embedded.host_process import Gate, HostDied, HostProcess, HostTimeout, gate_of
-from calve.clickhouse.engine.chdb_session import NO_SETTINGS
+from calve.clickhouse.engine.engine import NO_SETTINGS
 from calve.clickhouse.errors import SourceBusyError
 from calve.clickhouse.source import Disk
 from calve.clickhouse.sql import rows

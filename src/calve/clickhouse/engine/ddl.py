@@ -6,6 +6,8 @@ all that acts on its own or needs a server: TTL (W8: expired rows would vanish),
 and Shared engines, storage policies and disks, codecs, indexes, projections, constraints,
 statistics, comments, every other setting. It is written from columns and clauses, and not by
 cutting words out of the source's own CREATE: what is not named here cannot slip through.
+
+Explicit time zones: a DateTime without a zone means its server's, and executors run elsewhere.
 """
 
 from collections.abc import Iterable
@@ -13,9 +15,58 @@ from dataclasses import dataclass
 
 from calve.clickhouse.sql.create_table import EngineClause
 from calve.clickhouse.sql.tokens import Sort, called, name, tokens
-from calve.clickhouse.sql.zones import explicit
+from calve.clickhouse.sql.types import (
+    Array,
+    DateTime,
+    DateTime64,
+    Element,
+    LowCardinality,
+    Map,
+    Nested,
+    Nullable,
+    SimpleAggregateFunction,
+    Tuple,
+    Type,
+    parse,
+)
 from calve.clickhouse.tables import Column, TableInfo
 from calve.model.errors import RefusedError
+
+
+def explicit(text: str, zone: str) -> str:
+    """The type with its zone named; as it was where none is meant."""
+    kind = parse(text)
+    said = _said(kind, zone)
+    return text if said == kind else str(said)
+
+
+def _said(kind: Type, zone: str) -> Type:
+    match kind:
+        case DateTime(None):
+            return DateTime(zone)
+        case DateTime64(precision, None):
+            return DateTime64(precision, zone)
+        case Nullable(inner):
+            return Nullable(_said(inner, zone))
+        case LowCardinality(inner):
+            return LowCardinality(_said(inner, zone))
+        case SimpleAggregateFunction(function, inner):
+            return SimpleAggregateFunction(function, _said(inner, zone))
+        case Array(inner):
+            return Array(_said(inner, zone))
+        case Map(key, value):
+            return Map(_said(key, zone), _said(value, zone))
+        case Tuple(elements):
+            return Tuple(_elements(elements, zone))
+        case Nested(elements):
+            return Nested(_elements(elements, zone))
+        case _:
+            return kind
+
+
+def _elements(elements: tuple[Element, ...], zone: str) -> tuple[Element, ...]:
+    return tuple(Element(element.name, _said(element.type, zone)) for element in elements)
+
 
 _KEPT_SETTINGS = frozenset(
     {"index_granularity", "index_granularity_bytes", "enable_mixed_granularity_parts"}

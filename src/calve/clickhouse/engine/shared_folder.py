@@ -2,6 +2,8 @@
 
 A lock on the folder itself says that it is in use; what nobody uses and nobody has used for a while
 is swept. A lock ends with its process, however that ends, so nothing has to be tidied up after one.
+
+Scratch folders that outlive no process: each is locked by its process, and swept once it is not.
 """
 
 import contextlib
@@ -13,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from calve.model.errors import PermanentError
@@ -126,3 +129,82 @@ def _root() -> Path:
             hint="remove it, or set TMPDIR for the executors to a folder of their own",
         )
     return root
+
+
+_PREFIX = "calve-engine-"
+_LOCK_SUFFIX = ".lock"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScratchFolder:
+    """A folder of this process, locked until `remove` or the process's end."""
+
+    path: Path
+    lock_path: Path
+    lock: int
+    owner: int  # the process: a fork that exits must not remove its parent's folder
+
+    def remove(self) -> None:
+        """Take the folder away; twice is harmless."""
+        if os.getpid() != self.owner:
+            return
+        shutil.rmtree(self.path, ignore_errors=True)
+        self.lock_path.unlink(missing_ok=True)
+
+
+def _scratch_root() -> Path:
+    return Path(tempfile.gettempdir())
+
+
+def _prefix() -> str:
+    return f"{_PREFIX}{os.getuid()}-"
+
+
+def folders() -> list[Path]:
+    """This user's scratch folders and their locks, of all processes."""
+    return list(_scratch_root().glob(f"{_prefix()}*"))
+
+
+def make() -> ScratchFolder:
+    """Make a folder that only this user can read, under a lock that ends with this process."""
+    while True:
+        path = _scratch_root() / f"{_prefix()}{secrets.token_hex(8)}"
+        lock_path = path.with_name(path.name + _LOCK_SUFFIX)
+        lock = os.open(lock_path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not _names(lock_path, lock):
+            os.close(lock)  # a sweeper took the file between its making and its locking
+            continue
+        # if we die here, the lock file alone is left, and swept
+        path.mkdir(mode=0o700)
+        return ScratchFolder(path=path, lock_path=lock_path, lock=lock, owner=os.getpid())
+
+
+def sweep_scratch() -> list[Path]:
+    """Remove this user's folders whose process has ended; says which."""
+    swept: list[Path] = []
+    for lock_path in _scratch_root().glob(f"{_prefix()}*{_LOCK_SUFFIX}"):
+        try:
+            lock = os.open(lock_path, os.O_RDWR)
+        except FileNotFoundError:
+            continue  # another sweeper was faster
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path = lock_path.with_name(lock_path.name.removesuffix(_LOCK_SUFFIX))
+            shutil.rmtree(path, ignore_errors=True)
+            if not path.exists():
+                lock_path.unlink(missing_ok=True)
+                swept.append(path)
+        except BlockingIOError:
+            pass  # its process lives
+        finally:
+            os.close(lock)
+    return swept
+
+
+def _names(path: Path, descriptor: int) -> bool:
+    """Whether the path still is the file that the descriptor holds."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False

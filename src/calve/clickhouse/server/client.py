@@ -19,7 +19,7 @@ from functools import partial
 from calve.clickhouse.server import errors
 from calve.clickhouse.server.errors import TAG_HEADER, exception_in
 from calve.model.errors import CalveError, UsageError
-from calve.wire.timed_answer import TimedAnswer
+from calve.wire.bounded_http import TimedAnswer
 
 SCHEMES = ("http", "https")
 _PORTS = {"http": 8123, "https": 8443}

@@ -28,7 +28,8 @@ from calve.clickhouse.pins.pin import (
     refuse_gone,
     refuse_row_policies,
 )
-from calve.clickhouse.server import clone, freezable, live
+from calve.clickhouse.server import clone, live
+from calve.clickhouse.server.live import obstacle
 from calve.clickhouse.server.parts import ListedPart, listed_parts, matched
 from calve.clickhouse.server.session import ServerSession
 from calve.clickhouse.server.visit import ServerVisit
@@ -109,7 +110,7 @@ def pin(session: ServerVisit, wanted: PinRequest, name: str) -> Pinned:
     )
     parts = listed_parts(session, table.database, table.name, wanted.partitions)
     freeze.refuse_absent(table, wanted.partitions, parts)
-    pinned = _held_somehow(session, table, wanted, name, freezable.obstacle(session, table, parts))
+    pinned = _held_somehow(session, table, wanted, name, obstacle(session, table, parts))
     return replace(pinned, notes=pinned.notes + ignored)
 
 

@@ -6,9 +6,8 @@ A number from 0 to 100 for how a table's files are, and the parts it is made of.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from calve.iceberg.health.due import Due, Level
+from calve.iceberg.health.due import Due, Expiry, Level
 from calve.iceberg.health.orphans import Orphans
-from calve.iceberg.health.retention import Expiry
 from calve.iceberg.health.settings import Settings
 from calve.iceberg.health.stats import PartitionStats, TableStats
 

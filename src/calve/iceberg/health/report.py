@@ -14,15 +14,13 @@ from pyiceberg.table import Table
 
 from calve.iceberg import tables
 from calve.iceberg.errors import catalog_call
-from calve.iceberg.health.due import Due, evaluate
+from calve.iceberg.health.due import Due, evaluate, expiry
 from calve.iceberg.health.entries import collect
 from calve.iceberg.health.findings import Part, TableFinding, findings, parts_of, score
-from calve.iceberg.health.orphans import Orphans, Owner, find_orphans
+from calve.iceberg.health.orphans import Orphans, Owner, find_orphans, reachable
 from calve.iceberg.health.partitions import partition_name
-from calve.iceberg.health.retention import expiry
 from calve.iceberg.health.settings import Settings, settings_of
 from calve.iceberg.health.stats import SIZE_CLASSES, TableStats
-from calve.iceberg.health.table_files import reachable
 from calve.model.limits import Limits
 
 FULL_AT = "calve.optimize.full-at-ms"  # table property: when everything was last rewritten

@@ -17,8 +17,7 @@ from typing import Any
 
 from calve.destination.outcome import EarlierExport
 from calve.destination.plan import ExportPlan, KeyPlan
-from calve.destination.receipt import Receipt
-from calve.destination.recount import tasks_of
+from calve.destination.receipt import Receipt, tasks_of
 from calve.model.record import UNSORTED, Record, loads
 
 PROCESS_ID = "calve.process-id"

@@ -12,8 +12,7 @@ from pyiceberg.table import Table
 from calve.destination.content import refuse_overlap, unchanged
 from calve.destination.outcome import AlreadyExported, EarlierExport, PublishedSnapshot
 from calve.destination.plan import ExportPlan
-from calve.destination.receipt import Receipt
-from calve.destination.recount import recount, refuse_shrinking
+from calve.destination.receipt import Receipt, recount, refuse_shrinking
 from calve.iceberg import tables
 from calve.iceberg.catalogs.lent_keys import lent_to
 from calve.iceberg.errors import catalog_call
