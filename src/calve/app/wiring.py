@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar, overloa
 
 from calve.app.config import Config, SourceConfig
 from calve.app.destination import catalog_properties, properties_of
-from calve.control.kind import Kind
+from calve.control.kind import Kind, Kinds
 from calve.control.ports import Runner, Store
 from calve.destination.names import DestinationAddress
 from calve.export.choices import Choices
@@ -244,16 +244,27 @@ class App:
 
     @built
     def kinds(self) -> Mapping[str, Kind]:
-        from calve.app.backups import backup_kind, restore_kind
-        from calve.app.optimizer import optimize_kind
-        from calve.export.kind import ExportKind
+        def export() -> Kind:
+            from calve.export.kind import ExportKind
 
-        return {
-            "export": ExportKind(self),
-            "optimize": optimize_kind(self),
-            "backup": backup_kind(self),
-            "restore": restore_kind(self),
-        }
+            return ExportKind(self)
+
+        def optimize() -> Kind:
+            from calve.app.optimizer import optimize_kind
+
+            return optimize_kind(self)
+
+        def backup() -> Kind:
+            from calve.app.backups import backup_kind
+
+            return backup_kind(self)
+
+        def restore() -> Kind:
+            from calve.app.backups import restore_kind
+
+            return restore_kind(self)
+
+        return Kinds({"export": export, "optimize": optimize, "backup": backup, "restore": restore})
 
     def worker(self, store: Store | None = None, also: frozenset[str] = frozenset()) -> "WorkerLoop":
         """A loop over everything this configuration reaches, and `also`. Starts nothing by itself."""

@@ -7,8 +7,9 @@ docstring says how that ends. A kind sees no SQL and keeps no state between call
 Wrappers around the ports: an exception that is not ours is a defect, and becomes an error of ours.
 """
 
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -202,6 +203,37 @@ class GuardedKind(WrappedKind):
 
     def around(self, call: str, of: str, work: Callable[[], T]) -> T:
         return ours(f"{call} of {of}", work)
+
+
+class Kinds(Mapping[str, Kind]):
+    """Kinds by name, each made when it is first asked for: a worker imports only what its work needs."""
+
+    def __init__(self, makers: Mapping[str, Callable[[], Kind]]) -> None:
+        self._makers = makers
+        self._made: dict[str, Kind] = {}
+        self._lock = threading.RLock()
+
+    def __getitem__(self, name: str) -> Kind:
+        with self._lock:
+            if name not in self._made:
+                self._made[name] = self._makers[name]()
+            return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._makers)
+
+    def __len__(self) -> int:
+        return len(self._makers)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._makers
+
+
+def guarded(kinds: Mapping[str, Kind]) -> Kinds:
+    def maker(name: str) -> Callable[[], Kind]:
+        return lambda: GuardedKind(kinds[name])
+
+    return Kinds({name: maker(name) for name in kinds})
 
 
 class GuardedRunner:

@@ -24,7 +24,7 @@ from calve.control.budget import Random
 from calve.control.decide import decide
 from calve.control.facts import Around, Gathered, gather
 from calve.control.inflight import InFlight, Want, share
-from calve.control.kind import GuardedKind, GuardedRunner, Kind
+from calve.control.kind import GuardedRunner, Kind, guarded
 from calve.control.leases import Holding, Leases
 from calve.control.perform import performer
 from calve.control.ports import Runner, Store
@@ -84,7 +84,7 @@ class WorkerLoop:
         self._leases = Leases(store, self.id, limits, monotonic)
         self._context = Context(
             store=store,
-            kinds={name: GuardedKind(kind) for name, kind in kinds.items()},
+            kinds=guarded(kinds),
             runner=self._runner,
             limits=limits,
             in_flight=self._in_flight,

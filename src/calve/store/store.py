@@ -25,7 +25,7 @@ _ADVISORY_LOCK = 0x63616C7665  # "calve": any constant that no other program is 
 
 def steps(dialect: str) -> list[tuple[int, str]]:
     """Number and SQL of each step, in order. Files are named `0001.<dialect>.sql`."""
-    folder = resources.files(__package__)
+    folder = resources.files("calve.store.migrations")
     found = [
         (int(PurePath(item.name).name.split(".")[0]), item.read_text(encoding="utf-8"))
         for item in folder.iterdir()
