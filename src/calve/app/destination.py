@@ -10,7 +10,7 @@ from typing import Any
 
 from calve.app.config import Config
 from calve.app.config.values import location
-from calve.destination.names import DestinationAddress, is_folder, parse_table_name
+from calve.destination.address import DestinationAddress, is_folder, parse_table_name
 from calve.iceberg.catalogs.entry import catalog_type
 from calve.model.errors import CalveError, UsageError
 from calve.objects.credentials import resolve, section_properties

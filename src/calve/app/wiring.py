@@ -17,7 +17,7 @@ from calve.app.config import Config, SourceConfig
 from calve.app.destination import catalog_properties, properties_of
 from calve.control.kind import Kind, Kinds
 from calve.control.ports import Runner, Store
-from calve.destination.names import DestinationAddress
+from calve.destination.address import DestinationAddress
 from calve.export.choices import Choices
 from calve.model.limits import Limits
 from calve.model.process import Process, ProcessId, Worker

@@ -15,7 +15,7 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import IcebergType, NestedField
 
 from calve.destination import names
-from calve.destination.names import DestinationAddress
+from calve.destination.address import DestinationAddress
 from calve.destination.outcome import (
     AlreadyExported,
     EarlierExport,

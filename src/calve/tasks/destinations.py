@@ -13,7 +13,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 
-from calve.destination.names import ICEBERG, PARQUET, DestinationAddress
+from calve.destination.address import ICEBERG, PARQUET, DestinationAddress
 from calve.destination.plan import DestinationPlan
 from calve.destination.port import Destination, Placement
 from calve.model.limits import Limits

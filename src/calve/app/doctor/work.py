@@ -137,7 +137,7 @@ def _left(app: App, process_id: ProcessId) -> str:
 
 
 def _files(app: App, process_id: ProcessId) -> tuple[str, ...]:
-    from calve.destination.names import DestinationAddress
+    from calve.destination.address import DestinationAddress
     from calve.destination.plan import ExportPlan
 
     text = app.store.plan(process_id)
