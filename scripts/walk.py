@@ -103,10 +103,10 @@ class _Here:
     slots = 2
 
     def run(self, group: str, orders: Sequence[Any], on_result: Callable[[Any], None]) -> None:
-        from calve.spark import executor
+        from calve.tasks.attempts import execute, result
 
         for order in orders:
-            on_result(executor.result(executor.execute(order)))
+            on_result(result(execute(order)))
 
     def cancel(self, group: str) -> None: ...
 

@@ -27,7 +27,7 @@ from calve.model.errors import CalveError
 from calve.model.process import Process, ProcessId
 from calve.model.states import Leftovers, ProcessState
 from calve.restore import submit as restore_submit
-from calve.spark import executor
+from calve.spark.executor import execute, result
 from support.kept_source import KeptSource
 from support.place import Place
 
@@ -47,7 +47,7 @@ class DirectRunner:
                 return
             self.before(order)
             self.orders.append(order)
-            on_result(executor.result(json.loads(json.dumps(executor.execute(order)))))
+            on_result(result(json.loads(json.dumps(execute(order)))))
 
     def cancel(self, group: str) -> None:
         self.cancelled.add(group)

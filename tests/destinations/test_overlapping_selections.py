@@ -5,7 +5,7 @@ import json
 import pytest
 
 from calve.destination.content import block_ranges, disjoint
-from calve.model.locks import meet, piece_of, whole_of
+from calve.model.reach import meet, piece_of, whole_of
 
 WHOLE = "0123456789abcdef" * 2
 

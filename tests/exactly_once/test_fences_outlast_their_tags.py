@@ -14,7 +14,7 @@ from calve.iceberg.catalogs.catalog import open_catalog
 from calve.iceberg.health.due import expiry
 from calve.iceberg.health.settings import DAY_MS, Settings
 from calve.iceberg.publish import AlreadyExported, PublishedSnapshot, PublishFenced, fence, publish
-from calve.iceberg.publish.search import search
+from calve.iceberg.publish.marks import search
 from calve.iceberg.undo import undo
 from calve.model.errors import PermanentError, UnknownOutcomeError
 from calve.model.limits import Limits

@@ -26,7 +26,7 @@ from calve.destination.receipt import Receipt
 from calve.export.choices import Choices
 from calve.export.columns import map_columns, raise_refusals
 from calve.export.kind import TASK_FUNCTION
-from calve.export.match import match_schema
+from calve.export.layout import match_schema
 from calve.export.payload import TaskPayload
 from calve.export.slices import slice_parts
 from calve.export.spec import derive_sort_order, is_sorted_by, parse_partition_by, plan_spec

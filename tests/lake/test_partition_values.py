@@ -23,7 +23,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from calve.iceberg import partitions
+from calve.destination.description import from_json, to_json
 from calve.model.errors import PermanentError
 
 VALUES: list[tuple[IcebergType, some.SearchStrategy[Any]]] = [
@@ -44,9 +44,7 @@ VALUES: list[tuple[IcebergType, some.SearchStrategy[Any]]] = [
 @given(some.one_of(*(some.tuples(some.just(kind), some.none() | values) for kind, values in VALUES)))
 def test_a_value_is_the_same_after_json(case: tuple[IcebergType, Any]) -> None:
     kind, value = case
-    found = partitions.from_json(
-        kind, json.loads(json.dumps(partitions.to_json(kind, value), allow_nan=False))
-    )
+    found = from_json(kind, json.loads(json.dumps(to_json(kind, value), allow_nan=False)))
     assert found == value or (value != value and found != found)
     assert type(found) is type(value)
 
@@ -65,12 +63,12 @@ def test_a_value_is_the_same_after_json(case: tuple[IcebergType, Any]) -> None:
 )
 def test_a_value_of_another_type_is_refused(kind: IcebergType, value: object) -> None:
     with pytest.raises(PermanentError, match="is no"):
-        partitions.from_json(kind, value)
+        from_json(kind, value)
 
 
 def test_forms_are_those_the_documentation_states() -> None:
-    assert partitions.to_json(DecimalType(9, 2), Decimal("12.30")) == "12.30"
-    assert partitions.to_json(DoubleType(), float("-inf")) == "-Infinity"
-    assert partitions.to_json(BinaryType(), b"\x00\xff") == "00ff"
+    assert to_json(DecimalType(9, 2), Decimal("12.30")) == "12.30"
+    assert to_json(DoubleType(), float("-inf")) == "-Infinity"
+    assert to_json(BinaryType(), b"\x00\xff") == "00ff"
     text = "f79c3e09-677c-4bbd-a479-3f349cb785e7"
-    assert partitions.to_json(UUIDType(), UUID(text)) == text
+    assert to_json(UUIDType(), UUID(text)) == text

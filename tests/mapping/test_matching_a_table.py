@@ -16,7 +16,7 @@ from pyiceberg.types import (
 
 from calve.export.choices import Choices
 from calve.export.columns import map_columns
-from calve.export.match import Match, match_schema
+from calve.export.layout import Match, match_schema
 
 
 @dataclass(frozen=True)

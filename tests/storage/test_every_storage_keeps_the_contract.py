@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from calve.objects import local
-from calve.objects.port import ObjectStore
-from calve.objects.storage import Storage
+from calve.objects.storage import ObjectStore, Storage
 from calve.testing.contracts.objects import ObjectStoreContract
 from support.s3 import S3Server
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from calve.control.ports import TaskOrder, TaskResult
 from calve.model.errors import ErrorInfo
-from calve.spark import executor
+from calve.spark.executor import execute, result
 
 _LOOK_SECONDS = 0.02
 
@@ -119,7 +119,7 @@ class ChildRunner:
                 return None
             child = self._idle.pop() if self._idle else _child()
             self._busy.setdefault(group, set()).add(child)
-            return child.submit(executor.execute, order), child
+            return child.submit(execute, order), child
 
     def _end(
         self,
@@ -129,7 +129,7 @@ class ChildRunner:
         on_result: Callable[[TaskResult], None],
     ) -> None:
         try:
-            result = executor.result(future.result())
+            ended = result(future.result())
         except (BrokenProcessPool, CancelledError):
             return  # the child died: its attempt is lost, and the control plane finds out
         with self._lock:
@@ -137,9 +137,9 @@ class ChildRunner:
             if child in mine:
                 mine.remove(child)
                 self._idle.append(child)
-        if result.error is not None:
-            self.errors.append(result.error)
-        on_result(result)
+        if ended.error is not None:
+            self.errors.append(ended.error)
+        on_result(ended)
 
 
 def _child() -> ProcessPoolExecutor:

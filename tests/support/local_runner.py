@@ -13,7 +13,7 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 from calve.control.ports import TaskOrder, TaskResult
-from calve.spark import executor
+from calve.spark.executor import execute, result
 
 
 class LocalRunner:
@@ -35,7 +35,7 @@ class LocalRunner:
             done, waiting = wait(waiting, timeout=0.05, return_when=FIRST_COMPLETED)
             for future in done:
                 try:
-                    on_result(executor.result(future.result()))
+                    on_result(result(future.result()))
                 except BrokenProcessPool:
                     self._discard()  # a child died: its attempt, and those beside it, are lost
                 except CancelledError:
@@ -66,7 +66,7 @@ class LocalRunner:
                     initializer=_live_in,
                     initargs=(self._environment,),
                 )
-            return self._pool.submit(executor.execute, order)
+            return self._pool.submit(execute, order)
 
     def _discard(self) -> None:
         with self._lock:

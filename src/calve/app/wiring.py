@@ -182,7 +182,7 @@ class App:
 
     def destination(self, address: DestinationAddress) -> "Destination":
         """Opened again when its keys were changed, as catalogs are."""
-        from calve.tasks.destinations import configuration, open_destination
+        from calve.destination.address import configuration, open_destination
 
         properties = configuration(address, self)
         with self.lock(f"destination:{address}"):

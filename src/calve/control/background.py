@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from calve.control.breakers import concerns
-from calve.control.budget import backoff_seconds
+from calve.control.budget import backoff_seconds, concerns
 from calve.control.ports import StoreWriter
 from calve.control.steps.context import Context
 from calve.model.errors import CalveError, ErrorInfo, StoreError, UnavailableError

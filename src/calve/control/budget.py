@@ -2,15 +2,20 @@
 
 A permanent error uses the budget at once (P9); a service that is down uses none; everything
 else counts, and a task that used its budget fails, and with it its process.
+
+Circuit breakers: a destination (lane) or a source that is down is left alone until a probe answers.
 """
 
-from collections.abc import Callable
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable
 
-from calve.control.ports import TaskResult
+from calve.control.ports import StoreWriter, TaskResult
 from calve.model.change import TaskChange
 from calve.model.errors import ErrorInfo, Outcome
 from calve.model.limits import Limits
-from calve.model.process import Task
+from calve.model.process import Breaker, Process, Task
+from calve.model.reach import Service
 from calve.model.states import TaskState
 
 Random = Callable[[], float]  # in [0, 1)
@@ -61,3 +66,66 @@ def judge(
         free=free and not failed,
         wait_seconds=0.0 if failed else backoff_seconds(1 if free else used, limits, random),
     )
+
+
+class Breakers:
+    def __init__(self, store: StoreWriter, limits: Limits) -> None:
+        self._store = store
+        self._limits = limits
+        self._lock = threading.Lock()
+        self._failures: Counter[str] = Counter()
+        self._suspected: dict[str, Process] = {}
+
+    def met(self, process: Process, errors: Iterable[ErrorInfo]) -> None:
+        """Errors that tries for a process ended with. After the first the service is suspected."""
+        for error in errors:
+            if is_unavailable(error):
+                name = _breaker_name(process, error)
+                if self.failed(name, error.message) == 1:
+                    with self._lock:
+                        self._suspected[name] = process
+
+    def take_suspected(self) -> dict[str, Process]:
+        """Services that failed once, each with a process that met it: to be asked at once. Otherwise the
+        next try would find out, in a slot, and only after its own timeout."""
+        with self._lock:
+            suspected, self._suspected = self._suspected, {}
+        return suspected
+
+    def failed(self, name: str, reason: str) -> int:
+        """How often in a row, this time included."""
+        with self._lock:
+            self._failures[name] += 1
+            failures = self._failures[name]
+        if failures >= self._limits.breaker_failures:
+            # if we die here, the next failures trip it; twice only pushes its probe
+            self._store.trip(name, reason, self._limits.probe_seconds)
+        return failures
+
+    def answered(self, process: Process) -> None:
+        """Something succeeded through every service that the process uses."""
+        with self._lock:
+            for name in (process.lane, *process.needs):
+                self._failures.pop(name, None)
+                self._suspected.pop(name, None)
+
+    def close(self, name: str) -> None:
+        with self._lock:
+            self._failures.pop(name, None)
+        self._store.close_breaker(name)
+
+
+def _breaker_name(process: Process, error: ErrorInfo) -> str:
+    """A source has a breaker of its own: its being down says nothing of the destination, and must
+    not hold back exports from other sources (L6)."""
+    return error.service if Service(error.service).is_source else process.lane
+
+
+def holding_back(process: Process, breakers: Iterable[Breaker]) -> Breaker | None:
+    """The open breaker that concerns a process, its lane's first."""
+    concerned = [breaker for breaker in breakers if concerns(breaker, process)]
+    return min(concerned, key=lambda breaker: breaker.service != process.lane, default=None)
+
+
+def concerns(breaker: Breaker, process: Process) -> bool:
+    return breaker.service == process.lane or breaker.service in process.needs

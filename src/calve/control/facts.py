@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from calve.control.breakers import holding_back
+from calve.control.budget import holding_back
 from calve.control.inflight import InFlight
 from calve.control.ports import StoreReader
 from calve.model.errors import ErrorInfo

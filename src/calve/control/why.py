@@ -4,7 +4,7 @@ all ask this one function. Reads only what any program can read: the store."""
 from datetime import datetime
 from typing import assert_never
 
-from calve.control.breakers import holding_back
+from calve.control.budget import holding_back
 from calve.control.ports import StoreReader
 from calve.model.errors import Outcome
 from calve.model.process import Process, Worker

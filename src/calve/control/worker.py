@@ -19,8 +19,7 @@ from datetime import UTC, datetime
 from functools import partial
 
 from calve.control.background import History, Pool, ReleaseDrain, probe_due
-from calve.control.breakers import Breakers, holding_back
-from calve.control.budget import Random
+from calve.control.budget import Breakers, Random, holding_back
 from calve.control.decide import decide
 from calve.control.facts import Around, Gathered, gather
 from calve.control.inflight import InFlight, Want, share

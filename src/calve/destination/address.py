@@ -2,15 +2,32 @@
 has a `/`, a folder's URI always does.
 
 Stored requests and plans keep `catalog` and `identifier` as they are here.
+
+The destinations that there are: the only place that names their implementations.
+
+A catalog's entry in the configuration, as all of its clients read it. Pure; imports no client.
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from calve.model import reach
 from calve.model.errors import UsageError
+from calve.model.limits import Limits
 from calve.model.reach import Service
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.partitioning import PartitionSpec
+    from pyiceberg.schema import Schema
+
+    from calve.destination.plan import DestinationPlan
+    from calve.destination.port import Destination, Placement
+
 
 ICEBERG = "iceberg"
 PARQUET = "parquet"
@@ -71,3 +88,59 @@ def parse_table_name(text: str) -> DestinationAddress:
             " or a path with a / for plain Parquet",
         )
     return DestinationAddress(catalog=catalog, identifier=tuple(identifier))
+
+
+_MODULES = {ICEBERG: "calve.iceberg.destination", PARQUET: "calve.parquet.destination"}
+
+
+class Reach(Protocol):
+    """What an implementation may ask of the application."""
+
+    @property
+    def limits(self) -> Limits: ...
+
+    def catalog(self, name: str) -> "Catalog": ...
+
+    def catalog_properties(self, name: str) -> dict[str, Any]:
+        """A catalog's configuration with the keys of its storage. Never stored."""
+
+    def location_properties(self, uri: str) -> dict[str, str]:
+        """Endpoint and keys for a folder. Never stored."""
+
+
+def configuration(address: DestinationAddress, reach: Reach) -> dict[str, Any]:
+    """What a destination is opened with. A change of it, such as of keys, means to open it again."""
+    found: dict[str, Any] = _module(address.form).configuration(address, reach)
+    return found
+
+
+def open_destination(address: DestinationAddress, reach: Reach) -> "Destination":
+    opened: Destination = _module(address.form).open_destination(address, reach)
+    return opened
+
+
+def placement(plan: "DestinationPlan", spec: "PartitionSpec", schema: "Schema") -> "Placement":
+    placed: Placement = _module(plan.form).placement(plan, spec, schema)
+    return placed
+
+
+def _module(form: str) -> ModuleType:
+    return import_module(_MODULES[form])
+
+
+RECEIPTS = "calve.receipts"  # where receipts go, for buckets that take nothing but tables
+SORT_ORDER_IDS = "calve.sort-order-ids"  # whether sorted files say so; see `tables.tells_sort_orders`
+_TYPES_BY_SCHEME = {
+    "http": "rest", "https": "rest", "thrift": "hive", "sqlite": "sql", "postgresql": "sql", "postgres": "sql",
+}  # fmt: skip
+
+
+def catalog_type(entry: Mapping[str, Any]) -> str:
+    """`sql`, `rest`, `hive`, `glue`, …; where no type is given, by the URI as PyIceberg does. "" if unknown."""
+    scheme = str(entry.get("uri", "")).partition(":")[0].partition("+")[0]
+    return str(entry.get("type", "")).lower() or _TYPES_BY_SCHEME.get(scheme, "")
+
+
+def property_text(value: Any) -> str:
+    """Properties are text; TOML's booleans and numbers are not."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

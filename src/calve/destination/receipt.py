@@ -28,7 +28,7 @@ class FileReceipt:
     bytes: int
     partition: tuple[
         Any, ...
-    ] = ()  # by the plan's spec, in field order; JSON values, see calve.iceberg.partitions
+    ] = ()  # by the plan's spec, in field order; JSON values, see calve.destination.description
     column_sizes: Mapping[int, int] = field(default_factory=dict)
     value_counts: Mapping[int, int] = field(default_factory=dict)
     null_counts: Mapping[int, int] = field(default_factory=dict)

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from calve.clickhouse.parts.part_files import parse_name
+from calve.clickhouse.parts.content import parse_name
 from calve.destination.address import DestinationAddress
 from calve.destination.content import block_ranges, merged_since, parts_gone, unchanged
 from calve.destination.outcome import EarlierExport
@@ -18,7 +18,7 @@ from calve.destination.plan import KeyPlan
 from calve.destination.port import FoundTable
 from calve.export.iceberg_types import LOSSY
 from calve.model.errors import RefusedError
-from calve.model.locks import piece_of
+from calve.model.reach import piece_of
 from calve.model.record import SPACED, Record
 
 

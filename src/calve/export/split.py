@@ -24,10 +24,10 @@ from pyiceberg.types import (
 )
 
 from calve.clickhouse.reader import Rows
+from calve.destination.address import placement
+from calve.destination.description import record, to_json
 from calve.destination.plan import DestinationPlan
-from calve.iceberg import partitions
 from calve.model.errors import PermanentError
-from calve.tasks.destinations import placement
 
 MOST_PARTITIONS = 10_000  # of one task; beyond it every file would hold next to nothing
 
@@ -107,7 +107,7 @@ class PartitionSplit:
         return Partition(
             key=row["key"],
             values=tuple(
-                partitions.to_json(kind, value) if isinstance(kind, FloatType | DoubleType) else value
+                to_json(kind, value) if isinstance(kind, FloatType | DoubleType) else value
                 for kind, value in zip(self._types, values, strict=True)
             ),
             rows=row["rows"],
@@ -117,11 +117,11 @@ class PartitionSplit:
         """The full URI of a data file, where the destination puts it."""
         if not self._fields:
             return self._placement.file(None, file_name)
-        return self._placement.file(partitions.record(self._spec, self._schema, partition.values), file_name)
+        return self._placement.file(record(self._spec, self._schema, partition.values), file_name)
 
 
 def _json_sql(kind: IcebergType, select: str) -> str:
-    """A partition value in the form that receipts carry; see `calve.iceberg.partitions`."""
+    """A partition value in the form that receipts carry; see `calve.destination.description`."""
     match kind:
         case DateType():
             return f"toInt32({select})"

@@ -17,8 +17,16 @@ from calve.destination.plan import ColumnPlan, DestinationPlan, KeyPlan, PartPla
 from calve.destination.port import Destination, FoundTable
 from calve.export.choices import Choices
 from calve.export.columns import SourceColumn, raise_refusals
-from calve.export.layout import Layout, TargetTable, created, fitted, lay_out, source_types
-from calve.export.match import Match, match_schema
+from calve.export.layout import (
+    Layout,
+    Match,
+    TargetTable,
+    created,
+    fitted,
+    lay_out,
+    match_schema,
+    source_types,
+)
 from calve.export.request import Earlier, ExportRequest, KeyedPartition, key_plans, look_up
 from calve.export.slices import partition_slices
 from calve.export.spec import is_sorted_by, parse_partition_by, plan_spec

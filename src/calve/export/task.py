@@ -56,7 +56,9 @@ def _storage(payload: TaskPayload) -> Storage:
         payload.storage,
         connect_seconds=payload.connect_seconds,
         call_seconds=payload.call_seconds,
-        keys=remote_lender(payload.lending, payload.destination.identifier, payload.storage, limits),
+        keys=remote_lender(payload.lending, payload.destination.identifier, payload.storage, limits)
+        if payload.lending
+        else None,
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -15,7 +16,7 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import IcebergType, NestedField
 
 from calve.destination import names
-from calve.destination.address import DestinationAddress
+from calve.destination.address import RECEIPTS, DestinationAddress
 from calve.destination.outcome import (
     AlreadyExported,
     EarlierExport,
@@ -28,12 +29,11 @@ from calve.destination.plan import DestinationPlan, ExportPlan
 from calve.destination.port import Destination, ExecutorAccess, FoundTable, write_probe
 from calve.destination.receipt import Receipt
 from calve.iceberg import tables, undo, verify
-from calve.iceberg.catalogs.entry import RECEIPTS
-from calve.iceberg.catalogs.lent_keys import Lender, lender, lends
+from calve.iceberg.catalogs.lent_keys import Lender, lender
 from calve.iceberg.errors import catalog_call
 from calve.iceberg.publish import fence, publish
+from calve.iceberg.publish.marks import all_exports, find_export
 from calve.iceberg.publish.presence import with_presence
-from calve.iceberg.publish.search import all_exports, find_export
 from calve.model.errors import DeniedError, NotFoundError, PermanentError
 from calve.model.limits import Limits
 from calve.objects.storage import Storage
@@ -104,7 +104,7 @@ class IcebergDestination(Destination):
         self._properties = dict(properties)
         self._limits = limits
         self._lender: Lender | None = None
-        if lends(catalog) and address.identifier:
+        if isinstance(catalog, RestCatalog) and address.identifier:
             self._lender = lender(catalog, address.identifier, self._configured)
 
     def find(self) -> IcebergTable | None:

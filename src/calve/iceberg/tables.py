@@ -21,10 +21,9 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, UNSORTED_SORT_ORDER_ID,
 from pyiceberg.table.update import AddSortOrderUpdate, AssertTableUUID
 
 from calve.destination import names
-from calve.destination.address import ICEBERG
+from calve.destination.address import ICEBERG, RECEIPTS, SORT_ORDER_IDS
 from calve.destination.description import describe_metadata, refuse_changes
 from calve.destination.plan import DestinationPlan, ExportPlan
-from calve.iceberg.catalogs.entry import RECEIPTS, SORT_ORDER_IDS
 from calve.iceberg.errors import catalog_call
 from calve.model.errors import (
     CalveError,

@@ -22,7 +22,7 @@ from calve.iceberg.errors import catalog_call
 from calve.iceberg.publish import marks
 from calve.iceberg.publish.fence import fence
 from calve.iceberg.publish.manifests import attempt_files, manifests_of
-from calve.iceberg.publish.search import search
+from calve.iceberg.publish.marks import search
 from calve.iceberg.tables import find_by_uuid
 from calve.model.errors import TemporaryError
 from calve.model.limits import Limits

@@ -20,7 +20,7 @@ import requests
 
 from calve.objects.credentials import S3Access
 from calve.objects.errors import first_line
-from calve.objects.port import Bounds, UploadCleanup
+from calve.objects.storage import Bounds, UploadCleanup
 from calve.objects.uri import Uri
 from calve.wire.bounded_http import bound
 

@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 from calve.model.errors import RefusedError
 from calve.objects.errors import translated
-from calve.objects.port import UploadCleanup
+from calve.objects.storage import UploadCleanup
 from calve.objects.uri import Uri
 
 TEMPORARY_SUFFIX = ".calve-tmp"

@@ -22,7 +22,7 @@ from calve.model.errors import NotFoundError, PermanentError, RefusedError, Temp
 from calve.objects import lifecycle
 from calve.objects.credentials import S3Access, check_ca_file
 from calve.objects.errors import Fault, fault_of, first_line, translated
-from calve.objects.port import Bounds, UploadCleanup
+from calve.objects.storage import Bounds, UploadCleanup
 from calve.objects.uri import Uri
 
 # Both bound memory (10 MB an upload) and the bandwidth that the timeouts presume (1.5 MB/s by default).

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from calve.clickhouse.parts import part_files
+from calve.clickhouse.parts.content import content_hash
 from calve.clickhouse.source import Session
 from calve.clickhouse.sql.tokens import name as quoted
 from calve.clickhouse.sql.tokens import string
@@ -88,7 +88,7 @@ def _contents(session: Session, target: Target) -> Counter[str]:
         f"AND database = {string(target.receiver_database)} AND table = {string(target.receiver_name)}",
         what=f"table {target}",
     )
-    return Counter(part_files.content_hash(Path(target.data_path) / row["name"]) for row in rows)
+    return Counter(content_hash(Path(target.data_path) / row["name"]) for row in rows)
 
 
 def _put_into_detached(target: Target, part: RestorePart, staged: Path | None) -> None:

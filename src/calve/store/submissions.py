@@ -11,8 +11,8 @@ from typing import Any
 from sqlalchemy import BigInteger, ColumnElement, Connection, Select, bindparam, insert, select, text, update
 
 from calve.model.change import ADOPTED, CANCEL_REQUESTED, SUBMITTED, NewEvent
-from calve.model.locks import MARK, first_conflict, whole_of
 from calve.model.process import NewProcess, Process, ProcessId
+from calve.model.reach import MARK, first_conflict, whole_of
 from calve.model.refusals import locked, no_such_process, not_ended
 from calve.model.states import PROCESS_TERMINAL, Leftovers, ProcessState
 from calve.store import rows

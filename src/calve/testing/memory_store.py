@@ -25,7 +25,6 @@ from calve.model.change import (
     WritePlan,
 )
 from calve.model.errors import ErrorInfo
-from calve.model.locks import first_conflict
 from calve.model.process import (
     Breaker,
     Event,
@@ -39,7 +38,7 @@ from calve.model.process import (
     Worker,
     WorkerId,
 )
-from calve.model.reach import kinds_in, reaches, sources_in
+from calve.model.reach import first_conflict, kinds_in, reaches, sources_in
 from calve.model.refusals import (
     ambiguous,
     conflict,

@@ -14,7 +14,7 @@ from pathlib import Path
 from calve.app.doctor.finding import Finding
 from calve.app.wiring import App
 from calve.control.ports import TaskOrder, TaskResult
-from calve.iceberg.catalogs.entry import RECEIPTS
+from calve.destination.address import RECEIPTS
 from calve.model.errors import PermanentError
 from calve.model.process import new_process_id
 from calve.model.states import PinState

@@ -13,8 +13,7 @@ from typing import Any
 
 from calve.clickhouse import tables
 from calve.clickhouse.parts import partitions
-from calve.clickhouse.parts.content import file_hash, parts_content
-from calve.clickhouse.parts.part_files import content_hash
+from calve.clickhouse.parts.content import content_hash, file_hash, parts_content
 from calve.clickhouse.parts.partitions import PartitionInfo, clock
 from calve.clickhouse.pins import freeze, pin, shadow
 from calve.clickhouse.pins.pin import Pinned, PinRequest

@@ -5,14 +5,21 @@ the folder and goes. When the input ends in the middle of a statement its parent
 has given up, and it ends at once: nothing that it was doing outlives the visit.
 
 The words between a visit and its host process: length, then bytes.
+
+The parent's side of a host process: start, ask, and an end that always comes.
 """
 
+import contextlib
 import json
 import os
 import queue
+import selectors
 import struct
+import subprocess
 import sys
+import tempfile
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -134,3 +141,180 @@ if __name__ == "__main__":
     main()
     sys.stdout.flush()
     os._exit(0)  # the engine's own threads need no farewell
+
+
+_CLOSE_SECONDS = 10.0
+_CHUNK = 1 << 20
+_COMPLAINT_LENGTH = 600
+
+
+class HostDied(Exception):
+    """The child ended without an answer; the text is what it printed last."""
+
+
+class HostTimeout(Exception):
+    """The child did not answer in time and was killed."""
+
+
+class HostProcess:
+    """One child over one folder. Not for two threads at once."""
+
+    def __init__(self, folder: Path, engine_config: str = "") -> None:
+        # Unlinked from the start: it goes with the last process that holds it.
+        self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the child)
+        arguments = [str(folder.absolute()), *([engine_config] if engine_config else [])]
+        # if we die from here on, the child's input ends and it ends itself
+        self._child = subprocess.Popen(
+            # -P: a file in the working folder must not stand in for a library
+            [sys.executable, "-P", "-m", "calve.clickhouse.embedded.host", *arguments],
+            cwd="/",  # the engine's table functions read files below the working folder only
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._complaints,
+            start_new_session=True,  # Ctrl-C is for the parent, which ends the visit in order
+        )
+
+    def opened(self, seconds: float) -> Answer:
+        """Wait until the folder is open, or the engine says why it is not."""
+        return self._receive(time.monotonic() + seconds)
+
+    def ask(self, sql: str, settings: Mapping[str, str], seconds: float) -> Answer:
+        """One statement and its answer."""
+        deadline = time.monotonic() + seconds
+        data = Request(sql=sql, settings=settings).pack()
+        stdin = self._child.stdin
+        assert stdin is not None
+        try:
+            stdin.write(header(data) + data)
+            stdin.flush()
+        except OSError:
+            raise HostDied(self._last_words()) from None
+        return self._receive(deadline)
+
+    def close(self) -> None:
+        """End the visit in order: the folder is free when this returns."""
+        with contextlib.suppress(OSError):
+            if self._child.stdin is not None:
+                self._child.stdin.close()
+        try:
+            self._child.wait(_CLOSE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._child.kill()
+            self._child.wait()
+        self._tidy()
+
+    def kill(self) -> None:
+        """End it now; whatever statement it was at has ended when this returns."""
+        self._child.kill()
+        self._child.wait()
+        self._tidy()
+
+    def complaint(self) -> str:
+        """What the engine printed last: its start-up errors come only there."""
+        try:
+            size = self._complaints.seek(0, os.SEEK_END)
+            self._complaints.seek(max(0, size - _COMPLAINT_LENGTH))
+            return self._complaints.read().decode("utf-8", "replace").strip()
+        except (OSError, ValueError):
+            return ""
+
+    @property
+    def alive(self) -> bool:
+        return self._child.poll() is None
+
+    def _last_words(self) -> str:
+        text = self.complaint()
+        self.kill()
+        code = self._child.returncode
+        return f"exit status {code}" + (f": {text}" if text else "")
+
+    def _receive(self, deadline: float) -> Answer:
+        head = self._read(HEADER_BYTES, deadline)
+        return Answer.unpack(self._read(length_of(head), deadline))
+
+    def _read(self, size: int, deadline: float) -> bytes:
+        stdout = self._child.stdout
+        assert stdout is not None
+        data = bytearray()
+        with selectors.DefaultSelector() as selector:
+            selector.register(stdout, selectors.EVENT_READ)
+            while len(data) < size:
+                if not selector.select(max(0.0, deadline - time.monotonic())):
+                    self.kill()
+                    raise HostTimeout
+                chunk = os.read(stdout.fileno(), min(_CHUNK, size - len(data)))
+                if not chunk:
+                    raise HostDied(self._last_words())
+                data += chunk
+        return bytes(data)
+
+    def _tidy(self) -> None:
+        for stream in (self._child.stdin, self._child.stdout, self._complaints):
+            with contextlib.suppress(OSError):
+                if stream is not None:
+                    stream.close()
+
+
+_HANDED_ON_SECONDS = 5.0
+
+
+class Gate:
+    """The door of one folder."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._busy = False
+        self._waiting = 0
+        self._host: HostProcess | None = None
+        self._opened_at = 0.0
+
+    def enter(self, seconds: float) -> bool:
+        """Wait for the turn; False when it did not come in time."""
+        with self._changed:
+            self._waiting += 1
+            try:
+                entered = self._changed.wait_for(lambda: not self._busy, timeout=seconds)
+                self._busy = self._busy or entered
+            finally:
+                self._waiting -= 1
+                self._close_if_unwanted()
+        return entered
+
+    def take_host(self) -> HostProcess | None:
+        """The host that the visit before left open. Only while inside."""
+        with self._changed:
+            host, self._host = self._host, None
+        if host is not None and not host.alive:
+            host.kill()
+            return None
+        if host is None:
+            self._opened_at = time.monotonic()
+        return host
+
+    def leave(self, host: HostProcess | None) -> None:
+        """End the visit. `host` is handed on or closed; None when it is gone already."""
+        old = time.monotonic() - self._opened_at > _HANDED_ON_SECONDS
+        with self._changed:
+            hand_on = host is not None and self._waiting > 0 and not old
+        if host is not None and not hand_on:
+            host.close()  # before the next may enter: it finds the folder free
+        with self._changed:
+            self._host = host if hand_on else None
+            self._busy = False
+            self._close_if_unwanted()
+            self._changed.notify()
+
+    def _close_if_unwanted(self) -> None:
+        if self._host is not None and not self._busy and self._waiting == 0:
+            self._host.close()
+            self._host = None
+
+
+_gates: dict[Path, Gate] = {}
+_lock = threading.Lock()
+
+
+def gate_of(folder: Path) -> Gate:
+    """The same door for every name of one folder."""
+    with _lock:
+        return _gates.setdefault(folder.resolve(), Gate())

@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from calve.clickhouse import errors
-from calve.clickhouse.embedded.host_process import HostDied, HostProcess, HostTimeout
-from calve.clickhouse.sql import rows
+from calve.clickhouse.embedded.host import HostDied, HostProcess, HostTimeout
+from calve.clickhouse.engine.engine import SETTINGS, decode
 from calve.clickhouse.sql.filters import Node, tree
 from calve.clickhouse.sql.tokens import string
 from calve.model.errors import TemporaryError
 
 _SECONDS = 60.0
 _SETTINGS: Mapping[str, str] = {
-    **rows.SETTINGS,
+    **SETTINGS,
     "max_parser_depth": "1000",
     "max_query_size": str(16 << 20),
     "implicit_select": "0",
@@ -49,7 +49,7 @@ class Parser:
             raise _ended(error) from None
         if not answer.ok:
             raise errors.translate(answer.data.decode("utf-8", "replace"), "parsing")
-        return rows.decode(answer.data)
+        return decode(answer.data)
 
 
 @contextmanager

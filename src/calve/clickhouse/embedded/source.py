@@ -18,11 +18,10 @@ from typing import Any
 
 from calve.clickhouse import errors
 from calve.clickhouse.embedded.base import EngineSession, EngineSource
-from calve.clickhouse.embedded.host_process import Gate, HostDied, HostProcess, HostTimeout, gate_of
-from calve.clickhouse.engine.engine import NO_SETTINGS
+from calve.clickhouse.embedded.host import Gate, HostDied, HostProcess, HostTimeout, gate_of
+from calve.clickhouse.engine.engine import NO_SETTINGS, SETTINGS, decode
 from calve.clickhouse.errors import SourceBusyError
 from calve.clickhouse.source import Disk
-from calve.clickhouse.sql import rows
 from calve.model.errors import CalveError, PermanentError, TemporaryError, UsageError
 
 SCHEME = "chdb://"
@@ -205,7 +204,7 @@ class EmbeddedSession(EngineSession):
         what: str = "",
         seconds: float | None = None,
     ) -> list[dict[str, Any]]:
-        return rows.decode(self._ask(sql, {**rows.SETTINGS, **settings}, what, seconds))
+        return decode(self._ask(sql, {**SETTINGS, **settings}, what, seconds))
 
     def execute(
         self,

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from calve.clickhouse.engine.ddl import LENIENT
 from calve.clickhouse.engine.engine import Engine
-from calve.clickhouse.parts.part_files import read_rows
+from calve.clickhouse.parts.content import read_rows
 from calve.clickhouse.reader import Opened, Read
 from calve.clickhouse.sql import tokens
 from calve.model.errors import CalveError, PermanentError, TemporaryError

@@ -15,14 +15,20 @@ was merged further than what was exported. `calve verify --deep` reads the rows 
 
 Engines whose merges combine rows (Replacing, Summing …) change their content with a merge, and
 so does this id.
+
+What the files in a part's folder say, read without an engine.
 """
 
 import hashlib
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
+from calve.clickhouse.sql.tokens import tokens
 from calve.destination.content import PartMark, marked
 from calve.destination.plan import PartPlan
+from calve.model.errors import PermanentError
 
 _VERSION = "c1"
 _PARTS_VERSIONS = {"f": "p1", "s": "p2", "t": "p3"}  # by how the hashes were made
@@ -141,3 +147,90 @@ class FiledPart(PartFacts):
     @property
     def mark(self) -> PartMark:
         return self.mark_with(file_hash(self.content))
+
+
+_NAME = re.compile(r"(?P<partition>[^_]+)_(?P<low>\d+)_(?P<high>\d+)_(?P<level>\d+)(?:_(?P<mutation>\d+))?")
+_OLD_NAME = re.compile(
+    r"(?P<first>\d{8})_(?P<last>\d{8})_(?P<low>\d+)_(?P<high>\d+)_(?P<level>\d+)(?:_(?P<mutation>\d+))?"
+)
+_ROW_EXISTS = "_row_exists"  # the mask of lightweight deletes
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartName:
+    """A part's name, taken apart."""
+
+    partition_id: str
+    min_block: int
+    max_block: int
+    level: int
+    mutation: int = 0  # 0: never mutated
+
+    @property
+    def data_version(self) -> int:
+        """As `system.parts` has it."""
+        return self.mutation or self.min_block
+
+
+def parse_name(text: str, *, old_syntax: bool = False) -> PartName | None:
+    """None for what is no part: `detached`, `format_version.txt`, `tmp_…`. The table has to say
+    which syntax it is: a mutated part of today may look like one of old."""
+    found = (_OLD_NAME if old_syntax else _NAME).fullmatch(text)
+    if found is None:
+        return None
+    return PartName(
+        partition_id=found["first"][:6] if old_syntax else found["partition"],
+        min_block=int(found["low"]),
+        max_block=int(found["high"]),
+        level=int(found["level"]),
+        mutation=int(found["mutation"] or 0),
+    )
+
+
+def read_rows(part: Path) -> int:
+    """Physical rows: lightweight-deleted ones count."""
+    return int(_read(part / "count.txt"))
+
+
+def read_columns(part: Path) -> frozenset[str]:
+    """The columns whose values the part itself has; others get their defaults when read."""
+    # "columns format version: 1\n2 columns:\n`id` UInt64\n…": each line opens with a quoted name,
+    # and a line break inside of a name is escaped.
+    lines = _read(part / "columns.txt").split("\n")[2:]
+    return frozenset(next(tokens(line)).value for line in lines if line)
+
+
+def has_deleted_rows(part: Path) -> bool:
+    """Whether a lightweight delete left its mask in the part."""
+    return _ROW_EXISTS in _read(part / "columns.txt") and _ROW_EXISTS in read_columns(part)
+
+
+def content_hash(part: Path) -> str:
+    """A hash over the hashes of all files: two parts of one name with other content differ (P17)."""
+    try:
+        return hashlib.sha256((part / "checksums.txt").read_bytes()).hexdigest()[:32]
+    except OSError as error:
+        raise _unreadable(part, error) from None
+
+
+def size(part: Path) -> int:
+    """Bytes of all files, those of projections too."""
+    try:
+        return sum(path.stat().st_size for path in part.rglob("*") if path.is_file())
+    except OSError as error:
+        raise _unreadable(part, error) from None
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text("utf-8", "surrogateescape")
+    except OSError as error:
+        raise _unreadable(path.parent, error) from None
+
+
+def _unreadable(part: Path, error: OSError) -> PermanentError:
+    return PermanentError(
+        f"part {part} cannot be read: {error.strerror} ({Path(error.filename or '').name})",
+        code="part_unreadable",
+        hint="the user that runs Calve needs read access to the source's files",
+    )

@@ -10,8 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from calve.clickhouse.parts.content import Extent, content_id, file_hash
-from calve.clickhouse.parts.part_files import content_hash
+from calve.clickhouse.parts.content import Extent, content_hash, content_id, file_hash
 from calve.clickhouse.source import Statements, View
 from calve.clickhouse.sql.tokens import string, unquote
 from calve.clickhouse.tables import PATCH_PREFIX, TableInfo

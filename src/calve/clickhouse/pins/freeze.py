@@ -12,9 +12,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from calve.clickhouse.parts import mutations, part_files
-from calve.clickhouse.parts.content import FiledPart, PartFacts
-from calve.clickhouse.parts.part_files import PartName
+from calve.clickhouse.parts import mutations
+from calve.clickhouse.parts.content import (
+    FiledPart,
+    PartFacts,
+    PartName,
+    content_hash,
+    has_deleted_rows,
+    parse_name,
+    read_columns,
+    read_rows,
+    size,
+)
 from calve.clickhouse.parts.partitions import Selection, rows_seen, select
 from calve.clickhouse.pins import shadow
 from calve.clickhouse.source import Disk, Session
@@ -54,7 +63,10 @@ def refuse_unfinished(
     if wait:
         _apply_unfinished(session, table, partition_ids)
     unfinished = _unfinished(session, table, partition_ids)
-    return mutations.refuse_unapplied(table, unfinished, patch_parts(session, table.full_name), ignore=ignore)
+    patches = patch_parts(session, table.full_name)
+    if not unfinished and not patches:
+        return ()
+    return mutations.refuse_unapplied(table, unfinished, patches, ignore=ignore)
 
 
 def _unfinished(session: Session, table: TableInfo, partition_ids: Sequence[str]) -> tuple[Mutation, ...]:
@@ -137,7 +149,7 @@ def frozen_parts(
             for path, parts in _parts_below(disk, table, name)
             if parts.partition_id in wanted
         ]
-    masked = [path.name for _, path, _ in found if part_files.has_deleted_rows(path)]
+    masked = [path.name for _, path, _ in found if has_deleted_rows(path)]
     # Without what the table has pending: the pin holds the parts, and not their patches.
     unpatched = {"apply_patch_parts": "0"} if table.patch_parts else {}
     seen = rows_seen(session, table, masked, "_part", unpatched)
@@ -200,14 +212,14 @@ def _parts_below(disk: Disk, table: TableInfo, name: str) -> list[tuple[Path, Pa
         if not folder.is_dir():
             continue
         for entry in folder.iterdir():
-            parts = part_files.parse_name(entry.name, old_syntax=table.clause.old_syntax)
+            parts = parse_name(entry.name, old_syntax=table.clause.old_syntax)
             if parts is not None and entry.is_dir():
                 found.append((entry, parts))
     return found
 
 
 def _frozen(disk: Disk, path: Path, parts: PartName, seen: int | None) -> FrozenPart:
-    rows = part_files.read_rows(path)
+    rows = read_rows(path)
     return FrozenPart(
         name=path.name,
         partition_id=parts.partition_id,
@@ -215,14 +227,14 @@ def _frozen(disk: Disk, path: Path, parts: PartName, seen: int | None) -> Frozen
         disk=disk.name,
         rows=rows,
         rows_seen=rows if seen is None else seen,
-        bytes=part_files.size(path),
+        bytes=size(path),
         min_block=parts.min_block,
         max_block=parts.max_block,
         level=parts.level,
         mutation=parts.mutation,
         data_version=parts.data_version,
-        content=part_files.content_hash(path),
-        columns=part_files.read_columns(path),
+        content=content_hash(path),
+        columns=read_columns(path),
     )
 
 

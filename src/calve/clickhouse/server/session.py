@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from calve.clickhouse.engine.engine import FORMAT, decode
 from calve.clickhouse.server import errors
 from calve.clickhouse.server.client import Client, Request
 from calve.clickhouse.source import Disk
-from calve.clickhouse.sql import rows as exact
 from calve.clickhouse.sql.tokens import name as quoted
 from calve.clickhouse.sql.tokens import string
 from calve.model.errors import CalveError, PermanentError, RefusedError, UnavailableError
@@ -172,7 +172,7 @@ class ServerSession:
         read cannot ask for them, and no system table has any."""
         if not self.features.named_rows:
             return self._json(sql, what, seconds, settings)
-        return exact.decode(self._ask(f"{sql} FORMAT {exact.FORMAT}", settings, what, seconds))
+        return decode(self._ask(f"{sql} FORMAT {FORMAT}", settings, what, seconds))
 
     def execute(
         self,
@@ -256,7 +256,7 @@ class ServerSession:
             lines = [json.dumps(line) for line in (names, types, *answer["data"])]
         except (ValueError, KeyError, TypeError) as error:
             raise errors.cut_off(f"source {self.source}, {what}", f"it is not JSON ({error})") from None
-        return exact.decode("\n".join(lines).encode())
+        return decode("\n".join(lines).encode())
 
     def _ask(
         self, sql: str, settings: Mapping[str, str], what: str, seconds: float | None, query_id: str = ""

@@ -4,8 +4,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from calve.control.breakers import Breakers
-from calve.control.budget import Random, backoff_seconds, is_unavailable
+from calve.control.budget import Breakers, Random, backoff_seconds, is_unavailable
 from calve.control.inflight import InFlight
 from calve.control.kind import Kind
 from calve.control.ports import Runner, Store

@@ -7,20 +7,30 @@ S3, which every catalog call reads, is read by the client that writes data files
 """
 
 import io
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from pyarrow.fs import FileSystem, S3FileSystem
 from pyiceberg.io import InputFile, InputStream
 from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.table import Table
 
-from calve.model.errors import CalveError, DeniedError, NotFoundError, UnavailableError, UntrustedError
+from calve.model.errors import (
+    CalveError,
+    DeniedError,
+    NotFoundError,
+    TemporaryError,
+    UnavailableError,
+    UntrustedError,
+)
 from calve.objects.credentials import CA_FILE, S3Access
 from calve.objects.storage import Storage
 from calve.objects.uri import S3, kind_of
 
 IMPLEMENTATION = "calve.iceberg.catalogs.file_io.BoundedFileIO"
 _METADATA = (".json", ".avro", ".json.gz")
+_KEY = "s3.access-key-id"
 _TRIES = 3  # that Arrow's client has in the time of a call
 
 
@@ -114,3 +124,20 @@ def _as_os_error(error: CalveError) -> OSError:
     if isinstance(error, UntrustedError):
         return OSError(f"certificate verify failed: {error.message}")
     return OSError(error.message)
+
+
+@contextmanager
+def lent_to(table: Table) -> Iterator[None]:
+    """Around work on a table's metadata files. Keys that were lent with the table may be refused before
+    their time; the next attempt loads the table again, and with it other keys."""
+    try:
+        yield
+    except DeniedError as error:
+        own = table.catalog.properties.get(_KEY)
+        if table.io.properties.get(_KEY) == own:
+            raise
+        raise TemporaryError(
+            error.message,
+            code="lent_keys_refused",
+            hint="the catalog lends new keys each time the table is loaded; it is retried",
+        ) from error

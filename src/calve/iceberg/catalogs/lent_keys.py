@@ -10,18 +10,15 @@ running tasks, which Spark does not have, and a living driver, although an attem
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from threading import Lock
 from typing import Any
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.catalog.rest import RestCatalog
-from pyiceberg.table import Table
 
 from calve.iceberg import tables
 from calve.iceberg.catalogs.catalog import open_catalog
-from calve.model.errors import DeniedError, NotFoundError, PermanentError, TemporaryError
+from calve.model.errors import NotFoundError, PermanentError
 from calve.model.limits import Limits
 
 _OF_STORAGE = ("s3.", "client.")
@@ -74,11 +71,6 @@ class Lender:
         self._renew_at = now + max(left - _EARLY_SECONDS, left / 2)
 
 
-def lends(catalog: Catalog) -> bool:
-    """Whether the keys of a table's files may come with the table."""
-    return isinstance(catalog, RestCatalog)
-
-
 def lender(catalog: Catalog, identifier: tuple[str, ...], configured: Properties) -> Lender:
     """For a program that has the catalog open."""
     return Lender(lambda: _lent(catalog, identifier, configured))
@@ -86,11 +78,9 @@ def lender(catalog: Catalog, identifier: tuple[str, ...], configured: Properties
 
 def remote_lender(
     lending: Mapping[str, Any], identifier: tuple[str, ...], given: Properties, limits: Limits
-) -> Lender | None:
+) -> Lender:
     """For an executor: `given` are the keys it was sent with, `lending` the catalog's own entry, opened
-    only if new ones are needed. None where the catalog lends none."""
-    if not lending:
-        return None
+    only if new ones are needed."""
 
     def ask() -> Properties:
         catalog = open_catalog(lending["name"], lending["properties"], limits)
@@ -100,23 +90,6 @@ def remote_lender(
             catalog.close()
 
     return Lender(ask, given)
-
-
-@contextmanager
-def lent_to(table: Table) -> Iterator[None]:
-    """Around work on a table's metadata files. Keys that were lent with the table may be refused before
-    their time; the next attempt loads the table again, and with it other keys."""
-    try:
-        yield
-    except DeniedError as error:
-        own = table.catalog.properties.get(_KEY)
-        if table.io.properties.get(_KEY) == own:
-            raise
-        raise TemporaryError(
-            error.message,
-            code="lent_keys_refused",
-            hint="the catalog lends new keys each time the table is loaded; it is retried",
-        ) from error
 
 
 def _lent(catalog: Catalog, identifier: tuple[str, ...], configured: Properties) -> dict[str, str]:

@@ -12,8 +12,8 @@ Never `Transaction` or `Table.append`: PyIceberg's retry loop rebases without ou
 
 from calve.destination.outcome import AlreadyExported, EarlierExport, PublishedSnapshot, PublishFenced
 from calve.iceberg.publish.fence import fence
+from calve.iceberg.publish.marks import find_export
 from calve.iceberg.publish.publish import publish
-from calve.iceberg.publish.search import find_export
 
 __all__ = [
     "AlreadyExported",

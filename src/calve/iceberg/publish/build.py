@@ -15,9 +15,8 @@ from calve.destination.names import FENCE
 from calve.destination.plan import ExportPlan
 from calve.destination.receipt import Receipt
 from calve.iceberg.publish import marks
-from calve.iceberg.publish.manifests import ManifestFiles, data_files
+from calve.iceberg.publish.manifests import NOTHING, ManifestFiles, Removal, data_files
 from calve.iceberg.publish.marks import Sent
-from calve.iceberg.publish.replace import NOTHING, Removal
 
 _TOTALS = {  # of the table, kept from summary to summary: what adds to them, what takes away
     "total-data-files": ("added-data-files", "deleted-data-files"),

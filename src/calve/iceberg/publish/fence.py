@@ -15,13 +15,13 @@ from pyiceberg.table.snapshots import Snapshot
 
 from calve.destination.outcome import PublishedSnapshot, PublishFenced
 from calve.destination.plan import ExportPlan
-from calve.iceberg.catalogs.lent_keys import lent_to
+from calve.iceberg.catalogs.file_io import lent_to
 from calve.iceberg.errors import catalog_call
 from calve.iceberg.publish import marks
 from calve.iceberg.publish.build import build_empty
 from calve.iceberg.publish.commit import CommitAnswer, send, tombstone_commit
+from calve.iceberg.publish.marks import search
 from calve.iceberg.publish.publish import tag_age_ms
-from calve.iceberg.publish.search import search
 from calve.iceberg.tables import find_by_uuid
 from calve.model.errors import TemporaryError, UnknownOutcomeError
 from calve.model.limits import Limits

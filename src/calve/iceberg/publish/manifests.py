@@ -10,6 +10,7 @@ from pyiceberg.manifest import (
     DataFile,
     DataFileContent,
     FileFormat,
+    ManifestContent,
     ManifestEntry,
     ManifestEntryStatus,
     ManifestFile,
@@ -21,13 +22,14 @@ from pyiceberg.manifest import (
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table, TableProperties
+from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.transforms import VoidTransform
 
+from calve.destination.description import record
 from calve.destination.names import manifest_list_name, manifest_name
 from calve.destination.plan import ExportPlan
 from calve.destination.receipt import FileReceipt, Receipt
-from calve.iceberg import partitions
 from calve.iceberg.publish.marks import Sent
 
 _log = getLogger(__name__)
@@ -128,7 +130,7 @@ def data_file(table: Table, spec_id: int, item: FileReceipt) -> DataFile:
         content=DataFileContent.DATA,
         file_path=item.path,
         file_format=FileFormat.PARQUET,
-        partition=partitions.record(metadata.specs()[spec_id], metadata.schema(), item.partition),
+        partition=record(metadata.specs()[spec_id], metadata.schema(), item.partition),
         record_count=item.rows,
         file_size_in_bytes=item.bytes,
         column_sizes=dict(item.column_sizes) or None,
@@ -187,3 +189,39 @@ def _void_is_null(schema: Schema, spec: PartitionSpec) -> Schema:
         for field in schema.fields
     )
     return Schema(*fields, schema_id=schema.schema_id, identifier_field_ids=schema.identifier_field_ids)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Removal:
+    """The files that go, by path."""
+
+    files: frozenset[str] = frozenset()
+    rows: int = 0
+    bytes: int = 0
+    partitions: frozenset[str] = frozenset()
+
+    def rewrite(self, table: Table, output: ManifestFiles) -> list[ManifestFile]:
+        """The head's manifests, those with files that go written anew: what goes is DELETED, what
+        stays EXISTING, each with the sequence numbers it has. Rewritten ones are in `output`."""
+        kept = []
+        for manifest in manifests_of(table, table.metadata.snapshot_by_name(MAIN_BRANCH)):
+            if not (manifest.has_added_files() or manifest.has_existing_files()):
+                continue  # only says what an earlier snapshot deleted
+            if manifest.content != ManifestContent.DATA or not self.files:
+                kept.append(manifest)
+                continue
+            entries = manifest.fetch_manifest_entry(table.io)
+            if not any(entry.data_file.file_path in self.files for entry in entries):
+                kept.append(manifest)
+                continue
+            with output.writer(manifest.partition_spec_id) as writer:
+                for entry in entries:
+                    if entry.data_file.file_path in self.files:
+                        writer.delete(entry)
+                    else:
+                        writer.existing(entry)
+            output.finished(writer)
+        return kept
+
+
+NOTHING = Removal()

@@ -14,15 +14,14 @@ from calve.destination.outcome import AlreadyExported, EarlierExport, PublishedS
 from calve.destination.plan import ExportPlan
 from calve.destination.receipt import Receipt, recount, refuse_shrinking
 from calve.iceberg import tables
-from calve.iceberg.catalogs.lent_keys import lent_to
+from calve.iceberg.catalogs.file_io import lent_to
 from calve.iceberg.errors import catalog_call
 from calve.iceberg.publish import marks
 from calve.iceberg.publish.build import StagedSnapshot, build
 from calve.iceberg.publish.commit import CommitAnswer, Reply, publish_commit, send
-from calve.iceberg.publish.manifests import delete_unused, manifests_of
-from calve.iceberg.publish.marks import Sent
-from calve.iceberg.publish.replace import NOTHING, find_removal
-from calve.iceberg.publish.search import all_exports, refuse_if_unprovable, search
+from calve.iceberg.publish.manifests import NOTHING, delete_unused, manifests_of
+from calve.iceberg.publish.marks import Sent, all_exports, refuse_if_unprovable, search
+from calve.iceberg.publish.replace import find_removal
 from calve.iceberg.tables import find_by_uuid
 from calve.model.errors import (
     CalveError,

@@ -15,7 +15,6 @@ gone, or to sequence numbers below the new files', and apply to nothing. Iceberg
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from pyiceberg.manifest import DataFile, DataFileContent, ManifestContent, ManifestEntry, ManifestFile
 from pyiceberg.table import Table
@@ -28,46 +27,10 @@ from calve.destination.outcome import EarlierExport
 from calve.destination.plan import ExportPlan
 from calve.iceberg.publish import history, marks
 from calve.iceberg.publish.history import FilePartition, place_of
-from calve.iceberg.publish.manifests import ManifestFiles, manifests_of
+from calve.iceberg.publish.manifests import NOTHING, Removal, manifests_of
 from calve.model.errors import RefusedError
 
 _PATH_FIELD_ID = 2147483546  # of position delete files
-
-
-@dataclass(frozen=True, kw_only=True)
-class Removal:
-    """The files that go, by path."""
-
-    files: frozenset[str] = frozenset()
-    rows: int = 0
-    bytes: int = 0
-    partitions: frozenset[str] = frozenset()
-
-    def rewrite(self, table: Table, output: ManifestFiles) -> list[ManifestFile]:
-        """The head's manifests, those with files that go written anew: what goes is DELETED, what
-        stays EXISTING, each with the sequence numbers it has. Rewritten ones are in `output`."""
-        kept = []
-        for manifest in manifests_of(table, table.metadata.snapshot_by_name(MAIN_BRANCH)):
-            if not (manifest.has_added_files() or manifest.has_existing_files()):
-                continue  # only says what an earlier snapshot deleted
-            if manifest.content != ManifestContent.DATA or not self.files:
-                kept.append(manifest)
-                continue
-            entries = manifest.fetch_manifest_entry(table.io)
-            if not any(entry.data_file.file_path in self.files for entry in entries):
-                kept.append(manifest)
-                continue
-            with output.writer(manifest.partition_spec_id) as writer:
-                for entry in entries:
-                    if entry.data_file.file_path in self.files:
-                        writer.delete(entry)
-                    else:
-                        writer.existing(entry)
-            output.finished(writer)
-        return kept
-
-
-NOTHING = Removal()
 
 
 def find_removal(table: Table, plan: ExportPlan, earlier: Sequence[EarlierExport]) -> Removal:

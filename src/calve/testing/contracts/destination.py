@@ -25,6 +25,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
+from calve.destination.address import placement
 from calve.destination.names import DataFileName, receipt_uri, receipts_of
 from calve.destination.outcome import AlreadyExported, PublishedSnapshot, PublishFenced
 from calve.destination.plan import ColumnPlan, ExportPlan, KeyPlan, PartPlan, Relation, Slice
@@ -33,7 +34,6 @@ from calve.destination.receipt import FileReceipt, Receipt
 from calve.iceberg import checksums
 from calve.model.errors import CalveError, PermanentError, RefusedError, TemporaryError, UnknownOutcomeError
 from calve.model.process import new_process_id
-from calve.tasks.destinations import placement
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from calve.model.errors import NotFoundError, PermanentError, RefusedError
-from calve.objects.port import ObjectStore
+from calve.objects.storage import ObjectStore
 
 LARGE = 11_000_000  # bytes: more than two chunks of a multipart upload
 NAMES = ("a b", "p=%2F..%2Fx", "é漢🧊", "x+y&z", "month=2024-01")

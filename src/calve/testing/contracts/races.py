@@ -11,8 +11,8 @@ import pytest
 from calve.control.ports import Store
 from calve.model.change import Budget, Change, CleanUpIn, CountAttempt, LeftoversTo, MoveTo
 from calve.model.errors import CalveError, ConflictError, RefusedError
-from calve.model.locks import piece_of
 from calve.model.process import Lock, NewProcess, Process, WorkerId
+from calve.model.reach import piece_of
 from calve.model.states import Leftovers, ProcessState
 from calve.testing.clock import FakeClock
 from calve.testing.contracts.contract import (

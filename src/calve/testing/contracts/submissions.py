@@ -5,8 +5,8 @@ import pytest
 from calve.control.ports import Store
 from calve.model.change import Change, CleanUpIn, LeftoversTo, Met, MoveTo, Unlock
 from calve.model.errors import ErrorInfo, LockedError, NotFoundError, Outcome, RefusedError
-from calve.model.locks import piece_of
 from calve.model.process import Lock, Process, ProcessId, ProcessQuery
+from calve.model.reach import piece_of
 from calve.model.states import Leftovers, ProcessState
 from calve.testing.clock import FakeClock
 from calve.testing.contracts.contract import (
