@@ -1,4 +1,4 @@
-"""The obligations of `objects.port`: a local folder, S3, S3 by Hadoop's name, and lent keys."""
+"""The obligations of `objects.storage`: a local folder, S3, S3 by Hadoop's name, and lent keys."""
 
 import secrets
 from collections.abc import Mapping

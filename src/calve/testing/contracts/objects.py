@@ -1,4 +1,4 @@
-"""What every object storage must do (`objects.port`), as tests: inherit, and give `storage` and `root`."""
+"""What every object storage must do (`objects.storage`), as tests: inherit, and give `storage` and `root`."""
 
 import os
 import threading
