@@ -103,7 +103,7 @@ class _Here:
     slots = 2
 
     def run(self, group: str, orders: Sequence[Any], on_result: Callable[[Any], None]) -> None:
-        from calve.tasks.attempts import execute, result
+        from calve.spark.executor import execute, result
 
         for order in orders:
             on_result(result(execute(order)))
