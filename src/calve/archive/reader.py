@@ -12,7 +12,7 @@ from calve.archive.parts import fetch
 from calve.archive.source import SEPARATOR
 from calve.clickhouse.engine.engine import Engine
 from calve.clickhouse.engine.scratch import attached
-from calve.clickhouse.engine.shared_folder import shared
+from calve.clickhouse.engine.folders import shared
 from calve.clickhouse.reader import Opened, Read
 from calve.destination.plan import PartPlan
 from calve.objects.storage import Storage

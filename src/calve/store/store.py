@@ -15,7 +15,7 @@ from calve.model.errors import UsageError
 from calve.store.changes import Changes
 from calve.store.database import Database, make_engine
 from calve.store.failures import translate
-from calve.store.history import History, Releases
+from calve.store.drain import History, Releases
 from calve.store.leases import Leases, Workers
 from calve.store.submissions import Submissions
 from calve.store.tables import schema_version

@@ -23,8 +23,8 @@ from typing import Any
 from urllib.parse import urlencode
 
 from calve.clickhouse import errors
-from calve.clickhouse.engine import shared_folder
-from calve.clickhouse.engine.shared_folder import make, sweep_scratch
+from calve.clickhouse.engine import folders as shared_folder
+from calve.clickhouse.engine.folders import make, sweep_scratch
 from calve.clickhouse.sql import tokens, types
 from calve.model.errors import CalveError, PermanentError
 
