@@ -7,7 +7,7 @@
 
 Spark makes these objects in processes of its own and pickles them: they hold plain values only.
 
-One Spark partition: some parts, or a range of one, out of the engine as Arrow batches.
+One Spark partition is some parts, or a range of one, read from the engine as Arrow batches.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

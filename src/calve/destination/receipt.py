@@ -3,7 +3,7 @@
 Publishing uses only files that a receipt names, and reads no footer: all that a manifest
 needs is here. Integers are Python's, so counters hold more than 2^31 (L15).
 
-Recounting receipts before a publish (L23): every task once, every file once, the rows adding up.
+Receipts are recounted before a publish (L23): every task once, every file once, the rows adding up.
 """
 
 from collections import Counter

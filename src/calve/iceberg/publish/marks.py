@@ -1,4 +1,4 @@
-"""The marks a publish leaves in a table, and their forms.
+"""The marks that a publish leaves in a table, and the search for them.
 
 - tag `calve-<process id>`: asserted absent by the commit that sets it, so it is set once, by
   the publish or as a tombstone by the fence. It counts as published only if its snapshot's
@@ -9,7 +9,7 @@
 - property `calve.export.<key hash>`: outlives tags and snapshots (P8).
 - note: the control plane's row remembers the snapshot ids that were about to be sent.
 
-Looking for marks in a table's metadata. Comes before every other check (L11), at every attempt (L13).
+The search comes before every other check (L11), at every attempt (L13).
 """
 
 import json
