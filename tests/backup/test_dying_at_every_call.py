@@ -105,7 +105,7 @@ def test_a_restore_that_breaks_anywhere_attaches_every_part_once(
                     f"INSERT INTO {database}.{table} SELECT * FROM db.{table}",
                 )
         ticked = Ticked(tmp_path / "backup", source)
-        process_id = ticked.restore("b", into=database, existing=existing)
+        process_id = ticked.restore("b", into=database, existing=existing, again=existing == "append")
         faults = broken_life(ticked, process_id, at, how)
         row, where = ticked.row(process_id), f"{how} call {at} ({call})"
         assert faults.calls[at - 1] == call, where

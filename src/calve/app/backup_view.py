@@ -27,6 +27,8 @@ def backup_json(entry: "BackupEntry") -> Json:
         "moved_bytes": manifest.moved_bytes,
         "skipped": [{"table": table, "reason": why} for table, why in manifest.skipped],
         "error": None,
+        "rbac": manifest.rbac,
+        "left_out": [{"what": one.what, "why": one.why} for one in entry.left_out],
     }
 
 
@@ -60,6 +62,7 @@ def backup_detail_json(entry: "BackupEntry") -> Json:
             for one in manifest.schemas
         ],
         "functions": dict(manifest.functions),
+        "access": [one.title for one in manifest.access],
     }
 
 

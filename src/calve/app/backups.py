@@ -11,6 +11,7 @@ from calve.app.destination import properties_of
 from calve.app.exports import request_of
 from calve.app.wiring import App
 from calve.archive import backups as archived
+from calve.archive.left_out import LeftOut, left_out
 from calve.archive.location import Location
 from calve.archive.manifest import Manifest
 from calve.backup import deletion, verification
@@ -78,6 +79,10 @@ class BackupEntry:
     own_bytes: int = 0  # that no other backup shares: what deleting it frees
     error: str = ""
     hint: str = ""
+
+    @property
+    def left_out(self) -> tuple[LeftOut, ...]:
+        return left_out(self.manifest) if self.manifest else ()
 
 
 def entries(app: App) -> list[BackupEntry]:

@@ -27,38 +27,38 @@ _TABLE = ("TABLE",)
 
 def check_create(create: str, name: tuple[str, str], engine: str) -> None:
     """PermanentError unless this makes the table, view or dictionary `name` of that engine and no more."""
-    words = _words(create)
+    words = words_of(create)
     kind = _KINDS.get(engine, _TABLE)
     if engine == "Dictionary" and [word.text for word in words[:2]] == ["CREATE", "TABLE"]:
         kind = _TABLE  # over a dictionary
     made, rest = _object(create, words, kind)
     if made not in (name, ("", name[1])):
-        raise _refused(create, f"it does not make {'.'.join(name)}")
-    outer = list(_outer(rest))
-    head = list(takewhile(lambda word: word.text.upper() != "AS" or word.sort is not Sort.NAME, outer))
+        raise refused(create, f"it does not make {'.'.join(name)}")
+    top = list(outer(rest))
+    head = list(takewhile(lambda word: word.text.upper() != "AS" or word.sort is not Sort.NAME, top))
     if kind == _TABLE:
-        if _after(outer, "ENGINE", "=") != engine:
-            raise _refused(create, f"its engine is not {engine}")
-        if head != outer:
-            raise _refused(create, "it fills the table from a query")
-    if (rest and rest[0].text.upper() == "ON") or _after(head, "ON", "CLUSTER"):
-        raise _refused(create, "it is for a whole cluster")
+        if after(top, "ENGINE", "=") != engine:
+            raise refused(create, f"its engine is not {engine}")
+        if head != top:
+            raise refused(create, "it fills the table from a query")
+    if (rest and rest[0].text.upper() == "ON") or after(head, "ON", "CLUSTER"):
+        raise refused(create, "it is for a whole cluster")
     if any(word.sort is Sort.NAME and word.text.upper() == "POPULATE" for word in head):
-        raise _refused(create, "it runs its query at once")
-    if any(_after(rest, "SOURCE", "(", name) for name in ("EXECUTABLE", "EXECUTABLE_POOL")):
-        raise _refused(create, "it starts a program")
+        raise refused(create, "it runs its query at once")
+    if any(after(rest, "SOURCE", "(", name) for name in ("EXECUTABLE", "EXECUTABLE_POOL")):
+        raise refused(create, "it starts a program")
     _refuse_files(create, rest)
     _refuse_disks(create, head)
 
 
 def check_function(create: str, name: str) -> None:
     """PermanentError unless this makes the SQL function `name` and no more."""
-    words = _words(create)
+    words = words_of(create)
     made, rest = _object(create, words, ("FUNCTION",))
     if made != ("", name):
-        raise _refused(create, f"it does not make the function {name}")
+        raise refused(create, f"it does not make the function {name}")
     if not rest or rest[0].text.upper() != "AS":
-        raise _refused(create, "it is not an SQL function")
+        raise refused(create, "it is not an SQL function")
     _refuse_files(create, rest)
 
 
@@ -66,28 +66,29 @@ def check_scratch(create: str) -> None:
     """PermanentError unless this makes one table, to be called `{table}`, that parts can be read through:
     of a plain MergeTree engine, and without a default that reads a file, a dictionary or a query."""
     if create.count("{table}") != 1:
-        raise _refused(create, "it does not make one scratch table")
+        raise refused(create, "it does not make one scratch table")
     create = create.replace("{table}", "scratch", 1)
-    words = _words(create)
-    engine = _after(list(_outer(words)), "ENGINE", "=")
+    words = words_of(create)
+    engine = after(list(outer(words)), "ENGINE", "=")
     if not engine.endswith("MergeTree") or engine.startswith(("Replicated", "Shared")):
-        raise _refused(create, f"parts are not read through the engine {engine or 'that it lacks'}")
+        raise refused(create, f"parts are not read through the engine {engine or 'that it lacks'}")
     if any(asks_server(function) for function in called(words)):
-        raise _refused(create, "a default of it reads what is not in the part")
+        raise refused(create, "a default of it reads what is not in the part")
     if any(word.sort is Sort.NAME and word.text.upper() == "SELECT" for word in words):
-        raise _refused(create, "a default of it runs a query")
+        raise refused(create, "a default of it runs a query")
     check_create(create, ("", "scratch"), engine)
 
 
-def _words(create: str) -> list[Token]:
+def words_of(create: str) -> list[Token]:
+    """The words of one statement; PermanentError for signs that only a second one or a comment has."""
     words = list(tokens(create))
     for at, word in enumerate(words):
         if word.sort is not Sort.SIGN:
             continue
-        after = words[at + 1] if at + 1 < len(words) else None
-        touching = after.text if after is not None and after.start == word.end else ""
+        follows = words[at + 1] if at + 1 < len(words) else None
+        touching = follows.text if follows is not None and follows.start == word.end else ""
         if word.text not in _SIGNS or word.text + touching in ("--", "/*"):
-            raise _refused(create, f"{word.text + touching!r} has no place in it")
+            raise refused(create, f"{word.text + touching!r} has no place in it")
     return words
 
 
@@ -98,17 +99,17 @@ def _object(
     given = [word.text.upper() if word.sort is Sort.NAME else "" for word in words[: len(kind) + 4]]
     at = 1 + len(kind)
     if given[:at] != ["CREATE", *kind]:
-        raise _refused(create, f"it is not a CREATE {' '.join(kind)}")
+        raise refused(create, f"it is not a CREATE {' '.join(kind)}")
     if given[at : at + 3] == ["IF", "NOT", "EXISTS"]:
         at += 3
     if at >= len(words) or words[at].sort not in _NAMES:
-        raise _refused(create, "it names nothing")
+        raise refused(create, "it names nothing")
     if at + 2 < len(words) and words[at + 1].text == "." and words[at + 2].sort in _NAMES:
         return (words[at].value, words[at + 2].value), words[at + 3 :]
     return ("", words[at].value), words[at + 1 :]
 
 
-def _outer(words: Sequence[Token]) -> Iterator[Token]:
+def outer(words: Sequence[Token]) -> Iterator[Token]:
     """Those outside of brackets."""
     depth = 0
     for word in words:
@@ -120,7 +121,7 @@ def _outer(words: Sequence[Token]) -> Iterator[Token]:
             yield word
 
 
-def _after(words: Sequence[Token], *sequence: str) -> str:
+def after(words: Sequence[Token], *sequence: str) -> str:
     """The word after the first such sequence; "" where there is none."""
     for at in range(len(words) - len(sequence)):
         if tuple(word.text.upper() for word in words[at : at + len(sequence)]) == sequence:
@@ -129,8 +130,8 @@ def _after(words: Sequence[Token], *sequence: str) -> str:
 
 
 def _refuse_files(create: str, words: Sequence[Token]) -> None:
-    if _after(words, "INTO", "OUTFILE") or _after(words, "FROM", "INFILE"):
-        raise _refused(create, "it reads or writes a file")
+    if after(words, "INTO", "OUTFILE") or after(words, "FROM", "INFILE"):
+        raise refused(create, "it reads or writes a file")
 
 
 def _refuse_disks(create: str, words: Sequence[Token]) -> None:
@@ -141,10 +142,11 @@ def _refuse_disks(create: str, words: Sequence[Token]) -> None:
             and words[at + 1].text == "="
             and words[at + 2].sort is not Sort.STRING
         ):
-            raise _refused(create, "it defines a disk of its own")
+            raise refused(create, "it defines a disk of its own")
 
 
-def _refused(create: str, why: str) -> PermanentError:
+def refused(create: str, why: str) -> PermanentError:
+    """`create` is refused, with the reason."""
     return PermanentError(
         f"a statement of the backup is refused: {why}: {create[:120]}",
         code="backup_statement",

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from calve.archive.access import AccessEntry
 from calve.clickhouse.parts.content import FiledPart
 from calve.clickhouse.sql import create_table as engine_clause
 from calve.clickhouse.tables import Column, TableInfo
@@ -67,6 +68,7 @@ class TableEntry:
     stripped: tuple[str, ...] = ()
     partitions: tuple[PartitionEntry, ...] = ()
     parts: tuple[PartEntry, ...] = ()
+    row_policies: tuple[str, ...] = ()  # that a backup reads past, as ClickHouse names them
 
     @property
     def full_name(self) -> tuple[str, str]:
@@ -134,6 +136,9 @@ class Manifest:
     schemas: tuple[SchemaEntry, ...] = ()
     skipped: tuple[tuple[str, str], ...] = ()  # a table, and why
     moved_bytes: int = 0  # that this backup itself stored
+    access: tuple[AccessEntry, ...] = ()  # row policies of its tables; with `rbac`, everything else too
+    rbac: bool = False
+    remarks: tuple[tuple[str, str], ...] = ()  # what else is not in it, and why
     version: int = MANIFEST_VERSION
 
     @property

@@ -6,7 +6,7 @@ any other: a FREEZE may have got as far as its folder.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from calve.archive.location import address_of
@@ -19,7 +19,7 @@ from calve.clickhouse.pins.freeze import FrozenPart
 from calve.clickhouse.pins.pin import refuse_row_policies
 from calve.clickhouse.source import Session
 from calve.clickhouse.sql.tokens import string
-from calve.clickhouse.tables import TableInfo, system_columns
+from calve.clickhouse.tables import UNKNOWN_POLICIES, TableInfo, system_columns
 from calve.model.errors import CalveError, NotFoundError, RefusedError, TemporaryError
 from calve.model.record import Record
 
@@ -67,6 +67,8 @@ def _is_there(session: Session, database: str, name: str) -> bool:
 
 def _freeze(session: Session, request: BackupRequest, database: str, name: str, pin: str) -> Frozen:
     table = session.describe(database, name)
+    if table.policies_hidden:
+        table = replace(table, row_policies=(UNKNOWN_POLICIES,))
     refuse_row_policies(table, ignore=request.ignore_row_policies)
     _refuse_other_disks(session, table)
     chosen = _chosen(session.partitions(table), request.partitions)
@@ -146,6 +148,7 @@ def _entry(
         stripped=scratch.stripped,
         partitions=tuple(_partition(one) for one in chosen),
         parts=tuple(_part(part, scratch.stripped) for part in frozen),
+        row_policies=table.row_policies,
     )
 
 

@@ -1,23 +1,26 @@
 """The backup kind: what the control plane calls, step by step. Keeps no state between calls."""
 
+import json
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from calve import __version__
 from calve.archive import backups
+from calve.archive.access import HIDDEN
 from calve.archive.location import Location
-from calve.archive.manifest import Manifest
+from calve.archive.manifest import Manifest, SchemaEntry, TableEntry
 from calve.archive.ports import BackupPorts, probe
 from calve.backup import publish
+from calve.backup.access import Access, read_access, read_policies
 from calve.backup.frozen import Frozen, freeze
 from calve.backup.plan import BackupPlan, BackupReceipt, Reuse, Upload, divide
 from calve.backup.request import BackupRequest
-from calve.backup.schema import read_schema
+from calve.backup.schema import detached_parts, read_schema
 from calve.backup.task import BackupPayload
 from calve.control.kind import AdoptedWork, Fenced, Kind, NothingToDo, Planned, Published
 from calve.control.ports import TaskOrder, TaskResult
 from calve.model.change import NewPin, PinChange
-from calve.model.errors import DamagedError, NotFoundError, RefusedError
+from calve.model.errors import NotFoundError, RefusedError
 from calve.model.process import NewTask, Pin, Process, Task
 from calve.model.reach import Service
 from calve.model.states import PinState
@@ -114,6 +117,15 @@ class BackupKind(Kind):
         tables = tuple(one.table for one in frozen if one.table is not None)
         with self._ports.source(request.source).visit() as session:
             schema = read_schema(session, [table.full_name for table in tables], request.schemas)
+            found = read_policies(session, tables)
+            if request.rbac:
+                everything = read_access(session, encrypted=False)
+                known = {entry.title for entry in everything.entries}
+                kept = tuple(entry for entry in found.entries if entry.title not in known)
+                found = Access(
+                    entries=(*kept, *everything.entries), remarks=(*found.remarks, *everything.remarks)
+                )
+            detached = detached_parts(session, [table.full_name for table in tables])
         missing = [table.full_name for table in tables if table.full_name not in schema.order]
         skipped = tuple((f"{one.database}.{one.name}", one.skipped) for one in frozen if one.skipped)
         return Manifest(
@@ -130,6 +142,9 @@ class BackupKind(Kind):
             tables=tables,
             schemas=schema.schemas,
             skipped=skipped + schema.notes,
+            access=found.entries,
+            rbac=request.rbac,
+            remarks=(*_partial(request), *found.remarks, *detached, *_hidden(tables, schema.schemas)),
         )
 
     # -- tasks --------------------------------------------------------------------------------------
@@ -185,6 +200,21 @@ def _read(plan: str) -> BackupPlan:
     return BackupPlan.from_json(plan)
 
 
+def _partial(request: BackupRequest) -> tuple[tuple[str, str], ...]:
+    if not request.partitions:
+        return ()
+    return (("other partitions", f"only these were asked for: {', '.join(request.partitions)}"),)
+
+
+def _hidden(tables: Sequence[TableEntry], schemas: Sequence[SchemaEntry]) -> tuple[tuple[str, str], ...]:
+    described: list[TableEntry | SchemaEntry] = [*tables, *schemas]
+    return tuple(
+        (f"secrets of {one.database}.{one.name}", "the server does not show them: put them back by hand")
+        for one in described
+        if HIDDEN in one.create
+    )
+
+
 def refuse_taken(location: Location, request: BackupRequest) -> None:
     try:
         found = backups.find(location, request.name, unsigned=True)
@@ -217,17 +247,11 @@ def reusable(
 
 def _adopted(location_id: str, wanted: set[str], adopted: AdoptedWork | None) -> dict[str, Reuse]:
     """What the process that this one retries has stored: only in the very same location (P15)."""
-    if adopted is None:
+    if adopted is None or json.loads(adopted.plan).get("location_id") != location_id:
         return {}
-    try:
-        if BackupPlan.from_json(adopted.plan).location_id != location_id:
-            return {}
-        receipts = [BackupReceipt.from_json(text) for text in adopted.receipts]
-    except DamagedError:
-        return {}  # otherwise every retry would fail on it (T8)
     return {
         part.address: Reuse(place=part.place, index_sha256=part.index_sha256, key="")
-        for receipt in receipts
+        for receipt in map(BackupReceipt.from_json, adopted.receipts)
         for part in receipt.parts
         if part.moved and part.address in wanted
     }

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from calve.archive import backups
 from calve.archive.backups import Tombstone
+from calve.archive.left_out import left_out
 from calve.archive.location import Key, Location, LocationChangedError
 from calve.archive.manifest import Manifest
 from calve.backup.deletion import remove_parts
@@ -133,6 +134,7 @@ def result_of(manifest: Manifest) -> Result:
         "tables": len(manifest.tables),
         "moved_bytes": manifest.moved_bytes,
         "skipped": [list(item) for item in manifest.skipped],
+        "left_out": [{"what": one.what, "why": one.why} for one in left_out(manifest)],
     }
     return Result(rows=manifest.rows, files=manifest.parts, bytes=manifest.bytes, detail=json.dumps(detail))
 

@@ -18,9 +18,11 @@ class BackupRequest(Record, layout=SPACED):
     partitions: tuple[str, ...] = ()  # ids or values; none means all
     mutations: str = "refuse"  # "wait": until they are done
     ignore_row_policies: bool = False
+    rbac: bool = False  # users, roles, quotas, settings profiles and named collections too
 
     @property
     def asked(self) -> str:
         """What was asked for, in one canonical text: the same command asks for the same."""
         given = asdict(self)
-        return json.dumps([given[name] for name in ("name", "source", "patterns", "partitions")])
+        asked = [given[name] for name in ("name", "source", "patterns", "partitions")]
+        return json.dumps([*asked, "rbac"] if self.rbac else asked)

@@ -95,6 +95,21 @@ def read_schema(session: Session, tables: Sequence[Name], others: Sequence[Name]
     )
 
 
+def detached_parts(session: Session, tables: Sequence[Name]) -> tuple[tuple[str, str], ...]:
+    """Parts that the tables do not show: a freeze does not take them."""
+    if not tables or ("detached_parts", "table") not in system_columns(session, ("detached_parts",)):
+        return ()
+    listed = ", ".join(f"({string(database)}, {string(name)})" for database, name in tables)
+    rows = session.rows(
+        "SELECT database, table, count() AS parts FROM system.detached_parts "
+        f"WHERE (database, table) IN ({listed}) GROUP BY database, table ORDER BY database, table"
+    )
+    return tuple(
+        (f"detached parts of {row['database']}.{row['table']}", f"{row['parts']} in its detached folder")
+        for row in rows
+    )
+
+
 def in_order(ranks: Mapping[Name, int], needs: Mapping[Name, Iterable[Name]]) -> tuple[Name, ...]:
     """Each after all that it needs, otherwise by rank and name. A circle, which ClickHouse forbids,
     is cut at its lowest rank."""

@@ -25,6 +25,7 @@ def request_of(
     partitions: Sequence[str] = (),
     mutations: str = "refuse",
     ignore_row_policies: bool = False,
+    rbac: bool = False,
 ) -> BackupRequest:
     """Look at the source, and say which tables the patterns mean now."""
     checked_name(name)
@@ -41,6 +42,7 @@ def request_of(
         partitions=tuple(partitions),
         mutations=mutations,
         ignore_row_policies=ignore_row_policies,
+        rbac=rbac,
     )
 
 

@@ -1,12 +1,16 @@
 """`calve backup` and its commands."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from calve.cli import output
 from calve.cli.command import CliSession, command, group, no_wait_option, timeout_option
 from calve.model.errors import UsageError
+
+if TYPE_CHECKING:
+    from calve.model.process import Process
 
 
 @command(
@@ -30,6 +34,9 @@ from calve.model.errors import UsageError
     help="If an ALTER is unfinished: refuse, or wait for it.",
 )
 @click.option("--ignore-row-policies", is_flag=True, help="Also back up rows that row policies hide.")
+@click.option(
+    "--rbac", is_flag=True, help="Also users, roles, grants, quotas, settings profiles and named collections."
+)
 @no_wait_option
 @timeout_option
 def create(
@@ -40,6 +47,7 @@ def create(
     partitions: tuple[str, ...],
     mutations: str,
     ignore_row_policies: bool,
+    rbac: bool,
     no_wait: bool,
     timeout_seconds: float | None,
 ) -> int:
@@ -47,8 +55,8 @@ def create(
 
     What an earlier backup has stored is not copied again. After a kill or an interrupt, the same command
     resumes where it stopped. Tables that vanish before they can be frozen are skipped, with a warning.
+    What the backup does not hold is listed at the end.
     """
-    from calve.app.view import result_json
     from calve.cli.report import hand_over
 
     queued = session.calve.backup_create(
@@ -58,10 +66,11 @@ def create(
         partitions=_split(partitions),
         mutations=mutations,
         ignore_row_policies=ignore_row_policies,
+        rbac=rbac,
     )
     return hand_over(
         session, queued.processes, joined=queued.joined, no_wait=no_wait, as_list=False, timeout_seconds=timeout_seconds,
-        document=result_json,
+        document=_saying_left_out(session),
     )  # fmt: skip
 
 
@@ -136,6 +145,11 @@ def verify(session: CliSession, name: str, read_data: str) -> int:
     show_default=True,
     help="If a table exists: refuse, append to it, or replace the partitions that the backup has.",
 )
+@click.option("--again", is_flag=True, help="Append rows that the table has from this backup already.")
+@click.option("--rbac", is_flag=True, help="Also users, roles, grants, quotas and the like.")
+@click.option(
+    "--without-row-policies", is_flag=True, help="Restore tables without the row policies that they had."
+)
 @click.option("--unsigned", is_flag=True, help="Accept a backup that the signing key did not sign.")
 @no_wait_option
 @timeout_option
@@ -149,6 +163,9 @@ def restore(
     schema_only: bool,
     data_only: bool,
     existing: str,
+    again: bool,
+    rbac: bool,
+    without_row_policies: bool,
     unsigned: bool,
     no_wait: bool,
     timeout_seconds: float | None,
@@ -157,7 +174,6 @@ def restore(
 
     After a kill or an interrupt, the same command resumes where it stopped.
     """
-    from calve.app.view import result_json
     from calve.cli.report import hand_over
 
     queued = session.calve.backup_restore(
@@ -170,10 +186,13 @@ def restore(
         existing=existing,
         partitions=_split(partitions),
         unsigned=unsigned,
+        again=again,
+        rbac=rbac,
+        without_row_policies=without_row_policies,
     )
     return hand_over(
         session, queued.processes, joined=queued.joined, no_wait=no_wait, as_list=False, timeout_seconds=timeout_seconds,
-        document=result_json,
+        document=_saying_left_out(session),
     )  # fmt: skip
 
 
@@ -248,6 +267,19 @@ def prune(
 )
 def backup() -> None:
     """Back up MergeTree tables, restore them, and prune old backups."""
+
+
+def _saying_left_out(session: CliSession) -> "Callable[[Process], dict[str, Any]]":
+    """The document of a backup or a restore; what the backup does not hold is said once it is known."""
+    from calve.app.view import result_json
+
+    def document(process: "Process") -> dict[str, Any]:
+        made = result_json(process)
+        for one in made["detail"].get("left_out", ()):
+            session.say(f"not in the backup: {one['what']}: {one['why']}")
+        return made
+
+    return document
 
 
 def _split(given: Sequence[str]) -> tuple[str, ...]:

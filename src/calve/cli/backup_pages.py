@@ -56,8 +56,9 @@ def show_page(line: BackupEntry) -> str:
     if rows:
         numbers = frozenset({"ROWS", "SIZE", "PARTS"})
         blocks.append(output.table(("TABLE", "ENGINE", "ROWS", "SIZE", "PARTS"), rows, right=numbers))
-    if manifest.skipped:
-        blocks.append("\n".join(f"note: {table}: {why}" for table, why in manifest.skipped))
+    if manifest.access:
+        blocks.append("\n".join(["access:", *(f"  {one.title}" for one in manifest.access)]))
+    blocks.append("\n".join(["not in this backup:", *(f"  {one}" for one in line.left_out)]))
     return "\n\n".join(blocks)
 
 

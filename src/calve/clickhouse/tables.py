@@ -240,6 +240,9 @@ def _keeper_path(session: Statements, table: TableName) -> str:
     return str(found[0]["path"]) if found else ""
 
 
+UNKNOWN_POLICIES = "unknown: the user may not see them"
+
+
 def row_policies(session: Statements, table: TableName) -> tuple[str, ...] | None:
     """None where the user may not see them."""
     try:

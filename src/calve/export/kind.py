@@ -1,6 +1,6 @@
-"""The export kind: what the control plane calls, step by step, and what it reaches of the application.
+"""The export kind: what the control plane calls, step by step. Keeps no state between calls.
 
-It keeps no state between calls.
+What an export reaches, by the names of the configuration. The application implements it.
 """
 
 import json

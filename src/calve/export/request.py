@@ -1,6 +1,7 @@
-"""What a person asked for, as it is stored with the process and read by every worker; and its key.
+"""What a person asked for, as it is stored with the process and read by every worker.
 
-The export key is the identity of the input: one key is published once, by whichever process comes first.
+The export key: the identity of the input. One key is published once,
+by whichever process comes first.
 """
 
 import hashlib

@@ -30,6 +30,7 @@ def attach(session: Session, plan: RestorePlan, staged: Mapping[int, Path]) -> i
         if target.finished_mark.exists():
             continue
         mine = [(at, part) for at, part in enumerate(plan.parts) if part.target == number]
+        _note_restored(target, {part.entry.partition_id for _, part in mine})
         if not target.attached_mark.exists():
             attached += _attach_all(session, plan, target, mine, staged)
             _mark(target.attached_mark)
@@ -42,6 +43,17 @@ def attach(session: Session, plan: RestorePlan, staged: Mapping[int, Path]) -> i
         _mark(target.finished_mark)
         _remove_but(Path(target.state), target.attached_mark, target.finished_mark)
     return attached
+
+
+def _note_restored(target: Target, partitions: set[str]) -> None:
+    """So that a later restore knows what the table has, whatever store it runs with."""
+    path = Path(target.restored)
+    if target.restored and not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # if we die here, the note is there or not; it counts only for partitions that have rows
+        half = path.with_suffix(".half")
+        half.write_text("\n".join(sorted(partitions)))
+        half.replace(path)
 
 
 def _attach_all(

@@ -1,17 +1,19 @@
 """The restore kind: what the control plane calls, step by step. Keeps no state between calls."""
 
+import contextlib
 import json
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
 from calve.archive import backups
+from calve.archive.left_out import left_out
 from calve.archive.location import Key
 from calve.archive.ports import BackupPorts, probe
 from calve.control.kind import AdoptedWork, Fenced, Kind, NothingToDo, Planned, Published
 from calve.control.ports import TaskOrder, TaskResult
 from calve.model.change import Result
-from calve.model.errors import PermanentError
+from calve.model.errors import NotFoundError, PermanentError
 from calve.model.process import NewTask, Pin, Process, Task
 from calve.model.reach import Service
 from calve.model.states import ProcessState
@@ -48,6 +50,7 @@ class RestoreKind(Kind):
         with self._ports.source(request.source).visit() as session:
             found = creating.make_schema(session, manifest, request)
             ready = receiving.ready(session, manifest, request, found) if request.data else []
+            schedules = creating.schedules(session, manifest, request, found)
         for _, target in ready:
             attaching.refuse_given_up(target)
         parts, tasks = divide(
@@ -68,6 +71,8 @@ class RestoreKind(Kind):
             tasks=tasks,
             made=tuple(sorted(".".join(name) for name in found)),
             bytes=sum(part.entry.bytes for part in parts),
+            left_out=tuple((one.what, one.why) for one in left_out(manifest)),
+            refreshes=schedules,
         )
         _refuse_full(plan)
         return Planned(
@@ -109,11 +114,23 @@ class RestoreKind(Kind):
                 note(json.dumps({"attaching": len(read.parts)}))
                 # If we die here, some parts are attached: the tables themselves say which.
                 attaching.attach(session, read, staged)
+        self._schedule(read)
         return _published(read)
+
+    def _schedule(self, plan: RestorePlan) -> None:
+        """Refreshable views run from now on."""
+        if not plan.refreshes:
+            return
+        with self._ports.source(plan.source).visit() as session:
+            for statement in plan.refreshes:
+                with contextlib.suppress(NotFoundError):  # dropped in the meantime
+                    # If we die here, some have their schedule; giving it again changes nothing.
+                    session.execute(statement, what="scheduling a refreshable view")
 
     def fence(self, process: Process, plan: str) -> Fenced | Published:
         read = _read(plan)
         if read.targets and attaching.is_finished(read):
+            self._schedule(read)
             return _published(read)
         # If we die here, some targets are marked; fencing again marks the rest.
         attaching.stop(read)
@@ -179,7 +196,11 @@ def _refuse_elsewhere(folder: Path, state: Path) -> None:
 
 def _published(plan: RestorePlan) -> Published:
     rows = sum(part.entry.rows_seen for part in plan.parts)
-    detail = {"backup": Key.parse(plan.key).name, "made": list(plan.made)}
+    detail = {
+        "backup": Key.parse(plan.key).name,
+        "made": list(plan.made),
+        "left_out": [{"what": what, "why": why} for what, why in plan.left_out],
+    }
     return Published(
         result=Result(rows=rows, files=len(plan.parts), bytes=plan.bytes, detail=json.dumps(detail)),
         message=f"restored {len(plan.made)} objects, {len(plan.parts)} parts, {rows} rows",

@@ -16,6 +16,7 @@ from calve.model.record import SPACED, Record
 NEW = "new"
 DATABASE = "calve_restore"  # of tables that parts are attached to before they go to one that was there
 FOLDER = "calve_restore"  # at the root of a disk
+NOTES = "calve_restored"  # beside it, and kept: which backups' partitions a table was given
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +34,7 @@ class Target:
     state: str  # a folder on the same disk: staged parts and marks
     still: bool = True  # the receiver merges nothing, also after a restart
     settings: tuple[tuple[str, str], ...] = ()  # of a new table, put back at the end; "" is the default
+    restored: str = ""  # a file that says, as long as the disk lives, what was restored to this table
 
     @property
     def detached(self) -> Path:
@@ -83,6 +85,8 @@ class RestorePlan(Record):
     parts: tuple[RestorePart, ...]
     tasks: tuple[tuple[int, int], ...]  # ranges of parts
     made: tuple[str, ...] = ()  # what stands at the target, for a person
+    left_out: tuple[tuple[str, str], ...] = ()  # what the backup does not hold, and why
+    refreshes: tuple[str, ...] = ()  # statements that give refreshable views their schedule
     bytes: int = 0
     version: int = 1
 
@@ -160,3 +164,6 @@ class RestoreRequest(Record, layout=SPACED):
     existing: str = REFUSE  # what to do with a table that is there already
     partitions: tuple[str, ...] = ()  # ids; none means all
     unsigned: bool = False  # accept a backup that is not signed, where [backup] has a signing key
+    rbac: bool = False  # users, roles and the like too
+    row_policies: bool = True  # tables that had some get them again
+    again: bool = False  # append what was appended before

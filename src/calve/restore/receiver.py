@@ -5,15 +5,19 @@ attached is still there to be recognised after a crash. A table that existed bef
 touched until then: parts are gathered in a table of ours and go over as whole partitions.
 """
 
+import hashlib
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from calve.archive.location import segment
 from calve.archive.manifest import Manifest, TableEntry
 from calve.clickhouse.errors import UNKNOWN_DATABASE, UNKNOWN_SETTING, number_of
+from calve.clickhouse.parts.content import content_hash
 from calve.clickhouse.source import Session
 from calve.clickhouse.sql import create_table as engine_clause
 from calve.clickhouse.sql.tokens import name as quoted
+from calve.clickhouse.sql.tokens import string
 from calve.clickhouse.tables import TableInfo
 from calve.model.errors import CalveError, PermanentError, RefusedError
 from calve.restore import plan as targets
@@ -44,7 +48,7 @@ def ready(
     """A target for each table whose parts are wanted, ready to receive them."""
     inner = inner_of(manifest, request)
     items = {item.origin: item for item in request.items}
-    made: list[tuple[TableEntry, Target]] = []
+    wanted: list[tuple[TableEntry, TableInfo, bool]] = []
     for entry in manifest.tables:
         item = items.get(entry.full_name)
         if item is None or not entry.parts:
@@ -57,24 +61,30 @@ def ready(
             ours = is_ours(request, view.target, there_now)
         else:
             ours = is_ours(request, name, found[name])
-        made.append((entry, _target(session, request, entry, name, len(made), ours=ours)))
-    return made
+        wanted.append((entry, session.describe(*name), ours))
+    for entry, table, ours in wanted:  # everything that stands in the way, before the first change
+        if not ours:
+            refuse_other_structure(entry, table)
+        if not ours and request.existing == targets.APPEND and not request.again:
+            refuse_again(session, request, entry, table)
+    return [
+        (entry, _target(session, request, entry, table, number, ours=ours))
+        for number, (entry, table, ours) in enumerate(wanted)
+    ]
 
 
 def _target(
-    session: Session, request: RestoreRequest, entry: TableEntry, name: Name, number: int, *, ours: bool
+    session: Session, request: RestoreRequest, entry: TableEntry, table: TableInfo, number: int, *, ours: bool
 ) -> Target:
-    table = session.describe(*name)
     into = targets.NEW if ours else request.existing
     receiver = table
     if into != targets.NEW:
-        refuse_other_structure(entry, table)
         receiver = _gathering(session, request, table, number)
     still = _hold_still(session, receiver)
     data_path = _writable(session, receiver)
     return Target(
-        database=name[0],
-        name=name[1],
+        database=table.database,
+        name=table.name,
         uuid=table.uuid,
         into=into,
         receiver_database=receiver.database,
@@ -83,7 +93,66 @@ def _target(
         state=str(_disk_of(session, data_path) / targets.FOLDER / request.seed / str(number)),
         still=still,
         settings=_settings_before(entry) if into == targets.NEW and still else (),
+        restored=str(_note(session, request, table)),
     )
+
+
+def refuse_again(session: Session, request: RestoreRequest, entry: TableEntry, table: TableInfo) -> None:
+    """Rows of a backup that are in a table already, known in three ways: by what earlier restores noted
+    on the table's disk, by parts with the very same content, and by block numbers in the table that the
+    backup was made from. Merges hide the second from us and `DROP TABLE` the first, with the rows."""
+    wanted = [
+        part for part in entry.parts if not request.partitions or part.partition_id in request.partitions
+    ]
+    rows = session.rows(
+        "SELECT name, partition_id, min_block_number AS low, max_block_number AS high FROM system.parts "
+        f"WHERE active AND database = {string(table.database)} AND table = {string(table.name)}",
+        what=f"table {table}",
+    )
+    filled = {row["partition_id"] for row in rows}
+    before = (
+        _restored_before(_note(session, request, table)) & filled & {part.partition_id for part in wanted}
+    )
+    contents = {_content(table, row["name"]) for row in rows}
+    present = {part.partition_id for part in wanted if part.content in contents}
+    if table.identity == entry.identity:
+        present |= {
+            part.partition_id
+            for part in wanted
+            for row in rows
+            if row["partition_id"] == part.partition_id
+            and int(row["low"]) <= part.min_block
+            and part.max_block <= int(row["high"])
+        }
+    if found := sorted(before | present):
+        shown = ", ".join(found[:5]) + (", …" if len(found) > 5 else "")
+        raise RefusedError(
+            f"table {table} has rows of backup {request.backup} already (partition {shown}): appended again, "
+            "they would be there twice",
+            code="restored_before",
+            hint="--existing replace replaces those partitions; --again appends them all the same",
+        )
+
+
+def _note(session: Session, request: RestoreRequest, table: TableInfo) -> Path:
+    """Where this restore says what it brought to the table."""
+    known_as = hashlib.sha256(table.identity.encode()).hexdigest()[:32]
+    notes = _disk_of(session, _writable(session, table)) / targets.NOTES / known_as
+    return notes / segment(f"{request.backup_process}-{request.seed}.txt")
+
+
+def _restored_before(ours: Path) -> set[str]:
+    """The partitions that other restores of this backup brought to this table."""
+    backup = ours.name.partition("-")[0]
+    found = ours.parent.iterdir() if ours.parent.is_dir() else ()
+    notes = [path for path in found if path.name.startswith(f"{backup}-") and path != ours]
+    return {partition for path in notes if path.suffix == ".txt" for partition in path.read_text().split()}
+
+
+def _content(table: TableInfo, part: str) -> str:
+    """ "" for a part whose files are not seen from here."""
+    folders = (Path(data_path) / part for data_path in table.data_paths)
+    return next((content_hash(folder) for folder in folders if folder.is_dir()), "")
 
 
 def refuse_other_structure(entry: TableEntry, table: TableInfo) -> None:

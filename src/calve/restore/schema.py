@@ -5,7 +5,7 @@ A CREATE out of a backup, rewritten: another name, a uuid of ours, an engine the
 """
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from calve.archive.create import check_create, check_function
@@ -18,11 +18,14 @@ from calve.clickhouse.sql.tokens import name as quoted
 from calve.clickhouse.tables import ZERO_UUID, system_columns
 from calve.model.errors import CalveError, NotFoundError, PermanentError, RefusedError
 from calve.restore import references
+from calve.restore.access import make_access
 from calve.restore.plan import REFUSE, Item, RestoreRequest
 from calve.restore.references import Name
 
 _KINDS = frozenset({"TABLE", "VIEW", "DICTIONARY"})
 _NAMES = frozenset({Sort.NAME, Sort.QUOTED})
+_AFTER_REFRESH = frozenset({"TO", "(", "ENGINE", "DEFINER", "SQL", "AS"})
+_NEVER = "REFRESH AFTER 100 YEAR"
 
 
 def retargeted(
@@ -56,6 +59,35 @@ def without_replication(create: str, engine_full: str) -> str:
             engine = f"{clause.family}({arguments})" if arguments else clause.family
             return f"{create[: word.start]}{engine}{create[words[end].end :]}"
     return create
+
+
+def held_back(create: str, target: Name) -> tuple[str, str]:
+    """A refreshable view that does not run, and the statement that gives it its schedule.
+
+    EMPTY leaves out the first run alone, and SYSTEM STOP VIEW ends with a restart, upon which every such
+    view runs at once. A schedule of a hundred years lasts. ("", for any other object)."""
+    words = list(tokens(create))
+    at = _after_name(create, words, _name_at(create, words))
+    at += 2 * (at < len(words) and words[at].text == "UUID")
+    if at >= len(words) or words[at].sort is not Sort.NAME or words[at].text.upper() != "REFRESH":
+        return create, ""
+    end = next(place for place in range(at, len(words)) if words[place].text.upper() in _AFTER_REFRESH)
+    query = next(place for place in _outside(words, end) if words[place].text.upper() == "AS")
+    clause = create[words[at].start : words[end].start].rstrip()
+    append = " APPEND" if words[end - 1].text.upper() == "APPEND" else ""
+    between = create[words[end].start : words[query].start]
+    held = f"{create[: words[at].start]}{_NEVER}{append} {between}EMPTY {create[words[query].start :]}"
+    return held, f"ALTER TABLE {quoted(target[0])}.{quoted(target[1])} MODIFY {clause}"
+
+
+def _outside(words: Sequence[Token], start: int) -> Iterator[int]:
+    """The places of names outside of brackets."""
+    depth = 0
+    for place in range(start, len(words)):
+        if words[place].sort is Sort.SIGN:
+            depth += (words[place].text in "([") - (words[place].text in ")]")
+        elif depth == 0 and words[place].sort is Sort.NAME:
+            yield place
 
 
 def _name_at(create: str, words: Sequence[Token]) -> int:
@@ -111,6 +143,7 @@ class Wanted:
     item: Item
     create: str
     uuid: str
+    schedule: str = ""  # of a refreshable view, given to it once its data is there
 
 
 def made_uuid(seed: str, target: Name) -> str:
@@ -133,6 +166,8 @@ def make_schema(session: Session, manifest: Manifest, request: RestoreRequest) -
     found = there(session, [one.item.target for one in wanted])
     for one in wanted:
         _refuse_existing(request, one, found)
+    ours = {one.item.target for one in wanted if (old := found.get(one.item.target)) and old.uuid == one.uuid}
+    make_access(session, manifest, request, frozenset(found) - ours)
     if request.schema:
         for database in sorted({one.item.to_database for one in wanted}):
             _make_database(session, manifest, request, database)
@@ -140,6 +175,19 @@ def make_schema(session: Session, manifest: Manifest, request: RestoreRequest) -
             _make_function(session, function, create)
         _make_all(session, [one for one in wanted if one.item.target not in found])
     return there(session, [one.item.target for one in wanted])
+
+
+def schedules(
+    session: Session, manifest: Manifest, request: RestoreRequest, found: Mapping[Name, There]
+) -> tuple[str, ...]:
+    """For the refreshable views that this restore made."""
+    return tuple(
+        one.schedule
+        for one in _wanted(session, manifest, request)
+        if one.schedule
+        and one.item.target in found
+        and is_ours(request, one.item.target, found[one.item.target])
+    )
 
 
 def _refuse_old(session: Session) -> None:
@@ -217,7 +265,8 @@ def _wanted(session: Session, manifest: Manifest, request: RestoreRequest) -> li
             create = without_replication(create, entry.engine_full)
         made = made_uuid(request.seed, item.target)
         create = retargeted(create, item.target, uuid=made, renamed=renamed)
-        wanted.append(Wanted(item=item, create=create, uuid=made))
+        create, schedule = held_back(create, item.target)
+        wanted.append(Wanted(item=item, create=create, uuid=made, schedule=schedule))
     return wanted
 
 

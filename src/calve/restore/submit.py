@@ -33,6 +33,9 @@ class Asked:
     existing: str = REFUSE
     partitions: tuple[str, ...] = ()
     unsigned: bool = False
+    rbac: bool = False
+    without_row_policies: bool = False
+    again: bool = False
 
     def __post_init__(self) -> None:
         if self.schema_only and self.data_only:
@@ -47,6 +50,12 @@ class Asked:
                 code="existing",
                 hint="give refuse, append or replace",
             )
+        if self.rbac and self.into:
+            raise UsageError(
+                "--rbac restores users and grants under their own names, and --as does not",
+                code="selection",
+                hint="restore the tables with --as, and the users with a restore of their own",
+            )
         if self.data_only and self.existing == REFUSE:
             raise UsageError(
                 "--data-only restores into tables that exist",
@@ -57,7 +66,9 @@ class Asked:
     @property
     def text(self) -> str:
         """What is to be restored, so that the same command again is known as the same."""
-        return json.dumps([getattr(self, name) for name in self.__dataclass_fields__ if name != "unsigned"])
+        first = ("backup", "source", "tables", "into", "schema_only", "data_only", "existing", "partitions")
+        flags = [name for name in ("rbac", "without_row_policies", "again") if getattr(self, name)]
+        return json.dumps([getattr(self, name) for name in first] + flags)
 
 
 def request_of(ports: BackupPorts, asked: Asked) -> RestoreRequest:
@@ -78,6 +89,9 @@ def request_of(ports: BackupPorts, asked: Asked) -> RestoreRequest:
         existing=asked.existing,
         partitions=asked.partitions,
         unsigned=asked.unsigned,
+        rbac=asked.rbac,
+        row_policies=not asked.without_row_policies,
+        again=asked.again,
     )
 
 

@@ -34,7 +34,7 @@ from calve.clickhouse.server.parts import ListedPart, listed_parts, matched
 from calve.clickhouse.server.session import ServerSession
 from calve.clickhouse.server.visit import ServerVisit
 from calve.clickhouse.sql.tokens import string
-from calve.clickhouse.tables import TableInfo, patch_parts
+from calve.clickhouse.tables import UNKNOWN_POLICIES, TableInfo, patch_parts
 from calve.destination.plan import PartPlan, Relation
 from calve.model.errors import CalveError, PermanentError, RefusedError, TemporaryError
 
@@ -95,9 +95,6 @@ def _state(session: ServerSession, table: TableInfo) -> dict[str, int]:
             f"table {table} is replicated, but {session.address} shows no replica of it", code="no_replica"
         )
     return found[0]
-
-
-UNKNOWN_POLICIES = "unknown: the user may not see them"
 
 
 def pin(session: ServerVisit, wanted: PinRequest, name: str) -> Pinned:

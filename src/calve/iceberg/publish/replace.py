@@ -178,11 +178,7 @@ def is_of(export: EarlierExport, snapshot_id: int | None, file: DataFile) -> boo
     if export.tasks is None:
         return True
     name = DataFileName.parse(file.file_path)
-    if name is None:
-        return False
-    if name.process_id == export.process_id or export.adopted is None:
-        return name.task in export.tasks
-    return name.task in export.adopted.get(name.process_id, ())
+    return name is not None and name.task in export.tasks
 
 
 def _is_whole(export: EarlierExport, found: Sequence[ManifestEntry]) -> bool:
