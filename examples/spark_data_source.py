@@ -4,6 +4,7 @@ python examples/spark_data_source.py chdb:///data/clickhouse db.events
 python examples/spark_data_source.py http://host:8123 db.events password-file
 """
 
+import os
 import sys
 
 from pyspark.sql import SparkSession
@@ -12,6 +13,7 @@ from calve.data_source.mergetree import MergeTreeDataSource
 
 
 def main(source: str, table: str, password_file: str = "") -> None:
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Spark's Python needs Calve too
     spark = (
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")

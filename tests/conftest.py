@@ -18,18 +18,21 @@ pytest.register_assert_rewrite("calve.testing.contracts")
 _PATHS = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
 os.environ["PYTHONPATH"] = os.pathsep.join(path for path in _PATHS if path)
 
+# JVMs that live for seconds: the quick compiler and one collecting thread cost a third less.
+os.environ["SPARK_CONF_DIR"] = str(Path(__file__).parent / "support" / "spark_conf")
+os.environ["SPARK_LAUNCHER_OPTS"] = (Path(os.environ["SPARK_CONF_DIR"]) / "java-opts").read_text().strip()
+
 # What takes longest begins first, so that the programs of a run end together (`pytest --durations=0`).
 SLOWEST_FIRST = (
+    "outages/test_secrets_of_a_whole_run.py",
+    "docs/test_the_readme_s_tour.py",
     "exactly_once/test_every_outcome_of_a_commit.py",
-    "round_trip/",
-    "whole_exports/test_life_of_the_table.py",
-    "whole_exports/test_many_workers.py",
+    "whole_exports/test_dying_in_an_export.py",
     "workers/",
     "outages/",
     "optimize/test_killed.py",
     "whole_exports/",
     "backup/",
-    "docs/",
     "export/",
     "cli/test_exporting.py",
     "access/",
@@ -38,26 +41,34 @@ SLOWEST_FIRST = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The tests of a file, or of a class, stay in one program, since they share what is slow to start. All that use the shared
-    Spark stay together, those of one master side by side."""
+    """The tests of a file, or of a class, stay in one program, since they share what is slow to start. So do all
+    that use the shared Spark, those of one master side by side, and all that ask Spark as an independent reader."""
     for item in items:
-        group = "spark" if _uses_shared_spark(item) else item.nodeid.rpartition("::")[0]
-        item.add_marker(pytest.mark.xdist_group(group))
+        item.add_marker(pytest.mark.xdist_group(_jvm(item) or item.nodeid.rpartition("::")[0]))
     items.sort(key=_rank)
 
 
+def _jvm(item: pytest.Item) -> str:
+    """The fixture with a JVM of its own that the test shares with others."""
+    asked: list[str] = item.fixturenames  # type: ignore[attr-defined]
+    return next((name for name in ("sparks", "spark_sql") if name in asked and _is_spark(item)), "")
+
+
+def _is_spark(item: pytest.Item) -> bool:
+    return item.get_closest_marker("spark") is not None
+
+
 def _rank(item: pytest.Item) -> tuple[int, int]:
-    if _uses_shared_spark(item):
-        of_its_own = "full_disk" in item.nodeid or "over_https" in item.nodeid
-        return -1, 2 if of_its_own else int("cluster" in item.nodeid or "test_on_spark" in item.nodeid)
+    match _jvm(item):
+        case "sparks":
+            of_its_own = "full_disk" in item.nodeid or "over_https" in item.nodeid
+            return -2, 2 if of_its_own else int("cluster" in item.nodeid or "test_on_spark" in item.nodeid)
+        case "spark_sql":
+            return -1, 0
     for rank, path in enumerate(SLOWEST_FIRST):
         if f"tests/{path}" in item.nodeid:
             return rank, 0
     return len(SLOWEST_FIRST), 0
-
-
-def _uses_shared_spark(item: pytest.Item) -> bool:
-    return item.get_closest_marker("spark") is not None and "sparks" in item.fixturenames  # type: ignore[attr-defined]
 
 
 @pytest.fixture(scope="session")
@@ -71,7 +82,7 @@ def sparks() -> Iterator[Sparks]:
 @pytest.fixture(autouse=True)
 def _room_for_a_spark_of_its_own(request: pytest.FixtureRequest) -> None:
     """A test that starts Spark by itself, in this program, finds none running."""
-    if request.node.get_closest_marker("spark") and "sparks" not in request.node.fixturenames:
+    if _is_spark(request.node) and not _jvm(request.node):
         request.getfixturevalue("sparks").close()
 
 

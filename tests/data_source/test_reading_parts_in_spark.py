@@ -101,9 +101,11 @@ def test_a_freeze_is_read_as_it_was_when_it_was_taken(spark: SparkSession, place
         load(spark, place, "db.thawing", frozen="other").collect()
 
 
-def test_a_backup_is_read_though_its_source_is_gone(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_signed_backup_is_read_though_its_source_is_gone(spark: SparkSession, tmp_path: Path) -> None:
     runner = LocalRunner(slots=1)
     place = Place(tmp_path, runner)
+    config = tmp_path / "calve.toml"
+    config.write_text(config.read_text().replace('# signing_key = ""', 'signing_key = "k3y"'))
     place.execute(
         "CREATE DATABASE db",
         "CREATE TABLE db.kept (id Int64, s String) ENGINE = MergeTree PARTITION BY id % 2 ORDER BY id",
@@ -121,6 +123,42 @@ def test_a_backup_is_read_though_its_source_is_gone(spark: SparkSession, tmp_pat
         (number, str(number)) for number in range(20)
     ]
     assert read.option("partitions", "1").load("db.kept").count() == 10
+    by_config = spark.read.format("mergetree").options(backup="b", config=str(config))
+    assert by_config.load("db.kept").count() == 20
+    with pytest.raises(PySparkException, match="is signed with another key"):
+        by_config.option("signing_key", "another").load("db.kept")
+
+
+def test_a_configuration_names_the_source(spark: SparkSession, place: Place) -> None:
+    read = spark.read.format("mergetree").option("config", str(place.folder / "calve.toml"))
+    assert read.load("main:db.events").count() == read.load("db.events").count() == 594
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"colunms": "id"}, "unknown option 'colunms'; did you mean 'columns'?"),
+        ({"path": "db.evnts"}, "db.evnts does not exist (hint: did you mean db.events?)"),
+        ({"partitions": "209901"}, "db.events has no partition 209901 (hint: it has 202401"),
+        ({"columns": "idd"}, "table db.events has no column idd (hint: it has id, n, at"),
+        ({"source": "/data"}, "invalid embedded source '/data'"),
+        ({"source": "chdb:///no/such/folder"}, "/no/such/folder"),
+        (
+            {"source": "", "backup": "b", "backups": "/no/backups"},
+            "there is no backup 'b' in file:///no/backups",
+        ),
+        ({"source": "", "config": "/no/calve.toml"}, "/no/calve.toml"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_sentence(
+    spark: SparkSession, place: Place, options: dict[str, str], words: str
+) -> None:
+    given = {"source": f"chdb://{place.folder / 'clickhouse'}", "path": "db.events"} | options
+    with pytest.raises(PySparkException) as met:
+        spark.read.format("mergetree").options(**given).load().collect()
+    shown = str(met.value)
+    assert words in shown.splitlines()[0]
+    assert "Traceback" not in shown and "calve/" not in shown
 
 
 def test_the_example_of_the_docs_runs(place: Place) -> None:
@@ -152,7 +190,15 @@ def test_columns_without_a_type_are_refused_by_name_unless_left_out(
         ({"path": "db.t", "backup": "b"}, "go together"),
         ({"source": "chdb:///x"}, "no table given"),
         ({"path": "db.t", "source": "chdb:///x", "colunms": "a"}, "unknown option 'colunms'"),
+        ({"path": "db.t", "source": "chdb:///x", "colunms": "a"}, "did you mean 'columns'"),
+        ({"path": "db.t", "source": "chdb:///x", "zzz": "a"}, "the options are path, config, source"),
         ({"path": "db.t", "source": "chdb:///x", "split_mb": "0"}, "not a number of megabytes"),
+        ({"path": "db.t", "source": "chdb:///x", "pushdown": "yes"}, "invalid pushdown 'yes'"),
+        (
+            {"path": "db.t", "backup": "b", "backups": "/b", "signing_key_file": "/no/key"},
+            "read signing_key_file",
+        ),
+        ({"path": "db.t", "config": "/no/calve.toml"}, "/no/calve.toml"),
     ],
 )
 def test_options_that_cannot_be_are_usage_errors(options: dict[str, str], words: str) -> None:

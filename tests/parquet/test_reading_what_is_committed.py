@@ -42,10 +42,9 @@ def test_T13_arrow_reads_the_files_of_the_list(crowded: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.timeout(600)
-def test_T13_spark_reads_what_is_committed(place: PlainPlace, crowded: Path) -> None:
+def test_T13_spark_reads_what_is_committed(place: PlainPlace, crowded: Path, spark_sql: SparkSql) -> None:
     view, query = queries("Spark", crowded)
-    with SparkSql() as spark:
-        catalog = spark.catalog("lake", uri=place.catalog_uri, warehouse=place.warehouse)
-        catalog.execute(view)
-        found = catalog.query(query)
+    catalog = spark_sql.catalog("lake", uri=place.catalog_uri, warehouse=place.warehouse)
+    catalog.execute(view)
+    found = catalog.query(query)
     assert sorted(int(one) for one in found.column("id").to_pylist()) == list(range(100))

@@ -10,7 +10,7 @@ import pytest
 from killing import export_through_the_death_of_its_server
 from served import PASSWORD, ROWS, Served, events
 
-from calve.clickhouse.engine.shared_folder import folders
+from calve.clickhouse.engine.folders import folders
 from calve.model.errors import PermanentError
 from calve.model.states import ProcessState
 from support.local_runner import LocalRunner

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from calve.clickhouse.engine.shared_folder import IDLE_SECONDS, shared, sweep
+from calve.clickhouse.engine.folders import IDLE_SECONDS, shared, sweep
 from calve.model.errors import PermanentError
 
 

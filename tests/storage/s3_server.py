@@ -58,6 +58,7 @@ def running() -> Iterator[S3]:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # headers and body are two writes: Nagle would hold the second for 40 ms
     server: S3
 
     def log_message(self, format: str, *args: object) -> None:

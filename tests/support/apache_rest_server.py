@@ -58,7 +58,7 @@ def _jvm(jar: str) -> Any:
     port = launch_gateway(
         jarpath=str(py4j_jar),
         classpath=jar,
-        javaopts=["-Xmx512m", "-XX:+UseSerialGC"],
+        javaopts=["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"],
         java_path=str(java_home() / "bin" / "java"),
         die_on_exit=True,
         redirect_stdout=sys.stdout,

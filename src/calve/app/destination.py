@@ -1,6 +1,8 @@
-"""DEST as a person types it: `catalog.namespace.table`, or, with a `/`, a place for plain Parquet.
+"""DEST as a person types it, and the keys, endpoint and certificates that serve it.
 
-Which keys, endpoint and certificates serve a location, or a catalog's files.
+DEST is `catalog.namespace.table` or, with a `/`, a folder of plain Parquet. A location takes the keys of the
+longest `[storage."…"]` that it lies in, a catalog those of its own entry. What is not given there comes from
+the environment and AWS profiles (`objects.credentials`).
 """
 
 import os

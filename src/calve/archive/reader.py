@@ -11,8 +11,8 @@ from calve.archive.manifest import PartEntry
 from calve.archive.parts import fetch
 from calve.archive.source import SEPARATOR
 from calve.clickhouse.engine.engine import Engine
+from calve.clickhouse.engine.folders import shared
 from calve.clickhouse.engine.scratch import attached
-from calve.clickhouse.engine.shared_folder import shared
 from calve.clickhouse.reader import Opened, Read
 from calve.destination.plan import PartPlan
 from calve.objects.storage import Storage

@@ -1,6 +1,5 @@
 """The backup kind: what the control plane calls, step by step. Keeps no state between calls."""
 
-import json
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
@@ -20,7 +19,7 @@ from calve.backup.task import BackupPayload
 from calve.control.kind import AdoptedWork, Fenced, Kind, NothingToDo, Planned, Published
 from calve.control.ports import TaskOrder, TaskResult
 from calve.model.change import NewPin, PinChange
-from calve.model.errors import NotFoundError, RefusedError
+from calve.model.errors import DamagedError, NotFoundError, RefusedError
 from calve.model.process import NewTask, Pin, Process, Task
 from calve.model.reach import Service
 from calve.model.states import PinState
@@ -247,11 +246,17 @@ def reusable(
 
 def _adopted(location_id: str, wanted: set[str], adopted: AdoptedWork | None) -> dict[str, Reuse]:
     """What the process that this one retries has stored: only in the very same location (P15)."""
-    if adopted is None or json.loads(adopted.plan).get("location_id") != location_id:
+    if adopted is None:
         return {}
+    try:
+        if BackupPlan.from_json(adopted.plan).location_id != location_id:
+            return {}
+        receipts = [BackupReceipt.from_json(text) for text in adopted.receipts]
+    except DamagedError:
+        return {}  # otherwise every retry would fail on it (T8)
     return {
         part.address: Reuse(place=part.place, index_sha256=part.index_sha256, key="")
-        for receipt in map(BackupReceipt.from_json, adopted.receipts)
+        for receipt in receipts
         for part in receipt.parts
         if part.moved and part.address in wanted
     }

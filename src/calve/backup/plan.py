@@ -1,9 +1,8 @@
-"""The plan of a backup: every part to be stored, once, in tasks of one table each.
+"""The plan of a backup, every part to be stored, once, in tasks of one table each; and its tasks' receipts.
 
-Written after the freezes and before the first copy; never changed. It names no secret.
-
-What a finished attempt of a backup leaves: where each part is, and the hash of its index, which
-names every file with its size and checksum.
+The plan is written after the freezes and before the first copy, and never changed. It names no secret. A
+receipt says where each part is, and gives the hash of its index, which names every file with its size and
+checksum.
 """
 
 import json

@@ -1,12 +1,11 @@
-"""What no process waits for: releasing pins, and deleting old history. Bounded pieces at each tick.
+"""What no process waits for: releasing pins, deleting old history, probing services that are down. It runs
+beside the loop in bounded pieces; in tests at once, single-threaded and deterministic.
 
 Pins are released after success, failure, cancel and crash alike. No slot and no lease is held for it
 (L29). A release that fails is tried again later and fails nothing else (L31). What is to be released is
 in the journal: any worker goes on with it (L30).
 
-Where slow work runs: at once (tests, single-threaded and deterministic) or beside the loop.
-
-Probing what is down: one worker at a time asks, and an answer closes the breaker (L5).
+One worker at a time probes a service, and an answer closes its breaker (L5).
 """
 
 import logging

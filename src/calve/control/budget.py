@@ -1,9 +1,9 @@
-"""How often and how long: back-off, and what one ended attempt means for its task. Pure.
+"""What a failure costs: back-off, the budget of a task, and breakers of services that are down.
 
 A permanent error uses the budget at once (P9); a service that is down uses none; everything
 else counts, and a task that used its budget fails, and with it its process.
 
-Circuit breakers: a destination (lane) or a source that is down is left alone until a probe answers.
+A breaker leaves a service that is down alone until a probe answers.
 """
 
 import threading

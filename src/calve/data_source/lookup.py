@@ -89,7 +89,7 @@ def _frozen(session: Session, table: TableInfo, options: Options) -> tuple[PartP
 
 def _in_backup(options: Options) -> Lookup:
     url = options.backups if "://" in options.backups else full_uri(str(Path(options.backups).absolute()))
-    location = Location(url, Storage(options.storage))
+    location = Location(url, Storage(options.storage), signing_key=options.signing_key)
     database, table = options.table.database, options.table.table
     source = BackupSource(location, options.backup, "backup", dict(options.storage))
     wanted = Selection(partitions=options.partitions, all=not options.partitions)

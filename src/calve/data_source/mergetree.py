@@ -5,12 +5,15 @@
     spark.dataSource.register(MergeTreeDataSource)
     events = spark.read.format("mergetree").option("source", "chdb:///data/clickhouse").load("db.events")
 
-Spark makes these objects in processes of its own and pickles them: they hold plain values only.
+Spark makes these objects in processes of its own and pickles them: they hold plain values only. What is wrong
+with the options, or with what they name, is said in one sentence, without the traceback of that process.
 
-One Spark partition: some parts, or a range of one, out of the engine as Arrow batches.
+One Spark partition is some parts, or a range of one, read from the engine as Arrow batches.
 """
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -31,7 +34,7 @@ from calve.destination.plan import ColumnPlan, DestinationPlan, ExportPlan
 from calve.export.columns import MappedColumn, map_columns, raise_refusals
 from calve.export.payload import TaskPayload
 from calve.export.slices import slice_parts
-from calve.model.errors import NotFoundError, PermanentError, UsageError
+from calve.model.errors import CalveError, NotFoundError, PermanentError, UsageError
 
 ROWS_A_QUERY = 131_072  # 16 granules: what one answer, held in memory whole, may have
 _SETTINGS = {
@@ -93,7 +96,21 @@ def _fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 NAME = "mergetree"
+_HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
 FILTER_CHARACTERS = 16_384  # of what a server is asked to filter by: it stands in the request's URL
+
+
+@contextmanager
+def _one_sentence() -> Iterator[None]:
+    """Spark reads from the environment whether to show a traceback. The process that plans data sources runs
+    nothing else, so no other traceback is hidden."""
+    os.environ.pop(_HIDE_TRACEBACK, None)
+    try:
+        yield
+    except CalveError as error:
+        os.environ[_HIDE_TRACEBACK] = "1"
+        hint = f" (hint: {error.hint})" if error.hint else ""
+        raise type(error)(f"{error.message}{hint}", code=error.code) from None
 
 
 class MergeTreeDataSource(DataSource):  # type: ignore[misc]
@@ -104,16 +121,18 @@ class MergeTreeDataSource(DataSource):  # type: ignore[misc]
         return NAME
 
     def schema(self) -> StructType:
-        given = Options.of(self.options)
-        return StructType(
-            [
-                StructField(column.name, spark_type(column.type), not column.required)
-                for column in _mapped(look_up(given), given).values()
-            ]
-        )
+        with _one_sentence():
+            given = Options.of(self.options)
+            return StructType(
+                [
+                    StructField(column.name, spark_type(column.type), not column.required)
+                    for column in _mapped(look_up(given), given).values()
+                ]
+            )
 
     def reader(self, schema: StructType) -> "MergeTreeReader":
-        given = Options.of(self.options)
+        with _one_sentence():
+            given = Options.of(self.options)
         return FilteringReader(given, schema) if given.pushdown else MergeTreeReader(given, schema)
 
 
@@ -143,8 +162,9 @@ class MergeTreeReader(DataSourceReader):  # type: ignore[misc]
         return look_up(self._options, self._schema.fieldNames())
 
     def partitions(self) -> Sequence[InputPartition]:
-        found = self._found
-        plan = _plan(found, self._options, self._schema.fieldNames(), self._where_at_server)
+        with _one_sentence():
+            found = self._found
+            plan = _plan(found, self._options, self._schema.fieldNames(), self._where_at_server)
         made = [
             MergeTreePartition(
                 TaskPayload.of(
@@ -174,7 +194,8 @@ class FilteringReader(MergeTreeReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
         """Take what ClickHouse can skip by; every filter stays Spark's too."""
-        columns = _mapped(self._found, self._options)
+        with _one_sentence():
+            columns = _mapped(self._found, self._options)
         taken = [(one, text) for one in filters if (text := condition(one, columns)) is not None]
         self._where = [text for _, text in taken]
         if self._found.filters:

@@ -1,10 +1,13 @@
-"""The options of `spark.read.format("mergetree")`, checked."""
+"""The options of `spark.read.format("mergetree")`, checked. With `config`, a `calve.toml` gives what they omit."""
 
+import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
+from calve.app.config import Config, load_config
+from calve.app.destination import properties_of
 from calve.clickhouse.server.client import SCHEMES
 from calve.clickhouse.sql.tokens import TableName, parse
 from calve.model.errors import UsageError
@@ -14,11 +17,14 @@ _STORAGE = "storage."
 _OF_SERVERS = ("user", "password", "password_file", "ca_file")
 _KNOWN = (
     "path",
+    "config",
     "source",
     *_OF_SERVERS,
     "frozen",
     "backup",
     "backups",
+    "signing_key",
+    "signing_key_file",
     "partitions",
     "columns",
     "split_mb",
@@ -39,6 +45,7 @@ class Options:
     frozen: str = ""  # the name of a FREEZE in that folder
     backup: str = ""  # the name of a backup
     backups: str = ""  # where backups are
+    signing_key: str = field(default="", repr=False)  # of backups: others are refused
     storage: Mapping[str, str] = field(
         default_factory=dict, repr=False
     )  # keys of that place, in PyIceberg's words
@@ -51,11 +58,15 @@ class Options:
     def of(cls, given: Mapping[str, str]) -> Self:
         """UsageError for what is missing, unknown or contradicts itself."""
         lowered = {name.lower(): value for name, value in given.items()}
-        unknown = [name for name in lowered if name not in _KNOWN and not name.startswith(_STORAGE)]
-        if unknown:
-            raise _wrong(f"unknown option {unknown[0]!r}; there are {', '.join(_KNOWN)} and {_STORAGE}*")
+        for name in lowered:
+            if name not in _KNOWN and not name.startswith(_STORAGE):
+                raise _unknown(name)
         if "path" not in lowered:
             raise _wrong("no table given: .load('db.table')")
+        if "config" in lowered:
+            table, lowered = _completed(lowered)
+        else:
+            table = parse(lowered["path"])
         if bool(lowered.get("source")) == bool(lowered.get("backup")):
             raise _wrong(
                 "give either the option source (chdb://folder or http://host:8123) or the options backup and backups"
@@ -66,14 +77,15 @@ class Options:
             raise _wrong("the option frozen needs a source")
         _check_source(lowered)
         return cls(
-            table=parse(lowered["path"]),
+            table=table,
             source=lowered.get("source", ""),
             user=lowered.get("user", "default"),
-            password=_password(lowered),
+            password=_secret(lowered, "password"),
             ca_file=lowered.get("ca_file", ""),
             frozen=lowered.get("frozen", ""),
             backup=lowered.get("backup", ""),
             backups=lowered.get("backups", ""),
+            signing_key=_secret(lowered, "signing_key"),
             storage={
                 name.removeprefix(_STORAGE): value
                 for name, value in lowered.items()
@@ -82,7 +94,7 @@ class Options:
             partitions=_listed(lowered.get("partitions", "")),
             columns=_listed(lowered.get("columns", "")),
             split_mb=_number(lowered.get("split_mb", "256")),
-            pushdown=lowered.get("pushdown", "false").lower() == "true",
+            pushdown=_yes(lowered.get("pushdown", "false")),
         )
 
     @property
@@ -105,18 +117,46 @@ def _check_source(given: Mapping[str, str]) -> None:
         raise _wrong(
             "a freeze is read as files, but source is a server: give the folder that holds the freeze (chdb://folder)"
         )
-    if given.get("password") and given.get("password_file"):
-        raise _wrong("give password or password_file, not both")
 
 
-def _password(given: Mapping[str, str]) -> str:
-    file = given.get("password_file")
+def _completed(given: Mapping[str, str]) -> tuple[TableName, dict[str, str]]:
+    """The table, and the options with what the configuration adds to them."""
+    config = load_config(given["config"])
+    table = parse(given["path"], lambda name: config.source(name or config.default_source).database)
+    if given.get("backup"):
+        found = _of_backups(config)
+    elif given.get("source"):
+        found = {}
+    else:
+        found = _of_source(config, table.source or config.default_source)
+    return table, found | dict(given)
+
+
+def _of_backups(config: Config) -> dict[str, str]:
+    url = config.backup_url
+    keys = {f"{_STORAGE}{name}": value for name, value in properties_of(config, url).items()}
+    return {"backups": url, "signing_key": config.backup_signing_key} | keys
+
+
+def _of_source(config: Config, name: str) -> dict[str, str]:
+    source = config.source(name)
+    if source.embedded:
+        return {"source": source.url}
+    of_server = {"user": source.user, "password": source.password, "ca_file": source.ca_file}
+    return {"source": source.url} | {option: value for option, value in of_server.items() if value}
+
+
+def _secret(given: Mapping[str, str], name: str) -> str:
+    """As it is given, or as the file that `…_file` names holds it."""
+    file = given.get(f"{name}_file")
     if not file:
-        return given.get("password", "")
+        return given.get(name, "")
+    if given.get(name):
+        raise _wrong(f"give {name} or {name}_file, not both")
     try:
         return Path(file).read_text(encoding="utf-8").rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise _wrong(f"cannot read password_file: {error}") from None
+        raise _wrong(f"cannot read {name}_file: {error}") from None
 
 
 def _listed(text: str) -> tuple[str, ...]:
@@ -127,6 +167,18 @@ def _number(text: str) -> int:
     if not text.isdigit() or not int(text):
         raise _wrong(f"invalid split_mb {text!r}: not a number of megabytes")
     return int(text)
+
+
+def _yes(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise _wrong(f"invalid pushdown {text!r}: true or false")
+    return text.lower() == "true"
+
+
+def _unknown(name: str) -> UsageError:
+    near = difflib.get_close_matches(name, _KNOWN, n=1)
+    instead = f"did you mean {near[0]!r}?" if near else f"the options are {', '.join(_KNOWN)} and {_STORAGE}*"
+    return _wrong(f"unknown option {name!r}; {instead}")
 
 
 def _wrong(what: str) -> UsageError:

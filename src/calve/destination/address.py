@@ -1,11 +1,8 @@
-"""How a destination is written down. The only module that tells the forms apart: a catalog's name never
-has a `/`, a folder's URI always does.
+"""How a destination is written down, and which implementation serves it. Pure; imports no client.
 
-Stored requests and plans keep `catalog` and `identifier` as they are here.
-
-The destinations that there are: the only place that names their implementations.
-
-A catalog's entry in the configuration, as all of its clients read it. Pure; imports no client.
+The only module that tells the forms apart: a catalog's name never has a `/`, a folder's URI always does. Stored
+requests and plans keep `catalog` and `identifier` as they are here. A new form is a folder with a `destination`
+module that has `configuration`, `open_destination` and `placement`, a line here, and the spelling of its address.
 """
 
 import re

@@ -4,7 +4,7 @@ Files that are written already must fit the table at the moment of the publish: 
 dropped or narrowed since, or another partition spec, would make them unreadable. What readers do not
 mind, such as a rename or a promotion that Iceberg allows, is not a change.
 
-Partition values at rest: the JSON form that receipts carry, and the typed form that manifests hold.
+Partition values have two forms: JSON in receipts, typed in manifests.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,7 @@
 """What a destination can answer. Snapshot ids are text, as people see them: an Iceberg snapshot's id, or the
 key and generation of a commit of plain Parquet."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 
@@ -15,6 +16,7 @@ class EarlierExport:
     rows: int = 0
     files: int = 0
     tasks: tuple[int, ...] | None = None  # the tasks that wrote its files; None: every task of the process
+    adopted: Mapping[str, tuple[int, ...]] | None = None  # by other processes, which did: tasks of theirs
     shared: bool = False  # its files also hold rows of other keys of that process
     input: tuple[str, str, str] = ("", "", "")  # source identity, partition, selection
     sequence: int = 0  # of its snapshot; 0 where it is not known

@@ -3,7 +3,9 @@
 Publishing uses only files that a receipt names, and reads no footer: all that a manifest
 needs is here. Integers are Python's, so counters hold more than 2^31 (L15).
 
-Recounting receipts before a publish (L23): every task once, every file once, the rows adding up.
+Receipts are recounted before a publish (L23): every task once, every file once, the rows adding up. A receipt
+that a retry adopted names files of the process that wrote them, under the number that the task had there:
+parts merge, and the retry's plan counts its tasks anew (T8).
 """
 
 from collections import Counter
@@ -59,7 +61,8 @@ class Receipt(Record):
 
 def recount(plan: ExportPlan, receipts: Sequence[Receipt]) -> None:
     """PermanentError that names the task or file, if the receipts are not exactly the plan's work."""
-    faults = [*_tasks(plan, receipts), *_files(receipts), *_rows(plan, receipts)]
+    own = [receipt for receipt in receipts if receipt.process_id == plan.process_id]
+    faults = [*_tasks(plan, receipts), *_files(receipts), *_rows(plan, receipts), *_renumbered(own)]
     faults = faults or _against_the_pin(plan, receipts)
     if faults:
         raise PermanentError(
@@ -67,6 +70,25 @@ def recount(plan: ExportPlan, receipts: Sequence[Receipt]) -> None:
             code="receipts_incomplete",
             hint=f"nothing was published; run it again: calve retry {plan.process_id}",
         )
+
+
+def sound(plan: ExportPlan, receipts: Sequence[Receipt]) -> list[Receipt]:
+    """Those of the receipts that this plan can rely on: the others would fail the recount, and a retry that
+    adopted them would fail as the first run did (T8)."""
+    found = [one for one in receipts if not _files([one]) and not _rows(plan, [one])]
+    written = {receipt.task: receipt.rows for receipt in found}
+    wrong: set[int] = set()
+    for key in plan.keys if _is_counted(plan) else ():
+        tasks = set(tasks_of(plan, key) or ())
+        if tasks <= written.keys() and sum(written[number] for number in tasks) != key.rows:
+            wrong |= tasks
+    return [receipt for receipt in found if receipt.task not in wrong]
+
+
+def written_as(receipt: Receipt) -> int:
+    """The number that its task had in the process that wrote it; it is in the names of the files."""
+    names = [name for file in receipt.files if (name := DataFileName.parse(file.path)) is not None]
+    return names[0].task if names else receipt.task
 
 
 def refuse_shrinking(plan: ExportPlan, receipts: Sequence[Receipt], replaced_rows: int) -> None:
@@ -98,17 +120,27 @@ def _files(receipts: Sequence[Receipt]) -> list[str]:
     faults = []
     seen: set[str] = set()
     for receipt in receipts:
-        wrote = (receipt.process_id, receipt.task, receipt.attempt)
+        task = written_as(receipt)
+        wrote = (receipt.process_id, task, receipt.attempt)
         for file in receipt.files:
             if file.path in seen:
                 faults.append(f"file {file.path} is named twice")
             name = DataFileName.parse(file.path)
             if name is None or (name.process_id, name.task, name.attempt) != wrote:
-                faults.append(f"file {file.path} is not of task {receipt.task}, attempt {receipt.attempt}")
+                faults.append(f"file {file.path} is not of task {task}, attempt {receipt.attempt}")
             if file.rows <= 0 or file.bytes <= 0:
                 faults.append(f"file {file.path} has {file.rows} rows and {file.bytes} bytes")
             seen.add(file.path)
     return faults
+
+
+def _renumbered(own: Sequence[Receipt]) -> list[str]:
+    """Only what was adopted may have been written under another number."""
+    return [
+        f"the files of task {receipt.task} are those of task {written_as(receipt)}"
+        for receipt in own
+        if written_as(receipt) != receipt.task
+    ]
 
 
 def _rows(plan: ExportPlan, receipts: Sequence[Receipt]) -> list[str]:
@@ -129,8 +161,8 @@ def _against_the_pin(plan: ExportPlan, receipts: Sequence[Receipt]) -> list[str]
     """Exact where it can be: without a filter or FINAL, what was written of a partition is what a
     reader of the pin sees of it, deleted rows left out. The pin counted them by itself, so a task
     that read too little is found even if it believes in its own count."""
-    if plan.relation.where or plan.relation.final or not all(key.rows for key in plan.keys):
-        return []  # a plan of a version that did not count them
+    if not _is_counted(plan):
+        return []
     written = {receipt.task: receipt.rows for receipt in receipts}
     by_key = [(key, tasks_of(plan, key)) for key in plan.keys]
     if any(tasks is None for _, tasks in by_key):
@@ -142,6 +174,12 @@ def _against_the_pin(plan: ExportPlan, receipts: Sequence[Receipt]) -> list[str]
             f"partition {key.partition}", sum(written[number] for number in tasks or ()), (key,)
         )
     ]
+
+
+def _is_counted(plan: ExportPlan) -> bool:
+    """Whether the pin knows how many rows will be read: not with a filter, nor FINAL, nor in a plan of a
+    version that did not count them."""
+    return not (plan.relation.where or plan.relation.final) and all(key.rows for key in plan.keys)
 
 
 def _compared(what: str, found: int, keys: Sequence[KeyPlan]) -> list[str]:

@@ -1,6 +1,6 @@
-"""The export kind: what the control plane calls, step by step. Keeps no state between calls.
+"""The export kind: what the control plane calls, step by step, and what it reaches of the application.
 
-What an export reaches, by the names of the configuration. The application implements it.
+It keeps no state between calls.
 """
 
 import json

@@ -1,8 +1,8 @@
-"""The table that a source asks for: schema, partition spec and sort order, derived from its columns and
-keys; and the table that its rows go into, as a person is shown it. Pure.
+"""The table that a source asks for, and how its columns go into a table that exists. Pure.
 
-How the columns of a source go into a table that exists: by name, exactly or by a promotion that
-Iceberg allows. Refuses, with every reason, what does not fit.
+A new table's schema, partition spec and sort order are derived from the source's columns and keys. Columns
+go into a table by name, exactly or by a promotion that Iceberg allows; what does not fit is refused, with
+every reason.
 """
 
 from collections.abc import Sequence

@@ -2,7 +2,9 @@
 
 It holds the keys of storage and source, so it is shipped and never stored or printed (P22).
 
-How data files are written: the engine's settings, and what a table's properties ask of them.
+How data files are written is part of it: the engine's settings, and what a table's properties ask of them. The
+engine's own defaults are silently wrong for several readers (W1 to W5). A property that cannot be honoured is
+an error, never ignored in silence.
 """
 
 from collections.abc import Mapping

@@ -5,18 +5,21 @@ the same table. Whatever differs is exported again.
 """
 
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from calve.clickhouse.pins.pin import Pinned, PinnedPartition
 from calve.control.kind import AdoptedWork
 from calve.destination.plan import ExportPlan
 from calve.destination.port import Destination
-from calve.destination.receipt import Receipt
+from calve.destination.receipt import Receipt, sound
 from calve.export.choices import Choices
 from calve.export.payload import CODEC, check_properties, file_mb
 from calve.export.request import Earlier, ExportRequest
 from calve.export.survey import SourceView, survey
+from calve.model.errors import DamagedError
 from calve.model.limits import Limits
 from calve.model.process import ProcessId
+from calve.model.record import Record
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,24 +89,32 @@ def _seen(pinned: Pinned) -> SourceView[PinnedPartition]:
 
 
 _PieceIdentity = tuple[str, str, int, int]
+R = TypeVar("R", bound=Record)
 
 
 def standing_receipts(plan: ExportPlan, adopted: AdoptedWork | None) -> dict[int, Receipt]:
-    """By the number of the task in the new plan. The receipt names files of the old process; they
-    are published as they are."""
-    if adopted is None:
-        return {}
-    old = ExportPlan.from_json(adopted.plan)
-    if _writing(old) != _writing(plan):
+    """By the number of the task in the new plan, which another merge of the parts may have changed (T8).
+    The receipt names files of the old process; they are published as they are."""
+    old = _readable(ExportPlan, adopted.plan) if adopted else None
+    if adopted is None or old is None or _writing(old) != _writing(plan):
         return {}
     by_slices = {_slices(old, number): number for number in range(len(old.tasks))}
-    receipts = {receipt.task: receipt for receipt in map(Receipt.from_json, adopted.receipts)}
+    left = (_readable(Receipt, text) for text in adopted.receipts)
+    receipts = {receipt.task: receipt for receipt in left if receipt is not None}
     standing = {}
     for number in range(len(plan.tasks)):
         before = by_slices.get(_slices(plan, number))
         if before in receipts:
             standing[number] = replace(receipts[before], task=number)
-    return standing
+    return {receipt.task: receipt for receipt in sound(plan, list(standing.values()))}
+
+
+def _readable(kind: type[R], text: str) -> R | None:
+    """What was damaged is not relied on: otherwise every retry would fail on it."""
+    try:
+        return kind.from_json(text)
+    except DamagedError:
+        return None
 
 
 def _writing(plan: ExportPlan) -> tuple[object, ...]:

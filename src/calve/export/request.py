@@ -1,7 +1,6 @@
-"""What a person asked for, as it is stored with the process and read by every worker.
+"""What a person asked for, as it is stored with the process and read by every worker; and its key.
 
-The export key: the identity of the input. One key is published once,
-by whichever process comes first.
+The export key is the identity of the input: one key is published once, by whichever process comes first.
 """
 
 import hashlib

@@ -3,8 +3,6 @@
 The store checks each transition against the tables in `states`, the lease's fence, and, for a change of
 state, the version that was read. Delays are given in seconds and turned into times by the store's own
 clock. What each of them does to a process is in `apply`.
-
-The names of events that stores record by themselves. Steps name their own.
 """
 
 from dataclasses import dataclass

@@ -1,10 +1,11 @@
-"""What a worker reaches and a process needs: the names of outside services, and whether they meet.
+"""What a worker reaches and a process needs: the names of outside services, and whether they meet; and when two
+locks meet.
 
 During an upgrade an older worker meets processes of a newer kind. It must leave them alone: failing
 them would be final. So a worker's reach also names the kinds it knows, as `kind:<name>`; a reach
 that names none is taken to know all.
 
-When two locks meet: the same name, or a name and a piece of it, or two pieces that overlap.
+Locks meet if they have the same name, or one is a piece of the other, or two pieces overlap.
 """
 
 import re

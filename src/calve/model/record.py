@@ -46,5 +46,5 @@ def loads(kind: type[T], text: str | bytes, where: str) -> T:
         raise DamagedError(
             f"{where} cannot be read: {error}",
             code="damaged",
-            hint="something other than Calve changed it; `calve retry` does the work again",
+            hint="something other than Calve changed it; run the command that began this work again",
         ) from None

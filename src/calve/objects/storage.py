@@ -1,11 +1,11 @@
-"""Object storage by full URI: the registry of implementations, and keys that are lent for a while.
+"""Object storage by full URI: what every kind of it must offer, the registry of kinds, and keys that are lent.
 
 A `Storage` is opened with PyIceberg's own property names (`s3.endpoint`, …), a plain dict, so that what a
 catalog is configured with also serves data files and receipts, on the driver and, shipped in a task's
 payload, on executors.
 
-What every kind of object storage must offer. Comments are obligations; `calve.testing.contracts.objects`
-holds every implementation to them.
+The docstrings of `ObjectStore` are obligations; `calve.testing.contracts.objects` holds every implementation
+to them.
 """
 
 from collections.abc import Callable, Mapping, Sequence

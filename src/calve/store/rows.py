@@ -1,7 +1,4 @@
-"""Rows to values of the model, and back.
-
-Event rows, written in the transaction that made them true.
-"""
+"""Rows to values of the model, and back; events, written in the transaction that made them true."""
 
 import json
 from collections.abc import Iterator, Sequence

@@ -1,6 +1,6 @@
-"""The store as others see it: open one by its URL, close it when done.
+"""The store as others see it: opened by its URL, brought to the schema of this program, closed when done.
 
-Bring a database to this program's schema, or say why not. Openers may race: one migrates.
+Openers may race: one of them migrates.
 """
 
 from collections.abc import Callable
@@ -14,8 +14,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from calve.model.errors import UsageError
 from calve.store.changes import Changes
 from calve.store.database import Database, make_engine
+from calve.store.drain import History, Releases
 from calve.store.failures import translate
-from calve.store.history import History, Releases
 from calve.store.leases import Leases, Workers
 from calve.store.submissions import Submissions
 from calve.store.tables import schema_version

@@ -177,7 +177,7 @@ def _bad(key: Key, kind: str, message: str, given: Leaves) -> UsageError:
         return UsageError(
             f"unknown key {dotted(key)}{where}",
             code="config_unknown_key",
-            hint=f"{meant}`calve config` lists every key",
+            hint=f"{meant}`calve init` in an empty folder shows every key",
         )
     if len(key) == 2 and key[0] in _NAMED and kind in ("model_type", "dict_type"):
         return UsageError(

@@ -146,7 +146,7 @@ def _unknown(variable: str, reason: str, section: str) -> UsageError:
     return UsageError(
         f"environment variable {variable} is not a setting: {reason}",
         code="config_unknown_key",
-        hint=f"{meant}the form is CALVE_SECTION__KEY; `calve config` lists every key",
+        hint=f"{meant}the form is CALVE_SECTION__KEY; `calve init` in an empty folder shows every key",
     )
 
 

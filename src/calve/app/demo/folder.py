@@ -1,6 +1,6 @@
-"""The demo's folder: a whole installation, made anew by each demo, and touched only if it is a demo's.
+"""The demo's folder and its table: three months, four parts each, fifteen columns of a dozen types.
 
-The demo's table: three months, four parts each, fifteen columns of a dozen types.
+The folder is a whole installation, made anew by each demo, and touched only if it is a demo's.
 """
 
 import shutil

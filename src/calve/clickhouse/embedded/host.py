@@ -1,12 +1,10 @@
-"""The child process that opens an embedded source: `python -m calve.clickhouse.embedded.host FOLDER [CONFIG]`.
+"""The child process that opens an embedded source, and its parent's side: start, ask, and an end that always comes.
 
-It answers statements over its standard input and output until the input ends, then closes
+`python -m calve.clickhouse.embedded.host FOLDER [CONFIG]` answers statements over its standard input and output until the input ends, then closes
 the folder and goes. When the input ends in the middle of a statement its parent is gone or
 has given up, and it ends at once: nothing that it was doing outlives the visit.
 
-The words between a visit and its host process: length, then bytes.
-
-The parent's side of a host process: start, ask, and an end that always comes.
+A message between the two is its length, then its bytes.
 """
 
 import contextlib

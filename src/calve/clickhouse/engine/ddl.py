@@ -7,7 +7,7 @@ and Shared engines, storage policies and disks, codecs, indexes, projections, co
 statistics, comments, every other setting. It is written from columns and clauses, and not by
 cutting words out of the source's own CREATE: what is not named here cannot slip through.
 
-Explicit time zones: a DateTime without a zone means its server's, and executors run elsewhere.
+Time zones are made explicit: a DateTime without a zone means its server's, and executors run elsewhere.
 """
 
 from collections.abc import Iterable

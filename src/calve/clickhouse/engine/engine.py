@@ -5,9 +5,8 @@ its process. Its folder is scratch, held by a file lock for the life of the proc
 whose lock nobody holds are swept when the next engine starts, because Spark ends its Python
 workers without running exit handlers.
 
-One chdb session: the only file that imports chdb, and only when a session is opened (W10).
-
-Rows out of the engine, exact: `JSONCompactEachRowWithNamesAndTypes` and its decoding.
+This is the only module that imports chdb, and only when a session is opened (W10). Rows come out of it exact:
+see `JSONCompactEachRowWithNamesAndTypes` and its decoding.
 """
 
 import atexit
@@ -23,8 +22,8 @@ from typing import Any
 from urllib.parse import urlencode
 
 from calve.clickhouse import errors
-from calve.clickhouse.engine import shared_folder
-from calve.clickhouse.engine.shared_folder import make, sweep_scratch
+from calve.clickhouse.engine import folders as shared_folder
+from calve.clickhouse.engine.folders import make, sweep_scratch
 from calve.clickhouse.sql import tokens, types
 from calve.model.errors import CalveError, PermanentError
 

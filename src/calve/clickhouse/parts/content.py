@@ -1,6 +1,6 @@
-"""The content id of a partition: the same as long as its rows are the same.
+"""What the files in a part's folder say, and the content id of a partition: the same as long as its rows are.
 
-Over the lowest and highest block number, the last mutation and the rows that a reader sees.
+The id is over the lowest and highest block number, the last mutation and the rows that a reader sees.
 A plain merge keeps all four: it joins block ranges, carries the mutation on, and drops only
 rows that were deleted already. An insert raises the highest block, a mutation (a lightweight
 delete is one) has a new number, a dropped part takes its rows along. Block *ranges* are not
@@ -15,8 +15,6 @@ was merged further than what was exported. `calve verify --deep` reads the rows 
 
 Engines whose merges combine rows (Replacing, Summing …) change their content with a merge, and
 so does this id.
-
-What the files in a part's folder say, read without an engine.
 """
 
 import hashlib

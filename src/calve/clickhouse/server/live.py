@@ -3,7 +3,7 @@
 The rows come as Native blocks, so values are the server's own bytes: no time zone, no text, no
 rounding in between (P3). Nothing secret is in a relation: whoever runs it has the configuration.
 
-Whether parts of a server can be frozen and read as files. Decided once, when planning, and reported.
+Whether parts can instead be frozen and read as files is decided once, when planning, and reported.
 """
 
 import importlib.metadata

@@ -1,6 +1,6 @@
-"""A visit to one replica: statements, their rows, and what the server is.
+"""A visit to one replica: statements, their rows, what the server is, and what its version can do.
 
-What a server can do, by its version. What it lacks is said, with the version that has it.
+What a server lacks is said, with the version that has it.
 """
 
 import json

@@ -5,9 +5,8 @@ not below a list or map. Row groups without min and max mean no bounds for the f
 they hold only nulls (W3). A column with NaNs has a NaN count and no bounds (W4). UUIDs have
 no bounds (W5).
 
-How much a manifest says about each column: the table's own properties, read as Iceberg does.
-
-Bounds of a column: decoded from Parquet statistics, truncated and encoded as Iceberg does.
+How much it says about each column is up to the table's own properties, read as Iceberg does. Bounds are
+decoded from Parquet statistics, truncated and encoded as Iceberg does.
 """
 
 import math

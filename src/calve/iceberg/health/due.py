@@ -1,4 +1,5 @@
-"""Which partitions are due for a rewrite, and why. Pure: it judges what `entries.collect` counted.
+"""What is due, and why: partitions to rewrite, snapshots and references past their age. Pure: it judges what
+`entries.collect` counted.
 
     minor   fragments (at most target / 8): a dozen in a partition, or two of which one is an hour old
     major   two or more files below 0.75 of the target that together fill one; or deleted rows above
@@ -8,7 +9,7 @@
 A partition that has nothing to gain is never due, whatever the clock says, so a worker that evaluates for
 ever comes to rest.
 
-Which snapshots and references are past their age: Iceberg's own rules, and what Calve protects. Pure.
+Snapshots and references expire by Iceberg's own rules, but for those that Calve protects.
 """
 
 from collections.abc import Iterator

@@ -1,10 +1,9 @@
-"""Files that nothing refers to, and which of them may go. Says; never deletes.
+"""The files at a table's location, those that its metadata refers to, and which of the rest may go. Says;
+never deletes.
 
 The invariants (D15): nothing younger than the longest possible export; nothing of a live process,
 or of one whose files wait for a retry; no `calve-…` file of a process that this store does not
 know, however old: another store may know it; none of a process that wrote to another table.
-
-The files of a table: those that lie at its location, and those that its metadata refers to.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""The marks a publish leaves in a table, and their forms.
+"""The marks that a publish leaves in a table, and the search for them.
 
 - tag `calve-<process id>`: asserted absent by the commit that sets it, so it is set once, by
   the publish or as a tombstone by the fence. It counts as published only if its snapshot's
@@ -9,7 +9,7 @@
 - property `calve.export.<key hash>`: outlives tags and snapshots (P8).
 - note: the control plane's row remembers the snapshot ids that were about to be sent.
 
-Looking for marks in a table's metadata. Comes before every other check (L11), at every attempt (L13).
+The search comes before every other check (L11), at every attempt (L13).
 """
 
 import json
@@ -24,7 +24,7 @@ from pyiceberg.table.snapshots import Snapshot, ancestors_of
 
 from calve.destination.outcome import EarlierExport, PublishedSnapshot
 from calve.destination.plan import ExportPlan, KeyPlan
-from calve.destination.receipt import Receipt, tasks_of
+from calve.destination.receipt import Receipt, tasks_of, written_as
 from calve.model.errors import RefusedError
 from calve.model.record import UNSORTED, Record, loads
 
@@ -87,8 +87,19 @@ def key_properties(
             value["files"] = sum(len(receipt.files) for receipt in mine)
             if len(plan.keys) > 1:
                 value["tasks"] = ranges(tasks)
+                if adopted := _adopted(process_id, mine):
+                    value["adopted"] = adopted
         properties[property_of(key.hash)] = json.dumps(value, separators=(",", ":"))
     return properties
+
+
+def _adopted(process_id: str, receipts: Sequence[Receipt]) -> dict[str, str]:
+    """The tasks of other processes whose files a retry publishes, by the numbers in the files' names."""
+    others: dict[str, list[int]] = {}
+    for receipt in receipts:
+        if receipt.process_id != process_id and receipt.files:
+            others.setdefault(receipt.process_id, []).append(written_as(receipt))
+    return {process: ranges(tasks) for process, tasks in sorted(others.items())}
 
 
 def _input(key: KeyPlan) -> list[str]:
@@ -111,6 +122,8 @@ def read_property(key_hash: str, text: str) -> EarlierExport | None:
             rows=int(value.get("rows", 0)),
             files=int(value.get("files", 0)),
             tasks=None if tasks is None else tuple(unranged(tasks)),
+            adopted={str(one): tuple(unranged(text)) for one, text in value.get("adopted", {}).items()}
+            or None,
             shared="tasks" in value and tasks is None,
             input=(identity, partition, selection),
             sequence=int(value.get("sequence", 0)),

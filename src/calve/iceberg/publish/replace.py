@@ -178,7 +178,11 @@ def is_of(export: EarlierExport, snapshot_id: int | None, file: DataFile) -> boo
     if export.tasks is None:
         return True
     name = DataFileName.parse(file.file_path)
-    return name is not None and name.task in export.tasks
+    if name is None:
+        return False
+    if name.process_id == export.process_id or export.adopted is None:
+        return name.task in export.tasks
+    return name.task in export.adopted.get(name.process_id, ())
 
 
 def _is_whole(export: EarlierExport, found: Sequence[ManifestEntry]) -> bool:

@@ -1,10 +1,10 @@
-"""Forgetting what long-ended processes leave in the journal, a bounded piece at a time.
+"""What ended processes leave in the store, drained a bounded piece at a time.
+
+Pins are claimed for a while, released by a worker that reaches their source, and recorded as released.
 
 Events are walked by their number, oldest first, so that a call costs what it looks at and never a
 scan; the caller keeps the place. An old event of a process that still lives is stepped over, not
 waited for.
-
-The drain of pins: claimed for a while, released by a worker that reaches their source, recorded.
 """
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, or_, select, true, update

@@ -1,9 +1,10 @@
-"""Folders that the Python workers of a machine share: filled once, under a lock, and used by many.
+"""Folders of the Python workers of a machine: scratch folders of one process, and folders that many share.
+
+A scratch folder is locked by its process and swept once it is not. A shared folder is filled once, under
+a lock, and used by many.
 
 A lock on the folder itself says that it is in use; what nobody uses and nobody has used for a while
 is swept. A lock ends with its process, however that ends, so nothing has to be tidied up after one.
-
-Scratch folders that outlive no process: each is locked by its process, and swept once it is not.
 """
 
 import contextlib

@@ -1,0 +1,110 @@
+"""T8: the command that a hint names does not end with the error that the hint belongs to.
+
+The hints are read from the source: every error that is made with a code and a hint. A new hint that names a
+command which can meet the same error fails here until somebody has said why it does not.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import calve
+
+ROOT = Path(calve.__file__).parent
+COMMAND = re.compile(r"\bcalve (backup [a-z]+|[a-z]+)")
+
+# They run processes, and so can end with whatever ends one.
+RUN_WORK = {"retry", "export", "optimize", "backup create", "backup restore", "worker"}
+
+# Errors whose hint names such a command, and why it does not meet the same error.
+NO_CIRCLE = {
+    ("attempts_used", "retry"): "a new process has a new budget",
+    ("deadline", "retry"): "a new process has a new deadline, and keeps what is done",
+    ("destination_replaced", "optimize"): "a new process plans for the table that is there now",
+    ("plan_missing", "retry"): "a new process writes a plan of its own",
+    ("publish_fenced", "retry"): "the fence is for one process, and a retry is another",
+    (
+        "receipts_incomplete",
+        "retry",
+    ): "a retry adopts only receipts that pass the recount, and exports the rest",
+    ("source_changed", "export"): "said by verify --deep",
+    ("disk_full", "retry"): "once there is room, as the hint says first",
+}
+
+
+@dataclass(frozen=True)
+class Hint:
+    module: str
+    code: str
+    commands: tuple[str, ...]
+
+
+def _hints() -> Iterator[Hint]:
+    for path in sorted(ROOT.rglob("*.py")):
+        module = path.relative_to(ROOT).as_posix()
+        if module.startswith("testing/"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call):
+                continue
+            given = {keyword.arg: keyword.value for keyword in node.keywords}
+            if "code" in given and "hint" in given:
+                commands = tuple(COMMAND.findall(_text(given["hint"])))
+                yield Hint(module, _text(given["code"]) or "disk_full", commands)  # that one is handed in
+
+
+def _text(node: ast.expr) -> str:
+    """All that is written in an expression, whichever branch is taken."""
+    parts = (part.value for part in ast.walk(node) if isinstance(part, ast.Constant))
+    return "".join(part for part in parts if isinstance(part, str))
+
+
+HINTS = tuple(_hints())
+
+
+def test_the_hints_are_found() -> None:
+    assert len(HINTS) > 200
+    assert {hint.code for hint in HINTS if "retry" in hint.commands} >= {"receipts_incomplete", "deadline"}
+
+
+def test_T8_a_hint_that_names_a_command_which_does_work_is_known_to_lead_out() -> None:
+    found = {(hint.code, command) for hint in HINTS for command in hint.commands if command in RUN_WORK}
+    assert found == set(NO_CIRCLE)
+
+
+@pytest.mark.parametrize("hint", [one for one in HINTS if one.module.startswith("app/config/")], ids=str)
+def test_T8_a_hint_about_the_configuration_names_no_command_that_reads_it(hint: Hint) -> None:
+    said_by_init = {"config_exists"}  # a file that can be read
+    if hint.code not in said_by_init:
+        assert set(hint.commands) <= {"init"}
+
+
+@pytest.mark.parametrize("hint", [one for one in HINTS if one.module.startswith("store/")], ids=str)
+def test_T8_a_hint_about_the_store_names_no_command_that_fails_without_it(hint: Hint) -> None:
+    assert set(hint.commands) <= {"doctor"}  # which makes a finding of it
+
+
+# What a command that takes an id can refuse by itself, and the commands that do.
+OF_IDS = {
+    "process_not_found": {"show", "events", "why", "wait", "cancel", "retry", "verify"},
+    "completed": {"retry"},
+    "not_ended": {"retry"},
+    "outcome_unknown": {"retry"},
+    "not_verifiable": {"verify"},
+    "no_backup": {"backup show", "backup verify", "backup restore", "backup delete"},
+    "backup_deleted": {"backup show", "backup verify", "backup restore", "backup delete"},
+    "locked": {"retry", *RUN_WORK},
+    "backup_in_use": {"backup delete", "backup prune"},
+}
+
+
+@pytest.mark.parametrize("code", OF_IDS)
+def test_T8_a_refusal_never_names_the_command_that_was_refused(code: str) -> None:
+    mine = [hint for hint in HINTS if hint.code == code]
+    assert mine
+    for hint in mine:
+        assert not OF_IDS[code] & set(hint.commands), hint
