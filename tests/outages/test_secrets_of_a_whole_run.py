@@ -103,7 +103,7 @@ def _fail_one_after_another(guarded: Guarded) -> list[str]:
     """Each service with wrong secrets, then dead; asked with tracebacks on."""
     wrong_store = guarded.store_url.replace(STORE, WRONG)
     dead_store = guarded.store_url.replace(guarded.store_url.split("@")[1].split("/")[0], "127.0.0.1:1")
-    export = ("export", "db.events", "--partition", "4", "--debug", "--no-wait", "--to")
+    export = ("export", "db.events", "--partition", "4", "--debug", "--no-wait=queued", "--to")
     seen = [
         guarded.calve("ps", "--debug", codes=(1, 2), CALVE_STORE__URL=wrong_store),
         guarded.calve("ps", "--debug", codes=(1, 2), CALVE_STORE__URL=dead_store),

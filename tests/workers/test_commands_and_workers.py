@@ -38,11 +38,15 @@ def test_export_hands_over_to_a_live_worker_and_wait_follows_what_no_wait_left(f
     assert leased_again.message == f"by worker {only.id}"
 
 
-def test_no_wait_says_when_no_worker_is_there(folder: Folder) -> None:
+def test_no_wait_pins_by_itself_and_says_when_no_worker_is_there(folder: Folder) -> None:
     code, out, said = folder.call(*EXPORT, "--no-wait")
     assert code == 0
     assert "no worker is running to do the work; start one with: calve worker" in said
-    assert folder.row(ProcessId(out.strip())).state is ProcessState.PENDING
+    row = folder.row(ProcessId(out.strip()))
+    assert (row.state, row.tasks.running, row.owner) == (ProcessState.RUNNING, 0, None)
+    with folder.place.app() as app:
+        assert [pin.state for pin in app.store.pins(row.id)] == [PinState.TAKEN]
+        assert app.store.workers() == []
 
 
 @pytest.mark.parametrize("told", [signal.SIGINT, signal.SIGTERM], ids=["ctrl_c", "sigterm"])

@@ -76,6 +76,10 @@ class Calve:
     def events(self, ids: Sequence[str]) -> list[Event]:
         return _processes.events(self._app, ids)
 
+    def notes(self, ids: Sequence[ProcessId]) -> list[str]:
+        """What planning remarked, each once."""
+        return _processes.notes(self._app, ids)
+
     def why(self, ids: Sequence[str]) -> "list[Reason]":
         return _processes.reasons(self._app, ids)
 
@@ -195,6 +199,15 @@ class Calve:
 
         return follow(self._app, ids, own_worker=True, timeout_seconds=timeout_seconds)
 
+    def pin(
+        self, ids: Sequence[ProcessId], *, timeout_seconds: float | None = None
+    ) -> "Generator[Standing, None, None]":
+        """Follow processes until what they read is held still, so that the source may change. Where no
+        worker runs, they are planned in this program and left to the next one."""
+        from calve.app.work import pinned
+
+        return pinned(self._app, ids, timeout_seconds=timeout_seconds)
+
     def cancel(self, ids: Sequence[str]) -> list[CancelAnswer]:
         """Ask processes to stop; `stop` sees to it that they do."""
         return _processes.cancel_all(self._app, ids)
@@ -229,12 +242,12 @@ def _verbs(names: str, *, changes: bool) -> dict[str, Verb]:
 # Every public method of `Calve`; a test fails for one that is missing here. Roles will be read from it.
 VERBS: Mapping[str, Verb] = MappingProxyType(
     _verbs(
-        "now settings processes find show events why workers has_workers follow partitions parts verify"
+        "now settings processes find show events notes why workers has_workers follow partitions parts verify"
         " health history doctor export_preview optimize_preview backup_list backup_show backup_verify",
         changes=False,
     )
     | _verbs(
-        "export optimize backup_create backup_restore backup_delete backup_prune run cancel stop retry worker",
+        "export optimize backup_create backup_restore backup_delete backup_prune run pin cancel stop retry worker",
         changes=True,
     )
 )

@@ -3,6 +3,7 @@
 Needs nothing but the store, so that `ps`, `why` and `events` start at once.
 """
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -80,6 +81,12 @@ def _events(app: App, process_id: ProcessId) -> Iterator[Event]:
     while page := app.store.events(process_id, after=after, limit=_EVENTS_PER_READ):
         yield from page
         after = page[-1].number
+
+
+def notes(app: App, ids: Sequence[ProcessId]) -> list[str]:
+    """What planning remarked, each once."""
+    plans = (app.store.plan(process_id) for process_id in ids)
+    return list(dict.fromkeys(note for plan in plans if plan for note in json.loads(plan).get("notes", ())))
 
 
 def reasons(app: App, ids: Sequence[str]) -> list[Reason]:

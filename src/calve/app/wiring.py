@@ -266,15 +266,17 @@ class App:
 
         return Kinds({"export": export, "optimize": optimize, "backup": backup, "restore": restore})
 
-    def worker(self, store: Store | None = None, also: frozenset[str] = frozenset()) -> "WorkerLoop":
+    def worker(
+        self, store: Store | None = None, also: frozenset[str] = frozenset(), *, runner: Runner | None = None
+    ) -> "WorkerLoop":
         """A loop over everything this configuration reaches, and `also`. Starts nothing by itself."""
         from calve.control.worker import WorkerLoop
 
         return WorkerLoop(
             store=store or self.store,
             kinds=self.kinds,
-            runner=self.runner,
-            limits=replace(self.config.limits, slots=self._slots()),
+            runner=runner or self.runner,
+            limits=replace(self.config.limits, slots=0 if runner else self._slots()),
             reach=self.config.reach | also,
         )
 

@@ -5,21 +5,25 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from calve.app.processes import has_workers
 from calve.app.wiring import App
+from calve.control.client import LIVE_AT_MOST
 from calve.control.client import follow as watched
-from calve.control.ports import Store
+from calve.control.ports import Runner, Store, TaskOrder, TaskResult
 from calve.model.errors import CalveError
-from calve.model.process import Pin, Process, ProcessId, WorkerId
+from calve.model.process import Lease, Pin, Process, ProcessId, WorkerId
 from calve.model.reach import reaches, sources_in, with_kinds
 from calve.model.states import PIN_HELD, PROCESS_TERMINAL, ProcessState
 
 POLL_SECONDS = 0.2
 LOOK_FOR_WORKERS_SECONDS = 1.0
 CLEANUP_SECONDS = 30.0  # what takes longer is left to the next worker, and to `doctor`
+
+_PINNING = frozenset({"export", "backup"})  # kinds that hold a source still while they read it
+_PLANNED_AT_ONCE = 200
 
 Bring = Callable[[], AbstractContextManager[None]]
 
@@ -37,6 +41,14 @@ class Standing:
     @property
     def ended(self) -> bool:
         return all(process.state in PROCESS_TERMINAL for process in self.processes)
+
+    @property
+    def pinned(self) -> bool:
+        """Whether the source may change: what each will read is held still, or it needs none of it."""
+        return all(
+            process.planned or process.state in PROCESS_TERMINAL or process.kind not in _PINNING
+            for process in self.processes
+        )
 
 
 class _TimeIsUp(Exception):
@@ -57,6 +69,14 @@ def follow(
     return _follow(app, ids, bring, timeout_seconds)
 
 
+def pinned(
+    app: App, ids: Sequence[ProcessId], *, timeout_seconds: float | None = None
+) -> Generator[Standing, None, None]:
+    """Follow processes until what they read is held still. A worker in this program plans them where no
+    other would, and leaves the rest of the work to the next one."""
+    return _follow(app, ids, lambda: _own_planner(app, ids), timeout_seconds, lambda seen: seen.pinned)
+
+
 def stopped(app: App, processes: Sequence[Process]) -> Generator[Standing, None, None]:
     """Follow processes that were asked to stop; a worker in this program carries the cancels out where
     no other would. Does not wait for processes that no reachable worker can end."""
@@ -67,19 +87,24 @@ def stopped(app: App, processes: Sequence[Process]) -> Generator[Standing, None,
 
 
 def _follow(
-    app: App, ids: Sequence[ProcessId], bring: Bring | None, timeout_seconds: float | None
+    app: App,
+    ids: Sequence[ProcessId],
+    bring: Bring | None,
+    timeout_seconds: float | None,
+    enough: Callable[[Standing], bool] = lambda seen: seen.ended,
 ) -> Generator[Standing, None, None]:
     until = None if timeout_seconds is None else time.monotonic() + timeout_seconds
     helper, sizes = _Helper(app, bring), _Sizes(app)
     with suppress(_TimeIsUp), helper:
         for progress in watched(app.store, ids, wait=time.sleep, poll_seconds=POLL_SECONDS):
-            helper.look(progress.processes)
-            yield Standing(
-                processes=progress.processes,
-                own_worker=helper.is_here,
-                sizes=sizes.of(progress.processes),
-            )
-            if until is not None and time.monotonic() >= until and not progress.ended:
+            standing = Standing(processes=progress.processes, own_worker=False)
+            if not enough(standing):
+                helper.look(progress.processes)
+            standing = replace(standing, own_worker=helper.is_here, sizes=sizes.of(progress.processes))
+            yield standing
+            if enough(standing):
+                return
+            if until is not None and time.monotonic() >= until:
                 raise _TimeIsUp
 
 
@@ -146,6 +171,13 @@ def _own_canceller(app: App, processes: Sequence[Process]) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _own_planner(app: App, ids: Sequence[ProcessId]) -> Iterator[None]:
+    """A worker in this program that plans these processes and runs no task."""
+    with _running(app, _PlansOnly(app.store, ids), runner=_NoRunner()):
+        yield
+
+
 def _can_be_stopped(app: App, process: Process) -> bool:
     """Whether somebody would carry out its cancel: a worker that runs, or one of ours."""
     own = with_kinds(app.config.reach, app.kinds)
@@ -157,8 +189,10 @@ def _untouched(process: Process) -> bool:
 
 
 @contextmanager
-def _running(app: App, store: Store, also: frozenset[str] = frozenset()) -> Iterator[None]:
-    loop = app.worker(store, also)
+def _running(
+    app: App, store: Store, also: frozenset[str] = frozenset(), runner: Runner | None = None
+) -> Iterator[None]:
+    loop = app.worker(store, also, runner=runner)
     thread = threading.Thread(target=loop.run, name="calve-worker", daemon=True)
     thread.start()
     try:
@@ -185,6 +219,43 @@ class _CancelsOnly:
     def claim(self, *given: Any, **named: Any) -> list[Process]:
         lanes = frozenset(process.lane for process in self._store.live())
         return self._store.claim(*given, **named | {"closed_lanes": lanes | named.get("closed_lanes", lanes)})
+
+
+class _PlansOnly:
+    """The store, for a worker that plans some processes: it takes those alone, and gives each up once it
+    has a plan. If we die in between, the lease expires and the next worker goes on."""
+
+    def __init__(self, store: Store, ids: Sequence[ProcessId]) -> None:
+        self._store = store
+        self._ids = frozenset(ids)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def claim(self, worker: WorkerId, *given: Any, **named: Any) -> list[Process]:
+        live = self._store.live(LIVE_AT_MOST)
+        waiting = [process.id for process in live if process.id in self._ids and not process.planned]
+        only = frozenset(waiting[:_PLANNED_AT_ONCE])
+        rows = self._store.claim(worker, *given, **named | {"only": only})
+        for row in rows:
+            if row.planned:
+                self._store.yield_(Lease(process_id=row.id, worker=worker, fence=row.fence))
+        return [row for row in rows if not row.planned]
+
+
+class _NoRunner:
+    """A runner without a slot: no task is ever started."""
+
+    slots = 0
+
+    def run(self, group: str, orders: Sequence[TaskOrder], on_result: Callable[[TaskResult], None]) -> None:
+        raise AssertionError(f"{group}: a worker without slots was given tasks")
+
+    def cancel(self, group: str) -> None:
+        """Nothing runs."""
+
+    def close(self) -> None:
+        """Nothing to close."""
 
 
 def _warm(app: App) -> None:

@@ -48,7 +48,7 @@ def create(
     mutations: str,
     ignore_row_policies: bool,
     rbac: bool,
-    no_wait: bool,
+    no_wait: str | None,
     timeout_seconds: float | None,
 ) -> int:
     """Back up tables: their structure and every part, each content stored once.
@@ -167,7 +167,7 @@ def restore(
     rbac: bool,
     without_row_policies: bool,
     unsigned: bool,
-    no_wait: bool,
+    no_wait: str | None,
     timeout_seconds: float | None,
 ) -> int:
     """Restore a backup: create what is missing, fetch and check its parts, attach each exactly once.

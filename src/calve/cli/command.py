@@ -89,6 +89,21 @@ class _WithExamples(click.Command):
 class CalveCommand(_WithExamples):
     """A command that does something."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """`--no-wait` alone takes no value, not even the next argument: one is given by `=`."""
+        if any(isinstance(param, NoWaitOption) for param in self.params):
+            given = args[: args.index("--")] if "--" in args else args
+            spelled = [f"--no-wait={PINNED}" if arg == "--no-wait" else arg for arg in given]
+            args = spelled + args[len(given) :]
+        return super().parse_args(ctx, args)
+
+
+PINNED, QUEUED = "pinned", "queued"
+
+
+class NoWaitOption(click.Option):
+    """`--no-wait`, or `--no-wait=queued`."""
+
 
 class CommandGroup(_WithExamples, click.Group):
     """Commands below a name, listed in the order in which a person meets them."""
@@ -183,9 +198,10 @@ def ids_argument(body: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def no_wait_option(body: Callable[..., Any]) -> Callable[..., Any]:
-    return click.option("--no-wait", is_flag=True, help="Print the ids and return; a worker does the work.")(
-        body
-    )
+    return click.option(
+        "--no-wait", cls=NoWaitOption, type=click.Choice([PINNED, QUEUED]), metavar="[=queued]",
+        help="Print the ids and return once the data is pinned, or at once: --no-wait=queued. A worker does the work.",
+    )(body)  # fmt: skip
 
 
 def timeout_option(body: Callable[..., Any]) -> Callable[..., Any]:

@@ -153,7 +153,7 @@ def export(
     table: str,
     destination: str,
     dry_run: bool,
-    no_wait: bool,
+    no_wait: str | None,
     timeout_seconds: float | None,
     **options: Any,
 ) -> int:
@@ -194,11 +194,11 @@ def export_table(
     selection: "Selection",
     options: dict[str, Any],
     *,
-    no_wait: bool = False,
+    no_wait: str | None = None,
     timeout_seconds: float | None = None,
 ) -> int:
     """Queue, run to the end, report; the exit code."""
-    from calve.cli.report import run_to_the_end, say_batch, say_queued, say_taken_up
+    from calve.cli.report import leave, run_to_the_end, say_batch, say_taken_up
 
     with output.during(f"looking at {table} and {destination} ..."):
         answer = session.calve.export(table, destination, selection, **options)
@@ -206,7 +206,7 @@ def export_table(
     processes = list(answer.processes)
     say_taken_up(session, processes, answer.joined)
     if processes and no_wait:
-        say_queued(session, processes)
+        processes = leave(session, processes, no_wait=no_wait, timeout_seconds=timeout_seconds)
     elif processes:
         say_batch(session, processes)
         processes = run_to_the_end(session, processes, timeout_seconds=timeout_seconds)
@@ -235,7 +235,7 @@ def _report(session: CliSession, answer: "ExportAnswer", processes: "list[Proces
     session.answer(documents[0] if single else documents, text)
     if ended:
         say_total(session, processes)
-        say_errors(processes)
+    say_errors(processes)
     refused = [known.error for known in answer.known if known.error]
     for error in refused:
         output.error(error)

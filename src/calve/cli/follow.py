@@ -71,7 +71,9 @@ def _stopped(session: CliSession, processes: Sequence[Process]) -> list[Process]
 @ids_argument
 @no_wait_option
 @timeout_option
-def retry(session: CliSession, ids: tuple[str, ...], no_wait: bool, timeout_seconds: float | None) -> int:
+def retry(
+    session: CliSession, ids: tuple[str, ...], no_wait: str | None, timeout_seconds: float | None
+) -> int:
     """Run failed or cancelled processes again, as new processes that reuse what is already done.
 
     Of a batch, those that completed are skipped.

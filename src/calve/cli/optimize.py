@@ -48,7 +48,7 @@ def optimize(
     expire: bool | None,
     orphans: bool | None,
     dry_run: bool,
-    no_wait: bool,
+    no_wait: str | None,
     timeout_seconds: float | None,
 ) -> int:
     """Compact an Iceberg table's files, apply its deletes, expire snapshots, remove orphans: as needed.

@@ -2,14 +2,14 @@
 
 import json
 import shlex
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import closing
 from typing import Any
 
 from calve.app.view import process_json
 from calve.app.work import Standing
 from calve.cli import output, progress
-from calve.cli.command import CliSession
+from calve.cli.command import PINNED, CliSession
 from calve.model.process import Process
 from calve.model.states import PROCESS_TERMINAL, ProcessState
 
@@ -28,8 +28,38 @@ def run_to_the_end(
     timeout_seconds: float | None = None,
 ) -> list[Process]:
     """Follow them with a progress bar; with a worker of our own where there is none."""
-    ids = [process.id for process in processes]
     follow = session.calve.run if own_worker else session.calve.follow
+    last = _followed(session, processes, follow, timeout_seconds)
+    if not last.ended:
+        _say_how_to_go_on(session, last, "timed out waiting; the work is not stopped.")
+        raise Interrupted
+    return list(last.processes)
+
+
+def leave(
+    session: CliSession, queued: Sequence[Process], *, no_wait: str, timeout_seconds: float | None = None
+) -> list[Process]:
+    """`--no-wait`: leave them to the workers, once the source may change or, with `queued`, at once."""
+    processes = list(queued)
+    if no_wait == PINNED:
+        last = _followed(session, queued, session.calve.pin, timeout_seconds)
+        if not last.pinned:
+            _say_how_to_go_on(session, last, "timed out: not all of the data is pinned yet.")
+            raise Interrupted
+        processes = list(last.processes)
+        for note in session.calve.notes([process.id for process in processes]):
+            session.say(f"note: {note}")
+    say_queued(session, processes)
+    return processes
+
+
+def _followed(
+    session: CliSession,
+    processes: Sequence[Process],
+    follow: Callable[..., Generator[Standing, None, None]],
+    timeout_seconds: float | None,
+) -> Standing:
+    ids = [process.id for process in processes]
     last = Standing(processes=tuple(processes), own_worker=False)
     try:
         with (
@@ -41,17 +71,14 @@ def run_to_the_end(
     except KeyboardInterrupt:
         _say_how_to_go_on(session, last, "interrupted: nothing is lost, and nothing is published twice.")
         raise Interrupted from None
-    if not last.ended:
-        _say_how_to_go_on(session, last, "timed out waiting; the work is not stopped.")
-        raise Interrupted
-    return list(last.processes)
+    return last
 
 
 def hand_over(
     session: CliSession,
     queued: Sequence[Process],
     *,
-    no_wait: bool,
+    no_wait: str | None,
     as_list: bool,
     joined: Collection[str] = (),
     timeout_seconds: float | None = None,
@@ -63,10 +90,11 @@ def hand_over(
         return output.DONE
     say_taken_up(session, queued, joined)
     if no_wait:
-        say_queued(session, queued)
-        documents = [document(process) for process in queued]
-        session.answer(documents if as_list else documents[0], "\n".join(process.id for process in queued))
-        return output.DONE
+        left = leave(session, queued, no_wait=no_wait, timeout_seconds=timeout_seconds)
+        documents = [document(process) for process in left]
+        session.answer(documents if as_list else documents[0], "\n".join(process.id for process in left))
+        say_errors(left)
+        return output.worst(output.of_process(process) for process in left)
     say_batch(session, queued)
     ended = run_to_the_end(session, queued, timeout_seconds=timeout_seconds)
     return report(session, ended, as_list=as_list, document=document)
@@ -99,7 +127,8 @@ def say_queued(session: CliSession, queued: Sequence[Process]) -> None:
     """`--no-wait`: what was queued, how to follow it, and whether a worker is there to do it."""
     say_batch(session, queued)
     session.say(f"follow with: {_command(session)} wait {_ids(queued)}")
-    warn_without_worker(session, queued)
+    if live := [process for process in queued if process.state not in PROCESS_TERMINAL]:
+        warn_without_worker(session, live)
 
 
 def warn_without_worker(session: CliSession, processes: Sequence[Process]) -> None:

@@ -17,7 +17,7 @@ from calve.model.refusals import being_cancelled
 from calve.model.states import PROCESS_TERMINAL, ProcessState
 
 _READS_THAT_MAY_FAIL = 10  # in a row: a store that blinks ends no watching
-_LIVE_AT_MOST = 100_000
+LIVE_AT_MOST = 100_000
 _TRIES = 5  # at submitting beside others who ask for the same
 
 
@@ -46,7 +46,7 @@ def submit_once(
 
     Of two who ask at the same moment the locks refuse one, who looks again and joins the other."""
     for tries_left in reversed(range(_TRIES)):
-        joined = [process for process in store.live(_LIVE_AT_MOST) if _same(same, process)]
+        joined = [process for process in store.live(LIVE_AT_MOST) if _same(same, process)]
         for process in joined:
             if process.cancel_requested:
                 raise being_cancelled(process)

@@ -91,6 +91,7 @@ class StoreWriter(Protocol):
         lease_seconds: float,
         limit: int,
         closed_lanes: frozenset[str] = frozenset(),
+        only: frozenset[ProcessId] | None = None,
     ) -> list[Process]:
         """Take leases on processes that need a step and that no worker holds (never leased, yielded
         or expired by the database's clock), priority then age, raising each fence. Also returns
@@ -98,8 +99,8 @@ class StoreWriter(Protocol):
         must lie within `reach`, and the kind among those that `reach` names (`model.reach`). Lanes
         in `closed_lanes` are passed over, except processes with a cancel request or past their
         deadline; so are processes that back off. Terminal processes whose `cleanup_at` is due count
-        as needing a step. Fair: takes lanes in turn. `limit` bounds what is newly taken; what is
-        held already comes on top."""
+        as needing a step. Fair: takes lanes in turn. `limit` bounds what is newly taken, `only` (a few
+        hundred ids) says of which; what is held already comes on top."""
 
     def renew(self, worker: WorkerId, *, lease_seconds: float) -> frozenset[ProcessId]:
         """Extend every lease this worker still holds; says which. An expired lease that

@@ -54,11 +54,12 @@ class Leases(SqlReader):
         lease_seconds: float,
         limit: int,
         closed_lanes: frozenset[str] = frozenset(),
+        only: frozenset[ProcessId] | None = None,
     ) -> list[Process]:
         held = self._held(worker)
         taken: list[Process] = []
         for _ in range(_ROUNDS):
-            chosen = self._choose(worker, reach, closed_lanes, limit - len(taken))
+            chosen = self._choose(worker, reach, closed_lanes, limit - len(taken), only)
             if not chosen:
                 break
             got = self._take(worker, chosen, lease_seconds)
@@ -75,7 +76,12 @@ class Leases(SqlReader):
         )
 
     def _choose(
-        self, worker: WorkerId, reach: frozenset[str], closed_lanes: frozenset[str], limit: int
+        self,
+        worker: WorkerId,
+        reach: frozenset[str],
+        closed_lanes: frozenset[str],
+        limit: int,
+        only: frozenset[ProcessId] | None,
     ) -> dict[ProcessId, str | None]:
         """Ids in the order they are to be taken, each with the owner whose lease ran out."""
         if limit <= 0:
@@ -89,7 +95,7 @@ class Leases(SqlReader):
             ]
             if not needs:
                 return {}
-            statement = self.choose_statement(worker, needs, closed_lanes, limit, kinds_in(reach))
+            statement = self.choose_statement(worker, needs, closed_lanes, limit, kinds_in(reach), only)
             return {ProcessId(row.id): row.owner for row in connection.execute(statement)}
 
         return self._database.read(work)
@@ -110,13 +116,14 @@ class Leases(SqlReader):
         closed_lanes: frozenset[str],
         limit: int,
         kinds: frozenset[str] | None = None,
+        only: frozenset[ProcessId] | None = None,
     ) -> Select[str, str | None]:
         """By priority; among equals, lanes in turn: a lane's first before any lane's second. What
         somebody is working on has had its turn, so a busy lane comes later."""
         ranked = self._ranked(worker, needs, closed_lanes, kinds)
         return (
             select(ranked.c.id, ranked.c.owner)
-            .where(ranked.c.working == 0)
+            .where(ranked.c.working == 0, true() if only is None else ranked.c.id.in_(sorted(only)))
             .order_by(ranked.c.priority.desc(), ranked.c.turn, ranked.c.seq)
             .limit(limit)
         )

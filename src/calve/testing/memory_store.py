@@ -229,6 +229,7 @@ class MemoryStore(MemoryReader):
         lease_seconds: float,
         limit: int,
         closed_lanes: frozenset[str] = frozenset(),
+        only: frozenset[ProcessId] | None = None,
     ) -> list[Process]:
         with self._transaction:
             now = self.now()
@@ -236,7 +237,7 @@ class MemoryStore(MemoryReader):
             held = [row for row in rows if row.owner == worker]
             free = [row for row in rows if _claimable(row, worker, reach, closed_lanes, now)]
             working = [row for row in rows if row.state in PROCESS_LIVE and _leased(row, now)]
-            chosen = _in_turn(working, free)
+            chosen = [row for row in _in_turn(working, free) if only is None or row.id in only]
             taken = [self._take(row, worker, now, lease_seconds) for row in chosen[:limit]]
             return held + taken
 

@@ -5,7 +5,7 @@ import pytest
 from calve.control.ports import Store
 from calve.model.change import Budget, Change, CleanUpIn, CountAttempt, NoCleanUp, WaitFor
 from calve.model.errors import FenceLostError
-from calve.model.process import Process, WorkerId
+from calve.model.process import Process, ProcessId, WorkerId
 from calve.model.states import ProcessState
 from calve.testing.clock import FakeClock
 from calve.testing.contracts.contract import (
@@ -161,6 +161,18 @@ class LeasesContract(Contract):
         closed = frozenset({"down"})
         assert {row.id for row in take(store, closed=closed)} == {cancelled.id, late.id, fine.id}
         assert waits.id in {row.id for row in take(store)}
+
+    def test_of_some_processes_only_those_are_taken_and_what_is_held_comes_on_top(self, store: Store) -> None:
+        held = claimed(store)
+        first, second, third = (submit(store) for _ in range(3))
+
+        def only(*ids: ProcessId) -> list[ProcessId]:
+            rows = store.claim(ANNE, REACH, lease_seconds=LEASE_SECONDS, limit=100, only=frozenset(ids))
+            return [row.id for row in rows]
+
+        assert only() == [held.id]
+        assert only(third.id, first.id) == [held.id, first.id, third.id]
+        assert store.process(second.id).fence == 0
 
     def test_what_backs_off_is_passed_over_until_its_time_or_a_cancel(
         self, store: Store, clock: FakeClock
