@@ -107,13 +107,26 @@ def test_missing_extra_and_unfit_columns_are_refused_in_one_list() -> None:
     assert sorted(refusal.column for refusal in match.refusals) == ["a", "must", "only_here", "only_there"]
 
 
-def test_evolve_adds_what_lacks_and_leaves_the_rest_null_but_fills_no_required_column() -> None:
+def test_evolve_adds_what_lacks_and_leaves_the_rest_null() -> None:
     table = schema(("only_there", StringType()))
     match = matched(table, Column("new", "Int8"), evolve=True)
     assert not match.refusals
     assert [column.name for column in match.lacking] == ["new"]
     required = matched(schema(("must", LongType(), True)), Column("new", "Int8"), evolve=True)
-    assert [refusal.usage for refusal in required.refusals] == [False]
+    assert not required.refusals
+    assert [(field.name, field.required) for field in required.widened] == [("must", False)]
+
+
+def test_evolve_does_not_make_a_column_optional_that_identifies_rows() -> None:
+    table = Schema(NestedField(1, "must", LongType(), required=True), identifier_field_ids=[1])
+    [refusal] = matched(table, Column("new", "Int8"), evolve=True).refusals
+    assert not refusal.usage and refusal.hint == "if it was renamed at the source: --rename must=new"
+
+
+def test_a_column_of_another_type_is_not_taken_for_a_renamed_one() -> None:
+    table = schema(("old", StringType()))
+    hints = [refusal.hint for refusal in matched(table, Column("new", "Int8")).refusals]
+    assert hints == ["--evolve adds it; --exclude new leaves it out", "--evolve leaves it null"]
 
 
 def test_an_excluded_column_may_stay_empty_in_the_table() -> None:

@@ -33,6 +33,20 @@ def test_rows_read_back_equal_the_server_s_and_nothing_is_left_there(place: Serv
     assert place.pins == []
 
 
+def test_an_alias_that_is_named_is_computed_by_the_server(place: ServerPlace) -> None:
+    table = events(place)
+    place.execute(f"ALTER TABLE {table} ADD COLUMN local_day Date ALIAS toDate(at)")
+    place.execute(f"ALTER TABLE {table} ADD COLUMN label String ALIAS concat(toString(id), '!')")
+    [process] = place.export(table, "202401", include=("local_day", "label"))
+    assert process.state is ProcessState.COMPLETED, process.error
+    there = place.select(
+        f"SELECT id, toString(local_day) AS d, label FROM {table} WHERE toYYYYMM(day) = 202401 ORDER BY id"
+    )
+    exported = place.read().sort_by("id").to_pylist()
+    found = [(row["id"], str(row["local_day"]), row["label"]) for row in exported]
+    assert found == [(row["id"], row["d"], row["label"]) for row in there]
+
+
 def test_what_is_exported_and_unchanged_is_skipped_and_a_change_is_told(place: ServerPlace) -> None:
     table = events(place)
     assert len(place.export(table)) == 2

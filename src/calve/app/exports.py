@@ -129,6 +129,7 @@ def preview_json(checked: Survey[PartitionInfo]) -> dict[str, Any]:
                 "type": types.get(column.name, column.type),
                 "required": column.required,
                 "added": column.added,
+                "was": column.was,
                 "fails_on": column.check,
                 "lossy": column.lossy,
             }

@@ -60,6 +60,7 @@ def _remark(column: dict[str, Any]) -> str:
         "required" if column["required"] else "",
         "lossy" if column["lossy"] else "",
         "added to the table" if column["added"] else "",
+        f"was {column['was']}" if column["was"] else "",
         f"fails on {column['fails_on']}" if column["fails_on"] else "",
     ]
     return ", ".join(remark for remark in remarks if remark)
@@ -127,6 +128,14 @@ def _remark(column: dict[str, Any]) -> str:
     help="Export a column as another type. Repeatable.",
 )
 @click.option("--exclude", metavar="COLUMN", multiple=True, help="Omit a column. Repeatable.")
+@click.option("--include", metavar="COLUMN", multiple=True, help="Also export this ALIAS column. Repeatable.")
+@click.option(
+    "--rename",
+    "renames",
+    metavar="OLD=NEW",
+    multiple=True,
+    help="Rename a column of the table, as it was renamed at the source. Repeatable.",
+)
 @click.option("--file-mb", type=click.IntRange(min=1), metavar="N", help="Size of data files, in MB.")
 @click.option(
     "--codec",
@@ -163,7 +172,8 @@ def export(
     are listed, and the exit code is 4; --force replaces them. Ctrl-C stops safely and says how to go on.
     """
     selection = _selection(options)
-    options["casts"] = _casts(options["casts"])
+    options["casts"] = _pairs(options["casts"], "cast", "column=type: --cast id=long")
+    options["renames"] = _pairs(options["renames"], "rename", "old=new: --rename user=user_id")
     for name in ("file_mb", "codec"):
         if options[name] is None:
             del options[name]
@@ -264,15 +274,13 @@ def _selection(options: dict[str, Any]) -> "Selection":
     )
 
 
-def _casts(given: Sequence[str]) -> dict[str, str]:
-    casts: dict[str, str] = {}
+def _pairs(given: Sequence[str], option: str, form: str) -> dict[str, str]:
+    pairs: dict[str, str] = {}
     for text in given:
-        column, parted, kind = text.partition("=")
-        if not parted or not column.strip() or not kind.strip():
+        left, parted, right = text.partition("=")
+        if not parted or not left.strip() or not right.strip():
             raise UsageError(
-                f"invalid cast {text!r}",
-                code="bad_cast",
-                hint="give it as --cast column=type: --cast id=long",
+                f"invalid {option} {text!r}", code=f"bad_{option}", hint=f"give it as --{option} {form}"
             )
-        casts[column.strip()] = kind.strip()
-    return casts
+        pairs[left.strip()] = right.strip()
+    return pairs

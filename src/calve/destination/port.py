@@ -108,6 +108,15 @@ class Destination(ABC):
             hint="export into another place, or leave out the columns with --exclude",
         )
 
+    def rename_columns(self, table: FoundTable, renames: Mapping[str, str]) -> FoundTable:
+        """Give columns other names, old to new; what was written stays theirs. To be written where `evolves`
+        is true."""
+        raise RefusedError(
+            f"cannot rename columns of {self.address}: it keeps the schema of its first export",
+            code="evolve",
+            hint="export into another place",
+        )
+
     @abstractmethod
     def describe(self, table: FoundTable) -> DestinationPlan:
         """The destination as a plan keeps it, without the SQL of its partition values. RefusedError for

@@ -43,6 +43,7 @@ class WideIntegersAs(StrEnum):
 class Choices:
     casts: Mapping[str, str] = field(default_factory=dict)  # source column -> Iceberg type's text
     exclude: frozenset[str] = frozenset()  # source columns
+    include: frozenset[str] = frozenset()  # source columns that are left out unless they are named: ALIAS
     uint64: UInt64As = UInt64As.DECIMAL
     uuid: UuidAs = UuidAs.UUID
     strings: StringAs = StringAs.STRING

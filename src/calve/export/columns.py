@@ -96,7 +96,7 @@ class _Given:
 
 def map_columns(columns: Sequence[SourceColumn], choices: Choices) -> ColumnMapping:
     """What each column becomes in a table made for it."""
-    kept = [column for column in columns if column.default_kind not in _NOT_STORED]
+    kept = [column for column in columns if not _left_out(column, choices)]
     given = _gathered(kept, choices)
     mapped: list[MappedColumn] = []
     refusals = _unknown_names(columns, given, choices)
@@ -111,7 +111,7 @@ def map_columns(columns: Sequence[SourceColumn], choices: Choices) -> ColumnMapp
     return ColumnMapping(
         columns=tuple(mapped),
         refusals=tuple(refusals),
-        notes=_notes(columns, mapped),
+        notes=_notes(columns, mapped, choices),
         excluded=frozenset(_destination_name(item) for item in choices.exclude),
     )
 
@@ -127,6 +127,12 @@ def raise_refusals(table: str, refusals: Sequence[Refusal]) -> None:
 
 
 # ---- the source's side
+
+
+def _left_out(column: SourceColumn, choices: Choices) -> bool:
+    """What has no stored values: an EPHEMERAL column never has any, an ALIAS is computed where it is named."""
+    asked = column.default_kind == "ALIAS" and column.name in choices.include
+    return column.default_kind in _NOT_STORED and not asked
 
 
 def _gathered(columns: Iterable[SourceColumn], choices: Choices) -> list[_Given]:
@@ -204,6 +210,23 @@ def _unknown_names(
         Refusal(column=name, reason="there is no such column to exclude", hint=_columns_are(sorted(known)))
         for name in sorted(choices.exclude - known)
     ]
+    refused += [
+        Refusal(column=name, reason="there is no such column to include", hint=_columns_are(sorted(known)))
+        for name in sorted(choices.include - known)
+    ]
+    refused += [
+        Refusal(
+            column=column.name,
+            reason="it is EPHEMERAL: its values are used at an INSERT and never stored",
+            hint=f"omit --include {column.name}",
+        )
+        for column in columns
+        if column.name in choices.include and column.default_kind == "EPHEMERAL"
+    ]
+    refused += [
+        Refusal(column=name, reason="it is both included and excluded", hint=f"omit --exclude {name}")
+        for name in sorted(choices.include & choices.exclude)
+    ]
     exported = {one.name for one in given}
     refused += [
         Refusal(
@@ -234,11 +257,19 @@ def _shared_names(mapped: Sequence[MappedColumn]) -> list[Refusal]:
     ]
 
 
-def _notes(columns: Sequence[SourceColumn], mapped: Sequence[MappedColumn]) -> tuple[str, ...]:
+def _notes(
+    columns: Sequence[SourceColumn], mapped: Sequence[MappedColumn], choices: Choices
+) -> tuple[str, ...]:
     notes = [
         f"column {column.name} is {column.default_kind} and not stored, so not exported"
+        + (f"; --include {column.name} exports its values" if column.default_kind == "ALIAS" else "")
         for column in columns
-        if column.default_kind in _NOT_STORED
+        if _left_out(column, choices)
+    ]
+    notes += [
+        f"column {column.name} is ALIAS: its values are computed as it is defined now"
+        for column in columns
+        if column.default_kind == "ALIAS" and not _left_out(column, choices)
     ]
     notes += [
         f"column {column.source} is named {column.name} in the destination"

@@ -5,7 +5,8 @@ go into a table by name, exactly or by a promotion that Iceberg allows; what doe
 every reason.
 """
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -41,6 +42,7 @@ from calve.export.columns import (
 from calve.export.iceberg_types import UnmappedError
 from calve.export.request import ExportRequest
 from calve.export.spec import DerivedSpec, derive_sort_order, derive_spec, parse_partition_by
+from calve.model.errors import UsageError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +50,9 @@ class Match:
     """How the mapping fits a table."""
 
     columns: tuple[ColumnPlan, ...]
+    schema: Schema  # of the table, with its columns renamed as asked
     refusals: tuple[Refusal, ...] = ()
+    notes: tuple[str, ...] = ()
     lacking: tuple[MappedColumn, ...] = ()  # columns the table does not have: `--evolve` adds them
     widened: tuple[NestedField, ...] = ()  # columns of the table as `--evolve` makes them: wider, or optional
     unfilled: tuple[str, ...] = ()  # optional columns of the table that the source does not have
@@ -56,7 +60,7 @@ class Match:
 
 def match_schema(mapping: ColumnMapping, schema: Schema, *, evolve: bool = False) -> Match:
     """Fit the mapping to an existing schema. With `evolve`, columns that the table lacks, or that are too
-    narrow for it, are no refusal (the caller adds or widens them), and optional ones it has alone stay null."""
+    narrow for it, are no refusal (the caller adds or widens them), and those it has alone stay null."""
     fields = {field.name: field for field in schema.fields}
     plans: list[ColumnPlan] = []
     refusals = list(mapping.refusals)
@@ -77,10 +81,21 @@ def match_schema(mapping: ColumnMapping, schema: Schema, *, evolve: bool = False
     if not evolve:
         refusals += [_not_in_table(column) for column in lacking]
     unfilled = tuple(name for name in fields if name not in {column.name for column in mapping.columns})
-    refusals += _unfilled(mapping, fields, unfilled, evolve=evolve)
+    notes: list[str] = []
+    for name in unfilled:
+        field = fields[name]
+        renamed = _rename_hint(field, lacking)
+        if evolve and field.field_id not in schema.identifier_field_ids:
+            if field.required:
+                widened.append(field.model_copy(update={"required": False}))
+            notes.append(f"column {name} of the table gets no values: the source has no such column{renamed}")
+        elif (refusal := _unfilled(mapping, field, renamed, schema)) is not None:
+            refusals.append(refusal)
     return Match(
         columns=tuple(plans),
+        schema=schema,
         refusals=tuple(refusals),
+        notes=tuple(notes),
         lacking=tuple(lacking),
         widened=tuple(widened),
         unfilled=unfilled,
@@ -173,29 +188,71 @@ def _not_in_table(column: MappedColumn) -> Refusal:
     )
 
 
-def _unfilled(
-    mapping: ColumnMapping, fields: dict[str, NestedField], unfilled: Sequence[str], *, evolve: bool
-) -> list[Refusal]:
-    refusals = []
-    refused = {refusal.column for refusal in mapping.refusals}
-    for name in unfilled:
-        if fields[name].required:
-            refusals.append(
-                Refusal(
-                    column=name,
-                    reason="the table requires this column, and the source has none to fill it",
-                    usage=False,
-                )
-            )
-        elif not evolve and name not in mapping.excluded and name not in refused:
-            refusals.append(
-                Refusal(
-                    column=name,
-                    reason="the table has this column and the source has not",
-                    hint="--evolve leaves it null",
-                )
-            )
-    return refusals
+def _unfilled(mapping: ColumnMapping, field: NestedField, renamed: str, schema: Schema) -> Refusal | None:
+    """A column of the table that the source does not have; nothing where it was left out knowingly."""
+    if field.required:
+        identifies = field.field_id in schema.identifier_field_ids
+        return Refusal(
+            column=field.name,
+            reason="the table requires this column, and the source has none to fill it",
+            hint=f"{'' if identifies else '--evolve makes it optional and leaves it null'}{renamed}".lstrip(
+                "; "
+            ),
+            usage=False,
+        )
+    if field.name in mapping.excluded or field.name in {refusal.column for refusal in mapping.refusals}:
+        return None
+    return Refusal(
+        column=field.name,
+        reason="the table has this column and the source has not",
+        hint=f"--evolve leaves it null{renamed}",
+    )
+
+
+def _rename_hint(field: NestedField, lacking: Sequence[MappedColumn]) -> str:
+    """The source's column that may be this one under another name: of its type, the name most alike."""
+    alike = [
+        column.name
+        for column in lacking
+        if promotes(column.type, field.field_type) or promotes(field.field_type, column.type)
+    ]
+    if not alike:
+        return ""
+    [nearest] = difflib.get_close_matches(field.name, alike, n=1, cutoff=0.0)
+    return f"; if it was renamed at the source: --rename {field.name}={nearest}"
+
+
+def pending_renames(schema: Schema, renames: Mapping[str, str], mapping: ColumnMapping) -> dict[str, str]:
+    """Those of the renames that the table does not have yet. UsageError for one that cannot be."""
+    names = {field.name for field in schema.fields}
+    exported = {column.name for column in mapping.columns}
+    pending = {}
+    for old, new in renames.items():
+        if new not in exported:
+            raise _wrong_rename(old, new, f"the export has no column {new}")
+        if old in names and new in names:
+            raise _wrong_rename(old, new, "the table has both columns")
+        if old not in names and new not in names:
+            raise _wrong_rename(old, new, f"the table has no column {old}")
+        if old in names:
+            pending[old] = new
+    return pending
+
+
+def _wrong_rename(old: str, new: str, why: str) -> UsageError:
+    return UsageError(
+        f"cannot rename column {old} to {new}: {why}",
+        code="rename",
+        hint="give --rename OLD=NEW: the table's column, and the name that the source has for it now",
+    )
+
+
+def with_renames(schema: Schema, renames: Mapping[str, str]) -> Schema:
+    """As the table's schema will be: a column keeps its field id, so older rows come under the new name."""
+    fields = (
+        field.model_copy(update={"name": renames.get(field.name, field.name)}) for field in schema.fields
+    )
+    return Schema(*fields, schema_id=schema.schema_id, identifier_field_ids=schema.identifier_field_ids)
 
 
 class Shape(Protocol):
@@ -226,6 +283,7 @@ def lay_out(shape: Shape, request: ExportRequest, choices: Choices) -> Layout:
         choices,
         casts={**choices.casts, **request.casts},
         exclude=choices.exclude | frozenset(request.exclude),
+        include=choices.include | frozenset(request.include),
     )
     mapping = map_columns(shape.columns, chosen)
     raise_refusals(request.source_table, mapping.refusals)
@@ -258,6 +316,7 @@ class TargetColumn:
     type: str
     required: bool
     added: bool = False  # to a table that exists, by --evolve
+    was: str = ""  # how --evolve or --rename changes it: "int", "required", "named old"
     check: str = ""  # what a value must not be for it to be written
     lossy: bool = False  # values may change, as asked
 
@@ -290,7 +349,8 @@ def created(layout: Layout) -> TargetTable:
 
 
 def fitted(table: FoundTable, match: Match) -> TargetTable:
-    """A table that exists, with what `--evolve` adds to it."""
+    """A table that exists, with what `--evolve` and `--rename` change in it."""
+    before = {field.field_id: field for field in table.schema.fields}
     columns = [
         TargetColumn(
             name=column.name,
@@ -300,6 +360,7 @@ def fitted(table: FoundTable, match: Match) -> TargetTable:
             required=column.required,
             check=column.check_reason,
             lossy=column.lossy,
+            was=_was(column, before[column.field_id]),
         )
         for column in match.columns
     ]
@@ -315,5 +376,14 @@ def fitted(table: FoundTable, match: Match) -> TargetTable:
         for column in match.lacking
     ]
     return TargetTable(
-        columns=tuple(columns), schema=table.schema, spec=table.spec, sort_order=table.sort_order
+        columns=tuple(columns), schema=match.schema, spec=table.spec, sort_order=table.sort_order
     )
+
+
+def _was(column: ColumnPlan, before: NestedField) -> str:
+    changes = [
+        f"named {before.name}" if before.name != column.name else "",
+        str(before.field_type) if str(before.field_type) != column.type else "",
+        "required" if before.required and not column.required else "",
+    ]
+    return ", ".join(change for change in changes if change)

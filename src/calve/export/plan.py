@@ -9,14 +9,14 @@ from typing import TypeVar
 
 from calve.clickhouse.pins.pin import Pinned, PinnedPartition
 from calve.control.kind import AdoptedWork
-from calve.destination.plan import ExportPlan
+from calve.destination.plan import ExportPlan, Relation
 from calve.destination.port import Destination
 from calve.destination.receipt import Receipt, sound
 from calve.export.choices import Choices
 from calve.export.payload import CODEC, check_properties, file_mb
 from calve.export.request import Earlier, ExportRequest
 from calve.export.survey import SourceView, survey
-from calve.model.errors import DamagedError
+from calve.model.errors import DamagedError, RefusedError
 from calve.model.limits import Limits
 from calve.model.process import ProcessId
 from calve.model.record import Record
@@ -54,7 +54,7 @@ def draft(
             source=request.source,
             source_identity=pinned.identity,
             table=f"{request.database}.{request.table}",
-            relation=replace(pinned.relation, where=request.where),
+            relation=_relation(pinned, request),
             parts=found.parts,
             tasks=found.tasks,
             columns=found.fit.columns,
@@ -71,6 +71,22 @@ def draft(
             notes=found.notes,
         ),
     )
+
+
+def _relation(pinned: Pinned, request: ExportRequest) -> Relation:
+    """With the row filter, and, where a server computes them, the ALIAS columns that are exported."""
+    relation = replace(pinned.relation, where=request.where)
+    included = [name for name in request.include if name in relation.detail.get("aliases", {})]
+    if not included:
+        return relation
+    if relation.final:
+        raise RefusedError(
+            f"{request.source_table}: column {included[0]} is ALIAS, which this server computes before rows are"
+            " merged, and --final merges them afterwards",
+            code="include",
+            hint=f"omit --final or --include {included[0]}",
+        )
+    return replace(relation, detail={**relation.detail, "included": included})
 
 
 def _seen(pinned: Pinned) -> SourceView[PinnedPartition]:

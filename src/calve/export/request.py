@@ -50,6 +50,8 @@ class ExportRequest(Record, layout=SPACED):
     file_mb: int = 0  # --file-mb; 0: as the table or the configuration says
     codec: str = ""  # --codec; "": as the table says
     unsigned: bool = False  # accept a backup that is not signed, where [backup] has a signing key
+    include: tuple[str, ...] = ()  # ALIAS columns to export
+    renames: Mapping[str, str] = field(default_factory=dict)  # columns of the table: old name -> new name
     chosen: str = ""  # how the partitions were chosen, in one canonical text; "" in requests of v0.1
 
     @property

@@ -11,7 +11,8 @@ from calve.clickhouse.parts.partitions import PartitionInfo, Selection, select
 from calve.clickhouse.pins.pin import refuse_row_policies
 from calve.clickhouse.source import View
 from calve.clickhouse.sql import filters
-from calve.clickhouse.tables import TableInfo
+from calve.clickhouse.sql.tokens import name
+from calve.clickhouse.tables import Column, TableInfo
 from calve.control.client import Submitted, submit_once
 from calve.control.ports import Store
 from calve.destination.plan import PartPlan
@@ -79,6 +80,10 @@ def _look_at_source(
             if where:
                 where = _checked_where(table, where)
                 view.check_where(table, where)
+        for column in table.columns:
+            if column.name in request.include and column.default_kind == "ALIAS":
+                with refusals.among():
+                    _check_alias(table, column)
         notes = view.remarks()
         found: list[PartitionInfo] = []
         with refusals.among():
@@ -92,6 +97,19 @@ def _look_at_source(
 def _checked_where(table: TableInfo, where: str) -> str:
     with parser() as engine:
         return filters.checked(engine, table, where)
+
+
+def _check_alias(table: TableInfo, column: Column) -> None:
+    """An ALIAS is computed by executors, as a row filter is, and must be as safe (T3)."""
+    try:
+        _checked_where(table, f"isNull({name(column.name)})")
+    except UsageError as error:
+        why = error.message.partition(": ")[2].partition(" (by way of")[0]
+        raise UsageError(
+            f"column {column.name} is ALIAS {column.default_expression}, which cannot be exported: {why}",
+            code="include",
+            hint=f"omit --include {column.name}",
+        ) from error
 
 
 def _look_at_pending(

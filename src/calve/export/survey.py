@@ -7,7 +7,7 @@ what its pin holds and prepares the destination first. All else is the same code
 All refusals of one request in one list, so that a command is fixed once and not five times.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
@@ -25,7 +25,9 @@ from calve.export.layout import (
     fitted,
     lay_out,
     match_schema,
+    pending_renames,
     source_types,
+    with_renames,
 )
 from calve.export.request import Earlier, ExportRequest, KeyedPartition, key_plans, look_up
 from calve.export.slices import partition_slices
@@ -142,10 +144,11 @@ def survey(
         layout = lay_out(source, request, choices)
     refusals.raise_all()
     table, unreachable = _look(destination, layout, request, prepare=prepare)
-    target, fit, earlier = created(layout), None, list[Earlier]()
+    target, fit, earlier, notes = created(layout), None, list[Earlier](), layout.notes
     if table is not None:
         table, match = _matched(destination, table, layout, request, prepare=prepare)
         target = fitted(table, match)
+        notes += match.notes
         wanted = key_plans(request, source.identity, source.partitions, table.uuid)
         earlier = look_up(table, wanted)
         if not request.allow_overlap:
@@ -171,7 +174,7 @@ def survey(
         unchanged=unchanged,
         changed=held_back,
         replaced=replaced,
-        notes=layout.notes + source.notes + _merging_note(source.engine, request),
+        notes=notes + source.notes + _merging_note(source.engine, request),
         unreachable=unreachable,
     )
 
@@ -214,23 +217,30 @@ def _look(
 def _matched(
     destination: Destination, table: FoundTable, layout: Layout, request: ExportRequest, *, prepare: bool
 ) -> tuple[FoundTable, Match]:
-    match = _match(table, layout, request)
+    renames = pending_renames(table.schema, request.renames, layout.mapping)
+    match = _match(table, layout, request, renames)
+    notes = (
+        *match.notes,
+        *(f"column {old} of the table is renamed to {new}" for old, new in renames.items()),
+    )
     if prepare or not destination.evolves:
+        if renames:
+            table = destination.rename_columns(table, renames)
         if match.lacking:
             table = destination.add_columns(table, [(column.name, column.type) for column in match.lacking])
         if match.widened:
             table = destination.widen_columns(table, match.widened)
-        if match.lacking or match.widened:
-            match = _match(table, layout, request)
-    return table, match
+        if renames or match.lacking or match.widened:
+            match = _match(table, layout, request, {})
+    return table, replace(match, notes=notes)
 
 
-def _match(table: FoundTable, layout: Layout, request: ExportRequest) -> Match:
+def _match(table: FoundTable, layout: Layout, request: ExportRequest, renames: Mapping[str, str]) -> Match:
     """How the layout fits a table that exists; refuses, with every reason, what does not."""
     refusals = Refusals(request.source_table)
     with refusals.among():
         _refuse_other_partitioning(table, request)
-    match = match_schema(layout.mapping, table.schema, evolve=request.evolve)
+    match = match_schema(layout.mapping, with_renames(table.schema, renames), evolve=request.evolve)
     with refusals.among():
         raise_refusals(request.source_table, match.refusals)
     refusals.raise_all()
@@ -253,7 +263,7 @@ def _described(
     names = {column.source: column.name for column in match.columns}
     return replace(
         destination.describe(table),
-        spec=plan_spec(table.spec, table.schema, match.columns),
+        spec=plan_spec(table.spec, match.schema, match.columns),
         sorted=destination.tells_sort_order
-        and is_sorted_by(source.sorting_key, source_types(source), names, table.schema, table.sort_order),
+        and is_sorted_by(source.sorting_key, source_types(source), names, match.schema, table.sort_order),
     )

@@ -135,6 +135,15 @@ class IcebergDestination(Destination):
                 update.update_column((column.name,), field_type=column.field_type, required=column.required)
         return self._load()
 
+    def rename_columns(self, table: FoundTable, renames: Mapping[str, str]) -> IcebergTable:
+        found = _own(table)
+        doing = f"renaming columns of table {'.'.join(found.name())}"
+        # If we die here, they have their new names or not: the next try looks again.
+        with catalog_call(self.catalog.name, doing), found.update_schema() as update:
+            for old, new in renames.items():
+                update.rename_column((old,), new)
+        return self._load()
+
     def describe(self, table: FoundTable) -> DestinationPlan:
         return tables.describe(self.catalog, _own(table))
 

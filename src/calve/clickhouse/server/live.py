@@ -99,13 +99,16 @@ class LiveTable:
     masked: tuple[str, ...]  # parts with lightweight deletes: fewer rows come than they have
     part_offset: bool  # a part can be read by ranges
     settings: Mapping[str, str]
-    aliases: Mapping[str, str]  # ALIAS columns and their types: asked for only where the filter names them
+    aliases: Mapping[str, str]  # ALIAS columns and their types: asked for only where they are named
+    included: tuple[str, ...] = ()  # ALIAS columns that are exported
     where: str = ""  # what the server itself filters by: fewer rows come, and it says how many
 
     @classmethod
     def of(cls, relation: Relation) -> "LiveTable":
         detail: dict[str, Any] = dict(relation.detail)
-        return cls(**detail | {"masked": tuple(detail["masked"])})
+        return cls(
+            **detail | {"masked": tuple(detail["masked"]), "included": tuple(detail.get("included", ()))}
+        )
 
     def query(self, columns: tuple[str, ...], part: PartPlan, start: int, end: int) -> str:
         """The rows of a slice, without FORMAT."""
@@ -182,6 +185,7 @@ def _create(table: TableInfo, stored: tuple[Column, ...], *, final: bool) -> str
 
 
 def named_aliases(live: LiveTable, where: str) -> dict[str, str]:
-    """The ALIAS columns that a row filter names."""
+    """The ALIAS columns that a row filter names, or the export itself: the server computes them."""
     words = {word.value for word in tokens(where) if word.sort in (Sort.NAME, Sort.QUOTED)}
+    words |= set(live.included)
     return {alias: kind for alias, kind in live.aliases.items() if alias in words}

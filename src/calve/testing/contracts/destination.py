@@ -155,6 +155,17 @@ class DestinationContract:
         widened = destination.widen_columns(table, optional)
         assert widened.uuid == table.uuid and not widened.schema.find_field("name").required
 
+    def test_columns_are_renamed_or_refused(self, destination: Destination) -> None:
+        table = destination.find()
+        assert table is not None
+        if not destination.evolves:
+            with pytest.raises(RefusedError):
+                destination.rename_columns(table, {"name": "title"})
+            return
+        renamed = destination.rename_columns(table, {"name": "title"})
+        kept = renamed.schema.find_field("title").field_id
+        assert renamed.uuid == table.uuid and kept == table.schema.find_field("name").field_id
+
     def test_a_plan_remembers_where_it_goes(self, destination: Destination) -> None:
         table = destination.find()
         assert table is not None
