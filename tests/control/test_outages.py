@@ -278,3 +278,44 @@ def test_L2_a_service_that_is_down_is_asked_for_one_order_of_a_wave_and_not_for_
     scene.run(worker)
     assert scene.state(process_id) is ProcessState.COMPLETED
     assert all(task.attempt - task.free_attempts == 1 for task in scene.store.tasks(process_id))
+
+
+SPARK = "spark:spark://master:7077"
+
+
+def _spark_away() -> UnavailableError:
+    return UnavailableError("the master cannot be reached", code="spark_unavailable", service=SPARK)
+
+
+def test_T14_a_cluster_that_is_away_holds_back_tasks_of_every_lane_and_uses_no_budget(scene: Scene) -> None:
+    away = [True]
+
+    def probe() -> None:
+        if away:
+            raise _spark_away()
+
+    ids = [scene.submit(tasks=2), scene.submit(tasks=2, lane="catalog:pond")]
+    scene.runner.raises = [_spark_away()] * 8
+    worker = scene.worker(probes={SPARK: probe})
+    scene.run(worker, ticks=50, seconds=5.0)
+    assert [breaker.service for breaker in scene.store.breakers()] == [SPARK]
+    for process_id in ids:
+        assert scene.state(process_id) is ProcessState.RUNNING
+        assert f"It waits for {SPARK}" in why(scene.store, scene.row(process_id))
+    assert len(scene.runner.groups) <= 4, "nothing is tried while it is away"
+    away.clear()
+    scene.runner.raises = []
+    scene.run(worker)
+    scene.check_settled()
+    for process_id in ids:
+        assert scene.state(process_id) is ProcessState.COMPLETED
+        assert all(task.attempt - task.free_attempts == 1 for task in scene.store.tasks(process_id))
+    assert scene.store.breakers() == []
+
+
+def test_T14_a_cluster_that_is_away_is_nothing_to_workers_that_use_another(scene: Scene) -> None:
+    process_id = scene.submit(tasks=2)
+    scene.store.trip(SPARK, "the master cannot be reached", 5.0)
+    scene.run(scene.worker())
+    assert scene.state(process_id) is ProcessState.COMPLETED
+    assert "waits for" not in why(scene.store, scene.row(scene.submit(tasks=1)))

@@ -88,6 +88,15 @@ def test_a_finished_task_reports_before_its_wave_ends_and_a_cancel_ends_the_rest
     assert _gone(int(started.read_text()))
 
 
+def test_a_driver_s_jvm_that_dies_loses_its_attempts_and_another_is_started(runner: SparkRunner) -> None:
+    assert run(runner, order(1, "echo", "before"))[1].receipt == "before"
+    runner._jvm.kill()
+    with pytest.raises(TemporaryError, match="JVM is gone") as met:
+        run(runner, order(2, "echo"))
+    assert met.value.code == "driver_lost" and not met.value.service
+    assert run(runner, order(3, "echo", "after"))[3].receipt == "after"
+
+
 def test_cancelling_an_unknown_group_is_fine(runner: SparkRunner) -> None:
     runner.cancel("never seen")
 

@@ -16,7 +16,8 @@ from calve.app.config import Config, Setting
 from calve.app.wiring import App
 from calve.control.client import CancelAnswer, Submitted
 from calve.control.ports import Runner
-from calve.model.process import Event, Process, ProcessId, ProcessQuery
+from calve.control.why import waiting_for
+from calve.model.process import Breaker, Event, Process, ProcessId, ProcessQuery
 
 if TYPE_CHECKING:
     from calve.app.backups import BackupEntry, Pruned
@@ -82,6 +83,10 @@ class Calve:
 
     def why(self, ids: Sequence[str]) -> "list[Reason]":
         return _processes.reasons(self._app, ids)
+
+    def outages(self, processes: Sequence[Process]) -> dict[ProcessId, Breaker]:
+        """For each that waits for a service that is down: which, why, since when."""
+        return waiting_for(self._app.store, processes)
 
     def workers(self) -> "list[WorkerStatus]":
         return _processes.workers(self._app)
@@ -242,7 +247,8 @@ def _verbs(names: str, *, changes: bool) -> dict[str, Verb]:
 # Every public method of `Calve`; a test fails for one that is missing here. Roles will be read from it.
 VERBS: Mapping[str, Verb] = MappingProxyType(
     _verbs(
-        "now settings processes find show events notes why workers has_workers follow partitions parts verify"
+        "now settings processes find show events notes why outages workers has_workers follow partitions parts"
+        " verify"
         " health history doctor export_preview optimize_preview backup_list backup_show backup_verify",
         changes=False,
     )

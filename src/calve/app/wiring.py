@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar, overload
 
 from calve.app.config import Config, SourceConfig
@@ -21,7 +22,7 @@ from calve.destination.address import DestinationAddress
 from calve.export.choices import Choices
 from calve.model.limits import Limits
 from calve.model.process import Process, ProcessId, Worker
-from calve.model.reach import reaches
+from calve.model.reach import reaches, spark
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -231,8 +232,13 @@ class App:
     def runner(self) -> WarmRunner:
         from calve.spark.runner import SparkRunner
 
-        spark = self.config.spark
-        made = SparkRunner(master=spark.master, conf=spark.conf, slots=self._slots())
+        section = self.config.spark
+        made = SparkRunner(
+            master=section.master,
+            conf=section.conf,
+            slots=self._slots(),
+            connect_seconds=self.config.limits.connect_seconds,
+        )
         self._closing.callback(made.close)
         return made
 
@@ -278,7 +284,17 @@ class App:
             runner=runner or self.runner,
             limits=replace(self.config.limits, slots=0 if runner else self._slots()),
             reach=self.config.reach | also,
+            probes=self._probes(),
         )
+
+    def _probes(self) -> dict[str, Callable[[], None]]:
+        """What no task runs without: the master of a standalone Spark cluster, where there is one."""
+        master = self.config.spark.master
+        if not master.startswith("spark://"):
+            return {}
+        from calve.spark.master import probe
+
+        return {spark(master): partial(probe, master, self.config.limits.connect_seconds)}
 
 
 def local_cores(master: str) -> int:

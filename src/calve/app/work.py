@@ -13,8 +13,9 @@ from calve.app.wiring import App
 from calve.control.client import LIVE_AT_MOST
 from calve.control.client import follow as watched
 from calve.control.ports import Runner, Store, TaskOrder, TaskResult
+from calve.control.why import waiting_for
 from calve.model.errors import CalveError
-from calve.model.process import Lease, Pin, Process, ProcessId, WorkerId
+from calve.model.process import Breaker, Lease, Pin, Process, ProcessId, WorkerId
 from calve.model.reach import reaches, sources_in, with_kinds
 from calve.model.states import PIN_HELD, PROCESS_TERMINAL, ProcessState
 
@@ -37,6 +38,10 @@ class Standing:
     sizes: Mapping[ProcessId, int] = field(
         default_factory=dict
     )  # bytes to move, of planned backups and restores
+
+    outages: Mapping[ProcessId, Breaker] = field(
+        default_factory=dict
+    )  # what is down, of those that wait for it
 
     @property
     def ended(self) -> bool:
@@ -100,7 +105,12 @@ def _follow(
             standing = Standing(processes=progress.processes, own_worker=False)
             if not enough(standing):
                 helper.look(progress.processes)
-            standing = replace(standing, own_worker=helper.is_here, sizes=sizes.of(progress.processes))
+            standing = replace(
+                standing,
+                own_worker=helper.is_here,
+                sizes=sizes.of(progress.processes),
+                outages=waiting_for(app.store, progress.processes),
+            )
             yield standing
             if enough(standing):
                 return

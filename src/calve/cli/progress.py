@@ -33,6 +33,7 @@ class Line:
     ended: bool
     in_bytes: bool = False  # `done` and `total` are bytes, not tasks
     note: str = ""
+    down: str = ""  # the service that it waits for
 
     def amount(self, seconds: float) -> str:
         """How much is done; of bytes also how fast, and how long it will take."""
@@ -71,14 +72,15 @@ class _Lines:
 
     def __init__(self) -> None:
         self._began_at = time.monotonic()
-        self._said: dict[str, tuple[ProcessState, int]] = {}
+        self._said: dict[str, tuple[ProcessState, int, str]] = {}
 
     def update(self, standing: Standing) -> None:
         for process in standing.processes:
             line = _one(process, standing)
             tenth = 10 * line.done // max(1, line.total)
-            if self._said.get(process.id) != (process.state, tenth):
-                self._said[process.id] = (process.state, tenth)
+            now = (process.state, tenth, line.down)
+            if self._said.get(process.id) != now:
+                self._said[process.id] = now
                 seconds = time.monotonic() - self._began_at
                 output.say(f"{process.id}  {process.state.value}  {_told(process, line, seconds)}".rstrip())
 
@@ -88,7 +90,9 @@ def _told(process: Process, line: Line, seconds: float) -> str:
     parts = [line.amount(seconds)]
     if process.rows and not line.in_bytes:
         parts.append(output.counted(process.rows, "row"))
-    if process.error and process.state is not ProcessState.COMPLETED:
+    if line.down:
+        parts.append(line.note)
+    elif process.error and process.state is not ProcessState.COMPLETED:
         parts.append(output.one_line(process.error.message))
     return ", ".join(part for part in parts if part)
 
@@ -181,6 +185,10 @@ def _one(process: Process, standing: Standing) -> Line:
     ended = process.state in PROCESS_TERMINAL
     waits = process.error is not None and not ended
     size = standing.sizes.get(process.id, 0)
+    note = f"retrying after: {output.one_line(process.error.message)}" if process.error and waits else ""
+    down = standing.outages.get(process.id)
+    if down is not None:
+        note = f"waiting for {down.service}: {output.one_line(down.reason)}"
     return Line(
         what=output.listed(process.partitions, most=2) or process.kind,
         state=process.state.value,
@@ -189,7 +197,8 @@ def _one(process: Process, standing: Standing) -> Line:
         in_bytes=bool(size),
         rows=process.rows,
         ended=ended,
-        note=f"retrying after: {output.one_line(process.error.message)}" if process.error and waits else "",
+        note=note,
+        down=down.service if down else "",
     )
 
 

@@ -117,6 +117,9 @@ def _list_processes(session: CliSession, query: ProcessQuery, only_ids: bool, em
     session.answer([process_json(process) for process in found], text if found else "")
     if not found:
         session.say(empty)
+    for down in sorted(set(session.calve.outages(found).values()), key=lambda breaker: breaker.service):
+        reason = output.one_line(down.reason)
+        session.say(f"{down.service} has been down since {down.opened_at:%Y-%m-%d %H:%M:%S} UTC: {reason}")
 
 
 def _row(process: Process, now: datetime) -> tuple[str, ...]:

@@ -140,10 +140,16 @@ _ENDED_LOOKED_AT = 1000  # the newest; only looked at while a breaker is due and
 def probe_due(context: Context, breakers: Sequence[Breaker], reach: frozenset[str]) -> None:
     opened = frozenset(breaker.service for breaker in breakers)
     for service, suspecting in context.breakers.take_suspected().items():
-        if service not in opened and suspecting.kind in context.kinds:
+        if service not in opened and (service in context.probes or suspecting.kind in context.kinds):
             context.spawn(partial(_confirm, context, suspecting, service))
     now = context.store.now()
     due = [breaker for breaker in breakers if breaker.probe_at <= now]
+    if not due:
+        return
+    for service in {breaker.service for breaker in due} & context.probes.keys():
+        if context.store.claim_probe(service, context.limits.probe_seconds):
+            context.spawn(partial(_probe, context, context.probes[service], service))
+    due = [breaker for breaker in due if not Service(breaker.service).is_spark]
     if not due:
         return
     waiting = [process for process in context.store.live() if reaches(reach, process)]
@@ -153,7 +159,15 @@ def probe_due(context: Context, breakers: Sequence[Breaker], reach: frozenset[st
         )
         # if we die here, its probe has moved on, and a worker probes it then
         if process is not None and context.store.claim_probe(breaker.service, context.limits.probe_seconds):
-            context.spawn(partial(_probe, context, process, breaker.service))
+            context.spawn(
+                partial(_probe, context, _asking(context, process, breaker.service), breaker.service)
+            )
+
+
+def _asking(context: Context, process: Process, service: str) -> Callable[[], None]:
+    """What asks a service: the worker itself where its runner needs it, else the kind of a process."""
+    own = context.probes.get(service)
+    return own or partial(context.kinds[process.kind].probe, Service(service), process)
 
 
 def _ended_and_owed(context: Context, reach: frozenset[str]) -> list[Process]:
@@ -176,7 +190,7 @@ def _confirm(context: Context, process: Process, service: str) -> None:
     """One try failed. If a probe does as well, that is twice. An answer proves nothing of what failed,
     and so it takes nothing back."""
     try:
-        context.kinds[process.kind].probe(Service(service), process)
+        _asking(context, process, service)()
     except UnavailableError as error:
         context.breakers.failed(service, error.message)
         context.wake()
@@ -184,9 +198,9 @@ def _confirm(context: Context, process: Process, service: str) -> None:
         _log.info("asking %s after a failure: %s", service, error)
 
 
-def _probe(context: Context, process: Process, service: str) -> None:
+def _probe(context: Context, ask: Callable[[], None], service: str) -> None:
     try:
-        context.kinds[process.kind].probe(Service(service), process)
+        ask()
     except UnavailableError as error:
         context.store.trip(service, error.message, context.limits.probe_seconds)
         return

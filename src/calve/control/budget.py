@@ -3,12 +3,12 @@
 A permanent error uses the budget at once (P9); a service that is down uses none; everything
 else counts, and a task that used its budget fails, and with it its process.
 
-A breaker leaves a service that is down alone until a probe answers.
+A breaker leaves a service that is down (a lane, a source, a Spark cluster) alone until a probe answers.
 """
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from calve.control.ports import StoreWriter, TaskResult
 from calve.model.change import TaskChange
@@ -16,7 +16,7 @@ from calve.model.errors import ErrorInfo, Outcome
 from calve.model.limits import Limits
 from calve.model.process import Breaker, Process, Task
 from calve.model.reach import Service
-from calve.model.states import TaskState
+from calve.model.states import ProcessState, TaskState
 
 Random = Callable[[], float]  # in [0, 1)
 
@@ -105,7 +105,7 @@ class Breakers:
     def answered(self, process: Process) -> None:
         """Something succeeded through every service that the process uses."""
         with self._lock:
-            for name in (process.lane, *process.needs):
+            for name in (process.lane, *process.needs, *filter(_is_spark, self._failures)):
                 self._failures.pop(name, None)
                 self._suspected.pop(name, None)
 
@@ -115,10 +115,15 @@ class Breakers:
         self._store.close_breaker(name)
 
 
+def _is_spark(name: str) -> bool:
+    return Service(name).is_spark
+
+
 def _breaker_name(process: Process, error: ErrorInfo) -> str:
     """A source has a breaker of its own: its being down says nothing of the destination, and must
-    not hold back exports from other sources (L6)."""
-    return error.service if Service(error.service).is_source else process.lane
+    not hold back exports from other sources (L6). So has a Spark cluster."""
+    service = Service(error.service)
+    return error.service if service.is_source or service.is_spark else process.lane
 
 
 def holding_back(process: Process, breakers: Iterable[Breaker]) -> Breaker | None:
@@ -128,4 +133,12 @@ def holding_back(process: Process, breakers: Iterable[Breaker]) -> Breaker | Non
 
 
 def concerns(breaker: Breaker, process: Process) -> bool:
+    """Of Spark clusters it is asked only about the one that the process's worker uses: see `known_to`."""
+    if Service(breaker.service).is_spark:
+        return process.state is ProcessState.RUNNING
     return breaker.service == process.lane or breaker.service in process.needs
+
+
+def known_to(reach: Collection[str], breakers: Iterable[Breaker]) -> list[Breaker]:
+    """Without those of Spark clusters that a worker of this reach does not use."""
+    return [one for one in breakers if one.service in reach or not Service(one.service).is_spark]

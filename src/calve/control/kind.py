@@ -241,7 +241,10 @@ class GuardedRunner:
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
-        self.slots = runner.slots
+
+    @property
+    def slots(self) -> int:
+        return self._runner.slots
 
     def run(self, group: str, orders: Sequence[TaskOrder], on_result: Callable[[TaskResult], None]) -> None:
         ours(f"running {group}", lambda: self._runner.run(group, orders, on_result))

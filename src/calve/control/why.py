@@ -1,13 +1,14 @@
 """Why a process stands where it stands, in one sentence. The command line, the API and the dashboard
 all ask this one function. Reads only what any program can read: the store."""
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import assert_never
 
-from calve.control.budget import holding_back
+from calve.control.budget import holding_back, known_to
 from calve.control.ports import StoreReader
 from calve.model.errors import Outcome
-from calve.model.process import Process, Worker
+from calve.model.process import Breaker, Process, ProcessId, Worker, WorkerId
 from calve.model.reach import kinds_in, reaches
 from calve.model.states import PROCESS_TERMINAL, Leftovers, ProcessState, TaskState
 
@@ -69,8 +70,22 @@ def _alive(worker: Worker, now: datetime) -> bool:
     return (now - worker.heartbeat_at).total_seconds() < _FRESH_SECONDS
 
 
+def waiting_for(reader: StoreReader, processes: Iterable[Process]) -> dict[ProcessId, Breaker]:
+    """The services that are down and that live processes wait for."""
+    breakers = reader.breakers()
+    if not breakers:
+        return {}
+    reaches = {worker.id: worker.reach for worker in reader.workers()}
+    found = {
+        process.id: holding_back(process, known_to(reaches.get(process.owner or WorkerId(""), ()), breakers))
+        for process in processes
+        if process.state not in PROCESS_TERMINAL
+    }
+    return {process_id: breaker for process_id, breaker in found.items() if breaker is not None}
+
+
 def _down(reader: StoreReader, process: Process) -> str:
-    breaker = holding_back(process, reader.breakers())
+    breaker = waiting_for(reader, [process]).get(process.id)
     if breaker is None:
         return ""
     return (

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from functools import partial
 
 from calve.control.background import History, Pool, ReleaseDrain, probe_due
-from calve.control.budget import Breakers, Random, holding_back
+from calve.control.budget import Breakers, Random, holding_back, known_to
 from calve.control.decide import decide
 from calve.control.facts import Around, Gathered, gather
 from calve.control.inflight import InFlight, Want, share
@@ -44,13 +44,15 @@ SILENT = ErrorInfo(
     retryable=True,
 )
 # One step, and the lease is needed no more.
+_MOST_WAVES = 64  # beside each other, where the number of slots is not yet known
 _OF_THE_ENDED = frozenset({Resolve.__name__, Undo.__name__})
 _ERROR_SHOWN_SECONDS = 600.0
 LEASE_GONE = ErrorInfo(code="lease_lost", message="another worker owns the process now", retryable=True)
 
 
 class WorkerLoop:
-    """Moves processes forward. `tick()` is one pass; `run()` ticks until asked to stop."""
+    """Moves processes forward. `tick()` is one pass; `run()` ticks until asked to stop. `probes` are the
+    services that its runner needs, whatever the process, each with what asks it."""
 
     def __init__(
         self,
@@ -60,6 +62,7 @@ class WorkerLoop:
         runner: Runner,
         limits: Limits,
         reach: frozenset[str],
+        probes: Mapping[str, Callable[[], None]] | None = None,
         worker_id: WorkerId | None = None,
         spawn: Spawn | None = None,
         monotonic: Callable[[], float] = time.monotonic,
@@ -68,13 +71,15 @@ class WorkerLoop:
         self.id = worker_id or new_worker_id(socket.gethostname(), os.getpid())
         self._store = store
         self._limits = limits
-        self._reach = reach = with_kinds(reach, kinds)
+        probes = probes or {}
+        self._reach = reach = with_kinds(reach | probes.keys(), kinds)
         self._runner = GuardedRunner(runner)
-        self._slots = limits.slots or runner.slots
         self._pool: Pool | None = None
         if spawn is None:
             # Each wave has at least one slot, each held process at most two slow steps.
-            threads = self._slots + 2 * limits.processes_per_worker + limits.releases_at_once + 8
+            threads = (
+                max(self._slots, _MOST_WAVES) + 2 * limits.processes_per_worker + limits.releases_at_once + 8
+            )
             spawn = self._pool = Pool(threads)
         self._wake = threading.Event()
         self._monotonic = monotonic
@@ -88,6 +93,7 @@ class WorkerLoop:
             limits=limits,
             in_flight=self._in_flight,
             breakers=Breakers(store, limits),
+            probes=probes,
             plans=Plans(store),
             random=random,
             monotonic=monotonic,
@@ -102,6 +108,11 @@ class WorkerLoop:
         self._error: ErrorInfo | None = None
         self._error_at = 0.0
 
+    @property
+    def _slots(self) -> int:
+        """Asked for anew at each tick: a cluster is known once Spark has started, and it grows and shrinks."""
+        return self._limits.slots or self._runner.slots
+
     # -- one pass ---------------------------------------------------------------------------------
 
     def tick(self) -> None:
@@ -112,7 +123,7 @@ class WorkerLoop:
         with self._guarded("saying that it lives"):
             self._beat()
         with self._guarded("moving processes"):
-            breakers = self._store.breakers()
+            breakers = known_to(self._reach, self._store.breakers())
             rows = self._claim(breakers)
             self._stop_overdue()
             self._advance(rows, breakers)

@@ -23,6 +23,7 @@ class ServiceType(StrEnum):
     CATALOG = "catalog"
     STORAGE = "storage"
     BACKUP = "backup"
+    SPARK = "spark"
 
 
 class Service(str):
@@ -34,6 +35,11 @@ class Service(str):
     @property
     def is_source(self) -> bool:
         return self.startswith(f"{ServiceType.SOURCE}:")
+
+    @property
+    def is_spark(self) -> bool:
+        """What runs the tasks of the workers that reach it, whatever their processes need."""
+        return self.startswith(f"{ServiceType.SPARK}:")
 
     @property
     def type(self) -> ServiceType:
@@ -58,6 +64,10 @@ def storage(prefix: str) -> Service:
 
 def backup(url: str) -> Service:
     return Service(f"{ServiceType.BACKUP}:{url.rstrip('/')}")
+
+
+def spark(master: str) -> Service:
+    return Service(f"{ServiceType.SPARK}:{master}")
 
 
 def with_kinds(reach: frozenset[str], kinds: Iterable[str]) -> frozenset[str]:

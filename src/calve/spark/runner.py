@@ -13,14 +13,17 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import calve
 from calve.control.ports import TaskOrder, TaskResult
-from calve.model.errors import UnavailableError
+from calve.model.errors import CalveError, TemporaryError, UnavailableError
 from calve.spark import executor
 from calve.spark.driver import Driver
 from calve.spark.java import java_home
+
+if TYPE_CHECKING:
+    from calve.spark.master import Watch
 
 OnResult = Callable[[TaskResult], None]
 
@@ -28,15 +31,23 @@ OnResult = Callable[[TaskResult], None]
 KILL_TIMEOUT = "1s"
 CANCEL_AGAIN_SECONDS = 0.5
 KEEP_LOGS_DAYS = 7
+_UNRESPONSIVE = "All masters are unresponsive"
 
 
 class SparkRunner:
     """Starts its session on first use: holding one costs nothing."""
 
     def __init__(
-        self, *, master: str, conf: Mapping[str, str], slots: int = 0, log: Path | None = None
+        self,
+        *,
+        master: str,
+        conf: Mapping[str, str],
+        slots: int = 0,
+        log: Path | None = None,
+        connect_seconds: float = 5.0,
     ) -> None:
         self._master = master
+        self._connect_seconds = connect_seconds
         self._conf = conf
         self._slots = slots
         self.log = log or log_file(os.getpid())
@@ -47,11 +58,35 @@ class SparkRunner:
         self._results: Any = None
         self._driver: Driver | None = None
         self._cancelled: dict[str, threading.Event] = {}
+        self._watch: Watch | None = None
+        self._gone: CalveError | None = None  # the master, since Spark was last started
+        self._jvm: Any = None  # its program
+        self._lost: tuple[Any, CalveError] | None = None  # the last context that ended by itself, and why
 
     @property
     def slots(self) -> int:
-        """Tasks to run at once: twice the cores, so that a core never waits for the next order."""
-        return self._slots or 2 * int(self._started().defaultParallelism)
+        """Tasks to run at once: twice the cores, so that a core never waits for the next order. Of a cluster
+        only Spark knows; until it runs there is one, which starts it."""
+        context = self._context
+        if self._slots or context is None:
+            return self._slots or 1
+        from py4j.protocol import Py4JError
+
+        try:
+            return 2 * int(context.defaultParallelism)
+        except (Py4JError, OSError):
+            return 1  # it is gone: the next wave finds out
+
+    @property
+    def _is_standalone(self) -> bool:
+        return self._master.startswith("spark://")
+
+    def probe(self) -> None:
+        """Return if the master of a standalone cluster answers; of others Spark alone knows."""
+        if self._is_standalone:
+            from calve.spark.master import probe
+
+            probe(self._master, self._connect_seconds)
 
     def run(self, group: str, orders: Sequence[TaskOrder], on_result: OnResult) -> None:
         """See `control.ports.Runner`."""
@@ -81,13 +116,12 @@ class SparkRunner:
         except Py4JJavaError as error:
             # Attempts without a result are lost, and the control plane looks for their receipts before
             # it tries again.
-            said = str(error.java_exception.getMessage())
+            said = self._message(context, error)
             if why := executor.job_error(said, context.pythonExec, str(self.log)):
                 self._failed = True
                 raise why from error
-        except Py4JError:
-            self._failed = True
-            return  # the JVM is gone, and the attempts with it
+        except (Py4JError, OSError) as error:
+            raise self._why_lost(context, error) from error  # the JVM is gone, and the attempts with it
         finally:
             self._waves.pop(group, None)
 
@@ -118,24 +152,36 @@ class SparkRunner:
             for thread in threads:
                 while thread.is_alive():
                     if cancelled.is_set():
-                        context.cancelJobsWithTag(group)
+                        with suppress(Py4JError, OSError):
+                            context.cancelJobsWithTag(group)
                     thread.join(CANCEL_AGAIN_SECONDS)
         finally:
             self._cancelled.pop(group, None)
+        if self._lost is not None and self._lost[0] is context:
+            raise self._lost[1]
 
     def cancel(self, group: str) -> None:
         """See `control.ports.Runner`."""
         if cancelled := self._cancelled.get(group):
             cancelled.set()
-        if self._context is not None:
-            self._context.cancelJobGroup(group)
+        context = self._context
+        if context is not None:
+            from py4j.protocol import Py4JError
+
+            with suppress(Py4JError, OSError):  # it is gone, and the group with it
+                context.cancelJobGroup(group)
 
     def close(self) -> None:
         with self._lock:
+            if self._watch is not None:
+                self._watch.stop()
             if self._context is not None:
-                self._context.stop()
+                try:
+                    self._context.stop()
+                    _end_jvm()
+                except Exception:  # noqa: BLE001 - whatever py4j raises when the JVM is gone
+                    _abandon(self._context)
                 self._context = None
-                _end_jvm()
                 if not self._failed:
                     _remove_log(self.log)
 
@@ -146,10 +192,55 @@ class SparkRunner:
     def _started(self) -> Any:
         with self._lock:
             if self._context is None:
+                self._gone, self._jvm = None, None
+                if self._is_standalone:
+                    from calve.spark.master import Watch
+
+                    self._watch = Watch(self._master, self._connect_seconds, self._master_gone)
                 self._context = self._start()
-                self._driver = Driver(self._context)
-                self._results = self._context.accumulator([], _Results(self._deliver))
             return self._context
+
+    def _master_gone(self, error: CalveError) -> None:
+        """Also while Spark starts, which would take a minute to find out."""
+        self._gone = error
+        if self._jvm is not None:
+            self._jvm.kill()
+        if (context := self._context) is not None:
+            self._lose(context, error)
+
+    def _lose(self, context: Any, why: CalveError) -> None:
+        """Of no use any more: its waves end, and the next one starts another."""
+        with self._lock:
+            if self._context is not context:
+                return
+            self._failed = True
+            self._lost = (context, self._gone or why)
+            self._context = None
+            if self._watch is not None:
+                self._watch.stop()
+            _abandon(context)
+
+    def _why_lost(self, context: Any, error: Exception) -> CalveError:
+        self._lose(
+            context,
+            TemporaryError(
+                f"the driver's JVM is gone: {_first_line(error)}",
+                code="driver_lost",
+                hint=f"it is started again; Spark's log is {self.log}",
+            ),
+        )
+        with self._lock:
+            assert self._lost is not None
+            return self._lost[1]
+
+    def _message(self, context: Any, error: Any) -> str:
+        """What the JVM threw, in its words; the JVM may be gone before it is asked for them."""
+        from py4j.protocol import Py4JError
+
+        try:
+            return str(error.java_exception.getMessage())
+        except (Py4JError, OSError) as gone:
+            raise self._why_lost(context, gone) from gone
 
     def _deliver(self, answers: list[dict[str, Any]]) -> None:
         for answer in answers:
@@ -175,17 +266,31 @@ class SparkRunner:
             launch = defaults | {k: v for k, v in self._conf.items() if k.startswith("spark.driver.")}
             with self.log.open("ab") as log, _environment(self._pythons(local=local)):
                 gateway = launch_gateway(_spark_conf(launch), {"stdout": log, "stderr": log})
+                self._jvm = gateway.proc
+                if self._gone is not None:
+                    raise self._gone
                 conf = pyspark.SparkConf(_jvm=gateway.jvm)
                 for key, value in (defaults | dict(self._conf)).items():
                     conf.set(key, value)
-                return pyspark.SparkContext(conf=conf, gateway=gateway)
+                context = pyspark.SparkContext(conf=conf, gateway=gateway)
+            self._driver = Driver(context)
+            self._results = context.accumulator([], _Results(self._deliver))
+            return context
         except Exception as error:  # pyspark raises several unrelated kinds here
             self._failed = True
+            if self._watch is not None:
+                self._watch.stop()
+            _end_jvm()
+            if self._gone is not None:
+                raise self._gone from error
+            if _UNRESPONSIVE in str(error):
+                from calve.spark.master import away
+
+                raise away(self._master, "it does not answer") from error
             raise UnavailableError(
                 f"Spark did not start with master {self._master!r}: {_first_line(error)}",
                 code="spark_unavailable",
                 hint=f"calve doctor; Spark's own log is {self.log}",
-                service="spark",
             ) from error
 
     def _pythons(self, *, local: bool) -> dict[str, str]:
@@ -271,9 +376,26 @@ def _end_jvm() -> None:
     gateway = pyspark.SparkContext._gateway
     pyspark.SparkContext._gateway = pyspark.SparkContext._jvm = None
     if gateway is not None:
-        gateway.shutdown()
+        with suppress(Exception):  # it may be gone
+            gateway.shutdown()
         gateway.proc.stdin.close()  # the JVM ends when its standard input does
         gateway.proc.wait(timeout=30)
+
+
+def _abandon(context: Any) -> None:
+    """End a context that cannot be asked to stop, and its JVM."""
+    import pyspark
+
+    gateway = context._gateway
+    pyspark.SparkContext._active_spark_context = None
+    pyspark.SparkContext._gateway = pyspark.SparkContext._jvm = None
+    context._jsc = None
+    with suppress(Exception):  # whatever is left of it
+        gateway.shutdown()
+    gateway.proc.kill()
+    gateway.proc.wait(timeout=30)
+    with suppress(Exception):
+        context._accumulatorServer.shutdown()
 
 
 def _spark_conf(values: Mapping[str, str]) -> Any:

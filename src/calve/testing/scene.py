@@ -1,7 +1,7 @@
 """A store, a world, a clock, and workers ticked by hand: hours of a worker's life in milliseconds."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random
 
@@ -81,6 +81,7 @@ class Scene:
         faults: Faults | None = None,
         limits: Limits | None = None,
         monotonic: Callable[[], float] | None = None,
+        probes: Mapping[str, Callable[[], None]] | None = None,
     ) -> WorkerLoop:
         """`monotonic` is its own clock, where that is not the store's."""
         self._workers_made += 1
@@ -91,6 +92,7 @@ class Scene:
             runner=crashing_runner(self.runner, quiet),
             limits=limits or self.limits,
             reach=REACH,
+            probes=probes,
             worker_id=WorkerId(f"worker-{self._workers_made}"),
             spawn=spawn,
             monotonic=monotonic or self.clock.offset_seconds,

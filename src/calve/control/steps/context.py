@@ -59,6 +59,7 @@ class Context:
     limits: Limits
     in_flight: InFlight
     breakers: Breakers
+    probes: Mapping[str, Callable[[], None]]  # of what the runner needs, by service
     plans: Plans
     random: Random
     monotonic: Callable[[], float]

@@ -94,8 +94,12 @@ def _run_wave(
         orders = _orders(kind, process, plan, tasks, on_result)
         if orders and wave.stop is None:
             context.runner.run(wave.group, orders, on_result)
-    except CalveError as error:  # the runner's own failure: it is this worker's, not a service's
-        lost = replace(error.info, service="")
+    except CalveError as error:
+        lost = error.info
+        if lost.service in context.probes:
+            context.breakers.met(process, [lost])
+        else:  # the runner's own failure: it is this worker's, not a service's
+            lost = replace(lost, service="")
     finally:
         context.in_flight.end(wave, lost)
         context.wake()
