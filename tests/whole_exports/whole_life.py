@@ -80,6 +80,9 @@ class Ports:
         self._catalog: Catalog | None = None
         self.before_send: list[Callable[[], None]] = []  # each done once, right before a snapshot is sent
 
+    def cores(self, more: int = 0) -> int:
+        return 2
+
     def source(self, name: str) -> LiveSource:
         return _BreakingSource(self.source_, self.faults)
 

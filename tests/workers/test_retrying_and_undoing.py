@@ -95,6 +95,32 @@ def test_T2_D3_a_retry_publishes_the_files_of_the_process_it_retries_and_undo_le
     assert place.frozen == []
 
 
+def test_T2_a_retry_on_other_cores_cuts_the_rows_as_the_plan_it_adopts_did(
+    tmp_path: Path, runner: Stumbling
+) -> None:
+    """One part, cut for two cores: the half that was written is not written again by a worker with one."""
+    two, one = {"CALVE_LIMITS__SLOTS": "2"}, {"CALVE_LIMITS__SLOTS": "1"}
+    settings = {"CALVE_LIMITS__TASK_ATTEMPTS": "1", "CALVE_LIMITS__FILE_MB": "1"}
+    place = Place(tmp_path, runner, **settings | two)
+    place.execute(
+        "CREATE DATABASE db",
+        "CREATE TABLE db.events (id UInt64, note String) ENGINE = MergeTree ORDER BY id",
+        "INSERT INTO db.events SELECT number, toString(sipHash64(number)) FROM numbers(100000)",
+    )
+    runner.fails = 1
+    (failed,) = place.export(TABLE, to=DESTINATION)
+    assert (failed.tasks.done, failed.tasks.failed) == (1, 1)
+    runner.fails = None
+    place.settings |= one
+    with place.app() as app:
+        (done,) = place.finish(app, [retry(app.store, failed.id).id])
+        assert (done.state, done.rows) == (ProcessState.COMPLETED, 100_000)
+        assert [task.attempt for task in app.store.tasks(done.id)] == [0, 1]
+        (fresh,) = place.export(TABLE, to="lake.ns.fresh")
+        assert fresh.tasks.total == 1, "a plan of its own is cut for the cores there are"
+    assert place.read().column("id").to_pylist() == list(range(100_000))
+
+
 def test_T2_a_catalog_that_lags_behind_the_retry_s_publish_costs_no_published_file(
     place: Place, runner: Stumbling, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -248,6 +248,15 @@ class App:
             return self.config.limits.slots
         return 2 * local_cores(self.config.spark.master)
 
+    def cores(self, more: int = 0) -> int:
+        """See `export.ports`. Spark is never started for it: of a cluster that no session of this program
+        runs on, one core is certain."""
+        slots = self.config.limits.slots or (self.runner.slots if "runner" in self.__dict__ else 0)
+        known = [count for count in (local_cores(self.config.spark.master), slots) if count]
+        cores = min(known, default=1)
+        live = len(self.store.live(limit=cores))
+        return max(1, cores // max(1, live + more))
+
     @built
     def kinds(self) -> Mapping[str, Kind]:
         def export() -> Kind:

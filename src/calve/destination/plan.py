@@ -131,6 +131,7 @@ class ExportPlan(Record):
     memory_mb: int = 1000
     file_mb: int = 128
     open_files: int = 32
+    cores: int = 0  # that the tasks were cut for; 0 in plans of before this was looked at
     settings: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     version: int = PLAN_VERSION

@@ -21,7 +21,7 @@ from calve.destination.port import Destination
 from calve.destination.receipt import Receipt
 from calve.export.choices import Choices
 from calve.export.payload import TaskPayload
-from calve.export.plan import draft, standing_receipts
+from calve.export.plan import cores_of, draft, standing_receipts
 from calve.export.request import Earlier, ExportRequest
 from calve.model.change import NewPin, PinChange, Result
 from calve.model.errors import CalveError, RefusedError
@@ -42,6 +42,10 @@ class ExportPorts(Protocol):
     @property
     def choices(self) -> Choices:
         """What the configuration says about types; a request adds its own casts."""
+
+    def cores(self, more: int = 0) -> int:
+        """How many tasks of one process can run at the same moment, at least 1: the cores, shared
+        evenly with all live processes and `more` that are to come."""
 
     def source(self, name: str) -> LiveSource: ...
 
@@ -107,6 +111,7 @@ class ExportKind(Kind):
             self._pinned(request, pins),
             self._ports.choices,
             self._ports.limits,
+            cores=cores_of(adopted) or self._ports.cores(),
         )
         plan = drafted.plan
         if not plan.keys:

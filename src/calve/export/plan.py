@@ -37,9 +37,11 @@ def draft(
     pinned: Pinned,
     choices: Choices,
     limits: Limits,
+    *,
+    cores: int,
 ) -> Drafted:
     """RefusedError for a partition that was exported and changed since, unless it is to be replaced."""
-    found = survey(destination, request, _seen(pinned), choices, limits, prepare=True)
+    found = survey(destination, request, _seen(pinned), choices, limits, cores=cores, prepare=True)
     assert found.fit is not None, "prepared, so it exists"
     for one in found.changed:
         raise one.refusal(request)
@@ -67,6 +69,7 @@ def draft(
             memory_mb=limits.task_memory_mb,
             file_mb=request.file_mb or file_mb(to.properties, limits.file_mb),
             open_files=limits.open_files,
+            cores=cores,
             settings=dict(pinned.settings),
             notes=found.notes,
         ),
@@ -106,6 +109,12 @@ def _seen(pinned: Pinned) -> SourceView[PinnedPartition]:
 
 _PieceIdentity = tuple[str, str, int, int]
 R = TypeVar("R", bound=Record)
+
+
+def cores_of(adopted: AdoptedWork | None) -> int:
+    """The cores that an earlier plan was cut for, so that its receipts fit the tasks again; 0 for none."""
+    old = _readable(ExportPlan, adopted.plan) if adopted else None
+    return old.cores if old else 0
 
 
 def standing_receipts(plan: ExportPlan, adopted: AdoptedWork | None) -> dict[int, Receipt]:

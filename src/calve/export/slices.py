@@ -1,7 +1,9 @@
-"""Parts to tasks. Pure and deterministic: the same parts and limits give the same tasks.
+"""Parts to tasks, cut so that every core has work. Pure and deterministic: the same parts, limits and
+cores give the same tasks, and the plan records the cores.
 
-Small parts share a task up to a size; a huge one is split over tasks by ranges of physical
-offsets. Every physical row is in exactly one slice, and the parts keep their order.
+Every physical row is in exactly one slice. Tasks of a partition are as even as granules allow; the
+largest start first. Small exports are not cut into many small files: a task writes at least a part of
+a file of the wished size.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,61 +13,125 @@ from calve.destination.plan import PartPlan, Slice
 
 GRANULE_ROWS = 8192  # ranges start at multiples of it, so that two tasks seldom read one granule
 PARTS_A_TASK = 500  # a partition of thousands of one-row parts: attaching costs milliseconds each
+_ROW_COSTS_BYTES = 16  # rows that compress well cost time all the same: measured, of a mixed table
+_NEAR = 10  # a cut this close to a part's end, in parts of a task, is made there
+_SMALLEST = 4  # the smallest task, in parts of a file of the wished size
+_FEW = 8  # so many tasks may be that small; where there are more, they write at least half a file
+_MEGABYTE = 1_000_000
 
 Task = tuple[Slice, ...]
 
 
 def slice_parts(
-    parts: Sequence[PartPlan], *, task_bytes_mb: int, whole: bool = False, split: bool = True
+    parts: Sequence[PartPlan],
+    *,
+    task_bytes_mb: int,
+    count: int = 1,
+    whole: bool = False,
+    split: bool = True,
 ) -> tuple[Task, ...]:
-    """`whole` keeps all parts of a partition in one task: `FINAL` must see them together. Without
-    `split` a huge part is one task of its own."""
-    budget = max(1, task_bytes_mb) * 1_000_000
+    """About `count` tasks, or as many as keep them near the bytes. `whole` keeps all parts of a partition in one task: `FINAL` must see them together.
+    Without `split` a part is in one task."""
     if whole:
         return tuple(_by_partition(parts))
-    tasks: list[Task] = []
-    open_task: list[Slice] = []
-    open_bytes = 0
-    for place, part in enumerate(parts):
-        if part.rows == 0:
-            continue
-        if part.bytes > budget:
-            pieces = _ranges(place, part, budget) if split else [Slice(part=place, start=0, end=part.rows)]
-            tasks += [(piece,) for piece in pieces]
-            continue
-        if open_task and (open_bytes + part.bytes > budget or len(open_task) >= PARTS_A_TASK):
-            tasks.append(tuple(open_task))
-            open_task, open_bytes = [], 0
-        open_task.append(Slice(part=place, start=0, end=part.rows))
-        open_bytes += part.bytes
-    if open_task:
-        tasks.append(tuple(open_task))
-    return tuple(tasks)
+    there = [(place, part) for place, part in enumerate(parts) if part.rows]
+    count = max(count, -(-sum(part.bytes for _, part in there) // _budget(task_bytes_mb)))
+    return tuple(
+        piece[start : start + PARTS_A_TASK]
+        for piece in _even(there, count, split=split)
+        for start in range(0, len(piece), PARTS_A_TASK)
+    )
 
 
 def partition_slices(
-    parts: Sequence[PartPlan], *, task_bytes_mb: int, whole: bool, split: bool
+    parts: Sequence[PartPlan],
+    *,
+    task_bytes_mb: int,
+    cores: int = 1,
+    file_mb: int = 128,
+    whole: bool = False,
+    split: bool = True,
 ) -> tuple[Task, ...]:
-    """Tasks of one partition each, so that each file belongs to one key."""
-    tasks: list[Task] = []
+    """Tasks of one partition each, so that each file belongs to one key; the largest first."""
     places: dict[str, list[int]] = {}
     for place, part in enumerate(parts):
         places.setdefault(part.partition_id, []).append(place)
+    total = sum(map(_weight, parts))
+    count = _task_count(parts, task_bytes_mb=task_bytes_mb, cores=cores, file_mb=file_mb)
+    tasks: list[Task] = []
     for mine in places.values():
-        sliced = slice_parts(
-            [parts[place] for place in mine], task_bytes_mb=task_bytes_mb, whole=whole, split=split
-        )
+        those = [parts[place] for place in mine]
+        share = round(count * sum(map(_weight, those)) / total) if total else 1
+        sliced = slice_parts(those, task_bytes_mb=task_bytes_mb, count=share, whole=whole, split=split)
         tasks += [tuple(replace(piece, part=mine[piece.part]) for piece in task) for task in sliced]
-    return tuple(tasks)
+    return tuple(sorted(tasks, key=lambda task: -sum(_slice_weight(parts, piece) for piece in task)))
 
 
-def _ranges(place: int, part: PartPlan, budget: int) -> Iterable[Slice]:
-    """Ranges of equal size, none above the budget by more than a granule."""
-    count = -(-part.bytes // budget)
-    step = -(-part.rows // count)
-    step = -(-step // GRANULE_ROWS) * GRANULE_ROWS
-    for start in range(0, part.rows, step):
-        yield Slice(part=place, start=start, end=min(start + step, part.rows))
+def _task_count(parts: Sequence[PartPlan], *, task_bytes_mb: int, cores: int, file_mb: int) -> int:
+    """A multiple of the cores where there is enough to do, so that none idles while another works."""
+    total, cores = sum(map(_weight, parts)), max(1, cores)
+    smallest = max(1, file_mb * _MEGABYTE // _SMALLEST)
+    most = total // smallest
+    if most > _FEW:
+        most = max(_FEW, total // (smallest * _SMALLEST // 2))
+    needed = max(1, -(-sum(part.bytes for part in parts) // _budget(task_bytes_mb)))
+    filled = -(-needed // cores) * cores
+    return max(needed, min(filled, most))
+
+
+def _budget(task_bytes_mb: int) -> int:
+    return max(1, task_bytes_mb) * _MEGABYTE
+
+
+def _weight(part: PartPlan) -> int:
+    """How long its rows take, in bytes."""
+    return part.bytes + _ROW_COSTS_BYTES * part.rows
+
+
+def _slice_weight(parts: Sequence[PartPlan], piece: Slice) -> int:
+    part = parts[piece.part]
+    return _weight(part) * (piece.end - piece.start) // part.rows
+
+
+def _even(parts: Sequence[tuple[int, PartPlan]], count: int, *, split: bool) -> Iterable[Task]:
+    """Cut the parts, laid end to end in their order, at even distances."""
+    total = sum(_weight(part) for _, part in parts)
+    cuts: dict[int, list[int]] = {}  # the rows before which a task ends, by the part's place
+    passed, cut = 0, 1
+    for place, part in parts:
+        while cut < count and total * cut // count < passed + _weight(part):
+            distance = total * cut // count - passed
+            cuts.setdefault(place, []).append(
+                _cut_at(part, distance, near=total // count // _NEAR, split=split)
+            )
+            cut += 1
+        passed += _weight(part)
+    task: list[Slice] = []
+    for place, part in parts:
+        start = 0
+        for end in cuts.get(place, ()):
+            if end > start:
+                task.append(Slice(part=place, start=start, end=end))
+            if task:
+                yield tuple(task)
+            task, start = [], end
+        if start < part.rows:
+            task.append(Slice(part=place, start=start, end=part.rows))
+    if task:
+        yield tuple(task)
+
+
+def _cut_at(part: PartPlan, distance: int, *, near: int, split: bool) -> int:
+    """The row where a cut at that distance from the part's beginning is made: 0 is before the part, the
+    number of its rows is behind it."""
+    weight = _weight(part)
+    if not split:
+        near = weight // 2
+    if distance <= near:
+        return 0
+    if not split or distance >= weight - near:
+        return part.rows
+    return min(-(-distance * part.rows // weight // GRANULE_ROWS) * GRANULE_ROWS, part.rows)
 
 
 def _by_partition(parts: Sequence[PartPlan]) -> Iterable[Task]:

@@ -48,7 +48,8 @@ def survey_export(ports: ExportPorts, request: ExportRequest, selection: Selecti
         notes=notes,
     )
     destination = ports.destination(request.address)
-    return survey(destination, request, seen, ports.choices, ports.limits, refusals=refusals)
+    cores = ports.cores(more=len(_groups(found, _most_commits(ports, request, len(found)))))
+    return survey(destination, request, seen, ports.choices, ports.limits, cores=cores, refusals=refusals)
 
 
 def _chosen(selection: Selection, ids: Sequence[str]) -> str:
@@ -190,9 +191,7 @@ def _new_processes(
     joined: Sequence[Process],
     priority: int,
 ) -> list[NewProcess]:
-    shares = ports.destination(surveyed.request.address).shares_commits
-    most = ports.limits.commits_per_export if shares else len(chosen)
-    groups = _groups(chosen, most)
+    groups = _groups(chosen, _most_commits(ports, surveyed.request, len(chosen)))
     batch = next((one.batch for one in joined if one.batch), None)
     if batch is None and len(groups) > 1:
         batch = new_batch_id()
@@ -204,6 +203,11 @@ def _new_processes(
         )
         for group in groups
     ]
+
+
+def _most_commits(ports: ExportPorts, request: ExportRequest, partitions: int) -> int:
+    shares = ports.destination(request.address).shares_commits
+    return ports.limits.commits_per_export if shares else partitions
 
 
 def _groups(chosen: Sequence[PartitionInfo], most: int) -> list[Sequence[PartitionInfo]]:

@@ -134,11 +134,12 @@ def survey(
     choices: Choices,
     limits: Limits,
     *,
+    cores: int,
     prepare: bool = False,
     refusals: Refusals | None = None,
 ) -> Survey[P]:
     """`prepare` creates the destination, or adds the columns that it lacks, and needs it to answer.
-    `refusals` are those of looking at the source: all are reported together."""
+    `cores` are those that the tasks are cut for. `refusals` are those of looking at the source: all are reported together."""
     refusals = refusals or Refusals(request.source_table)
     with refusals.among():
         layout = lay_out(source, request, choices)
@@ -169,7 +170,12 @@ def survey(
         chosen=tuple(one for one in source.partitions if one.id not in skipped),
         parts=parts,
         tasks=partition_slices(
-            parts, task_bytes_mb=limits.task_bytes_mb, whole=request.final, split=source.splits_parts
+            parts,
+            task_bytes_mb=limits.task_bytes_mb,
+            cores=cores,
+            file_mb=limits.file_mb,
+            whole=request.final,
+            split=source.splits_parts,
         ),
         unchanged=unchanged,
         changed=held_back,
