@@ -10,6 +10,7 @@ import pytest
 from calve.control.ports import TaskOrder, TaskResult
 from calve.control.worker import WorkerLoop
 from calve.model.limits import Limits
+from calve.model.process import ProcessId
 from calve.model.states import ProcessState, TaskState
 from calve.testing.clock import FakeClock
 from calve.testing.fake_kind import FakeKind
@@ -128,3 +129,26 @@ def test_a_draining_worker_takes_nothing_new_and_says_that_it_drains(scene: Scen
     assert scene.row(process_id).owner is None
     (row,) = scene.store.workers()
     assert row.draining
+
+
+def test_what_another_program_submits_is_begun_long_before_the_next_tick_is_due() -> None:
+    clock = FakeClock()
+    scene = Scene(store=MemoryStore(clock), clock=clock, limits=Limits(slots=2, tick_seconds=600.0))
+    worker = worker_of(scene, scene.runner)
+    looks: list[int] = []
+    submitted: list[ProcessId] = []
+    last_event = scene.store.last_event
+
+    def watched() -> int:
+        if len(looks) == 1:
+            submitted.append(scene.submit(tasks=1, key="later"))  # after the first tick
+        looks.append(last_event())
+        return looks[-1]
+
+    scene.store.last_event = watched  # type: ignore[method-assign]
+    ended = lambda: bool(submitted and scene.row(submitted[0]).finished_at)  # noqa: E731
+    thread = threading.Thread(target=worker.run, args=(ended,), daemon=True)
+    thread.start()
+    thread.join(30)
+    assert not thread.is_alive()
+    scene.check_settled()

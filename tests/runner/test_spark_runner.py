@@ -1,5 +1,6 @@
 """The Spark runner against a real Spark: in one process, and with executors of their own (D16)."""
 
+import json
 import os
 import threading
 import time
@@ -10,6 +11,7 @@ import pytest
 from calve.control.ports import TaskOrder, TaskResult
 from calve.model.errors import TemporaryError
 from calve.model.process import ProcessId
+from calve.spark.java import ClassArchive
 from calve.spark.runner import SparkRunner
 from support.sparks import CLUSTER, LOCAL, Sparks
 
@@ -109,3 +111,47 @@ def _gone(pid: int) -> bool:
             return True
         time.sleep(0.01)
     return False
+
+
+def test_the_next_task_of_a_python_worker_reads_no_archive_of_pyspark_again(runner: SparkRunner) -> None:
+    run(runner, order(1, "modules"))
+    assert json.loads(run(runner, order(2, "modules"))[2].receipt)[1] == []
+
+
+def test_executors_on_this_machine_use_the_driver_s_own_pyspark(sparks: Sparks) -> None:
+    import pyspark
+
+    found = run(sparks.runner(LOCAL), order(1, "modules"))[1]
+    assert json.loads(found.receipt)[0] == pyspark.__file__
+
+
+def test_a_warm_runner_has_prepared_its_executors(sparks: Sparks) -> None:
+    runner = sparks.runner(LOCAL)
+    runner._prepare = "support.tasks:prepare"
+    runner.warm()
+    try:
+        assert run(runner, order(1, "prepared"))[1].receipt == "1"
+        runner._prepare = "support.tasks:missing"
+        runner.warm()
+    finally:
+        runner._prepare = ""
+
+
+def test_the_first_jvm_leaves_its_classes_for_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CALVE_CACHE", str(tmp_path))
+    first, at_once = ClassArchive(), ClassArchive()
+    (option,) = first.options("/java")
+    written = Path(option.removeprefix("-XX:ArchiveClassesAtExit="))
+    assert at_once.options("/java") == [option], "of one process; another has a name of its own"
+    written.write_text("half of")
+    first.keep(whole=False)  # the JVM was killed
+    assert first.options("/java") == [option] and not written.exists()
+    written.write_text("classes")
+    first.keep(whole=True)
+    assert not written.exists()
+    (option,) = ClassArchive().options("/java")
+    archive = Path(option.removeprefix("-XX:SharedArchiveFile="))
+    assert archive.read_text() == "classes"
+    assert ClassArchive().options("/another/java")[0] != option
+    monkeypatch.setenv("CALVE_CACHE", str(tmp_path / "a folder"))
+    assert ClassArchive().options("/java") == []

@@ -10,6 +10,26 @@ def echo(payload: str) -> str:
     return json.dumps({"receipt": payload, "rows": os.getpid(), "files": 1, "bytes": 3_000_000_000})
 
 
+def modules(payload: str) -> str:
+    """Where the worker's PySpark is, and which archives Python would read again before the next task."""
+    import sys
+    from zipimport import zipimporter
+
+    import pyspark
+
+    archives = [path for path, finder in sys.path_importer_cache.items() if isinstance(finder, zipimporter)]
+    return json.dumps({"receipt": json.dumps([pyspark.__file__, archives])})
+
+
+def prepare() -> None:
+    """What a runner has executors do before their first task."""
+    os.environ["CALVE_TEST_PREPARED"] = "1"
+
+
+def prepared(payload: str) -> str:
+    return json.dumps({"receipt": os.environ.get("CALVE_TEST_PREPARED", "")})
+
+
 def explode(payload: str) -> str:
     """Raises something that is not ours, and cannot be unpickled."""
 

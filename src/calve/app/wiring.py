@@ -76,6 +76,7 @@ class App:
     def __init__(self, config: Config, *, runner: Runner | None = None) -> None:
         """A `runner` that is lent is closed by its owner; without one, Spark is started when needed."""
         self.config = config
+        self.brief = False  # Spark is for one command that leaves the JVM little to do
         self._closing = ExitStack()
         self._locks: dict[str, threading.RLock] = {}
         if runner is not None:
@@ -238,6 +239,8 @@ class App:
             conf=section.conf,
             slots=self._slots(),
             connect_seconds=self.config.limits.connect_seconds,
+            brief=self.brief,
+            prepare="calve.export.task:prepare",
         )
         self._closing.callback(made.close)
         return made

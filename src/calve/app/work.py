@@ -19,7 +19,7 @@ from calve.model.process import Breaker, Lease, Pin, Process, ProcessId, WorkerI
 from calve.model.reach import reaches, sources_in, with_kinds
 from calve.model.states import PIN_HELD, PROCESS_TERMINAL, ProcessState
 
-POLL_SECONDS = 0.2
+POLL_SECONDS = 0.1
 LOOK_FOR_WORKERS_SECONDS = 1.0
 CLEANUP_SECONDS = 30.0  # what takes longer is left to the next worker, and to `doctor`
 
@@ -165,8 +165,8 @@ def own_worker_for(app: App, ids: Sequence[ProcessId]) -> Iterator[None]:
     """A worker in this program for as long as the block lasts, and then until the pins of these
     processes are released. Left by an exception (Ctrl-C) it
     stops quickly, and still safely: the next worker finds whatever was under way."""
-    # Spark takes seconds to start; planning can begin meanwhile.
-    threading.Thread(target=_warm, args=(app,), name="calve-spark", daemon=True).start()
+    app.brief = all(app.store.process(process_id).kind != "optimize" for process_id in ids)
+    _warm(app)
     with _running(app, app.store):
         yield
         _await_cleanup(app, ids)
@@ -269,10 +269,13 @@ class _NoRunner:
 
 
 def _warm(app: App) -> None:
-    try:
-        app.runner.warm()
-    except CalveError:
-        return  # the first wave meets the same error, and there it is counted and shown
+    """Spark takes seconds to start; planning can begin meanwhile."""
+
+    def start() -> None:
+        with suppress(CalveError):  # the first wave meets the same error, and there it is counted and shown
+            app.runner.warm()
+
+    threading.Thread(target=start, name="calve-spark", daemon=True).start()
 
 
 def _await_cleanup(app: App, ids: Sequence[ProcessId]) -> None:
@@ -308,6 +311,7 @@ class WorkerProgram:
     def run(self, *, until_idle: bool = False) -> None:
         from calve.app.optimizer import optimizing
 
+        _warm(self._app)
         with optimizing(self._app):
             self._loop.run(until=(lambda: is_idle(self._app)) if until_idle else lambda: False)
 

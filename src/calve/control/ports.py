@@ -60,6 +60,10 @@ class StoreReader(Protocol):
 
     def events(self, process_id: ProcessId, after: int = 0, limit: int = 1000) -> list[Event]: ...
 
+    def last_event(self) -> int:
+        """The number of the newest event of all, 0 for none: it changes whenever a process is submitted,
+        asked to stop or moved. One look at an index."""
+
     def workers(self) -> list[Worker]: ...
 
     def breakers(self) -> list[Breaker]: ...

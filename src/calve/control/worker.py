@@ -47,6 +47,7 @@ SILENT = ErrorInfo(
 _MOST_WAVES = 64  # beside each other, where the number of slots is not yet known
 _OF_THE_ENDED = frozenset({Resolve.__name__, Undo.__name__})
 _ERROR_SHOWN_SECONDS = 600.0
+_LOOK_SECONDS = 0.1  # one look at an index: of the newest event's number
 LEASE_GONE = ErrorInfo(code="lease_lost", message="another worker owns the process now", retryable=True)
 
 
@@ -331,8 +332,7 @@ class WorkerLoop:
         for keeper in keepers:
             keeper.start()
         try:
-            while not self._stops and not until():
-                self._pause_and_tick()
+            self._tick_until(lambda: self._stops > 0 or until())
             self.drain()
         finally:
             over.set()
@@ -346,17 +346,28 @@ class WorkerLoop:
             with self._guarded("keeping leases"):
                 call()
 
-    def _pause_and_tick(self) -> None:
-        self._wake.clear()  # before the tick: what happens during it is looked at after it
-        self.tick()
-        self._wake.wait(self._limits.tick_seconds)
+    def _tick_until(self, over: Callable[[], bool]) -> None:
+        while not over():
+            self._wake.clear()  # before the tick: what happens during it is looked at after it
+            seen = self._last_event()
+            self.tick()
+            due = time.monotonic() + self._limits.tick_seconds
+            while not over() and (left := due - time.monotonic()) > 0:
+                # What another program submits or asks for is seen long before the next tick is due.
+                if self._wake.wait(min(left, _LOOK_SECONDS)) or self._last_event() != seen:
+                    break
+
+    def _last_event(self) -> int | None:
+        try:
+            return self._store.last_event()
+        except CalveError:
+            return None  # the tick meets it too, and shows it
 
     def drain(self) -> None:
         """Finish or hand back what runs, give up the leases, and be forgotten."""
         if not self._stops:
             self.request_stop()
-        while not self._drained():
-            self._pause_and_tick()
+        self._tick_until(self._drained)
         for wave in self._in_flight.waves():
             self._runner.cancel(wave.group)
         with self._guarded("giving up leases"):

@@ -30,6 +30,11 @@ def run(payload: str) -> str:
     return attempts.answer(receipt, files=len(receipt.files))
 
 
+def prepare() -> None:
+    """Open the engine of a Python worker before its first task."""
+    worker_engine()
+
+
 def attempt(payload: TaskPayload) -> Receipt:
     """Write the task's rows and leave a receipt; an attempt that has one already is not repeated."""
     started = time.monotonic()

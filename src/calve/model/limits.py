@@ -55,7 +55,7 @@ class Limits:
     query_seconds: float = _limit(300.0, "how long one statement to a source may take")
     task_memory_mb: int = _count(1000, "memory that the engine may use in one task")
     task_bytes_mb: int = _count(
-        256, "source bytes that one task reads: small parts share a task, huge ones are split"
+        256, "the most source bytes that one task reads, about; less where that keeps more cores busy"
     )
     file_mb: int = _count(128, "size at which data files roll")
     open_files: int = _count(32, "destination partitions that one task writes at the same time")

@@ -44,11 +44,53 @@ def _version(home: Path) -> int | None:
     if not java.exists():
         return None
     try:
+        # Most runtimes say it in a file, which spares starting one.
+        if match := re.search(r'^JAVA_VERSION="(\d+)', (home / "release").read_text(), re.MULTILINE):
+            return int(match.group(1))
+    except (OSError, UnicodeDecodeError):
+        pass
+    try:
         answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
     match = re.search(r'version "(\d+)', answer.stderr)
     return int(match.group(1)) if match else None
+
+
+class ClassArchive:
+    """Spark's classes as the JVM has them in memory, in the cache folder: a JVM that maps them starts with
+    half the CPU. The first JVM of an installation writes them when it ends. The JVM checks that they are of
+    its own version and class path, and goes on without them if not."""
+
+    def __init__(self) -> None:
+        self._written: Path | None = None
+        self._archive = Path()
+
+    def options(self, home: str) -> list[str]:
+        """What a JVM of that runtime is told at its start."""
+        import pyspark
+
+        of = hashlib.sha256(f"{home} {pyspark.__file__} {pyspark.__version__}".encode()).hexdigest()[:12]
+        self._archive = cache_folder() / f"spark-classes-{of}.jsa"
+        if " " in str(self._archive):
+            return []  # Spark would take it for two options
+        if self._archive.exists():
+            return [f"-XX:SharedArchiveFile={self._archive}"]
+        try:
+            self._archive.parent.mkdir(parents=True, exist_ok=True)
+        except OSError:
+            return []
+        # If we die here, or the JVM does, a file with our process's number is left in the cache folder.
+        self._written = self._archive.with_suffix(f".{os.getpid()}")
+        return [f"-XX:ArchiveClassesAtExit={self._written}"]
+
+    def keep(self, *, whole: bool) -> None:
+        """The JVM has ended: what it wrote is for the next one, unless it was killed while writing."""
+        if self._written is not None and whole and self._written.exists():
+            self._written.replace(self._archive)
+        elif self._written is not None:
+            self._written.unlink(missing_ok=True)
+        self._written = None
 
 
 FETCH_SECONDS = 600

@@ -6,6 +6,7 @@ slot before its wave ends; the job's own answer repeats them, so a lost update l
 """
 
 import os
+import subprocess
 import sys
 import tempfile
 import threading
@@ -20,7 +21,7 @@ from calve.control.ports import TaskOrder, TaskResult
 from calve.model.errors import CalveError, TemporaryError, UnavailableError
 from calve.spark import executor
 from calve.spark.driver import Driver
-from calve.spark.java import java_home
+from calve.spark.java import ClassArchive, java_home
 
 if TYPE_CHECKING:
     from calve.spark.master import Watch
@@ -30,6 +31,7 @@ OnResult = Callable[[TaskResult], None]
 # A cancelled Python worker deep in native code is killed after this; 1 s made a cancel take 2.7 s.
 KILL_TIMEOUT = "1s"
 CANCEL_AGAIN_SECONDS = 0.5
+_END_SECONDS = 30
 KEEP_LOGS_DAYS = 7
 _UNRESPONSIVE = "All masters are unresponsive"
 
@@ -45,11 +47,19 @@ class SparkRunner:
         slots: int = 0,
         log: Path | None = None,
         connect_seconds: float = 5.0,
+        brief: bool = False,
+        prepare: str = "",
     ) -> None:
+        """`prepare` is a function, "module:name", that gets an executor ready for its first task. `brief` is
+        for one command that leaves the JVM little to do: it starts with half the CPU, and runs slower what
+        takes long."""
         self._master = master
         self._connect_seconds = connect_seconds
         self._conf = conf
         self._slots = slots
+        self._brief = brief
+        self._prepare = prepare
+        self._classes = ClassArchive()
         self.log = log or log_file(os.getpid())
         self._failed = False
         self._lock = threading.Lock()
@@ -176,18 +186,26 @@ class SparkRunner:
             if self._watch is not None:
                 self._watch.stop()
             if self._context is not None:
+                ended = False
                 try:
                     self._context.stop()
-                    _end_jvm()
+                    ended = _end_jvm()
                 except Exception:  # noqa: BLE001 - whatever py4j raises when the JVM is gone
                     _abandon(self._context)
                 self._context = None
+                self._classes.keep(whole=ended)
                 if not self._failed:
                     _remove_log(self.log)
 
     def warm(self) -> None:
-        """Start the session now, to overlap its start with planning."""
-        self._started()
+        """Start the session and its executors' Pythons now, to overlap that with planning."""
+        context, function = self._started(), self._prepare
+        if function and self._master.startswith("local"):
+            from py4j.protocol import Py4JError
+
+            cores = int(context.defaultParallelism)
+            with suppress(Py4JError):  # what is wrong is met, and shown, by the first wave
+                context.parallelize(range(cores), cores).foreach(lambda _: executor.prepare(function))
 
     def _started(self) -> Any:
         with self._lock:
@@ -303,6 +321,10 @@ class SparkRunner:
 
     def _defaults(self, *, local: bool) -> dict[str, str]:
         log4j = Path(__file__).with_name("log4j2.properties").as_uri()
+        options = [f"-Dlog4j2.configurationFile={log4j}", f"-Dcalve.spark.log={self.log}"]
+        options += self._classes.options(os.environ["JAVA_HOME"])
+        if self._brief:
+            options += ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
         conf = {
             "spark.app.name": "calve",
             "spark.master": self._master,
@@ -313,10 +335,14 @@ class SparkRunner:
             "spark.speculation": "false",
             "spark.python.worker.reuse": "true",  # one engine session per Python worker (W9)
             "spark.python.task.killTimeout": KILL_TIMEOUT,
-            "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j} -Dcalve.spark.log={self.log}",
+            "spark.driver.extraJavaOptions": " ".join(options),
         }
         if local:
-            conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+            conf |= {
+                "spark.driver.host": "127.0.0.1",
+                "spark.driver.bindAddress": "127.0.0.1",
+                "spark.python.daemon.module": "calve.spark.daemon",
+            }
         return conf
 
 
@@ -368,8 +394,8 @@ def _runs(pid: int) -> bool:
     return True
 
 
-def _end_jvm() -> None:
-    """PySpark keeps its JVM for the life of the program; another master or another
+def _end_jvm() -> bool:
+    """Whether it ended by itself. PySpark keeps its JVM for the life of the program; another master or another
     configuration needs another one."""
     import pyspark
 
@@ -379,7 +405,13 @@ def _end_jvm() -> None:
         with suppress(Exception):  # it may be gone
             gateway.shutdown()
         gateway.proc.stdin.close()  # the JVM ends when its standard input does
-        gateway.proc.wait(timeout=30)
+        try:
+            gateway.proc.wait(timeout=_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            gateway.proc.kill()
+            gateway.proc.wait()
+        return bool(gateway.proc.returncode == 0)
+    return True
 
 
 def _abandon(context: Any) -> None:

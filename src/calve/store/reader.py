@@ -103,6 +103,10 @@ class SqlReader:
             lambda connection: [rows.event(row) for row in connection.execute(statement).mappings()]
         )
 
+    def last_event(self) -> int:
+        statement = select(func.max(events.c.number))
+        return self._database.read(lambda connection: connection.execute(statement).scalar()) or 0
+
     def workers(self) -> list[Worker]:
         statement = select(workers).order_by(workers.c.id)
         return self._database.read(

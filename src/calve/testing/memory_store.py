@@ -148,6 +148,10 @@ class MemoryReader:
             events = list(self._rows.events[process_id])
         return [event for event in events if event.number > after][:limit]
 
+    def last_event(self) -> int:
+        with self._transaction:
+            return max((event.number for events in self._rows.events.values() for event in events), default=0)
+
     def workers(self) -> list[Worker]:
         with self._transaction:
             return sorted(self._rows.workers.values(), key=lambda worker: worker.id)

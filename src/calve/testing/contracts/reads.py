@@ -70,6 +70,15 @@ class ReadsContract(Contract):
         assert [task.number for task in store.tasks(row.id, pending, limit=3)] == [1, 2, 3]
         assert store.tasks(row.id)[1].spec == '{"n": 2}'
 
+    def test_the_last_event_moves_with_every_submission_and_request(self, store: Store) -> None:
+        seen = [store.last_event()]
+        row = submit(store)
+        seen.append(store.last_event())
+        store.request_cancel(row.id)
+        seen.append(store.last_event())
+        assert seen == sorted(set(seen))
+        assert seen[-1] == store.events(row.id)[-1].number
+
     def test_what_nobody_wrote_is_empty_or_not_found(self, store: Store) -> None:
         nobody = ProcessId("nobody")
         with pytest.raises(NotFoundError):
