@@ -137,7 +137,9 @@ def test_a_warm_runner_has_prepared_its_executors(sparks: Sparks) -> None:
         runner._prepare = ""
 
 
-def test_the_first_jvm_leaves_its_classes_for_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_jvm_leaves_its_classes_for_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CALVE_CACHE", str(tmp_path))
     first, at_once = ClassArchive(), ClassArchive()
     (option,) = first.options("/java")
