@@ -20,6 +20,7 @@ from calve.archive import backups
 from calve.archive.location import Location
 from calve.archive.manifest import Manifest
 from calve.backup import submit
+from calve.backup.request import BackupOptions
 from calve.backup.verification import Verified, verify
 from calve.clickhouse.source import Session
 from calve.control.ports import TaskOrder, TaskResult
@@ -119,7 +120,7 @@ class BackupPlace(Place):
 
     def submit_create(self, app: App, name: str, *tables: str, **asked: Any) -> Process:
         reach = BackupReach(app)
-        request = submit.request_of(reach, name, "main", tables or ("db.*",), **asked)
+        request = submit.request_of(reach, name, "main", tables or ("db.*",), BackupOptions(**asked))
         return submit.submit(reach, app.store, request).process
 
     def try_create(self, name: str, *tables: str, **asked: Any) -> Process:
@@ -134,8 +135,9 @@ class BackupPlace(Place):
 
     def submit_restore(self, app: App, name: str, **asked: Any) -> Process:
         reach = BackupReach(app)
-        wanted = restore_submit.Asked(backup=name, source="main", **asked)
-        return restore_submit.submit(reach, app.store, restore_submit.request_of(reach, wanted)).process
+        options = restore_submit.RestoreOptions(**asked)
+        request = restore_submit.request_of(reach, name, "main", options)
+        return restore_submit.submit(reach, app.store, request).process
 
     def try_restore(self, name: str, **asked: Any) -> Process:
         with self.app() as app:

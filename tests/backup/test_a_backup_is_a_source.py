@@ -4,6 +4,7 @@ from backup_place import DirectRunner
 from calve.app.backups import BackupReach
 from calve.archive.source import BackupSource
 from calve.backup import submit
+from calve.backup.request import BackupOptions
 from calve.model.states import ProcessState
 from calve.testing.contracts.source import DATABASE, FILL, SourceContract
 from support.place import Place
@@ -16,7 +17,9 @@ def backup(tmp_path_factory: pytest.TempPathFactory) -> BackupSource:
     with place.app() as app:
         app.__dict__["runner"] = DirectRunner()
         reach = BackupReach(app)
-        request = submit.request_of(reach, "nightly", "main", (f"{DATABASE}.*",), mutations="wait")
+        request = submit.request_of(
+            reach, "nightly", "main", (f"{DATABASE}.*",), BackupOptions(mutations="wait")
+        )
         [process] = place.finish(app, [submit.submit(reach, app.store, request).process.id])
         assert process.state is ProcessState.COMPLETED, process.error
         return BackupSource(reach.location(), "nightly", "main", reach.location_properties())

@@ -127,9 +127,9 @@ def test_a_restore_that_dies_half_way_goes_on_and_refuses_nothing_of_its_own(sce
 
 
 def _request(scene: Scene, **asked: Any) -> Any:
-    from calve.restore.submit import Asked, request_of
+    from calve.restore.submit import RestoreOptions, request_of
 
-    return request_of(scene.ticked.ports, Asked(backup="b", source="main", **asked))
+    return request_of(scene.ticked.ports, "b", "main", RestoreOptions(**asked))
 
 
 @pytest.mark.parametrize(
@@ -185,10 +185,10 @@ def test_a_backup_without_users_has_none_to_restore(scene: Scene) -> None:
 
 
 def test_users_keep_their_names() -> None:
-    from calve.restore.submit import Asked
+    from calve.restore.submit import RestoreOptions
 
     with pytest.raises(UsageError, match="--as"):
-        Asked(backup="b", source="main", rbac=True, into="r")
+        RestoreOptions(rbac=True, into="r")
 
 
 # ---- row policies

@@ -9,6 +9,7 @@ from backup_place import DirectRunner
 
 from calve.app.backups import BackupReach
 from calve.backup import submit
+from calve.backup.request import BackupOptions
 from calve.control.ports import Runner
 from calve.model.errors import NotFoundError
 from calve.model.states import ProcessState
@@ -41,7 +42,7 @@ def back_up(place: Place, name: str) -> None:
     with place.app() as app:
         app.__dict__["runner"] = DirectRunner()
         reach = BackupReach(app)
-        request = submit.request_of(reach, name, "main", ("db.*",), mutations="wait")
+        request = submit.request_of(reach, name, "main", ("db.*",), BackupOptions(mutations="wait"))
         [process] = place.finish(app, [submit.submit(reach, app.store, request).process.id])
     assert process.state is ProcessState.COMPLETED, process.error
 

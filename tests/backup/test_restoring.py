@@ -11,7 +11,7 @@ from ticked import Ticked
 from calve.model.errors import ErrorInfo, NotFoundError, UsageError
 from calve.model.states import ProcessState
 from calve.restore import attach as attaching
-from calve.restore.submit import Asked
+from calve.restore.submit import RestoreOptions
 from calve.testing.crashing import Crash
 from support.kept_source import KeptSource
 
@@ -258,4 +258,4 @@ def test_what_makes_no_sense_is_refused_before_anything_is_queued(
 def test_no_such_backup_is_not_found(ticked: Ticked) -> None:
     with pytest.raises(NotFoundError, match="no backup 'nightly'"):
         ticked.restore("nightly")
-    assert Asked(backup="b", source="main").existing == "refuse"
+    assert RestoreOptions().existing == "refuse"

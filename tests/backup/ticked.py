@@ -12,6 +12,7 @@ from backup_place import DirectRunner
 from calve.archive.location import Location
 from calve.backup import submit
 from calve.backup.kind import BackupKind
+from calve.backup.request import BackupOptions
 from calve.clickhouse.source import LiveSource
 from calve.control.background import inline
 from calve.control.worker import WorkerLoop
@@ -59,12 +60,12 @@ class Ticked:
         return self.ports.location()
 
     def create(self, name: str, *tables: str, **asked: object) -> ProcessId:
-        request = submit.request_of(self.ports, name, "main", tables or ("db.*",), **asked)  # type: ignore[arg-type]
+        request = submit.request_of(self.ports, name, "main", tables or ("db.*",), BackupOptions(**asked))  # type: ignore[arg-type]
         return submit.submit(self.ports, self.store, request).process.id
 
     def restore(self, name: str, **asked: object) -> ProcessId:
-        wanted = restore_submit.Asked(backup=name, source="main", **asked)  # type: ignore[arg-type]
-        request = restore_submit.request_of(self.ports, wanted)
+        options = restore_submit.RestoreOptions(**asked)  # type: ignore[arg-type]
+        request = restore_submit.request_of(self.ports, name, "main", options)
         return restore_submit.submit(self.ports, self.store, request).process.id
 
     def worker(self, faults: Faults | None = None) -> WorkerLoop:

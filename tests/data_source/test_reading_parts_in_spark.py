@@ -14,6 +14,7 @@ from pyspark.sql import datasource as ds
 
 from calve.app.backups import BackupReach
 from calve.backup import submit
+from calve.backup.request import BackupOptions
 from calve.clickhouse.tables import Column
 from calve.data_source.filters import condition
 from calve.data_source.options import Options
@@ -113,7 +114,7 @@ def test_a_signed_backup_is_read_though_its_source_is_gone(spark: SparkSession, 
     )
     with place.app() as app:
         reach = BackupReach(app)
-        request = submit.request_of(reach, "b", "main", ("db.*",), mutations="refuse")
+        request = submit.request_of(reach, "b", "main", ("db.*",), BackupOptions(mutations="refuse"))
         [process] = place.finish(app, [submit.submit(reach, app.store, request).process.id])
     runner.close()
     assert process.state is ProcessState.COMPLETED, process.error

@@ -6,10 +6,7 @@ import click
 import pytest
 
 from calve.app.calve import VERBS, Calve
-from calve.app.exports import request_of
-from calve.app.values import ExportRequest
 from calve.cli.main import COMMANDS
-from calve.model.errors import UsageError
 
 # Commands whose verb has another name, and the two that work without a configuration.
 NAMED_OTHERWISE = {"ps": "processes", "config": "settings", "wait": "follow"}
@@ -44,14 +41,7 @@ def test_every_verb_is_typed() -> None:
             assert parameter.annotation is not inspect.Parameter.empty, f"{name}({parameter.name})"
 
 
-def test_an_option_that_a_request_does_not_have_is_named() -> None:
-    resolved = {
-        "source": "main",
-        "database": "db",
-        "table": "t",
-        "catalog": "lake",
-        "identifier": ("ns", "t"),
-    }
-    with pytest.raises(UsageError, match="unknown option 'forse'"):
-        request_of(ExportRequest, {"forse": True}, partitions=(), **resolved)
-    assert request_of(ExportRequest, {"force": True}, partitions=(), **resolved).force
+def test_no_verb_takes_options_of_any_name_and_type() -> None:
+    for name in VERBS:
+        for parameter in inspect.signature(getattr(Calve, name)).parameters.values():
+            assert parameter.kind is not inspect.Parameter.VAR_KEYWORD, f"{name}(**{parameter.name})"

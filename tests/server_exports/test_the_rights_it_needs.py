@@ -269,7 +269,7 @@ def test_with_the_right_to_freeze_tables_are_backed_up_and_with_those_to_restore
 def restored_by(place: ServerPlace) -> Process:
     with place.app() as app:
         reach = BackupReach(app)
-        wanted = restoring.request_of(reach, restoring.Asked(backup="one", source="main", into="restored"))
+        wanted = restoring.request_of(reach, "one", "main", restoring.RestoreOptions(into="restored"))
         [process] = place.finish(app, [restoring.submit(reach, app.store, wanted).process.id])
         return process
 

@@ -28,6 +28,7 @@ from calve.clickhouse.embedded.source import EmbeddedSource
 from calve.clickhouse.parts.partitions import PartitionInfo, Selection
 from calve.clickhouse.source import LiveSource, Session
 from calve.control.ports import Runner
+from calve.export.request import ExportOptions
 from calve.export.submit import submit_export, survey_export
 from calve.export.survey import Survey
 from calve.model.process import Process, ProcessId
@@ -100,7 +101,9 @@ class Place:
         selection = Selection(
             partitions=tuple(partitions), parts=tuple(parts), all=every, older_than=older_than
         )
-        return survey_export(app, export_request(app, table, to, selection, **options), selection)
+        return survey_export(
+            app, export_request(app, table, to, selection, ExportOptions(**options)), selection
+        )
 
     def submit(self, app: App, table: str, to: str, **asked: Any) -> list[ProcessId]:
         submission = submit_export(app, app.store, self.check(app, table, to, **asked))

@@ -5,10 +5,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from calve.app.destination import properties_of
-from calve.app.exports import request_of
 from calve.app.wiring import App
 from calve.archive import backups as archived
 from calve.archive.left_out import LeftOut, left_out
@@ -17,6 +15,7 @@ from calve.archive.manifest import Manifest
 from calve.backup import deletion, verification
 from calve.backup.deletion import Deleted, Keep, kept
 from calve.backup.kind import BackupKind
+from calve.backup.request import BackupOptions
 from calve.backup.submit import request_of as backup_request
 from calve.backup.submit import submit as submit_backup
 from calve.backup.verification import Verified
@@ -26,7 +25,7 @@ from calve.model.errors import RefusedError
 from calve.model.limits import Limits
 from calve.objects.storage import Storage
 from calve.restore.kind import RestoreKind
-from calve.restore.submit import Asked
+from calve.restore.submit import RestoreOptions
 from calve.restore.submit import request_of as restore_request
 from calve.restore.submit import submit as submit_restore
 
@@ -125,18 +124,19 @@ def verify(app: App, name: str, *, read_share: float = 0.0) -> Verified:
     return verification.verify(location, archived.find(location, name), read_share=read_share)
 
 
-def create(app: App, name: str, tables: Sequence[str], *, source: str = "", **options: Any) -> Submitted:
+def create(
+    app: App, name: str, tables: Sequence[str], options: BackupOptions | None = None, *, source: str = ""
+) -> Submitted:
     """Queue a backup of the tables that the patterns mean now."""
     reach = BackupReach(app)
-    request = backup_request(reach, name, source or app.config.default_source, tables, **options)
+    request = backup_request(reach, name, source or app.config.default_source, tables, options)
     return submit_backup(reach, app.store, request)
 
 
-def restore(app: App, name: str, *, source: str = "", **options: Any) -> Submitted:
+def restore(app: App, name: str, options: RestoreOptions | None = None, *, source: str = "") -> Submitted:
     reach, target = BackupReach(app), source or app.config.default_source
     app.config.source(target)
-    request = restore_request(reach, request_of(Asked, options, backup=name, source=target))
-    return submit_restore(reach, app.store, request)
+    return submit_restore(reach, app.store, restore_request(reach, name, target, options))
 
 
 def delete_backup(app: App, name: str) -> Deleted:

@@ -9,7 +9,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from calve.app import processes as _processes
 from calve.app.config import Config, Setting
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from calve.app.partitions import ListedPartition
     from calve.app.processes import ProcessDetail, Reason, WorkerStatus
     from calve.app.proof import ExportProof, OptimizeProof
+    from calve.app.values import BackupOptions, ExportOptions, OptimizeOptions, RestoreOptions
     from calve.app.work import Standing, WorkerProgram
     from calve.backup.deletion import Deleted, Keep
     from calve.backup.verification import Verified
@@ -40,7 +41,7 @@ class Calve:
     """One configuration, opened. Names of tables, destinations and processes are as a person types
     them: `main:db.events`, `lake.ns.events`, an id, a prefix of one, or a batch's id.
 
-    `options` are the fields of the request: `calve.export.request.ExportRequest` and its like.
+    `options` are values of `calve.app.values`, one class for each verb that takes some.
     """
 
     def __init__(self, config: Config, *, runner: Runner | None = None) -> None:
@@ -134,16 +135,18 @@ class Calve:
 
         return examine(self._app, spark=spark)
 
-    def export_preview(self, table: str, to: str, selection: "Selection", **options: Any) -> "ExportSurvey":
+    def export_preview(
+        self, table: str, to: str, selection: "Selection", options: "ExportOptions | None" = None
+    ) -> "ExportSurvey":
         from calve.app import exports
 
-        request = exports.export_request(self._app, table, to, selection, **options)
+        request = exports.export_request(self._app, table, to, selection, options)
         return exports.preview(self._app, request, selection)
 
-    def optimize_preview(self, table: str, **options: Any) -> "OptimizePreview":
+    def optimize_preview(self, table: str, options: "OptimizeOptions | None" = None) -> "OptimizePreview":
         from calve.app.health import optimize_request, preview
 
-        return preview(self._app, optimize_request(self._app, table, **options))
+        return preview(self._app, optimize_request(self._app, table, options))
 
     def backup_list(self) -> "list[BackupEntry]":
         from calve.app import backups
@@ -162,28 +165,32 @@ class Calve:
 
     # -- changing -----------------------------------------------------------------------------------
 
-    def export(self, table: str, to: str, selection: "Selection", **options: Any) -> "ExportAnswer":
+    def export(
+        self, table: str, to: str, selection: "Selection", options: "ExportOptions | None" = None
+    ) -> "ExportAnswer":
         from calve.app import exports
 
-        request = exports.export_request(self._app, table, to, selection, **options)
+        request = exports.export_request(self._app, table, to, selection, options)
         return exports.export(self._app, request, selection)
 
-    def optimize(self, table: str, **options: Any) -> Submitted:
+    def optimize(self, table: str, options: "OptimizeOptions | None" = None) -> Submitted:
         from calve.app.health import optimize_request, submit_optimize
 
-        return submit_optimize(self._app, optimize_request(self._app, table, **options))
+        return submit_optimize(self._app, optimize_request(self._app, table, options))
 
     def backup_create(
-        self, name: str, tables: Sequence[str], *, source: str = "", **options: Any
+        self, name: str, tables: Sequence[str], options: "BackupOptions | None" = None, *, source: str = ""
     ) -> Submitted:
         from calve.app import backups
 
-        return backups.create(self._app, name, tables, source=source, **options)
+        return backups.create(self._app, name, tables, options, source=source)
 
-    def backup_restore(self, name: str, *, source: str = "", **options: Any) -> Submitted:
+    def backup_restore(
+        self, name: str, options: "RestoreOptions | None" = None, *, source: str = ""
+    ) -> Submitted:
         from calve.app import backups
 
-        return backups.restore(self._app, name, source=source, **options)
+        return backups.restore(self._app, name, options, source=source)
 
     def backup_delete(self, name: str) -> "Deleted":
         from calve.app import backups

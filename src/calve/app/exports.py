@@ -3,8 +3,8 @@
 `--dry-run`: what an export would do, from the very objects that a real one goes on with.
 """
 
-from dataclasses import dataclass, fields
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any
 
 from calve.app.destination import parse_destination
 from calve.app.wiring import App
@@ -12,13 +12,12 @@ from calve.archive.backups import find
 from calve.clickhouse.parts.partitions import PartitionInfo, Selection
 from calve.clickhouse.sql.tokens import TableName
 from calve.destination.plan import Slice
-from calve.export.request import Earlier, ExportRequest
+from calve.export.request import Earlier, ExportOptions, ExportRequest
 from calve.export.submit import submit_export, survey_export
 from calve.export.survey import Survey
-from calve.model.errors import ErrorInfo, NotFoundError, UsageError
+from calve.model.errors import ErrorInfo, NotFoundError
 from calve.model.process import Process, ProcessId
 
-R = TypeVar("R")
 ExportSurvey = Survey[PartitionInfo]
 
 
@@ -41,14 +40,17 @@ class ExportAnswer:
     joined: frozenset[ProcessId] = frozenset()  # of the processes, those that the same request had begun
 
 
-def export_request(app: App, table: str, to: str, selection: Selection, **options: Any) -> ExportRequest:
-    """Resolve the names; `options` are fields of the request. Connects to nothing, unless the backup
-    must say which source it was made of."""
-    name, destination = app.table(table), parse_destination(to, app.config)
-    return request_of(
-        ExportRequest,
-        options,
-        source=_source(app, name, options.get("from_backup", ""), unsigned=options.get("unsigned", False)),
+def export_request(
+    app: App, table: str, to: str, selection: Selection, options: ExportOptions | None = None
+) -> ExportRequest:
+    """Resolve the names. Connects to nothing, unless the backup must say which source it was made of."""
+    name, destination, options = (
+        app.table(table),
+        parse_destination(to, app.config),
+        options or ExportOptions(),
+    )
+    return ExportRequest(
+        source=_source(app, name, options.from_backup, unsigned=options.unsigned),
         database=name.database,
         table=name.table,
         catalog=destination.catalog,
@@ -56,18 +58,8 @@ def export_request(app: App, table: str, to: str, selection: Selection, **option
         storage=destination.storage,
         partitions=(),
         parts=selection.parts,
+        **vars(options),
     )
-
-
-def request_of(kind: type[R], options: dict[str, Any], **resolved: Any) -> R:
-    """A request of the given fields. UsageError for an option that it does not have."""
-    known = {field.name for field in fields(kind)} - set(resolved)  # type: ignore[arg-type]
-    for name in options:
-        if name not in known:
-            raise UsageError(
-                f"unknown option {name!r}", code="usage", hint=f"the options are {', '.join(sorted(known))}"
-            )
-    return kind(**resolved, **options)
 
 
 def _source(app: App, name: TableName, from_backup: str, *, unsigned: bool) -> str:

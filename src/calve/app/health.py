@@ -1,10 +1,8 @@
 """The health of an Iceberg table, and optimizes as a front asks for them."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from calve.app.destination import parse_table
-from calve.app.exports import request_of
 from calve.app.optimizer import OptimizeReach, optimize_kind
 from calve.app.wiring import App
 from calve.control.client import Submitted
@@ -14,7 +12,7 @@ from calve.model import reach
 from calve.model.process import NewProcess, ProcessId
 from calve.optimize.cleanup import owner_in
 from calve.optimize.plan import OptimizePlan, TaskSpec
-from calve.optimize.request import NAME, OptimizeRequest, SortBy, parse_sort
+from calve.optimize.request import NAME, OptimizeOptions, OptimizeRequest
 from calve.optimize.submit import check, submit
 
 
@@ -34,12 +32,10 @@ def table_health(app: App, table: str, *, orphans: bool = False) -> Health:
     )
 
 
-def optimize_request(app: App, table: str, *, sort: str = "", **options: Any) -> OptimizeRequest:
-    """`options` are fields of the request; `sort` is as a person types it: 'day, id desc'."""
+def optimize_request(app: App, table: str, options: OptimizeOptions | None = None) -> OptimizeRequest:
     named = parse_table(table, app.config)
-    order = parse_sort(sort) if sort else SortBy()
-    return request_of(
-        OptimizeRequest, options, catalog=named.catalog, identifier=named.identifier, sort=order
+    return OptimizeRequest(
+        catalog=named.catalog, identifier=named.identifier, **vars(options or OptimizeOptions())
     )
 
 

@@ -7,7 +7,17 @@ from calve.model.record import SPACED, Record
 
 
 @dataclass(frozen=True, kw_only=True)
-class BackupRequest(Record, layout=SPACED):
+class BackupOptions:
+    """As a person asks for it; each field is an option of `calve backup create`."""
+
+    partitions: tuple[str, ...] = ()  # ids or values; none means all
+    mutations: str = "refuse"  # "wait": until they are done
+    ignore_row_policies: bool = False
+    rbac: bool = False  # users, roles, quotas, settings profiles and named collections too
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackupRequest(BackupOptions, Record, layout=SPACED):
     """Fields added later have defaults: older requests stay readable (L12)."""
 
     name: str
@@ -15,10 +25,6 @@ class BackupRequest(Record, layout=SPACED):
     patterns: tuple[str, ...]  # as typed: "db.*"
     tables: tuple[tuple[str, str], ...]  # MergeTree tables that they matched, as database and name
     schemas: tuple[tuple[str, str], ...] = ()  # what else they matched: views, dictionaries, other engines
-    partitions: tuple[str, ...] = ()  # ids or values; none means all
-    mutations: str = "refuse"  # "wait": until they are done
-    ignore_row_policies: bool = False
-    rbac: bool = False  # users, roles, quotas, settings profiles and named collections too
 
     @property
     def asked(self) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from calve.archive.location import Location, checked_name
 from calve.archive.ports import BackupPorts
 from calve.backup.kind import NAME, refuse_taken
-from calve.backup.request import BackupRequest
+from calve.backup.request import BackupOptions, BackupRequest
 from calve.backup.schema import match
 from calve.control.client import Submitted, submit_once
 from calve.control.ports import Store
@@ -21,11 +21,7 @@ def request_of(
     name: str,
     source: str,
     patterns: Sequence[str],
-    *,
-    partitions: Sequence[str] = (),
-    mutations: str = "refuse",
-    ignore_row_policies: bool = False,
-    rbac: bool = False,
+    options: BackupOptions | None = None,
 ) -> BackupRequest:
     """Look at the source, and say which tables the patterns mean now."""
     checked_name(name)
@@ -39,10 +35,7 @@ def request_of(
         patterns=tuple(patterns),
         tables=found.tables,
         schemas=found.schemas,
-        partitions=tuple(partitions),
-        mutations=mutations,
-        ignore_row_policies=ignore_row_policies,
-        rbac=rbac,
+        **vars(options or BackupOptions()),
     )
 
 

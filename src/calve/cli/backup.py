@@ -57,17 +57,16 @@ def create(
     resumes where it stopped. Tables that vanish before they can be frozen are skipped, with a warning.
     What the backup does not hold is listed at the end.
     """
+    from calve.app.values import BackupOptions
     from calve.cli.report import hand_over
 
-    queued = session.calve.backup_create(
-        name,
-        _split(patterns),
-        source=source,
+    options = BackupOptions(
         partitions=_split(partitions),
         mutations=mutations,
         ignore_row_policies=ignore_row_policies,
         rbac=rbac,
     )
+    queued = session.calve.backup_create(name, _split(patterns), options, source=source)
     return hand_over(
         session, queued.processes, joined=queued.joined, no_wait=no_wait, as_list=False, timeout_seconds=timeout_seconds,
         document=_saying_left_out(session),
@@ -174,11 +173,10 @@ def restore(
 
     After a kill or an interrupt, the same command resumes where it stopped.
     """
+    from calve.app.values import RestoreOptions
     from calve.cli.report import hand_over
 
-    queued = session.calve.backup_restore(
-        name,
-        source=source,
+    options = RestoreOptions(
         tables=_split(patterns),
         into=into,
         schema_only=schema_only,
@@ -190,6 +188,7 @@ def restore(
         rbac=rbac,
         without_row_policies=without_row_policies,
     )
+    queued = session.calve.backup_restore(name, options, source=source)
     return hand_over(
         session, queued.processes, joined=queued.joined, no_wait=no_wait, as_list=False, timeout_seconds=timeout_seconds,
         document=_saying_left_out(session),

@@ -14,7 +14,7 @@ from calve.model.errors import UsageError
 
 if TYPE_CHECKING:
     from calve.app.exports import ExportAnswer
-    from calve.app.values import Selection
+    from calve.app.values import ExportOptions, Selection
     from calve.model.process import Process
 
 
@@ -164,19 +164,19 @@ def export(
     dry_run: bool,
     no_wait: str | None,
     timeout_seconds: float | None,
-    **options: Any,
+    **given: Any,
 ) -> int:
     """Export partitions of TABLE to DEST, each exactly once.
 
     Partitions that were exported before and are unchanged are skipped. Those that have changed since
     are listed, and the exit code is 4; --force replaces them. Ctrl-C stops safely and says how to go on.
     """
-    selection = _selection(options)
-    options["casts"] = _pairs(options["casts"], "cast", "column=type: --cast id=long")
-    options["renames"] = _pairs(options["renames"], "rename", "old=new: --rename user=user_id")
-    for name in ("file_mb", "codec"):
-        if options[name] is None:
-            del options[name]
+    from calve.app.values import ExportOptions
+
+    selection = _selection(given)
+    given["casts"] = _pairs(given["casts"], "cast", "column=type: --cast id=long")
+    given["renames"] = _pairs(given["renames"], "rename", "old=new: --rename user=user_id")
+    options = ExportOptions(**{name: value for name, value in given.items() if value is not None})
     if dry_run:
         return _preview(session, table, destination, selection, options)
     return export_table(
@@ -185,13 +185,13 @@ def export(
 
 
 def _preview(
-    session: CliSession, table: str, destination: str, selection: "Selection", options: dict[str, Any]
+    session: CliSession, table: str, destination: str, selection: "Selection", options: "ExportOptions"
 ) -> int:
     from calve.app.exports import preview_json
     from calve.cli.export import page
 
     with output.during(f"looking at {table} and {destination} ..."):
-        survey = session.calve.export_preview(table, destination, selection, **options)
+        survey = session.calve.export_preview(table, destination, selection, options)
     document = preview_json(survey)
     session.answer(document, page(document))
     return output.REFUSED if survey.changed else output.DONE
@@ -202,7 +202,7 @@ def export_table(
     table: str,
     destination: str,
     selection: "Selection",
-    options: dict[str, Any],
+    options: "ExportOptions",
     *,
     no_wait: str | None = None,
     timeout_seconds: float | None = None,
@@ -211,7 +211,7 @@ def export_table(
     from calve.cli.report import leave, run_to_the_end, say_batch, say_taken_up
 
     with output.during(f"looking at {table} and {destination} ..."):
-        answer = session.calve.export(table, destination, selection, **options)
+        answer = session.calve.export(table, destination, selection, options)
     _say_known(session, answer)
     processes = list(answer.processes)
     say_taken_up(session, processes, answer.joined)

@@ -56,15 +56,17 @@ def optimize(
     Changes no row, even while others write to the table. Ctrl-C stops safely and says how to go on.
     """
     from calve.app.optimize_history import gained
+    from calve.app.values import OptimizeOptions, SortBy, parse_sort
     from calve.app.view import optimize_preview_json
     from calve.cli.report import hand_over
 
-    options = {"full": full, "sort": sort or "", "expire": expire, "orphans": orphans}
+    order = parse_sort(sort) if sort else SortBy()
+    options = OptimizeOptions(full=full, sort=order, expire=expire, orphans=orphans)
     if dry_run:
-        found = session.calve.optimize_preview(table, **options)
+        found = session.calve.optimize_preview(table, options)
         session.answer(optimize_preview_json(found), _page(found))
         return DONE
-    queued = session.calve.optimize(table, **options)
+    queued = session.calve.optimize(table, options)
     process = queued.process
     code = hand_over(
         session,

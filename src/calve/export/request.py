@@ -22,16 +22,9 @@ from calve.model.record import SPACED, Record
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExportRequest(Record, layout=SPACED):
-    """One process's request. Fields added later have defaults: older requests stay readable (L12)."""
+class ExportOptions:
+    """How rows are exported, as a person asks for it; each field is an option of `calve export`."""
 
-    source: str  # the name in the configuration
-    database: str
-    table: str
-    catalog: str
-    identifier: tuple[str, ...]  # namespace and table
-    partitions: tuple[str, ...]  # partition ids
-    parts: tuple[str, ...] = ()  # --part: only these
     where: str = ""
     final: bool = False
     force: bool = False
@@ -45,13 +38,26 @@ class ExportRequest(Record, layout=SPACED):
     exclude: tuple[str, ...] = ()
     mutations: str = "refuse"  # "wait": until they are done; "ignore": export the rows as before them
     ignore_row_policies: bool = False
-    storage: str = ""  # plain Parquet: the [storage] section that a worker must have
     from_backup: str = ""  # the name of a backup: its parts are read, and the source is not asked
     file_mb: int = 0  # --file-mb; 0: as the table or the configuration says
     codec: str = ""  # --codec; "": as the table says
     unsigned: bool = False  # accept a backup that is not signed, where [backup] has a signing key
     include: tuple[str, ...] = ()  # ALIAS columns to export
     renames: Mapping[str, str] = field(default_factory=dict)  # columns of the table: old name -> new name
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportRequest(ExportOptions, Record, layout=SPACED):
+    """One process's request. Fields added later have defaults: older requests stay readable (L12)."""
+
+    source: str  # the name in the configuration
+    database: str
+    table: str
+    catalog: str
+    identifier: tuple[str, ...]  # namespace and table
+    partitions: tuple[str, ...]  # partition ids
+    parts: tuple[str, ...] = ()  # --part: only these
+    storage: str = ""  # plain Parquet: the [storage] section that a worker must have
     chosen: str = ""  # how the partitions were chosen, in one canonical text; "" in requests of v0.1
 
     @property
@@ -84,8 +90,9 @@ class ExportRequest(Record, layout=SPACED):
     @property
     def asked(self) -> str:
         """What was asked for, of whichever partitions: the same request again asks for the same (T16)."""
-        left_out = replace(self, partitions=(), parts=(), unsigned=False, exclude=tuple(sorted(self.exclude)))
-        return left_out.to_json()
+        exclude, include = tuple(sorted(self.exclude)), tuple(sorted(self.include))
+        same = replace(self, partitions=(), parts=(), unsigned=False, exclude=exclude, include=include)
+        return same.to_json()
 
     def within(self, partitions: Collection[str]) -> "ExportRequest":
         """The same request of these partitions alone, without the parts that are of its others. A name

@@ -29,13 +29,19 @@ class SortBy:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OptimizeRequest(Record):
-    catalog: str
-    identifier: tuple[str, ...]
+class OptimizeOptions:
+    """As a person asks for it; each field is an option of `calve optimize`."""
+
     full: bool = False
-    sort: SortBy = field(default_factory=SortBy)
+    sort: SortBy = field(default_factory=SortBy)  # see `parse_sort`
     expire: bool | None = None  # None: as the table says
     orphans: bool | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimizeRequest(OptimizeOptions, Record):
+    catalog: str
+    identifier: tuple[str, ...]
     most_tasks: int = 0  # 0: as many as there are; the rest waits for the next process
     by_worker: bool = False
 

@@ -21,11 +21,9 @@ from calve.restore.schema import inner_of
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
-    """The options of the command, as typed."""
+class RestoreOptions:
+    """As a person asks for it; each field is an option of `calve backup restore`."""
 
-    backup: str
-    source: str
     tables: tuple[str, ...] = ()  # patterns; none means all
     into: str = ""  # --as: "db2", or "db2.t2" for one table
     schema_only: bool = False
@@ -63,27 +61,29 @@ class Asked:
                 hint="give --existing append or --existing replace as well",
             )
 
-    @property
-    def text(self) -> str:
+    def asked(self, backup: str, source: str) -> str:
         """What is to be restored, so that the same command again is known as the same."""
-        first = ("backup", "source", "tables", "into", "schema_only", "data_only", "existing", "partitions")
+        first = ("tables", "into", "schema_only", "data_only", "existing", "partitions")
         flags = [name for name in ("rbac", "without_row_policies", "again") if getattr(self, name)]
-        return json.dumps([getattr(self, name) for name in first] + flags)
+        return json.dumps([backup, source, *(getattr(self, name) for name in first), *flags])
 
 
-def request_of(ports: BackupPorts, asked: Asked) -> RestoreRequest:
+def request_of(
+    ports: BackupPorts, backup: str, source: str, options: RestoreOptions | None = None
+) -> RestoreRequest:
     """Which objects of which backup, and what they will be called."""
-    manifest = backups.find(ports.location(), asked.backup, unsigned=asked.unsigned)
+    asked = options or RestoreOptions()
+    manifest = backups.find(ports.location(), backup, unsigned=asked.unsigned)
     names = [table.full_name for table in manifest.tables] + [one.full_name for one in manifest.schemas]
     chosen = _chosen(manifest, names, asked.tables)
     return RestoreRequest(
         backup=manifest.name,
         number=manifest.number,
         backup_process=manifest.process_id,
-        source=asked.source,
+        source=source,
         items=tuple(_item(name, asked.into, alone=len(chosen) == 1) for name in chosen),
         seed="",
-        asked=asked.text,
+        asked=asked.asked(backup, source),
         schema=not asked.data_only,
         data=not asked.schema_only,
         existing=asked.existing,
