@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from calve.clickhouse.sql.tokens import TableName, parse
@@ -38,6 +38,7 @@ def test_what_is_no_name_is_refused_with_a_hint(text: str) -> None:
 _text = st.text(min_size=1, max_size=20)
 
 
+@example(source=None, database="''", table='""')
 @given(source=st.none() | _text, database=_text, table=_text)
 def test_what_is_shown_is_read_back(source: str | None, database: str, table: str) -> None:
     name = TableName(source=source, database=database, table=table)

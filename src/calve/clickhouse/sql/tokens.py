@@ -84,11 +84,13 @@ def unquote(text: str) -> str:
     """The value of a quoted word. Bytes above 0x7F given as \\xNN stay bytes (surrogates)."""
 
     def plain(match: re.Match[str]) -> str:
+        code: str | None
+        doubled: str | None
         code, escaped, doubled = match.groups()
         if code is not None:
             return bytes([int(code, 16)]).decode("utf-8", "surrogateescape")
         if doubled is not None:
-            return str(doubled)
+            return doubled if doubled == text[0] else doubled * 2  # another quote's sign is a sign as any other
         return _ESCAPES.get(escaped, escaped)
 
     return _ESCAPE.sub(plain, text[1:-1])
