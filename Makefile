@@ -17,7 +17,7 @@ test:  ## run the tests, all but the long ones (TESTS="tests/cli -k words" for s
 	@scripts/setup tests
 	@scripts/test $(TESTS)
 
-test-fast: setup  ## run those that need neither a JVM nor a service: for every save
+test-fast: setup  ## run those that need no JVM, no service and no program: for every save
 	@scripts/test fast
 
 test-long:  ## run what takes longer: more rounds of kills, more generated tables, bigger tables

@@ -19,6 +19,8 @@ from calve.model.process import ProcessQuery
 from calve.model.states import ProcessState
 from calve.store import open_store
 
+pytestmark = pytest.mark.programs
+
 HERE = Path(__file__).parent
 EXPORT = ("export", "db.t", "--all", "--to", "lake.ns.t")
 CONFIG = """

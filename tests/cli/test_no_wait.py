@@ -12,6 +12,8 @@ from calve.store import open_store
 from support.calve_command import Run
 from support.kept_source import KeptSource
 
+pytestmark = pytest.mark.programs
+
 EXPORT = ("export", "db.t", "--all", "--to", "lake.ns.t")
 PARTITIONS = 5
 CONFIG = """

@@ -16,6 +16,8 @@ from calve.export.payload import TaskPayload
 from calve.model.errors import ErrorInfo
 from calve.objects.storage import Storage
 
+pytestmark = pytest.mark.programs
+
 ROWS = "SELECT number FROM numbers(100)"
 
 

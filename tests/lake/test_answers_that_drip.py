@@ -15,7 +15,7 @@ from calve.model.limits import Limits
 from calve.objects.storage import Storage
 from support.dripping import Drip, dripping
 
-pytestmark = pytest.mark.timeout(30)
+pytestmark = [pytest.mark.timeout(30), pytest.mark.programs]
 
 SECONDS = 0.4  # that a call has
 LIMITS = Limits(connect_seconds=SECONDS, call_seconds=SECONDS)

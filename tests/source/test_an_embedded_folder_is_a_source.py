@@ -5,6 +5,8 @@ import pytest
 from calve.clickhouse.embedded.source import EmbeddedSource
 from calve.testing.contracts.source import FILL, LiveSourceContract, run
 
+pytestmark = pytest.mark.programs
+
 
 class TestEmbeddedSource(LiveSourceContract):
     @pytest.fixture

@@ -9,6 +9,8 @@ from calve.clickhouse.parts.partitions import partitions
 from calve.clickhouse.tables import describe
 from calve.destination.content import unchanged
 
+pytestmark = pytest.mark.programs
+
 _names = (f"t{number}" for number in itertools.count())
 
 

@@ -17,6 +17,8 @@ _HOLDER = """
 import sys
 from pathlib import Path
 from calve.clickhouse.embedded.source import EmbeddedSource
+
+pytestmark = pytest.mark.programs
 with EmbeddedSource("main", Path(sys.argv[1]), create=True).visit() as session:
     session.execute("CREATE DATABASE IF NOT EXISTS db")
     receive = session.host._receive

@@ -10,6 +10,8 @@ from calve.cli import output
 from calve.model.process import NewProcess, new_process_id
 from calve.store import open_store
 
+pytestmark = pytest.mark.programs
+
 SHOWS_PROGRESS = str(Path(__file__).with_name("shows_progress.py"))
 
 
