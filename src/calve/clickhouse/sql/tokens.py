@@ -90,7 +90,9 @@ def unquote(text: str) -> str:
         if code is not None:
             return bytes([int(code, 16)]).decode("utf-8", "surrogateescape")
         if doubled is not None:
-            return doubled if doubled == text[0] else doubled * 2  # another quote's sign is a sign as any other
+            return (
+                doubled if doubled == text[0] else doubled * 2
+            )  # another quote's sign is a sign as any other
         return _ESCAPES.get(escaped, escaped)
 
     return _ESCAPE.sub(plain, text[1:-1])
