@@ -1,6 +1,7 @@
 """Following processes to their end, by the workers there are or by one in this program."""
 
 import json
+import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -167,7 +168,7 @@ def own_worker_for(app: App, ids: Sequence[ProcessId]) -> Iterator[None]:
     stops quickly, and still safely: the next worker finds whatever was under way."""
     app.brief = all(app.store.process(process_id).kind != "optimize" for process_id in ids)
     _warm(app)
-    with _running(app, app.store):
+    with _visits_expected(app, 2 * len(ids)), _running(app, app.store):  # each is pinned and released
         yield
         _await_cleanup(app, ids)
 
@@ -268,6 +269,21 @@ class _NoRunner:
         """Nothing to close."""
 
 
+@contextmanager
+def _visits_expected(app: App, visits: int) -> Iterator[None]:
+    """Embedded sources are opened faster by a program that says so."""
+    if not any(source.embedded for source in app.config.sources.values()):
+        yield
+        return
+    from calve.clickhouse.embedded.host import spare
+
+    spare.expect(visits)
+    try:
+        yield
+    finally:
+        spare.expect(-visits)
+
+
 def _warm(app: App) -> None:
     """Spark takes seconds to start; planning can begin meanwhile."""
 
@@ -312,7 +328,7 @@ class WorkerProgram:
         from calve.app.optimizer import optimizing
 
         _warm(self._app)
-        with optimizing(self._app):
+        with _visits_expected(self._app, sys.maxsize), optimizing(self._app):
             self._loop.run(until=(lambda: is_idle(self._app)) if until_idle else lambda: False)
 
 

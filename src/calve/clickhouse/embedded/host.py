@@ -1,10 +1,12 @@
 """The child process that opens an embedded source, and its parent's side: start, ask, and an end that always comes.
 
-`python -m calve.clickhouse.embedded.host FOLDER [CONFIG]` answers statements over its standard input and output until the input ends, then closes
-the folder and goes. When the input ends in the middle of a statement its parent is gone or
-has given up, and it ends at once: nothing that it was doing outlives the visit.
+`python -m calve.clickhouse.embedded.host` loads the engine, is told the folder to open, and answers statements
+over its standard input and output until the input ends; then it closes the folder and goes. When the input ends
+in the middle of a statement its parent is gone or has given up, and it ends at once: nothing that it was doing
+outlives the visit.
 
-A message between the two is its length, then its bytes.
+A message between the two is its length, then its bytes. Loading the engine takes ten times as long as opening
+a folder, so a program that expects visits has a child ready that has loaded it.
 """
 
 import contextlib
@@ -23,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Self
 
-from calve.clickhouse.engine.engine import ChdbSession, EngineError
+from calve.clickhouse.engine.engine import ChdbSession, EngineError, load
 
 _LENGTH = struct.Struct(">Q")
 
@@ -86,8 +88,12 @@ def read_frame(stream: BinaryIO) -> bytes | None:
 
 def main() -> None:
     requests, answers = _take_pipes()
+    load()
+    told = read_frame(requests)
+    if told is None:
+        return
     try:
-        session = ChdbSession(Path(sys.argv[1]), *sys.argv[2:])
+        session = ChdbSession(*json.loads(told))
     except EngineError as error:
         write_frame(answers, Answer(ok=False, data=str(error).encode()).pack())
         return
@@ -155,16 +161,15 @@ class HostTimeout(Exception):
 
 
 class HostProcess:
-    """One child over one folder. Not for two threads at once."""
+    """One child, for one folder. Not for two threads at once."""
 
-    def __init__(self, folder: Path, engine_config: str = "") -> None:
+    def __init__(self) -> None:
         # Unlinked from the start: it goes with the last process that holds it.
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the child)
-        arguments = [str(folder.absolute()), *([engine_config] if engine_config else [])]
         # if we die from here on, the child's input ends and it ends itself
         self._child = subprocess.Popen(
             # -P: a file in the working folder must not stand in for a library
-            [sys.executable, "-P", "-m", "calve.clickhouse.embedded.host", *arguments],
+            [sys.executable, "-P", "-m", "calve.clickhouse.embedded.host"],
             cwd="/",  # the engine's table functions read files below the working folder only
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -172,21 +177,16 @@ class HostProcess:
             start_new_session=True,  # Ctrl-C is for the parent, which ends the visit in order
         )
 
-    def opened(self, seconds: float) -> Answer:
-        """Wait until the folder is open, or the engine says why it is not."""
-        return self._receive(time.monotonic() + seconds)
+    def open(self, folder: Path, engine_config: str, seconds: float) -> Answer:
+        """Open the folder, made if it is missing; the engine may say why it cannot."""
+        deadline = time.monotonic() + seconds
+        self._send(json.dumps([str(folder.absolute()), engine_config]).encode())
+        return self._receive(deadline)
 
     def ask(self, sql: str, settings: Mapping[str, str], seconds: float) -> Answer:
         """One statement and its answer."""
         deadline = time.monotonic() + seconds
-        data = Request(sql=sql, settings=settings).pack()
-        stdin = self._child.stdin
-        assert stdin is not None
-        try:
-            stdin.write(header(data) + data)
-            stdin.flush()
-        except OSError:
-            raise HostDied(self._last_words()) from None
+        self._send(Request(sql=sql, settings=settings).pack())
         return self._receive(deadline)
 
     def close(self) -> None:
@@ -226,6 +226,15 @@ class HostProcess:
         code = self._child.returncode
         return f"exit status {code}" + (f": {text}" if text else "")
 
+    def _send(self, data: bytes) -> None:
+        stdin = self._child.stdin
+        assert stdin is not None
+        try:
+            stdin.write(header(data) + data)
+            stdin.flush()
+        except OSError:
+            raise HostDied(self._last_words()) from None
+
     def _receive(self, deadline: float) -> Answer:
         head = self._read(HEADER_BYTES, deadline)
         return Answer.unpack(self._read(length_of(head), deadline))
@@ -253,6 +262,40 @@ class HostProcess:
                     stream.close()
 
 
+class Spare:
+    """A host for the next visit, while visits are expected."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._expected = 0
+        self._host: HostProcess | None = None
+
+    def expect(self, visits: int) -> None:
+        """So many more visits will come, or, negative, will not."""
+        with self._lock:
+            self._expected = max(0, self._expected + visits)
+            if not self._expected and self._host is not None:
+                self._host.close()
+                self._host = None
+        self.refill()
+
+    def take(self) -> HostProcess:
+        with self._lock:
+            self._expected = max(0, self._expected - 1)
+            host, self._host = self._host, None
+        if host is not None and not host.alive:
+            host.kill()
+            host = None
+        return host or HostProcess()
+
+    def refill(self) -> None:
+        """Called when a visit has ended, so that the two do not compete for the cores."""
+        with self._lock:
+            if self._expected and self._host is None:
+                self._host = HostProcess()
+
+
+spare = Spare()
 _HANDED_ON_SECONDS = 5.0
 
 
@@ -296,6 +339,7 @@ class Gate:
             hand_on = host is not None and self._waiting > 0 and not old
         if host is not None and not hand_on:
             host.close()  # before the next may enter: it finds the folder free
+            spare.refill()
         with self._changed:
             self._host = host if hand_on else None
             self._busy = False

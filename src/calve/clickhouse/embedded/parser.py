@@ -57,9 +57,9 @@ def parser() -> Iterator[Parser]:
     """Takes about a second to start."""
     # if we die here, a small folder stays in the temporary folder
     with tempfile.TemporaryDirectory(prefix="calve-parser-") as folder:
-        host = HostProcess(Path(folder))
+        host = HostProcess()
         try:
-            answer = host.opened(_SECONDS)
+            answer = host.open(Path(folder), "", _SECONDS)
             if not answer.ok:
                 raise errors.translate(answer.data.decode("utf-8", "replace"), "starting the parser")
             yield Parser(host)

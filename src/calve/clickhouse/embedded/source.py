@@ -18,7 +18,7 @@ from typing import Any
 
 from calve.clickhouse import errors
 from calve.clickhouse.embedded.base import EngineSession, EngineSource
-from calve.clickhouse.embedded.host import Gate, HostDied, HostProcess, HostTimeout, gate_of
+from calve.clickhouse.embedded.host import Gate, HostDied, HostProcess, HostTimeout, gate_of, spare
 from calve.clickhouse.engine.engine import NO_SETTINGS, SETTINGS, decode
 from calve.clickhouse.errors import SourceBusyError
 from calve.clickhouse.source import Disk
@@ -93,7 +93,7 @@ class EmbeddedSource(EngineSource):
         deadline = time.monotonic() + self._busy_seconds
         while True:
             if not _is_locked(self.folder):
-                host = HostProcess(self.folder, self._engine_config)
+                host = spare.take()
                 if self._opened(host):
                     return host
             if time.monotonic() >= deadline:
@@ -103,7 +103,7 @@ class EmbeddedSource(EngineSource):
     def _opened(self, host: HostProcess) -> bool:
         """False when the folder was locked after all. A host that is not returned is ended."""
         try:
-            answer = host.opened(self._query_seconds)
+            answer = host.open(self.folder, self._engine_config, self._query_seconds)
             if answer.ok:
                 answer = host.ask("SYSTEM STOP MERGES", NO_SETTINGS, self._query_seconds)
         except HostTimeout:

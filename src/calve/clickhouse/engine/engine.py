@@ -121,6 +121,12 @@ class EngineError(Exception):
     """The engine's own message; the caller translates it."""
 
 
+def load() -> None:
+    """The engine's library, which takes longer than opening a folder. Not at the top: a fork after this
+    import hangs (W10)."""
+    import chdb.session  # noqa: F401
+
+
 class ChdbSession:
     """A session over one folder, made if it is missing. One statement at a time, from any thread."""
 
