@@ -9,6 +9,7 @@ from calve.app import exports
 from calve.app.proof import prove
 from calve.cli.export import page
 from calve.clickhouse.parts.partitions import Selection
+from calve.export.request import ExportOptions
 from calve.model.errors import RefusedError, UsageError
 from calve.model.states import ProcessState
 from support.place import Place
@@ -45,10 +46,10 @@ def test_columns_are_widened_and_made_optional_where_that_is_asked(place: Place)
     ]
 
 
-def preview(place: Place, table: str, to: str, **options: object) -> dict[str, Any]:
+def preview(place: Place, table: str, to: str, **options: Any) -> dict[str, Any]:
     with place.app() as app:
         selection = Selection(all=True)
-        request = exports.export_request(app, table, to, selection, **options)
+        request = exports.export_request(app, table, to, selection, ExportOptions(**options))
         return exports.preview_json(exports.preview(app, request, selection))
 
 

@@ -13,6 +13,7 @@ from calve.archive.location import address_of
 from calve.archive.manifest import PartEntry, PartitionEntry, TableEntry
 from calve.backup.request import BackupRequest
 from calve.clickhouse.engine.ddl import scratch_table
+from calve.clickhouse.errors import NoPartitionError, NoTableError
 from calve.clickhouse.parts.partitions import PartitionInfo
 from calve.clickhouse.pins import freeze as freezes
 from calve.clickhouse.pins.freeze import FrozenPart
@@ -20,11 +21,8 @@ from calve.clickhouse.pins.pin import refuse_row_policies
 from calve.clickhouse.source import Session
 from calve.clickhouse.sql.tokens import string
 from calve.clickhouse.tables import UNKNOWN_POLICIES, TableInfo, system_columns
-from calve.model.errors import CalveError, NotFoundError, RefusedError, TemporaryError
+from calve.model.errors import CalveError, RefusedError, TemporaryError
 from calve.model.record import Record
-
-# The table, its database, or the table right now: dropped, detached or renamed while we looked.
-_VANISHED = frozenset({"no_table", "clickhouse_60", "clickhouse_81", "clickhouse_218"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,17 +41,14 @@ def freeze(session: Session, request: BackupRequest, database: str, name: str, p
     """Take the pin over a whole table, or over the partitions that were asked for."""
     try:
         return _freeze(session, request, database, name, pin)
-    except NotFoundError as error:
-        if error.code in _VANISHED and not _is_there(session, database, name):
-            return Frozen(
-                database=database, name=name, roots=freezes.pin_roots(session), skipped=error.message
-            )
-        if error.code == "no_partition":
-            raise TemporaryError(
-                f"{error.message}: it was dropped in the moment the table was frozen",
-                code="altered_meanwhile",
-            ) from None
-        raise
+    except NoTableError as error:
+        if _is_there(session, database, name):
+            raise
+        return Frozen(database=database, name=name, roots=freezes.pin_roots(session), skipped=error.message)
+    except NoPartitionError as error:
+        raise TemporaryError(
+            f"{error.message}: it was dropped in the moment the table was frozen", code="altered_meanwhile"
+        ) from None
 
 
 def _is_there(session: Session, database: str, name: str) -> bool:

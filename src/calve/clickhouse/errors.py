@@ -22,7 +22,8 @@ ACCESS_DENIED = 497
 READONLY = 164
 UNKNOWN_SETTING = 115
 MAY_NOT = frozenset({ACCESS_DENIED, READONLY})  # the user lacks a right
-_LABEL = "clickhouse_"
+_ANSWER = "clickhouse"  # an answer without a number
+_LABEL = f"{_ANSWER}_"
 _MEMORY = 241
 _NO_SPACE = 243
 _FULL = re.compile(r"errno: (?:27|28|122)\b|No space left on device|Disk quota exceeded")
@@ -63,6 +64,19 @@ class SourceBusyError(TemporaryError):
     exit_code = 4
 
 
+class NoTableError(NotFoundError):
+    """The table, or its database, does not exist, or was dropped, detached or renamed while we looked."""
+
+
+class NoPartitionError(NotFoundError):
+    """The table has no such partition."""
+
+
+def is_answer(error: CalveError) -> bool:
+    """Whether ClickHouse itself answered with this error: it was reached, and said no."""
+    return error.code == _ANSWER or number_of(error) > 0
+
+
 def number_of(error: CalveError) -> int:
     """ClickHouse's number of an error that it answered with; 0 for every other error."""
     number = error.code.removeprefix(_LABEL)
@@ -79,13 +93,13 @@ def translate(message: str, what: str) -> CalveError:
     """Our error for ClickHouse's `message`, met while doing `what` ("reading parts of …")."""
     code = code_of(message)
     text = f"{what}: {_readable(message, code)}"
-    label = f"{_LABEL}{code}" if code else "clickhouse"
+    label = f"{_LABEL}{code}" if code else _ANSWER
     if code == _MEMORY:
         return _memory(text, message)
     if code == _NO_SPACE or _FULL.search(message):
         return _full(text)
     if code in _GONE:
-        return NotFoundError(
+        return NoTableError(
             text, code=label, hint="the table or database was dropped or renamed in the meantime"
         )
     if code in _DAMAGED:

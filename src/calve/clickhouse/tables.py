@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
-from calve.clickhouse.errors import ACCESS_DENIED, number_of
+from calve.clickhouse.errors import ACCESS_DENIED, NoTableError, number_of
 from calve.clickhouse.source import Statements
 from calve.clickhouse.sql import create_table as engine_clause
 from calve.clickhouse.sql.create_table import EngineClause
 from calve.clickhouse.sql.tokens import TableName, string
-from calve.model.errors import CalveError, NotFoundError, PermanentError, RefusedError
+from calve.model.errors import CalveError, PermanentError, RefusedError
 
 PATCH_PREFIX = "patch-"  # of the partition ids of patch parts: patch-<hash of columns>-<partition id>
 _PATCH_HASH_LENGTH = 32
@@ -278,7 +278,7 @@ def missing(session: Statements, table: TableName) -> CalveError:
     near = [folded[name] for name in difflib.get_close_matches(wanted.casefold(), folded, n=3)]
     near += [name for name, last in names.items() if last == table.table and name not in near][:2]
     hint = f"did you mean {' or '.join(near)}?" if near else f"source {table.source} has no table like it"
-    return NotFoundError(f"table {table} does not exist", code="no_table", hint=hint)
+    return NoTableError(f"table {table} does not exist", code="no_table", hint=hint)
 
 
 def system_columns(session: Statements, tables: Sequence[str]) -> frozenset[tuple[str, str]]:

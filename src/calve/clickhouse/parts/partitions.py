@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from calve.clickhouse.errors import NoPartitionError
 from calve.clickhouse.parts.content import Extent, content_hash, content_id, file_hash
 from calve.clickhouse.source import Statements, View
 from calve.clickhouse.sql.tokens import string, unquote
@@ -180,7 +181,9 @@ def _missing(
     some = ", ".join(partition.id for partition in known[:5]) + (", …" if len(known) > 5 else "")
     what = "partition" if len(absent) == 1 else "partitions"
     hint = f"it has {some}; see: {view.command_for(table)}" if known else "the table is empty"
-    return NotFoundError(f"table {table} has no {what} {', '.join(absent)}", code="no_partition", hint=hint)
+    return NoPartitionError(
+        f"table {table} has no {what} {', '.join(absent)}", code="no_partition", hint=hint
+    )
 
 
 def live_parts(

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from calve.clickhouse.errors import NoPartitionError
 from calve.clickhouse.parts import mutations
 from calve.clickhouse.parts.content import (
     FiledPart,
@@ -30,7 +31,7 @@ from calve.clickhouse.source import Disk, Session
 from calve.clickhouse.sql.tokens import string
 from calve.clickhouse.tables import Mutation, TableInfo, patch_parts, system_columns
 from calve.destination.plan import PartPlan
-from calve.model.errors import CalveError, NotFoundError, PermanentError, RefusedError, TemporaryError
+from calve.model.errors import CalveError, PermanentError, RefusedError, TemporaryError
 
 _POLL_SECONDS = 0.2
 _ONLY_DISK = "default"  # of a server that is too old to have several
@@ -165,7 +166,7 @@ def refuse_absent(table: TableInfo, wanted: Collection[str], parts: Iterable[Par
     """NotFoundError names the partitions that have no part."""
     absent = set(wanted) - {part.partition_id for part in parts}
     if absent:
-        raise NotFoundError(
+        raise NoPartitionError(
             f"table {table} has no partition {', '.join(sorted(absent))}",
             code="no_partition",
             hint=f"see: calve partitions '{table}'",

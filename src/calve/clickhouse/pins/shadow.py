@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from calve.clickhouse.errors import is_answer
 from calve.clickhouse.source import Session
 from calve.clickhouse.sql.tokens import name as quoted
 from calve.clickhouse.sql.tokens import string
@@ -141,9 +142,6 @@ def _failed(target: Path, why: str) -> TemporaryError:
     )
 
 
-ANSWERED = "clickhouse"  # how codes of errors begin that the source itself answered with
-
-
 def unfreeze(session: Session, name: str, table: tuple[str, str] | None, disks: Sequence[Path]) -> None:
     """Ask the source, as far as it can and anything is left. An answer that may come later (a timeout,
     a server that is down) is raised: the release is tried again."""
@@ -162,6 +160,6 @@ def _ask(session: Session, statement: str, name: str) -> None:
         # if we die here, the freeze is there, half there or gone: the next try looks
         session.execute(f"{statement} WITH NAME {string(name)}", what=f"releasing the pin {name}")
     except CalveError as error:
-        if not error.code.startswith(ANSWERED):
+        if not is_answer(error):
             raise
         # no such table any more, not allowed, or switched off: there are other ways

@@ -15,7 +15,7 @@ from calve.clickhouse.sql import tokens
 from calve.clickhouse.sql.create_table import columns_with_ttl
 from calve.clickhouse.sql.tokens import TableName
 from calve.clickhouse.tables import TableInfo
-from calve.model.errors import CalveError, NotFoundError, PermanentError, RefusedError
+from calve.model.errors import CalveError, DeniedError, NotFoundError, PermanentError, RefusedError
 
 DATABASE = "calve_pins"
 _EXISTS = 57
@@ -184,9 +184,10 @@ def _stop_merges(session: ServerSession, pin: TableName, name: str) -> None:
     Not everybody may do it, and it ends with a restart, so nothing relies on it."""
     try:
         session.execute(f"SYSTEM STOP MERGES {pin.sql}", what=f"pin {name}", query_id=name)
-    except PermanentError as error:
-        if error.code == "authentication":
-            raise
+    except DeniedError:
+        raise
+    except PermanentError:
+        return
 
 
 def _drop_by_part(session: ServerSession, pin: TableName, sync: str) -> None:

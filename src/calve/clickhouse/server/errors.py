@@ -9,7 +9,7 @@ import re
 
 from calve.clickhouse import errors
 from calve.model import reach
-from calve.model.errors import CalveError, PermanentError, TemporaryError, UnavailableError
+from calve.model.errors import CalveError, DeniedError, PermanentError, TemporaryError, UnavailableError
 
 _OLD_STYLE = re.compile(
     r"Code: (\d+), e\.displayText\(\) = (DB::Exception: .*?)(?:, e\.what\(\).*)?$", re.DOTALL
@@ -47,7 +47,7 @@ def translate(message: str, what: str, source: str, secrets: tuple[str, ...]) ->
     text = _modern(masked(message, secrets)).strip()
     code = errors.code_of(text)
     if code in _AUTHENTICATION:
-        return PermanentError(
+        return DeniedError(
             f"{what}: the server refuses the user or the password (ClickHouse error {code})",
             code="authentication",
             hint=f"fix user and password (or password_file) under [source.{source}]",
