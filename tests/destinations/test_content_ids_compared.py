@@ -2,7 +2,7 @@
 
 import pytest
 
-from calve.destination.content import MOST_MARKS, PartMark, marked, unchanged
+from calve.destination.content import MOST_MARKS, PartMark, marked, merged_since, parts_gone, unchanged
 
 
 def part(text: str, rows: int = 10, digest: str = "f00") -> PartMark:
@@ -52,7 +52,7 @@ def test_what_a_merge_can_do_is_no_change(before: list[PartMark], after: list[Pa
         ([part("1-2-1", 20), part("3-3-0")], [part("1-3-1", 30)]),
         ([part("1-1-0"), part("2-2-0")], [part("1-1-0")]),
         ([part("1-1-0")], [part("1-1-0"), part("2-2-0")]),
-        ([part("1-1-0-5"), part("2-2-0")], [part("1-1-0-5"), part("2-2-0-5")]),
+        ([part("1-1-0-5"), part("2-2-0")], [part("1-1-0-5"), part("2-2-0-5", digest="f01")]),
     ],
     ids=["other-files", "other-rows", "unmerged", "rows-added", "rows-lost", "too-low-a-level", "a-part-gone",
          "a-part-more", "mutated-since"],
@@ -75,3 +75,48 @@ def test_ids_of_older_versions_and_of_replicated_tables_have_no_marks() -> None:
     marks = marked("c1-x", [part("1-1-0")])
     assert unchanged("c1-x", marks) and unchanged(marks, "c1-x") and unchanged("c1-x", "c1-x")
     assert not unchanged("c1-x", "c1-y") and not unchanged("parts", "p2-x") and not unchanged("p1-x", "p2-x")
+
+
+def moved(before: list[PartMark], after: list[PartMark]) -> bool:
+    """Under other block numbers, as after DETACH and ATTACH."""
+    return unchanged(marked("c1-x", before), marked("c1-y", after))
+
+
+def test_the_same_parts_under_other_numbers_are_no_change() -> None:
+    before = [part("1-3-1", 20, "fab"), part("4-4-0-9", 10, "fcd")]
+    after = [part("7-7-0", 10, "fcd"), part("8-8-1", 20, "fab")]
+    assert moved(before, after) and not merged_since(marked("c1-x", before), marked("c1-y", after))
+    assert not parts_gone(marked("c1-x", before), marked("c1-y", after))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ([part("1-1-0", 10, "fab")], [part("2-2-0", 10, "fac")]),
+        ([part("1-1-0", 10, "fab")], [part("2-2-0", 11, "fab")]),
+        ([part("1-1-0", 10, "fab")], [part("2-2-0", 10, "fab"), part("3-3-0", 10, "fab")]),
+        ([part("1-1-0", 10, "fab"), part("2-2-0", 10, "fab")], [part("3-3-0", 10, "fab")]),
+        ([part("1-1-0", 10, "fab")], [part("2-2-0", 10, "sab")]),
+        ([part("1-1-0", 10, "tab")], [part("2-2-0", 10, "tab")]),
+        ([part("1-1-0", 10, "")], [part("2-2-0", 10, "")]),
+    ],
+    ids=[
+        "other-files",
+        "other-rows",
+        "doubled",
+        "fewer",
+        "hashes-of-two-kinds",
+        "times-and-sizes",
+        "hash-unknown",
+    ],
+)
+def test_anything_else_under_other_numbers_is_a_change(before: list[PartMark], after: list[PartMark]) -> None:
+    assert not moved(before, after)
+
+
+def test_more_parts_than_are_marked_one_by_one_are_not_recognized() -> None:
+    many = [part(f"{number}-{number}-0", digest=f"f{number:02}") for number in range(MOST_MARKS + 1)]
+    again = [
+        part(f"{number + 50}-{number + 50}-0", digest=f"f{number:02}") for number in range(MOST_MARKS + 1)
+    ]
+    assert not moved(many, again)

@@ -33,8 +33,9 @@ def test_after_a_lost_answer_the_object_is_there_and_a_second_put_changes_nothin
     assert not storage.put_if_absent(f"{ROOT}/x", b"theirs") and s3.objects == {"x": b"ours"}
 
 
-def test_large_files_go_up_in_parts_and_small_ones_at_once(s3: S3, tmp_path: Path) -> None:
-    storage = Storage(s3.properties)
+@pytest.mark.parametrize("pace", ["", "1000@test-s3"], ids=["free", "paced"])
+def test_large_files_go_up_in_parts_and_small_ones_at_once(s3: S3, tmp_path: Path, pace: str) -> None:
+    storage = Storage(s3.properties, pace=pace)
     large, small = tmp_path / "large", tmp_path / "small"
     large.write_bytes(os.urandom(2 * CHUNK_BYTES + 1234))
     small.write_bytes(b"tiny")
@@ -44,12 +45,13 @@ def test_large_files_go_up_in_parts_and_small_ones_at_once(s3: S3, tmp_path: Pat
     assert sum("partNumber" in request for request in s3.requests) == 3
 
 
-def test_an_upload_that_fails_is_aborted_at_once(s3: S3, tmp_path: Path) -> None:
+@pytest.mark.parametrize("pace", ["", "1000@test-s3"], ids=["free", "paced"])
+def test_an_upload_that_fails_is_aborted_at_once(s3: S3, tmp_path: Path, pace: str) -> None:
     large = tmp_path / "large"
     large.write_bytes(os.urandom(3 * CHUNK_BYTES))
     s3.fail_parts_after = 1
     with pytest.raises(PermanentError):
-        Storage(s3.properties).upload(large, f"{ROOT}/large")
+        Storage(s3.properties, pace=pace).upload(large, f"{ROOT}/large")
     assert s3.objects == {} and s3.uploads == {}, "no object, and none of its parts"
 
 

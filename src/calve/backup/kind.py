@@ -23,7 +23,7 @@ from calve.model.errors import DamagedError, NotFoundError, RefusedError
 from calve.model.process import NewTask, Pin, Process, Task
 from calve.model.reach import Service
 from calve.model.states import PinState
-from calve.tasks.attempts import left_by, order_for, stored
+from calve.tasks.attempts import left_by, order_for, stored, upload_pace
 
 NAME = "backup"
 TASK_FUNCTION = "calve.backup.task:run"
@@ -158,6 +158,7 @@ class BackupKind(Kind):
             hard_links=self._ports.hard_links,
             connect_seconds=limits.connect_seconds,
             call_seconds=limits.call_seconds,
+            pace=upload_pace(limits),
         )
         return order_for(process, task, attempt, function=TASK_FUNCTION, payload=payload.to_json())
 

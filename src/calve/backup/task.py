@@ -34,6 +34,7 @@ class BackupPayload(Record):
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
     connect_seconds: float = 5.0
     call_seconds: float = 15.0
+    pace: str = ""  # of uploads
 
     @classmethod
     def of(
@@ -46,6 +47,7 @@ class BackupPayload(Record):
         hard_links: bool = False,
         connect_seconds: float,
         call_seconds: float,
+        pace: str = "",
     ) -> Self:
         start, end = plan.tasks[task]
         uploads = plan.uploads[start:end]
@@ -62,10 +64,16 @@ class BackupPayload(Record):
             storage=storage,
             connect_seconds=connect_seconds,
             call_seconds=call_seconds,
+            pace=pace,
         )
 
     def open(self) -> Location:
-        storage = Storage(self.storage, connect_seconds=self.connect_seconds, call_seconds=self.call_seconds)
+        storage = Storage(
+            self.storage,
+            connect_seconds=self.connect_seconds,
+            call_seconds=self.call_seconds,
+            pace=self.pace,
+        )
         return Location(self.location, storage)
 
 

@@ -21,6 +21,7 @@ from calve.model.errors import RefusedError
 
 _MARKED = "+"
 _DIGEST = "*"
+_OF_FILES = ("f", "s")  # how a hash was made: here, or by the server, of all files
 MOST_MARKS = 16  # of more parts a digest is kept: marks are stored with every export
 _HASH_LENGTH = 12
 
@@ -81,6 +82,8 @@ def unchanged(then: str, now: str) -> bool:
     """Whether the partition of the id `now` holds the rows of the id `then`, as far as anybody can tell."""
     before, _, marks_before = then.partition(_MARKED)
     after, _, marks_after = now.partition(_MARKED)
+    if _same_files(marks_before, marks_after):
+        return True  # under other numbers: detached and attached again
     if before != after:
         return False
     if not marks_before or not marks_after:
@@ -94,7 +97,8 @@ def unchanged(then: str, now: str) -> bool:
 
 def merged_since(then: str, now: str) -> bool:
     """Of an unchanged partition: whether it is so by its numbers and counts alone, its parts being others."""
-    return _MARKED in then and _MARKED in now and then != now
+    marks_before, marks_after = then.partition(_MARKED)[2], now.partition(_MARKED)[2]
+    return bool(marks_before and marks_after) and then != now and not _same_files(marks_before, marks_after)
 
 
 def parts_gone(then: str, now: str) -> bool:
@@ -103,8 +107,19 @@ def parts_gone(then: str, now: str) -> bool:
     marks_before, marks_after = then.partition(_MARKED)[2], now.partition(_MARKED)[2]
     if not marks_before or not marks_after or _DIGEST in (marks_before[0], marks_after[0]):
         return False
+    if _same_files(marks_before, marks_after):
+        return False
     after = _parse(marks_after)
     return any(not any(part.covers(one) for part in after) for one in _parse(marks_before))
+
+
+def _same_files(before: str, after: str) -> bool:
+    """Whether the parts are the very same, whatever their names: for each part of before there is one with equal
+    rows and files, and no other. Only hashes of the files tell; when a part was written, and its size, do not."""
+    if not before or not after or _DIGEST in (before[0], after[0]):
+        return False
+    files = [sorted((part.hash, part.rows) for part in _parse(marks)) for marks in (before, after)]
+    return files[0] == files[1] and all(hash[:1] in _OF_FILES and hash[1:] for hash, _ in files[0])
 
 
 def _parse(marks: str) -> list[PartMark]:

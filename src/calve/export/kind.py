@@ -30,7 +30,7 @@ from calve.model.process import NewTask, Pin, Process, Task
 from calve.model.reach import Service
 from calve.model.states import PinState, ProcessState
 from calve.tasks import attempts
-from calve.tasks.attempts import left_by, order_for
+from calve.tasks.attempts import left_by, order_for, upload_pace
 
 
 class ExportPorts(Protocol):
@@ -143,6 +143,7 @@ class ExportKind(Kind):
             reader=source_of(self._ports, request).reader(read.relation),
             connect_seconds=limits.connect_seconds,
             call_seconds=limits.call_seconds,
+            pace=upload_pace(limits),
         )
         return order_for(process, task, attempt, function=TASK_FUNCTION, payload=payload.to_json())
 

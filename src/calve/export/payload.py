@@ -37,6 +37,7 @@ class TaskPayload(Record):
     lending: Mapping[str, Any] = field(default_factory=dict, repr=False)  # to ask for new keys of `storage`
     connect_seconds: float = 5.0
     call_seconds: float = 15.0
+    pace: str = ""  # of uploads
 
     @classmethod
     def of(
@@ -50,6 +51,7 @@ class TaskPayload(Record):
         lending: Mapping[str, Any] | None = None,
         connect_seconds: float = 5.0,
         call_seconds: float = 15.0,
+        pace: str = "",
     ) -> Self:
         """What task number `task` (from 0, its place in the plan) needs of the plan."""
         slices = plan.tasks[task]
@@ -73,6 +75,7 @@ class TaskPayload(Record):
             lending=lending or {},
             connect_seconds=connect_seconds,
             call_seconds=call_seconds,
+            pace=pace,
         )
 
     @property

@@ -64,6 +64,7 @@ def _storage(payload: TaskPayload) -> Storage:
         keys=remote_lender(payload.lending, payload.destination.identifier, payload.storage, limits)
         if payload.lending
         else None,
+        pace=payload.pace,
     )
 
 

@@ -57,5 +57,8 @@ class Limits:
     task_bytes_mb: int = _count(
         256, "the most source bytes that one task reads, about; less where that keeps more cores busy"
     )
+    upload_mb_per_second: float = _limit(
+        0.0, "what all tasks of one worker upload together, on each machine they run on; 0 means no limit"
+    )
     file_mb: int = _count(128, "size at which data files roll")
     open_files: int = _count(32, "destination partitions that one task writes at the same time")

@@ -13,12 +13,15 @@ import secrets
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from calve.model.errors import RefusedError
 from calve.objects.errors import translated
 from calve.objects.storage import UploadCleanup
 from calve.objects.uri import Uri
+
+if TYPE_CHECKING:
+    from calve.objects.pace import Pace
 
 TEMPORARY_SUFFIX = ".calve-tmp"
 _HANDLES = Path("/proc/self/fd")
@@ -29,6 +32,9 @@ _NO_COPY_RANGE = frozenset({errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNO
 
 class LocalObjects:
     """Objects under `file:///…`: see `port.ObjectStore`."""
+
+    def __init__(self, pace: "Pace | None" = None) -> None:
+        self._pace = pace
 
     def put_if_absent(self, uri: str, data: bytes) -> bool:
         target = _path(uri)
@@ -46,7 +52,10 @@ class LocalObjects:
 
         def copy(out: BinaryIO) -> None:
             with local.open("rb") as source:
-                _copy(source, out)
+                if self._pace is None:
+                    _copy(source, out)
+                else:
+                    out.writelines(self._pace.pieces(source))
 
         with translated(uri), _written(target, copy, flush=flush) as link:
             try:

@@ -72,14 +72,16 @@ class S3Objects:
             large = local.stat().st_size > CHUNK_BYTES
             # If we die here, no object appears; parts that were sent stay, invisible, until the bucket's
             # lifecycle rule aborts the upload. If it fails, obstore aborts it.
-            obstore.put(
-                self._store,
-                self._key(uri),
-                local,
-                use_multipart=large,
-                chunk_size=CHUNK_BYTES,
-                max_concurrency=CHUNKS_AT_ONCE,
-            )
+            with local.open("rb") as source:
+                pace = self._bounds.pace
+                obstore.put(
+                    self._store,
+                    self._key(uri),
+                    local if pace is None else pace.pieces(source),
+                    use_multipart=large,
+                    chunk_size=CHUNK_BYTES,
+                    max_concurrency=CHUNKS_AT_ONCE,
+                )
 
     def link(self, local: Path, uri: str) -> None:
         raise RefusedError(

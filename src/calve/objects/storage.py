@@ -14,20 +14,24 @@ from functools import partial
 from itertools import groupby
 from pathlib import Path
 from threading import Lock
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from calve.model.errors import DeniedError, PermanentError
 from calve.objects.uri import LOCAL, S3, Uri
+
+if TYPE_CHECKING:
+    from calve.objects.pace import Pace
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bounds:
-    """How long a call may take."""
+    """How long a call may take, and how fast uploads may be."""
 
     connect_seconds: float = 5.0
     call_seconds: float = 15.0
+    pace: "Pace | None" = None  # None: as fast as can be
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,10 +145,10 @@ def _by_place(uris: Sequence[str]) -> list[Uris]:
 Properties = Mapping[str, str]
 
 
-def _local(_place: str, _bounds: Bounds, _properties: Properties) -> ObjectStore:
+def _local(_place: str, bounds: Bounds, _properties: Properties) -> ObjectStore:
     from calve.objects.local import LocalObjects
 
-    return LocalObjects()
+    return LocalObjects(bounds.pace)
 
 
 def _s3(place: str, bounds: Bounds, properties: Properties) -> ObjectStore:
@@ -155,6 +159,12 @@ def _s3(place: str, bounds: Bounds, properties: Properties) -> ObjectStore:
 
 # A kind of storage (`uri`) and what opens one of its buckets. Imported when first needed.
 _OPENERS: Mapping[str, Callable[[str, Bounds, Properties], ObjectStore]] = {LOCAL: _local, S3: _s3}
+
+
+def _pace(given: str) -> "Pace":
+    from calve.objects.pace import Pace
+
+    return Pace(given)
 
 
 class LentKeys(Protocol):
@@ -176,11 +186,15 @@ class Storage(ForwardingStore):
         connect_seconds: float = Bounds.connect_seconds,
         call_seconds: float = Bounds.call_seconds,
         keys: LentKeys | None = None,
+        pace: str = "",
     ) -> None:
-        """`keys` take the place of the properties where a catalog lends them."""
+        """`keys` take the place of the properties where a catalog lends them. `pace` bounds what is uploaded
+        (`objects.pace`)."""
         self.properties = dict(properties or {})
         self._keys = keys
-        self._bounds = Bounds(connect_seconds=connect_seconds, call_seconds=call_seconds)
+        self._bounds = Bounds(
+            connect_seconds=connect_seconds, call_seconds=call_seconds, pace=_pace(pace) if pace else None
+        )
         self._stores: dict[str, ObjectStore] = {}
         self._lock = Lock()
 

@@ -2,11 +2,14 @@
 again. The same for all kinds whose tasks run on executors."""
 
 import json
+import os
+import socket
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from calve.control.ports import TaskOrder, TaskResult
 from calve.model.errors import NotFoundError
+from calve.model.limits import Limits
 from calve.model.process import Process, Task
 from calve.objects.storage import Storage
 
@@ -54,6 +57,13 @@ def answer(receipt: Counted, files: int) -> str:
     return json.dumps(
         {"receipt": receipt.to_json(), "rows": receipt.rows, "files": files, "bytes": receipt.bytes}
     )
+
+
+def upload_pace(limits: Limits) -> str:
+    """How fast tasks may upload (`objects.pace`): together, all that this program orders."""
+    if not limits.upload_mb_per_second:
+        return ""
+    return f"{limits.upload_mb_per_second:g}@{socket.gethostname()}-{os.getpid()}"
 
 
 def order_for(process: Process, task: Task, attempt: int, *, function: str, payload: str) -> TaskOrder:

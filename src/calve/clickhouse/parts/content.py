@@ -10,7 +10,7 @@ never were in this one.
 In a table that is not replicated, block numbers begin again once the highest blocks were dropped
 and the server restarted. The ids of such tables carry the marks of their parts beside the four, and
 `calve.destination.content` compares both: a part that repeats a name has other files, and one that no merge
-can have made was loaded. What nobody can see: such a reload of equal counts in equal inserts that
+can have made was loaded. The same parts under other numbers were detached and attached. What nobody can see: such a reload of equal counts in equal inserts that
 was merged further than what was exported. `calve verify --deep` reads the rows and tells.
 
 Engines whose merges combine rows (Replacing, Summing …) change their content with a merge, and
