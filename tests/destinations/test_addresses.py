@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from calve.destination.address import ICEBERG, PARQUET, DestinationAddress, is_folder, parse_table_name
+from calve.destination.names import ICEBERG, PARQUET, DestinationAddress, is_folder, parse_table_name
 from calve.export.request import ExportRequest
 from calve.model.errors import UsageError
 

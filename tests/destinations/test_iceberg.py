@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from calve.destination.address import DestinationAddress
+from calve.destination.names import DestinationAddress
 from calve.iceberg.catalogs.catalog import open_catalog
 from calve.iceberg.destination import IcebergDestination
 from calve.model.limits import Limits

@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from calve.destination.address import DestinationAddress
+from calve.destination.names import DestinationAddress
 from calve.model.errors import UnavailableError
 from calve.objects.storage import Storage
 from calve.parquet.destination import ParquetDestination

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from calve.app.wiring import App
-from calve.destination.address import is_folder
+from calve.destination.names import is_folder
 from calve.export.kind import ExportKind
 from calve.model.process import Process, ProcessId, ProcessQuery
 from calve.model.states import PIN_HELD, PROCESS_TERMINAL, ProcessState

@@ -24,7 +24,7 @@ from calve.clickhouse.source import LiveSource, Session
 from calve.control.background import inline
 from calve.control.ports import Runner, TaskOrder
 from calve.control.worker import WorkerLoop
-from calve.destination.address import DestinationAddress
+from calve.destination.names import DestinationAddress
 from calve.destination.port import Destination
 from calve.export.choices import Choices
 from calve.export.kind import ExportKind

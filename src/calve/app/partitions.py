@@ -7,8 +7,8 @@ from enum import StrEnum
 from calve.app.destination import parse_destination
 from calve.app.wiring import App
 from calve.clickhouse.parts.partitions import PartitionInfo
-from calve.destination.address import DestinationAddress
 from calve.destination.content import unchanged
+from calve.destination.names import DestinationAddress
 from calve.destination.outcome import EarlierExport
 from calve.destination.plan import PartPlan
 from calve.export.request import ExportRequest, key_hash, key_text

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from calve.destination.address import is_folder
+from calve.destination.names import is_folder
 from calve.model.errors import ErrorInfo
 from calve.model.process import Event, Pin, Process, Task
 from calve.model.reach import kinds_in, without_kinds

@@ -18,7 +18,7 @@ from calve.app.config import Config, SourceConfig
 from calve.app.destination import catalog_properties, properties_of
 from calve.control.kind import Kind, Kinds
 from calve.control.ports import Runner, Store
-from calve.destination.address import DestinationAddress
+from calve.destination.names import DestinationAddress
 from calve.export.choices import Choices
 from calve.model.limits import Limits
 from calve.model.process import Process, ProcessId, Worker
@@ -184,7 +184,7 @@ class App:
 
     def destination(self, address: DestinationAddress) -> "Destination":
         """Opened again when its keys were changed, as catalogs are."""
-        from calve.destination.address import configuration, open_destination
+        from calve.destination.names import configuration, open_destination
 
         properties = configuration(address, self)
         with self.lock(f"destination:{address}"):

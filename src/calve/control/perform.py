@@ -19,8 +19,9 @@ from calve.control.step import (
     StopTasks,
     Undo,
 )
-from calve.control.steps import end, plan, publish, tasks
+from calve.control.steps import plan, publish, tasks
 from calve.control.steps.context import Context
+from calve.control.steps.publish import apply_end, stop_waves, undo
 from calve.model.errors import ErrorInfo
 from calve.model.process import Lease, Process, Task
 
@@ -37,7 +38,7 @@ def performer(
         case RunTasks():
             return partial(tasks.run_tasks, context, lease, process, ready[: step.count])
         case StopTasks():
-            return partial(end.stop_waves, context, lease, stopped(step))
+            return partial(stop_waves, context, lease, stopped(step))
         case HandBackTasks():
             return partial(tasks.hand_back_tasks, context, lease)
         case RecoverTasks():
@@ -49,11 +50,11 @@ def performer(
         case Fence():
             return partial(publish.fence, context, lease, process, step)
         case End():
-            return partial(end.apply_end, context, lease, process, step)
+            return partial(apply_end, context, lease, process, step)
         case Resolve():
             return partial(publish.resolve, context, lease, process)
         case Undo():
-            return partial(end.undo, context, lease, process)
+            return partial(undo, context, lease, process)
         case unreachable:
             assert_never(unreachable)
 

@@ -29,7 +29,7 @@ from calve.control.perform import performer
 from calve.control.ports import Runner, Store
 from calve.control.step import Resolve, SlowStep, Step, Undo, Wait
 from calve.control.steps.context import Context, Plans, Spawn
-from calve.control.steps.end import stop_waves
+from calve.control.steps.publish import stop_waves
 from calve.control.steps.tasks import record_results
 from calve.model.errors import CalveError, ConflictError, ErrorInfo, FenceLostError
 from calve.model.limits import Limits

@@ -21,7 +21,7 @@ from pyiceberg.table.sorting import SortOrder
 from pyiceberg.typedef import Record
 from pyiceberg.types import IcebergType, NestedField
 
-from calve.destination.address import DestinationAddress
+from calve.destination.names import DestinationAddress
 from calve.destination.outcome import (
     AlreadyExported,
     EarlierExport,

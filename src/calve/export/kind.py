@@ -13,8 +13,7 @@ from calve.clickhouse.pins.pin import Pinned, PinRequest
 from calve.clickhouse.source import LiveSource, Source
 from calve.control.kind import AdoptedWork, Fenced, Kind, NothingToDo, Planned, Published
 from calve.control.ports import TaskOrder, TaskResult
-from calve.destination.address import DestinationAddress
-from calve.destination.names import receipt_uri
+from calve.destination.names import DestinationAddress, receipt_uri
 from calve.destination.outcome import AlreadyExported, EarlierExport, PublishedSnapshot
 from calve.destination.plan import ExportPlan
 from calve.destination.port import Destination

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from calve.clickhouse.parts.content import parse_name
-from calve.destination.address import DestinationAddress
 from calve.destination.content import block_ranges, merged_since, parts_gone, unchanged
+from calve.destination.names import DestinationAddress
 from calve.destination.outcome import EarlierExport
 from calve.destination.plan import KeyPlan
 from calve.destination.port import FoundTable

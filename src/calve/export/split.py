@@ -24,8 +24,8 @@ from pyiceberg.types import (
 )
 
 from calve.clickhouse.reader import Rows
-from calve.destination.address import placement
 from calve.destination.description import record, to_json
+from calve.destination.names import placement
 from calve.destination.plan import DestinationPlan
 from calve.model.errors import PermanentError
 

@@ -16,7 +16,7 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import IcebergType, NestedField
 
 from calve.destination import names
-from calve.destination.address import RECEIPTS, DestinationAddress
+from calve.destination.names import RECEIPTS_PROPERTY, DestinationAddress
 from calve.destination.outcome import (
     AlreadyExported,
     EarlierExport,
@@ -159,7 +159,7 @@ class IcebergDestination(Destination):
                 f"cannot write receipts to {where}: {error.message}",
                 code="receipts_refused",
                 hint="check that the keys may write there; a table bucket, which takes nothing but tables,"
-                f' needs another place for receipts: "{RECEIPTS}" = "s3://bucket/prefix"'
+                f' needs another place for receipts: "{RECEIPTS_PROPERTY}" = "s3://bucket/prefix"'
                 f" under [catalog.{self.catalog.name}]",
             ) from error
 

@@ -21,8 +21,8 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, UNSORTED_SORT_ORDER_ID,
 from pyiceberg.table.update import AddSortOrderUpdate, AssertTableUUID
 
 from calve.destination import names
-from calve.destination.address import ICEBERG, RECEIPTS, SORT_ORDER_IDS
 from calve.destination.description import describe_metadata, refuse_changes
+from calve.destination.names import ICEBERG, RECEIPTS_PROPERTY, SORT_ORDER_IDS
 from calve.destination.plan import DestinationPlan, ExportPlan
 from calve.iceberg.errors import catalog_call
 from calve.model.errors import (
@@ -120,7 +120,7 @@ def _create_namespaces(catalog: Catalog, namespace: tuple[str, ...]) -> None:
 def receipts_location(catalog: Catalog, table: Table) -> str:
     """Beside the table's metadata, or where the catalog's entry says: table buckets take nothing but
     tables. There each table has a folder of its own."""
-    if elsewhere := str(catalog.properties.get(RECEIPTS, "")):
+    if elsewhere := str(catalog.properties.get(RECEIPTS_PROPERTY, "")):
         return f"{full_uri(elsewhere.rstrip('/'))}/{table.metadata.table_uuid}"
     return f"{full_uri(table.metadata.location.rstrip('/'))}/{names.RECEIPTS}"
 

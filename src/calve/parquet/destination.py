@@ -15,9 +15,8 @@ from pyiceberg.table import FileScanTask
 from pyiceberg.table.sorting import SortOrder
 from pyiceberg.typedef import Record
 
-from calve.destination.address import PARQUET, DestinationAddress
 from calve.destination.description import describe_metadata
-from calve.destination.names import receipts_of
+from calve.destination.names import PARQUET, DestinationAddress, receipts_of
 from calve.destination.outcome import AlreadyExported, Proof, PublishedSnapshot, PublishFenced, Undone
 from calve.destination.plan import DestinationPlan, ExportPlan
 from calve.destination.port import Destination, ExecutorAccess, FoundTable, write_probe

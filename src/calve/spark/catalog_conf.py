@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from calve.destination.address import catalog_type, property_text
+from calve.destination.names import catalog_type, property_text
 from calve.model.errors import UsageError
 from calve.objects.credentials import S3Access
 from calve.objects.uri import S3, kind_of

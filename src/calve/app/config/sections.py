@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, create_model, field_validator
 
-from calve.destination.address import SORT_ORDER_IDS
+from calve.destination.names import SORT_ORDER_IDS
 from calve.export.choices import NanosecondsAs, StringAs, UInt64As, UuidAs, WideIntegersAs
 from calve.model.limits import Limits
 from calve.objects.credentials import DEFAULT_REGION

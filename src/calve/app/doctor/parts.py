@@ -14,7 +14,7 @@ from pathlib import Path
 from calve.app.doctor.finding import Finding
 from calve.app.wiring import App
 from calve.control.ports import TaskOrder, TaskResult
-from calve.destination.address import RECEIPTS
+from calve.destination.names import RECEIPTS_PROPERTY
 from calve.model.errors import PermanentError
 from calve.model.process import new_process_id
 from calve.model.states import PinState
@@ -96,7 +96,7 @@ def catalog(app: App, *, name: str) -> Iterator[Finding]:
         namespaces = len(opened.list_namespaces())
     given = app.config.catalog(name)
     # A table bucket takes nothing but tables; what is written beside them has a place of its own then.
-    place = str(given.get(RECEIPTS) or given.get("warehouse", ""))
+    place = str(given.get(RECEIPTS_PROPERTY) or given.get("warehouse", ""))
     words = f"answers; {_counted(namespaces, 'namespace')}"
     served = is_served(place)
     if served:

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from calve.app.doctor.finding import Finding
 from calve.app.wiring import App
-from calve.control.steps.end import LEFT_IN_PLACE
+from calve.control.steps.publish import LEFT_IN_PLACE
 from calve.model.errors import Outcome
 from calve.model.process import Pin, Process, ProcessId, ProcessQuery
 from calve.model.states import PIN_HELD, PROCESS_TERMINAL, Leftovers, PinState, ProcessState, TaskState
@@ -137,7 +137,7 @@ def _left(app: App, process_id: ProcessId) -> str:
 
 
 def _files(app: App, process_id: ProcessId) -> tuple[str, ...]:
-    from calve.destination.address import DestinationAddress
+    from calve.destination.names import DestinationAddress
     from calve.destination.plan import ExportPlan
 
     text = app.store.plan(process_id)

@@ -25,8 +25,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
-from calve.destination.address import placement
-from calve.destination.names import DataFileName, receipt_uri, receipts_of
+from calve.destination.names import DataFileName, placement, receipt_uri, receipts_of
 from calve.destination.outcome import AlreadyExported, PublishedSnapshot, PublishFenced
 from calve.destination.plan import ColumnPlan, ExportPlan, KeyPlan, PartPlan, Relation, Slice
 from calve.destination.port import Destination
