@@ -1,6 +1,5 @@
 """Backups and restores as a front asks for them, and the application as their kinds see it."""
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from calve.clickhouse.source import LiveSource
 from calve.control.client import Submitted
 from calve.model.errors import RefusedError
 from calve.model.limits import Limits
+from calve.model.record import fields_of
 from calve.objects.storage import Storage
 from calve.restore.kind import RestoreKind
 from calve.restore.submit import RestoreOptions
@@ -180,7 +180,7 @@ def prune(app: App, keep: Keep, *, dry_run: bool) -> Pruned:
 def _refuse_used(app: App, name: str) -> None:
     """A restore or an export that reads it, as far as this store knows. Others fail, and say why."""
     for process in app.store.live():
-        request = json.loads(process.request)
+        request = fields_of(process.request)
         if name in (request.get("backup"), request.get("from_backup")):
             raise RefusedError(
                 f"process {process.id} reads backup {name} ({process.kind} to {process.destination})",

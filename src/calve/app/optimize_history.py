@@ -1,6 +1,5 @@
 """What optimizes did to tables, and what they gained: read from the processes in the store."""
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +7,8 @@ from calve.app.destination import parse_table
 from calve.app.wiring import App
 from calve.control.ports import StoreReader
 from calve.model.process import Process, ProcessQuery
-from calve.optimize.request import NAME, OptimizeRequest
+from calve.model.record import fields_of
+from calve.optimize.request import NAME
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,8 +53,8 @@ def history_in(store: StoreReader, table: str = "", *, limit: int = 50) -> list[
 
 def optimized(process: Process, plan: str | None) -> Optimized:
     """A process without a result still has what was before in its plan."""
-    result: dict[str, Any] = json.loads(process.result) if process.result else {}
-    before: dict[str, int] = result.get("before") or (json.loads(plan).get("before", {}) if plan else {})
+    result: dict[str, Any] = fields_of(process.result)
+    before: dict[str, int] = result.get("before") or fields_of(plan).get("before", {})
     after: dict[str, int] = result.get("after", {})
 
     def gain(name: str) -> Gain:
@@ -63,7 +63,7 @@ def optimized(process: Process, plan: str | None) -> Optimized:
     removed = result.get("expired", {}).get("files", 0) + result.get("cleaned", {}).get("orphans", 0)
     return Optimized(
         process=process,
-        by_worker=OptimizeRequest.from_json(process.request).by_worker,
+        by_worker=bool(fields_of(process.request).get("by_worker")),
         score=gain("score"),
         files=gain("files"),
         delete_files=gain("delete_files"),

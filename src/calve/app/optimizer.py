@@ -5,7 +5,6 @@ read from the store, so that any number of workers may do this at once; the tabl
 that one of them queues. The neediest table comes first, within a share of the slots.
 """
 
-import json
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -30,6 +29,7 @@ from calve.iceberg.health.settings import settings_of
 from calve.model.errors import CalveError, LockedError, TemporaryError
 from calve.model.limits import Limits
 from calve.model.process import Process, ProcessQuery
+from calve.model.record import fields_of
 from calve.model.states import PROCESS_TERMINAL, ProcessState
 from calve.optimize.expiry import what_expires
 from calve.optimize.finish import drops_dangling, manifest_specs
@@ -215,9 +215,9 @@ def _orphans_are_due(plan: Callable[[Any], str | None], history: list[Process], 
             continue
         if now - process.finished_at >= ORPHANS_EVERY:
             break
-        if OptimizeRequest.from_json(process.request).orphans is not False:
+        if fields_of(process.request).get("orphans") is not False:
             text = plan(process.id)
-            if text is None or json.loads(text).get("orphans"):
+            if text is None or fields_of(text).get("orphans"):
                 return False
     return True
 

@@ -13,6 +13,7 @@ from calve.destination.names import is_folder
 from calve.model.errors import ErrorInfo
 from calve.model.process import Event, Pin, Process, Task
 from calve.model.reach import kinds_in, without_kinds
+from calve.model.record import fields_of
 
 if TYPE_CHECKING:
     from calve.app.config import Config
@@ -30,7 +31,9 @@ Json = dict[str, Any]
 
 
 def process_json(process: Process) -> Json:
-    """One process. The names and their order are fixed; add at the end only."""
+    """One process. The names and their order are fixed; add at the end only. `damaged` is there only if its
+    row in the store cannot be read."""
+    damaged = {"damaged": process.damaged} if process.damaged else {}
     return {
         "id": process.id,
         "batch": process.batch,
@@ -52,7 +55,7 @@ def process_json(process: Process) -> Json:
         "error": error_json(process.error),
         "created_at": time_json(process.created_at),
         "finished_at": time_json(process.finished_at),
-    }
+    } | damaged
 
 
 def detail_json(detail: "ProcessDetail") -> Json:
@@ -60,7 +63,7 @@ def detail_json(detail: "ProcessDetail") -> Json:
     of them."""
     return process_json(detail.process) | {
         "tasks": [task_json(task) for task in detail.tasks],
-        "plan": json.loads(detail.plan) if detail.plan else None,
+        "plan": _parsed(detail.plan or ""),
         "pins": [pin_json(pin) for pin in detail.pins],
         "files_for_readers": readers_files(detail.process, detail.tasks),
         "result": _parsed(detail.process.result),
@@ -92,7 +95,7 @@ def known_json(known: "Known", request: "ExportRequest") -> Json:
 
 def result_json(process: Process) -> Json:
     """A backup or a restore: the process with what its kind noted of it."""
-    return process_json(process) | {"detail": json.loads(process.result) if process.result else {}}
+    return process_json(process) | {"detail": fields_of(process.result)}
 
 
 def readers_files(process: Process, tasks: Sequence[Task]) -> list[Json]:

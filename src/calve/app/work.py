@@ -1,6 +1,5 @@
 """Following processes to their end, by the workers there are or by one in this program."""
 
-import json
 import sys
 import threading
 import time
@@ -18,6 +17,7 @@ from calve.control.why import waiting_for
 from calve.model.errors import CalveError
 from calve.model.process import Breaker, Lease, Pin, Process, ProcessId, WorkerId
 from calve.model.reach import reaches, sources_in, with_kinds
+from calve.model.record import fields_of
 from calve.model.states import PIN_HELD, PROCESS_TERMINAL, ProcessState
 
 POLL_SECONDS = 0.1
@@ -46,7 +46,7 @@ class Standing:
 
     @property
     def ended(self) -> bool:
-        return all(process.state in PROCESS_TERMINAL for process in self.processes)
+        return all(process.state in PROCESS_TERMINAL or process.damaged for process in self.processes)
 
     @property
     def pinned(self) -> bool:
@@ -157,7 +157,7 @@ class _Sizes:
         for process in processes:
             if process.kind in ("backup", "restore") and process.planned and process.id not in self._known:
                 plan = self._app.store.plan(process.id)
-                self._known[process.id] = int(json.loads(plan).get("bytes", 0)) if plan else 0
+                self._known[process.id] = int(fields_of(plan).get("bytes", 0))
         return dict(self._known)
 
 

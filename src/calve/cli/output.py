@@ -232,6 +232,8 @@ def of_process(process: Process) -> int:
     """What the end of a process means for the command that ran it."""
     if process.state is ProcessState.COMPLETED:
         return DONE
+    if process.damaged:
+        return FAILED
     if process.state not in PROCESS_TERMINAL:
         return DONE
     # What only planning could find out is no failure of the work.

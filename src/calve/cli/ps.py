@@ -126,7 +126,7 @@ def _row(process: Process, now: datetime) -> tuple[str, ...]:
     return (
         process.id,
         process.kind,
-        process.state.value,
+        "DAMAGED" if process.damaged else process.state.value,
         process.source,
         process.destination,
         output.listed(process.partitions),

@@ -1,6 +1,5 @@
 """What the commands that queue work share: run it to the end, or say who will; report how it ended."""
 
-import json
 import shlex
 from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import closing
@@ -10,7 +9,9 @@ from calve.app.view import process_json
 from calve.app.work import Standing
 from calve.cli import output, progress
 from calve.cli.command import PINNED, CliSession
+from calve.model.errors import ErrorInfo
 from calve.model.process import Process
+from calve.model.record import fields_of
 from calve.model.states import PROCESS_TERMINAL, ProcessState
 
 
@@ -192,8 +193,18 @@ def say_errors(processes: Sequence[Process]) -> None:
         if process.state is ProcessState.COMPLETED:
             for name, why in _result(process).get("skipped", ()):
                 output.warning(f"{name}: {why}")
+        elif process.damaged:
+            output.error(damaged(process))
         elif process.error and process.state in PROCESS_TERMINAL:
             output.error(process.error)
+
+
+def damaged(process: Process) -> ErrorInfo:
+    return ErrorInfo(
+        code="damaged",
+        message=f"process {process.id} is set aside: its row in the store is damaged: {process.damaged}",
+        hint="calve doctor",
+    )
 
 
 def sentence(process: Process) -> str:
@@ -226,5 +237,5 @@ def _new_bytes(process: Process) -> str:
 def _result(process: Process) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if process.kind in ("backup", "restore") and process.result:
-        found = json.loads(process.result)
+        found = fields_of(process.result)
     return found

@@ -85,6 +85,7 @@ def _head(process: Process, now: datetime) -> str:
     return output.facts(
         (
             ("process", f"{process.id}  {process.kind}  {process.state.value}"),
+            ("damaged", f"{process.damaged}; `calve doctor` says what to do" if process.damaged else ""),
             ("batch", process.batch or ""),
             ("retry of", process.retry_of or ""),
             ("source", process.source if process.source != process.destination else ""),

@@ -92,7 +92,8 @@ class Progress:
 
     @property
     def ended(self) -> bool:
-        return all(process.state in PROCESS_TERMINAL for process in self.processes)
+        """One that is damaged does not go on either."""
+        return all(process.state in PROCESS_TERMINAL or process.damaged for process in self.processes)
 
 
 def follow(

@@ -17,6 +17,8 @@ _FRESH_SECONDS = 60.0  # a worker that was silent for longer is not counted on
 
 def why(reader: StoreReader, process: Process) -> str:
     now = reader.now()
+    if process.damaged:
+        return f"Nobody works on it: its row in the store is damaged ({process.damaged}). See `calve doctor`."
     if process.state in PROCESS_TERMINAL:
         return _ended(process)
     return (

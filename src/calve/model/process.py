@@ -147,6 +147,7 @@ class Process:
     leftovers: Leftovers = Leftovers.NONE
     cleanup_at: datetime | None = None  # a terminal process that still needs a step (undo, resolve)
     cleanup_attempts: int = 0
+    damaged: str = ""  # not stored: what of its row cannot be read. Nobody works on it (T10)
 
 
 @dataclass(frozen=True, kw_only=True)

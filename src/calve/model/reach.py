@@ -87,6 +87,8 @@ def sources_in(reach: Collection[str]) -> frozenset[str]:
 
 
 def reaches(reach: Collection[str], process: Process) -> bool:
+    if process.damaged:
+        return False  # nobody works on it
     kinds = kinds_in(reach)
     return set(process.needs) <= set(reach) and (kinds is None or process.kind in kinds)
 

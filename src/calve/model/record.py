@@ -38,11 +38,20 @@ class Record:
         return loads(cls, text, where or f"a stored {cls.__name__}")
 
 
+def fields_of(text: str | None) -> dict[str, Any]:
+    """The JSON object in a text, for showing; {} if there is none, or it cannot be read (T10)."""
+    try:
+        found = json.loads(text) if text else {}
+    except (ValueError, TypeError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
 def loads(kind: type[T], text: str | bytes, where: str) -> T:
     """A value of any type that the codec knows. DamagedError if the text is not one."""
     try:
         return decode(kind, json.loads(text))
-    except (Malformed, ValueError) as error:
+    except (Malformed, ValueError, TypeError, RecursionError) as error:
         raise DamagedError(
             f"{where} cannot be read: {error}",
             code="damaged",

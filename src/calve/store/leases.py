@@ -8,7 +8,7 @@ Workers' heartbeats and the breakers of services: small rows, for people and for
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from sqlalchemy import (
     ColumnElement,
@@ -56,7 +56,7 @@ class Leases(SqlReader):
         closed_lanes: frozenset[str] = frozenset(),
         only: frozenset[ProcessId] | None = None,
     ) -> list[Process]:
-        held = self._held(worker)
+        held = [process for process in self._held(worker) if not process.damaged]
         taken: list[Process] = []
         for _ in range(_ROUNDS):
             chosen = self._choose(worker, reach, closed_lanes, limit - len(taken), only)
@@ -83,7 +83,8 @@ class Leases(SqlReader):
         limit: int,
         only: frozenset[ProcessId] | None,
     ) -> dict[ProcessId, str | None]:
-        """Ids in the order they are to be taken, each with the owner whose lease ran out."""
+        """Ids in the order they are to be taken, each with the owner whose lease ran out. Rows that cannot
+        be read are passed over, and others have their turn (T10)."""
         if limit <= 0:
             return {}
 
@@ -91,14 +92,28 @@ class Leases(SqlReader):
             needs = [
                 text
                 for text in connection.execute(self.needs_statement()).scalars()
-                if reach.issuperset(rows.load_needs(text))
+                if (read := rows.load_needs(text)) is not None and reach.issuperset(read)
             ]
-            if not needs:
-                return {}
-            statement = self.choose_statement(worker, needs, closed_lanes, limit, kinds_in(reach), only)
-            return {ProcessId(row.id): row.owner for row in connection.execute(statement)}
+            damaged: frozenset[str] = frozenset()
+            while needs:
+                statement = self.choose_statement(
+                    worker, needs, closed_lanes, limit, kinds_in(reach), only, damaged
+                )
+                chosen = {ProcessId(row.id): row.owner for row in connection.execute(statement)}
+                found = self._damaged(connection, chosen)
+                if not found:
+                    return chosen
+                damaged |= found
+            return {}
 
         return self._database.read(work)
+
+    def _damaged(self, connection: Connection, ids: Collection[str]) -> frozenset[str]:
+        if not ids:
+            return frozenset()
+        statement = select(_p.id, *(_p[name] for name in rows.PROCESS_JSON)).where(_p.id.in_(list(ids)))
+        found = connection.execute(statement).mappings().all()
+        return frozenset(row["id"] for row in found if rows.damage(row))
 
     def needs_statement(self) -> Select[str]:
         """The few different needs among what may want a step; whether they are within reach is
@@ -117,6 +132,7 @@ class Leases(SqlReader):
         limit: int,
         kinds: frozenset[str] | None = None,
         only: frozenset[ProcessId] | None = None,
+        without: frozenset[str] = frozenset(),
     ) -> Select[str, str | None]:
         """By priority; among equals, lanes in turn: a lane's first before any lane's second. What
         somebody is working on has had its turn, so a busy lane comes later."""
@@ -124,6 +140,7 @@ class Leases(SqlReader):
         return (
             select(ranked.c.id, ranked.c.owner)
             .where(ranked.c.working == 0, true() if only is None else ranked.c.id.in_(sorted(only)))
+            .where(ranked.c.id.not_in(sorted(without)) if without else true())
             .order_by(ranked.c.priority.desc(), ranked.c.turn, ranked.c.seq)
             .limit(limit)
         )

@@ -1,4 +1,8 @@
-"""Rows to values of the model, and back; events, written in the transaction that made them true."""
+"""Rows to values of the model, and back; events, written in the transaction that made them true.
+
+T10: a row that cannot be read stops nobody. A process with one is `damaged`: shown, and never claimed.
+An unreadable error of a task, a pin or a worker is for people only, and is replaced by one that says so.
+"""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -9,7 +13,7 @@ from sqlalchemy import ColumnElement, Connection, RowMapping, insert
 
 from calve.model.change import NewEvent
 from calve.model.codec import encode
-from calve.model.errors import ErrorInfo
+from calve.model.errors import DamagedError, ErrorInfo
 from calve.model.process import (
     BatchId,
     Breaker,
@@ -29,10 +33,16 @@ from calve.store.database import from_us, time_from_us, to_us
 from calve.store.tables import events
 
 Row = RowMapping
+PROCESS_JSON: dict[str, Any] = {
+    "needs": tuple[str, ...],
+    "partitions": tuple[str, ...],
+    "locks": tuple[Lock, ...],
+    "error": ErrorInfo,
+}
 T = TypeVar("T")
 _CHUNK = 500
 
-_PROCESS_COLUMNS = tuple(item.name for item in fields(Process) if item.name != "tasks")
+_PROCESS_COLUMNS = tuple(item.name for item in fields(Process) if item.name not in ("tasks", "damaged"))
 _TASK_COLUMNS = tuple(item.name for item in fields(Task))
 _PROCESS_TIMES = ("finished_at", "lease_until", "not_before", "cleanup_at")
 _TASK_TIMES = ("started_at", "finished_at", "not_before")
@@ -53,23 +63,57 @@ def dump_error(error: ErrorInfo | None) -> str | None:
     return None if error is None else json.dumps(encode(error))
 
 
-def load_error(text: str | None) -> ErrorInfo | None:
-    return None if text is None else loads(ErrorInfo, text, "a stored error")
+def _shown_error(text: str | None, where: str) -> ErrorInfo | None:
+    """Of something that goes on whatever its error was."""
+    try:
+        return None if text is None else loads(ErrorInfo, text, f"the error of {where}")
+    except DamagedError as error:
+        return error.info
 
 
 def dump_needs(needs: tuple[str, ...]) -> str:
     return json.dumps(needs)
 
 
-def load_needs(text: str) -> tuple[str, ...]:
-    return loads(tuple[str, ...], text, "what a process needs")
+def load_needs(text: str) -> tuple[str, ...] | None:
+    """None if they cannot be read."""
+    try:
+        return loads(tuple[str, ...], text, "what a process needs")
+    except DamagedError:
+        return None
 
 
 def dump_locks(locks: tuple[Lock, ...]) -> str:
     return json.dumps(encode(locks))
 
 
+class _Reading:
+    """The JSON columns of one row: read, or noted as damaged and replaced."""
+
+    def __init__(self, row: Row) -> None:
+        self._row = row
+        self.damaged: list[str] = []
+
+    def column(self, kind: Any, name: str, instead: T) -> Any | T:
+        if self._row[name] is None:
+            return instead
+        try:
+            return loads(kind, self._row[name], f"the column `{name}`")
+        except DamagedError as error:
+            self.damaged.append(error.message)
+            return instead
+
+
+def damage(row: Row) -> str:
+    """What of a process's row cannot be read; "" if all can. Needs its JSON columns only."""
+    reading = _Reading(row)
+    for name, kind in PROCESS_JSON.items():
+        reading.column(kind, name, None)
+    return "; ".join(reading.damaged)
+
+
 def process(row: Row) -> Process:
+    reading = _Reading(row)
     values = {name: row[name] for name in _PROCESS_COLUMNS}
     values |= {name: from_us(row[name]) for name in _PROCESS_TIMES}
     return Process(
@@ -77,9 +121,9 @@ def process(row: Row) -> Process:
         | {
             "id": ProcessId(row["id"]),
             "state": ProcessState(row["state"]),
-            "needs": load_needs(row["needs"]),
-            "partitions": loads(tuple[str, ...], row["partitions"], f"the partitions of process {row['id']}"),
-            "locks": loads(tuple[Lock, ...], row["locks"], f"the locks of process {row['id']}"),
+            "needs": reading.column(tuple[str, ...], "needs", ()),
+            "partitions": reading.column(tuple[str, ...], "partitions", ()),
+            "locks": reading.column(tuple[Lock, ...], "locks", ()),
             "batch": None if row["batch"] is None else BatchId(row["batch"]),
             "retry_of": None if row["retry_of"] is None else ProcessId(row["retry_of"]),
             "owner": None if row["owner"] is None else WorkerId(row["owner"]),
@@ -91,8 +135,9 @@ def process(row: Row) -> Process:
                 failed=row["tasks_failed"],
                 running=row["tasks_running"],
             ),
-            "error": load_error(row["error"]),
+            "error": reading.column(ErrorInfo, "error", None),
             "leftovers": Leftovers(row["leftovers"]),
+            "damaged": "; ".join(reading.damaged),
         }
     )
 
@@ -136,7 +181,8 @@ def _changing(row: Process) -> dict[str, Any]:
 def task(row: Row) -> Task:
     values = {name: row[name] for name in _TASK_COLUMNS}
     values |= {name: from_us(row[name]) for name in _TASK_TIMES}
-    return Task(**values | {"state": TaskState(row["state"]), "error": load_error(row["error"])})
+    error = _shown_error(row["error"], f"task {row['number']}")
+    return Task(**values | {"state": TaskState(row["state"]), "error": error})
 
 
 def task_values(task: Task) -> dict[str, Any]:
@@ -153,7 +199,7 @@ def pin(row: Row) -> Pin:
             "state": PinState(row["state"]),
             "created_at": time_from_us(row["created_at"]),
             "not_before": from_us(row["not_before"]),
-            "error": load_error(row["error"]),
+            "error": _shown_error(row["error"], f"pin {row['name']}"),
         }
     )
 
@@ -179,15 +225,16 @@ def event(row: Row) -> Event:
 
 
 def worker(row: Row) -> Worker:
+    reading = _Reading(row)  # a worker that lives writes its row again in a few seconds
     return Worker(
         id=WorkerId(row["id"]),
         host=row["host"],
-        reach=loads(tuple[str, ...], row["reach"], f"the reach of worker {row['id']}"),
+        reach=reading.column(tuple[str, ...], "reach", ()),
         slots=row["slots"],
         started_at=time_from_us(row["started_at"]),
         heartbeat_at=time_from_us(row["heartbeat_at"]),
         draining=row["draining"],
-        error=load_error(row["error"]),
+        error=_shown_error(row["error"], f"worker {row['id']}"),
     )
 
 

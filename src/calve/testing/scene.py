@@ -12,6 +12,7 @@ from calve.control.worker import WorkerLoop
 from calve.model.errors import Outcome
 from calve.model.limits import Limits
 from calve.model.process import Lock, NewProcess, Process, ProcessId, WorkerId, new_process_id
+from calve.model.record import fields_of
 from calve.model.states import PIN_HELD, PROCESS_TERMINAL, TASK_LIVE, Leftovers, ProcessState
 from calve.testing.clock import FakeClock
 from calve.testing.crashing import Faults, crashing_kind, crashing_runner, crashing_store
@@ -134,7 +135,7 @@ class Scene:
 
     def _check_process(self, row: Process) -> None:
         published = self.world.published(row.id)
-        if row.state is ProcessState.COMPLETED and not json.loads(row.request).get("nothing"):
+        if row.state is ProcessState.COMPLETED and not fields_of(row.request).get("nothing"):
             assert published is not None, "COMPLETED, and nothing was published"
             assert row.tasks.done == row.tasks.total
         if row.state in (ProcessState.CANCELLED, ProcessState.FAILED) and published is not None:

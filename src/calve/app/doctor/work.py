@@ -1,5 +1,6 @@
 """Probes of the work: workers, destinations that are down, pins and processes that need a person."""
 
+import json
 from collections import Counter
 from collections.abc import Collection, Iterator
 from datetime import timedelta
@@ -7,10 +8,11 @@ from datetime import timedelta
 from calve.app.doctor.finding import Finding
 from calve.app.wiring import App
 from calve.control.steps.publish import LEFT_IN_PLACE
-from calve.model.errors import Outcome
+from calve.model.errors import DamagedError, Outcome
 from calve.model.process import Pin, Process, ProcessId, ProcessQuery
 from calve.model.states import PIN_HELD, PROCESS_TERMINAL, Leftovers, PinState, ProcessState, TaskState
 
+_LOOKED_AT = 1000  # the newest
 _OVERDUE = timedelta(hours=1)
 
 
@@ -82,7 +84,15 @@ def _keeps_failing(pin: Pin, attempts: int) -> bool:
 
 
 def processes(app: App) -> Iterator[Finding]:
-    """Ended ones whose outcome is still unknown."""
+    """Those that cannot be read (T10); ended ones whose outcome is still unknown."""
+    for process in app.store.processes(ProcessQuery(limit=_LOOKED_AT)):
+        if process.damaged:
+            yield Finding(
+                part=f"process:{process.id}",
+                ok=False,
+                words=f"nobody works on it, its row in the store is damaged: {process.damaged}",
+                remedy=f"restore the row from a backup of the store, or write what can be read: {_repair(process)}",
+            )
     for process in app.store.processes(ProcessQuery(states=frozenset({ProcessState.FAILED}))):
         if process.error and process.error.outcome is Outcome.UNKNOWN:
             yield Finding(
@@ -93,14 +103,45 @@ def processes(app: App) -> Iterator[Finding]:
             )
 
 
+def _repair(process: Process) -> str:
+    """A statement that makes the row readable again. What the columns held is lost, so a process that may have
+    been published is looked up once more."""
+    outcome = Outcome.UNKNOWN if process.publish_sent else Outcome.NOT_APPLIED
+    columns = {
+        "needs": [f"source:{process.source.partition(':')[0]}", process.lane],
+        "partitions": [],
+        "locks": [],
+        "error": {
+            "code": "damaged",
+            "message": "the error that was here could not be read",
+            "outcome": outcome.value,
+        },
+    }
+    sets = ", ".join(
+        f"{name} = '{json.dumps(value)}'" for name, value in columns.items() if f"`{name}`" in process.damaged
+    )
+    return f"UPDATE processes SET {sets} WHERE id = '{process.id}'"
+
+
 def leftovers(app: App) -> Iterator[Finding]:
     """Files that an undo had to leave, because nothing proved them unused, and that are still there;
     files of attempts that lost, which nobody has deleted in time (T13)."""
     for process in app.store.processes(ProcessQuery(states=PROCESS_TERMINAL, kind="export")):
-        if process.state is ProcessState.COMPLETED:
-            yield from _lost(app, process)
-        if process.leftovers is not Leftovers.GONE:
-            continue
+        try:
+            yield from _left_by(app, process)
+        except DamagedError as error:  # of one process: the others are still looked at (T10)
+            yield Finding(
+                part=f"process:{process.id}",
+                ok=False,
+                words=f"whether it left files cannot be found out: {error.message}",
+                remedy=f"every name of its files contains calve-{process.id}",
+            )
+
+
+def _left_by(app: App, process: Process) -> Iterator[Finding]:
+    if process.state is ProcessState.COMPLETED:
+        yield from _lost(app, process)
+    if process.leftovers is Leftovers.GONE:
         reason = _left(app, process.id)
         files = _files(app, process.id) if reason else ()
         if files:
