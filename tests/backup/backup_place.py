@@ -32,6 +32,17 @@ from calve.spark.executor import execute, result
 from support.kept_source import KeptSource
 from support.place import Place
 
+TABLES = (
+    "CREATE DATABASE db",
+    "CREATE TABLE db.events (id UInt64, day Date, note String) ENGINE = MergeTree"
+    " PARTITION BY toYYYYMM(day) ORDER BY id SETTINGS min_bytes_for_wide_part = 0",
+    "INSERT INTO db.events SELECT number, toDate('2024-01-01') + number % 60,"
+    " randomPrintableASCII(100) FROM numbers(2000)",
+    "CREATE TABLE db.users (id UInt64, name String) ENGINE = ReplacingMergeTree ORDER BY id",
+    "INSERT INTO db.users SELECT number, concat('user ', toString(number)) FROM numbers(100)",
+    "INSERT INTO db.users SELECT number, concat('renamed ', toString(number)) FROM numbers(10)",
+)
+
 
 @dataclass
 class DirectRunner:

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from backup_place import BackupPlace, DirectRunner
+from backup_place import TABLES, BackupPlace, DirectRunner
 
 from calve.app.wiring import App
 from calve.clickhouse.embedded.source import EmbeddedSource
@@ -11,17 +11,6 @@ from support.calve_command import Run, in_this_process
 
 # The shapes of parts that every other way of reading is tried with.
 sys.path.append(str(Path(__file__).parent.parent / "parts"))
-
-TABLES = (
-    "CREATE DATABASE db",
-    "CREATE TABLE db.events (id UInt64, day Date, note String) ENGINE = MergeTree"
-    " PARTITION BY toYYYYMM(day) ORDER BY id SETTINGS min_bytes_for_wide_part = 0",
-    "INSERT INTO db.events SELECT number, toDate('2024-01-01') + number % 60,"
-    " randomPrintableASCII(100) FROM numbers(2000)",
-    "CREATE TABLE db.users (id UInt64, name String) ENGINE = ReplacingMergeTree ORDER BY id",
-    "INSERT INTO db.users SELECT number, concat('user ', toString(number)) FROM numbers(100)",
-    "INSERT INTO db.users SELECT number, concat('renamed ', toString(number)) FROM numbers(10)",
-)
 
 
 @pytest.fixture

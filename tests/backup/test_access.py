@@ -1,5 +1,6 @@
 """`--rbac`: users, roles and the like go into a backup and come back; row policies go with their tables."""
 
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from calve.archive import access, backups
 from calve.archive.access import AccessEntry, check_access, entry_of
 from calve.archive.left_out import left_out
 from calve.archive.manifest import Manifest
+from calve.archive.vault import properties
+from calve.clickhouse.embedded.source import EmbeddedSource
 from calve.model.errors import ErrorInfo, PermanentError, RefusedError, UsageError
 from calve.model.states import ProcessState
 from calve.restore.access import make_access
@@ -176,6 +179,49 @@ def test_a_named_collection_is_left_out_and_named(scene: Scene) -> None:
     assert any(
         "named collection s3_keys" in one.what and "encryption_key" in one.why for one in left_out(made)
     )
+
+
+def test_an_encrypted_backup_holds_named_collections_with_their_values(tmp_path: Path) -> None:
+    """The engine itself keeps and shows them, so all of this is real."""
+    allowed = "".join(
+        f"<{word}>1</{word}>"
+        for word in ("access_management", "named_collection_control", "show_named_collections",
+                     "show_named_collections_secrets")
+    )  # fmt: skip
+    users, config = tmp_path / "users.xml", tmp_path / "config.xml"
+    users.write_text(
+        "<clickhouse><profiles><default/></profiles><quotas><default/></quotas><users><default><password/>"
+        f"<networks><ip>::/0</ip></networks>{allowed}</default></users></clickhouse>"
+    )
+    config.write_text(
+        "<clickhouse><display_secrets_in_show_and_select>1</display_secrets_in_show_and_select>"
+        f"<users_config>{users}</users_config></clickhouse>"
+    )
+    source = EmbeddedSource("main", tmp_path / "clickhouse", create=True, engine_config=str(config))
+    with source.visit() as session:
+        for statement in (
+            "CREATE DATABASE db",
+            "CREATE TABLE db.t (id UInt64) ENGINE = MergeTree ORDER BY id",
+            "CREATE NAMED COLLECTION keys AS url = 'x' OVERRIDABLE, secret = 'hunter2' NOT OVERRIDABLE",
+        ):
+            session.execute(statement)
+    ticked = Ticked(tmp_path / "backups", source)
+    ticked.ports.storage = properties(keys=secrets.token_hex(32))
+    row = ticked.settle(ticked.create("b", rbac=True))
+    assert row.state is ProcessState.COMPLETED, row.error
+    assert "hunter2" not in f"{row}{ticked.store.plan(row.id)}"
+    assert not any(
+        b"hunter2" in path.read_bytes() for path in (tmp_path / "backups").rglob("*") if path.is_file()
+    )
+    with source.visit() as session:
+        session.execute("DROP NAMED COLLECTION keys")
+    restored = ticked.restore("b", rbac=True, schema_only=True, existing="append")
+    assert ticked.settle(restored).error is None
+    assert "hunter2" not in f"{ticked.row(restored)}{ticked.store.plan(restored)}"
+    shown = {"format_display_secrets_in_show_and_select": "1"}
+    with source.visit() as session:
+        [kept] = session.rows("SELECT create_query FROM system.named_collections", shown)
+    assert kept["create_query"].endswith("AS secret = 'hunter2' NOT OVERRIDABLE, url = 'x' OVERRIDABLE")
 
 
 def test_a_backup_without_users_has_none_to_restore(scene: Scene) -> None:

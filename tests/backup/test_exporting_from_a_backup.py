@@ -1,5 +1,6 @@
 """Executors read a backup's parts; the result equals an export of the live table; nobody asks the source."""
 
+import secrets
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -59,6 +60,22 @@ def test_the_result_equals_an_export_of_the_live_table_and_the_source_may_be_gon
     # One input, whichever way it comes: what was exported live is not exported again from the backup.
     assert place.export("db.events", to="lake.ns.live", from_backup="b") == []
     assert place.read("lake.ns.live").num_rows == sum(process.rows for process in live)
+
+
+def test_executors_open_an_encrypted_backup(tmp_path: Path, place: Place) -> None:
+    place.settings |= {
+        "CALVE_BACKUP__ENCRYPTION_KEY": secrets.token_hex(32), "CALVE_BACKUP__COMPRESSION": "zstd",
+    }  # fmt: skip
+    back_up(place, "b")
+    live = place.export("db.events", to="lake.ns.live")
+    from_backup = place.export("db.events", to="lake.ns.kept", from_backup="b")
+    assert [process.error for process in (*live, *from_backup)] == [None] * 4
+    order = [("id", "ascending")]
+    assert place.read("lake.ns.kept").sort_by(order) == place.read("lake.ns.live").sort_by(order)
+    with place.app() as app:
+        for process in from_backup:
+            key = place.settings["CALVE_BACKUP__ENCRYPTION_KEY"]
+            assert key not in f"{process}{app.store.plan(process.id)}{app.store.tasks(process.id)}"
 
 
 def test_what_the_backup_has_not_is_named(place: Place) -> None:

@@ -1,5 +1,6 @@
 """The same against a real S3 server, and against a ClickHouse server whose disk is visible."""
 
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from ticked import Ticked
 
 from calve.archive import backups
 from calve.archive.location import Location
+from calve.archive.vault import properties
 from calve.backup import deletion
 from calve.backup.verification import verify
 from calve.clickhouse.server.source import ServerOptions, ServerSource
@@ -35,7 +37,12 @@ def front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClickHouseFront]
         yield front
 
 
-def test_a_round_trip_through_s3_with_a_secret_that_is_stored_nowhere(s3: S3Server, tmp_path: Path) -> None:
+@pytest.mark.parametrize("compression", [None, "none", "zstd"])
+def test_a_round_trip_through_s3_with_a_secret_that_is_stored_nowhere(
+    s3: S3Server, tmp_path: Path, compression: str | None
+) -> None:
+    key = secrets.token_hex(32)
+    sealing = {} if compression is None else properties(keys=key, compression=compression, level=1)
     with KeptSource(tmp_path / "clickhouse") as source:
         source.execute(
             "CREATE DATABASE db",
@@ -43,7 +50,10 @@ def test_a_round_trip_through_s3_with_a_secret_that_is_stored_nowhere(s3: S3Serv
             "INSERT INTO db.t SELECT number, randomString(100) FROM numbers(200000)",  # uploads in parts
         )
         ticked = Ticked(tmp_path, source)
-        ticked.ports.url, ticked.ports.storage = "s3://backups/round", s3.properties()
+        ticked.ports.url, ticked.ports.storage = (
+            f"s3://backups/round-{compression}",
+            s3.properties() | sealing,
+        )
         process_id = ticked.create("b")
         assert ticked.settle(process_id).state is ProcessState.COMPLETED, ticked.row(process_id).error
         assert verify(ticked.location, backups.find(ticked.location, "b"), read_share=1.0).whole
@@ -55,7 +65,8 @@ def test_a_round_trip_through_s3_with_a_secret_that_is_stored_nowhere(s3: S3Serv
         ]
         assert hashes[0] == hashes[1]
         for row in (ticked.row(process_id), ticked.row(restored)):
-            assert s3.keys.secret_access_key not in f"{row}{ticked.store.plan(row.id)}"
+            for secret in (s3.keys.secret_access_key, key):
+                assert secret not in f"{row}{ticked.store.plan(row.id)}"
 
 
 def test_sharing_deleting_and_racing_on_s3(s3: S3Server, tmp_path: Path) -> None:

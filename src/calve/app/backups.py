@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from calve.app.destination import properties_of
+from calve.app.destination import backup_properties
 from calve.app.wiring import App
 from calve.archive import backups as archived
 from calve.archive.left_out import LeftOut, left_out
@@ -58,7 +58,7 @@ class BackupReach:
         return Location(config.backup_url, storage, signing_key=config.backup_signing_key)
 
     def location_properties(self) -> dict[str, str]:
-        return properties_of(self._app.config, self._app.config.backup_url)
+        return backup_properties(self._app.config)
 
 
 def backup_kind(app: App) -> BackupKind:

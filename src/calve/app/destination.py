@@ -33,6 +33,17 @@ def properties_of(config: Config, location: str) -> dict[str, str]:
     return _resolve(given, f'[storage."{section}"]' if section else location)
 
 
+def backup_properties(config: Config) -> dict[str, str]:
+    """How to open the location of backups: with the keys of its storage, and its own."""
+    from calve.archive import vault
+
+    return properties_of(config, config.backup_url) | vault.properties(
+        keys=config.backup_encryption_key,
+        compression=config.backup_compression,
+        level=config.backup_compression_level,
+    )
+
+
 def catalog_properties(config: Config, name: str) -> dict[str, Any]:
     """A catalog's entry, completed for the storage of its files."""
     given = config.catalog(name)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from calve.archive.location import Key, Location, checked_name
 from calve.archive.manifest import Manifest, damaged, refuse_unsigned
-from calve.model.errors import DamagedError, NotFoundError, PermanentError, RefusedError
+from calve.archive.vault import BrokenSeal, KeyMissingError
+from calve.model.errors import CalveError, DamagedError, NotFoundError, PermanentError, RefusedError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +26,14 @@ def read(location: Location, key: Key, *, trusted: bool = False) -> Manifest | T
     where, way_out = location.manifest(key), _way_out(key)
     data = location.storage.read(where).decode("utf-8", "replace")
     try:
+        data = location.vault.open_text(data, location.name(where))
+    except BrokenSeal as error:
+        raise damaged(where, str(error), way_out) from None
+    except KeyMissingError as error:
+        raise KeyMissingError(
+            f"backup {key.name} is {error.message}", code=error.code, hint=error.hint
+        ) from None
+    try:
         document = json.loads(data)
         if isinstance(document, dict) and document.get("fenced"):
             return Tombstone(process_id=str(document["process_id"]))
@@ -36,6 +45,12 @@ def read(location: Location, key: Key, *, trusted: bool = False) -> Manifest | T
     if trusted and location.signing_key:
         refuse_unsigned(data, where, location.signing_key)
     return manifest
+
+
+def to_put(location: Location, key: Key, manifest: Manifest) -> bytes:
+    """A manifest as it is stored: signed, then encrypted, as far as there are keys."""
+    text = manifest.to_json(location.signing_key)
+    return location.vault.seal_text(text, location.name(location.manifest(key))).encode()
 
 
 def _way_out(key: Key) -> str:
@@ -100,7 +115,7 @@ class Needed:
 
 
 def needed(location: Location) -> Needed:
-    """To decide what may be deleted."""
+    """To decide what may be deleted. One that is encrypted with a key that is not here may need anything."""
     places: set[str] = set()
     unreadable: set[str] = set()
     for one in listed(location):
@@ -129,7 +144,7 @@ class Listed:
 
     key: Key
     manifest: Manifest | None
-    error: PermanentError | None = None
+    error: CalveError | None = None
 
 
 def listed(location: Location) -> list[Listed]:
@@ -140,7 +155,7 @@ def listed(location: Location) -> list[Listed]:
             one = read(location, key)
         except NotFoundError:
             continue
-        except DamagedError as error:
+        except (DamagedError, KeyMissingError) as error:
             found.append(Listed(key=key, manifest=None, error=error))
             continue
         if isinstance(one, Manifest):

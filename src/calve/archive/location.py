@@ -12,7 +12,8 @@ Nothing is ever overwritten: a process and an attempt are in the name of whateve
 meets a name that is taken.
 
 The address of a part: a hash of its files, so that equal content is stored once and another
-content under the same part name is never taken for it (P17).
+content under the same part name is never taken for it (P17). Where the location is encrypted, the
+hash is keyed (`vault`), and manifests, indexes and files are sealed under the same names.
 """
 
 import hashlib
@@ -23,6 +24,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from calve.archive.vault import Vault
 from calve.model.errors import DamagedError, NotFoundError, PermanentError, UsageError
 from calve.objects.storage import Storage
 
@@ -107,7 +109,12 @@ class Location:
     def __init__(self, url: str, storage: Storage, *, signing_key: str = "") -> None:
         self.url = url.rstrip("/")
         self.storage = storage
+        self.vault = Vault.of(storage.properties)  # how what is stored is sealed
         self.signing_key = signing_key  # of manifests; "" where they are not signed
+
+    def name(self, uri: str) -> str:
+        """Of an object, below the location: what its seal is bound to, wherever the location is copied."""
+        return uri.removeprefix(f"{self.url}/")
 
     def manifest(self, key: Key) -> str:
         return f"{self.url}/backups/{key}.json"

@@ -15,12 +15,14 @@ from pathlib import Path, PurePosixPath
 
 from calve.archive.location import Location, PartFile, address_of, part_files
 from calve.archive.manifest import PartEntry
+from calve.archive.vault import CHUNK_BYTES, BrokenSeal, KeyMissingError, is_sealed
 from calve.model.codec import decode
 from calve.model.errors import CalveError, DamagedError, NotFoundError, PermanentError
 from calve.model.record import Record
 
 INLINE_BYTES = 4096
 FILES_AT_ONCE = 4
+_MOST_INDEX_BYTES = 1 << 31
 PARTS_AT_ONCE = 4
 
 
@@ -31,11 +33,14 @@ class StoredFile:
     sha256: str
     object: int | None = None  # its number; None when it is inside of the index
     data: str = ""  # base64
+    stored: int | None = None  # bytes of the object, where it is sealed; None where it is as the file is
 
     def __post_init__(self) -> None:
         """An index is data from outside: its names never lead out of the part's folder (T9)."""
         pure = PurePosixPath(self.name)
         numbered = self.object is None or (type(self.object) is int and self.object >= 0)
+        if self.stored is not None and (type(self.stored) is not int or self.stored < 0):
+            numbered = False
         if pure.is_absolute() or not pure.parts or ".." in pure.parts or "\0" in self.name or not numbered:
             raise DamagedError(
                 f"the backup is damaged: unsafe file {self.name!r} (object {self.object!r}) in a part's index",
@@ -96,7 +101,14 @@ def store(
     kept = list(pool.map(lambda at: _upload(location, place, at, large[at], hard_links), numbers))
     location.storage.flush([_object(location, place, number) for number in numbers])
     kept += [_inlined(file) for file in files if file.bytes <= INLINE_BYTES]
-    if address_of(part) != address:
+    plain = address_of(part)
+    if location.vault.address(plain) != address and location.vault.was_address(address, plain):
+        raise PermanentError(
+            "[backup] encryption_key was changed while this backup was under way",
+            code="backup_key_changed",
+            hint="run the command again: it starts anew with the key that is configured now",
+        )
+    if location.vault.address(plain) != address:
         raise PermanentError(
             f"part {part} is not the one that was planned: its files have changed",
             code="part_changed",
@@ -104,6 +116,8 @@ def store(
         )
     index = PartIndex(address=address, files=tuple(sorted(kept, key=lambda file: file.name)))
     data = index.to_json().encode()
+    if location.vault.seals:
+        data = b"".join(location.vault.seal([data], location.name(location.index(place))))
     # if we die here, the index is there or not; another attempt stores the part elsewhere
     location.storage.put_if_absent(location.index(place), data)
     return Stored(place=place, index_sha256=hashlib.sha256(data).hexdigest(), bytes=index.bytes)
@@ -111,12 +125,43 @@ def store(
 
 def _upload(location: Location, place: str, number: int, file: PartFile, hard_links: bool) -> StoredFile:
     uri = _object(location, place, number)
+    if location.vault.seals:
+        return _sealed(location, uri, number, file)
     if hard_links and file.never_changes:
         location.storage.link(file.path, uri)
     else:
         location.storage.upload(file.path, uri, flush=False)
     digest = _sha256_of(file.path)
     return StoredFile(name=file.name, bytes=file.bytes, sha256=digest, object=number)
+
+
+def _sealed(location: Location, uri: str, number: int, file: PartFile) -> StoredFile:
+    """One pass over the file: hashed, compressed, encrypted and sent, a chunk at a time."""
+    digest, sizes = hashlib.sha256(), [0, 0]
+
+    def pieces() -> Iterator[bytes]:
+        nonlocal digest
+        digest, sizes[:] = hashlib.sha256(), [0, 0]
+        for piece in location.vault.seal(plain(), location.name(uri)):
+            sizes[1] += len(piece)
+            yield piece
+
+    def plain() -> Iterator[bytes]:
+        for piece in _pieces(file.path):
+            digest.update(piece)
+            sizes[0] += len(piece)
+            yield piece
+
+    location.storage.write(pieces, uri, flush=False)
+    return StoredFile(
+        name=file.name, bytes=sizes[0], sha256=digest.hexdigest(), object=number, stored=sizes[1]
+    )
+
+
+def _pieces(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while piece := file.read(CHUNK_BYTES):
+            yield piece
 
 
 def _object(location: Location, place: str, number: int) -> str:
@@ -143,8 +188,10 @@ def read_index(location: Location, place: str, address: str, index_sha256: str) 
     if hashlib.sha256(data).hexdigest() != index_sha256:
         raise _damaged(Problem(object=where, what="its content does not match its checksum"))
     try:
+        if is_sealed(data):
+            data = b"".join(location.vault.open([data], location.name(where), most=_MOST_INDEX_BYTES))
         index = decode(PartIndex, json.loads(data))
-    except ValueError as error:
+    except (BrokenSeal, ValueError) as error:
         raise _damaged(Problem(object=where, what=f"it does not read as an index ({error})")) from None
     if index.address != address:
         raise _damaged(Problem(object=where, what="it is the index of another part"))
@@ -161,10 +208,8 @@ def check_sizes(location: Location, place: str, index: PartIndex) -> Iterator[Pr
         size = found.get(where)
         if size is None:
             yield Problem(object=where, what=f"missing (file {file.name})")
-        elif size != file.bytes:
-            yield Problem(
-                object=where, what=f"{size} bytes where {file.bytes} were written (file {file.name})"
-            )
+        elif size != (expected := file.bytes if file.stored is None else file.stored):
+            yield Problem(object=where, what=f"{size} bytes where {expected} were written (file {file.name})")
 
 
 def refuse_damaged(location: Location, part: PartEntry) -> PartIndex:
@@ -209,15 +254,31 @@ def _download_to(location: Location, place: str, file: StoredFile, target: Path)
     else:
         where = _object(location, place, file.object)
         try:
-            location.storage.download(where, target)
+            if file.stored is None:
+                location.storage.download(where, target)
+            else:
+                _unseal(location, where, file, target)
         except NotFoundError:
             return Problem(object=where, what=f"missing (file {file.name})")
+        except (BrokenSeal, KeyMissingError) as broken:
+            return Problem(object=where, what=f"{broken} (file {file.name})")
     size = target.stat().st_size
     if size != file.bytes:
         return Problem(object=where, what=f"{size} bytes where {file.bytes} were written (file {file.name})")
     if _sha256_of(target) != file.sha256:
         return Problem(object=where, what=f"its content does not match its checksum (file {file.name})")
     return None
+
+
+def _unseal(location: Location, where: str, file: StoredFile, target: Path) -> None:
+    sealed = target.with_name(f"{target.name}.calve-sealed")
+    try:
+        # if we die here, the folder is left unfinished, as with any other file
+        location.storage.download(where, sealed)
+        with target.open("wb") as out:
+            out.writelines(location.vault.open(_pieces(sealed), location.name(where), most=file.bytes))
+    finally:
+        sealed.unlink(missing_ok=True)
 
 
 def _sha256_of(path: Path) -> str:

@@ -1,6 +1,7 @@
 """The backup kind: what the control plane calls, step by step. Keeps no state between calls."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 from calve import __version__
@@ -9,10 +10,11 @@ from calve.archive.access import HIDDEN
 from calve.archive.location import Location
 from calve.archive.manifest import Manifest, SchemaEntry, TableEntry
 from calve.archive.ports import BackupPorts, probe
+from calve.archive.vault import Vault
 from calve.backup import publish
 from calve.backup.access import Access, read_access, read_policies
 from calve.backup.frozen import Frozen, freeze
-from calve.backup.plan import BackupPlan, BackupReceipt, Reuse, Upload, divide
+from calve.backup.plan import BackupPlan, BackupReceipt, Reuse, Upload, divide, draft_context
 from calve.backup.request import BackupRequest
 from calve.backup.schema import detached_parts, read_schema
 from calve.backup.task import BackupPayload
@@ -83,16 +85,17 @@ class BackupKind(Kind):
         location_id = location.made_identity()
         keys = location.keys()
         refuse_taken(location, request)
-        frozen = [(pin.name, Frozen.from_json(pin.detail)) for pin in pins]
+        vault = location.vault
+        frozen = [(pin.name, _addressed(Frozen.from_json(pin.detail), vault)) for pin in pins]
         uploads, tasks, spans = divide(frozen, task_bytes_mb=self._ports.limits.task_bytes_mb)
         key = keys.next_of(request.name)
-        manifest = self._draft(process, request, location_id, key.number, [one for _, one in frozen])
+        manifest = self._draft(process, request, location_id, key.number, [one for _, one in frozen], vault)
         plan = BackupPlan(
             process_id=process.id,
             key=str(key),
             location=location.url,
             location_id=location_id,
-            manifest=manifest.to_json(),
+            manifest=vault.seal_text(manifest.to_json(), draft_context(process.id)),
             uploads=uploads,
             tasks=tasks,
             pins=spans,
@@ -112,13 +115,14 @@ class BackupKind(Kind):
         location_id: str,
         number: int,
         frozen: Sequence[Frozen],
+        vault: Vault,
     ) -> Manifest:
         tables = tuple(one.table for one in frozen if one.table is not None)
         with self._ports.source(request.source).visit() as session:
             schema = read_schema(session, [table.full_name for table in tables], request.schemas)
             found = read_policies(session, tables)
             if request.rbac:
-                everything = read_access(session, encrypted=False)
+                everything = read_access(session, encrypted=vault.encrypts)
                 known = {entry.title for entry in everything.entries}
                 kept = tuple(entry for entry in found.entries if entry.title not in known)
                 found = Access(
@@ -198,6 +202,14 @@ class BackupKind(Kind):
 def _read(plan: str) -> BackupPlan:
     """A plan of thousands of parts is asked for once for each of its tasks."""
     return BackupPlan.from_json(plan)
+
+
+def _addressed(one: Frozen, vault: Vault) -> Frozen:
+    """By the names that its parts have in the location."""
+    if one.table is None or not vault.encrypts:
+        return one
+    parts = tuple(replace(part, address=vault.address(part.address)) for part in one.table.parts)
+    return replace(one, table=replace(one.table, parts=parts))
 
 
 def _partial(request: BackupRequest) -> tuple[tuple[str, str], ...]:

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from calve.archive.location import Key, Location
-from calve.archive.manifest import Manifest, PartEntry
+from calve.archive.manifest import Manifest, PartEntry, damaged
+from calve.archive.vault import BrokenSeal, Vault
 from calve.backup.frozen import Frozen
 from calve.model.errors import DamagedError, NotFoundError
 from calve.model.record import Record
@@ -52,7 +53,7 @@ class BackupPlan(Record):
     key: str  # of the manifest to be
     location: str
     location_id: str
-    manifest: str  # JSON, without places
+    manifest: str  # JSON, without places; encrypted if the backup is, because it may hold secrets
     uploads: tuple[Upload, ...]
     tasks: tuple[tuple[int, int], ...]  # ranges of uploads
     pins: tuple[PinSpan, ...]
@@ -64,13 +65,20 @@ class BackupPlan(Record):
     def backup_key(self) -> Key:
         return Key.parse(self.key)
 
-    @property
-    def draft(self) -> Manifest:
-        return Manifest.from_json(self.manifest, "the plan's manifest")
+    def draft(self, vault: Vault) -> Manifest:
+        try:
+            text = vault.open_text(self.manifest, draft_context(self.process_id))
+        except BrokenSeal as error:
+            raise damaged("the plan's manifest", str(error)) from None
+        return Manifest.from_json(text, "the plan's manifest")
 
     @property
     def spent_pins(self) -> tuple[str, ...]:
         return tuple(span.pin for span in self.pins if span.first == span.end)
+
+
+def draft_context(process_id: str) -> str:
+    return f"plan of {process_id}"
 
 
 def divide(

@@ -30,10 +30,10 @@ def publish(
     if (found := _ours(location, plan, key)) is not None:
         return _done(location, found)
     location.refuse_another(plan.location_id)
-    manifest = _filled(plan, receipts)
+    manifest = _filled(plan, plan.draft(location.vault), receipts)
     note(json.dumps({"manifest": location.manifest(key)}))
     # If we die here, the manifest is there or not; the next attempt looks before it does anything.
-    location.storage.put_if_absent(location.manifest(key), manifest.to_json(location.signing_key).encode())
+    location.storage.put_if_absent(location.manifest(key), backups.to_put(location, key, manifest))
     found = _ours(location, plan, key)
     if found is None:
         raise TemporaryError(
@@ -104,7 +104,7 @@ def _ours(location: Location, plan: BackupPlan, key: Key) -> Manifest | None:
     return found
 
 
-def _filled(plan: BackupPlan, receipts: Sequence[BackupReceipt]) -> Manifest:
+def _filled(plan: BackupPlan, draft: Manifest, receipts: Sequence[BackupReceipt]) -> Manifest:
     """Every planned part must have its receipt, and nothing else may (L23)."""
     tasks = sorted(receipt.task for receipt in receipts)
     places = {part.address: (part.place, part.index_sha256) for receipt in receipts for part in receipt.parts}
@@ -115,7 +115,7 @@ def _filled(plan: BackupPlan, receipts: Sequence[BackupReceipt]) -> Manifest:
             code="receipts_missing",
             hint=f"calve show {plan.process_id}",
         )
-    return placed(plan.draft, places, moved_bytes=sum(receipt.moved_bytes for receipt in receipts))
+    return placed(draft, places, moved_bytes=sum(receipt.moved_bytes for receipt in receipts))
 
 
 def _done(location: Location, manifest: Manifest) -> Published:

@@ -43,6 +43,12 @@ def submit(ports: BackupPorts, store: Store, request: BackupRequest) -> Submitte
     """Queue it; join what the same request has under way; go on from what it stored before it failed.
     RefusedError if there is a backup of that name."""
     location = ports.location()
+    if ports.hard_links and location.vault.seals:
+        raise UsageError(
+            "hard links keep files as they are: they cannot be encrypted or compressed",
+            code="no_hard_links",
+            hint="under [backup], set hard_links = false, or neither encryption_key nor compression",
+        )
     if ports.hard_links and kind_of(location.url) != LOCAL:
         raise UsageError(
             f"{location.url} is not a folder: hard links need one",

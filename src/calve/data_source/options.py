@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Self
 
 from calve.app.config import Config, load_config
-from calve.app.destination import properties_of
+from calve.app.destination import backup_properties
+from calve.archive import vault
 from calve.clickhouse.server.client import SCHEMES
 from calve.clickhouse.sql.tokens import TableName, parse
 from calve.model.errors import UsageError
@@ -25,6 +26,8 @@ _KNOWN = (
     "backups",
     "signing_key",
     "signing_key_file",
+    "encryption_key",
+    "encryption_key_file",
     "partitions",
     "columns",
     "split_mb",
@@ -90,7 +93,8 @@ class Options:
                 name.removeprefix(_STORAGE): value
                 for name, value in lowered.items()
                 if name.startswith(_STORAGE)
-            },
+            }
+            | vault.properties(keys=_secret(lowered, "encryption_key")),
             partitions=_listed(lowered.get("partitions", "")),
             columns=_listed(lowered.get("columns", "")),
             split_mb=_number(lowered.get("split_mb", "256")),
@@ -134,7 +138,7 @@ def _completed(given: Mapping[str, str]) -> tuple[TableName, dict[str, str]]:
 
 def _of_backups(config: Config) -> dict[str, str]:
     url = config.backup_url
-    keys = {f"{_STORAGE}{name}": value for name, value in properties_of(config, url).items()}
+    keys = {f"{_STORAGE}{name}": value for name, value in backup_properties(config).items()}
     return {"backups": url, "signing_key": config.backup_signing_key} | keys
 
 

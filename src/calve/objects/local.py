@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from calve.model.errors import RefusedError
 from calve.objects.errors import translated
-from calve.objects.storage import UploadCleanup
+from calve.objects.storage import Pieces, UploadCleanup
 from calve.objects.uri import Uri
 
 if TYPE_CHECKING:
@@ -48,8 +48,6 @@ class LocalObjects:
             return True
 
     def upload(self, local: Path, uri: str, *, flush: bool = True) -> None:
-        target = _path(uri)
-
         def copy(out: BinaryIO) -> None:
             with local.open("rb") as source:
                 if self._pace is None:
@@ -57,7 +55,14 @@ class LocalObjects:
                 else:
                     out.writelines(self._pace.pieces(source))
 
-        with translated(uri), _written(target, copy, flush=flush) as link:
+        self._replace(uri, copy, flush=flush)
+
+    def write(self, pieces: Pieces, uri: str, *, flush: bool = True) -> None:
+        self._replace(uri, lambda out: out.writelines(pieces()), flush=flush)
+
+    def _replace(self, uri: str, fill: Callable[[BinaryIO], object], *, flush: bool) -> None:
+        target = _path(uri)
+        with translated(uri), _written(target, fill, flush=flush) as link:
             try:
                 # If we die here, there is no object.
                 link(target)

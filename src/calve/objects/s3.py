@@ -22,7 +22,7 @@ from calve.model.errors import NotFoundError, PermanentError, RefusedError, Temp
 from calve.objects import lifecycle
 from calve.objects.credentials import S3Access, check_ca_file
 from calve.objects.errors import Fault, fault_of, first_line, translated
-from calve.objects.storage import Bounds, UploadCleanup
+from calve.objects.storage import Bounds, Pieces, UploadCleanup
 from calve.objects.uri import Uri
 
 # Both bound memory (10 MB an upload) and the bandwidth that the timeouts presume (1.5 MB/s by default).
@@ -82,6 +82,18 @@ class S3Objects:
                     chunk_size=CHUNK_BYTES,
                     max_concurrency=CHUNKS_AT_ONCE,
                 )
+
+    def write(self, pieces: Pieces, uri: str, *, flush: bool = True) -> None:
+        with self._translated(uri), self._not_forgotten(uri):
+            # If we die here: see `upload`.
+            obstore.put(
+                self._store,
+                self._key(uri),
+                iter(pieces()),
+                use_multipart=True,
+                chunk_size=CHUNK_BYTES,
+                max_concurrency=CHUNKS_AT_ONCE,
+            )
 
     def link(self, local: Path, uri: str) -> None:
         raise RefusedError(

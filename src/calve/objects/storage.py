@@ -8,7 +8,7 @@ The docstrings of `ObjectStore` are obligations; `calve.testing.contracts.object
 to them.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -43,6 +43,9 @@ class UploadCleanup:
     remedy: str = ""
 
 
+Pieces = Callable[[], Iterable[bytes]]
+
+
 class ObjectStore(Protocol):
     """Thread-safe. Opening one sends no request."""
 
@@ -56,6 +59,9 @@ class ObjectStore(Protocol):
         or none. If it fails, nothing of it stays; if the program is killed, nothing visible does.
         Without `flush`, a crash of the machine may leave a partial object until `flush` was called: only
         for objects that nothing refers to before."""
+
+    def write(self, pieces: Pieces, uri: str, *, flush: bool = True) -> None:
+        """The same for bytes that are made on the way. `pieces` is called for each try."""
 
     def link(self, local: Path, uri: str) -> None:
         """A second name for a local file that never changes, where the storage can; RefusedError
@@ -101,6 +107,9 @@ class ForwardingStore:
 
     def upload(self, local: Path, uri: str, *, flush: bool = True) -> None:
         self._call(uri, lambda store: store.upload(local, uri, flush=flush))
+
+    def write(self, pieces: Pieces, uri: str, *, flush: bool = True) -> None:
+        self._call(uri, lambda store: store.write(pieces, uri, flush=flush))
 
     def link(self, local: Path, uri: str) -> None:
         self._call(uri, lambda store: store.link(local, uri))

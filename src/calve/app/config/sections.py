@@ -5,7 +5,7 @@ the suggestions are all made of these classes. Limits are `model.limits.Limits`,
 """
 
 from dataclasses import fields
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, create_model, field_validator
 
@@ -78,6 +78,16 @@ class BackupSection(Section):
         default="",
         description="signs manifests, and refuses others; better given as signing_key_file",
     )
+    encryption_key: str = Field(
+        default="",
+        description="encrypts backups: 32 bytes in hex or base64; several, one a line, all decrypt and the first "
+        "encrypts; better given as encryption_key_file",
+    )
+    compression: Literal["none", "zstd"] = Field(
+        default="none",
+        description='"zstd" compresses files; parts are compressed already, so it gains little',
+    )
+    compression_level: int = Field(default=3, ge=1, le=19, description="of zstd: 1 (fast) to 19 (small)")
     hard_links: bool = Field(
         default=False,
         description="hard-link files instead of copying them; the backup is then lost with the source's disk",

@@ -79,6 +79,9 @@ class Config:
     backup_url: str
     backup_hard_links: bool
     backup_signing_key: str = field(repr=False)
+    backup_encryption_key: str = field(repr=False)
+    backup_compression: str
+    backup_compression_level: int
     spark: SparkConfig
     choices: Choices  # about types
     limits: Limits

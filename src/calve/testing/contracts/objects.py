@@ -2,11 +2,12 @@
 
 import os
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from calve.model.errors import NotFoundError, PermanentError, RefusedError
+from calve.model.errors import CalveError, NotFoundError, PermanentError, RefusedError
 from calve.objects.storage import ObjectStore
 
 LARGE = 11_000_000  # bytes: more than two chunks of a multipart upload
@@ -62,6 +63,26 @@ class ObjectStoreContract:
         assert storage.size(f"{root}/file") == size and storage.read(f"{root}/file") == source.read_bytes()
         storage.download(f"{root}/file", back)
         assert back.read_bytes() == source.read_bytes()
+
+    @pytest.mark.parametrize("sizes", [(), (0,), (1,), (5 << 20, 1), (1 << 20,) * 11])
+    def test_bytes_that_are_made_on_the_way(
+        self, storage: ObjectStore, root: str, sizes: tuple[int, ...]
+    ) -> None:
+        pieces = [os.urandom(size) for size in sizes]
+        for _ in range(2):
+            storage.write(lambda: iter(pieces), f"{root}/made", flush=False)
+            storage.flush([f"{root}/made"])
+            assert storage.read(f"{root}/made") == b"".join(pieces)
+        assert storage.list(root) == [f"{root}/made"]
+
+    def test_bytes_that_cannot_be_made_leave_nothing(self, storage: ObjectStore, root: str) -> None:
+        def failing() -> Iterator[bytes]:
+            yield os.urandom(1 << 20)
+            raise FileNotFoundError(2, "gone")
+
+        with pytest.raises(CalveError):
+            storage.write(failing, f"{root}/made")
+        assert storage.list(root) == []
 
     def test_an_upload_may_be_made_twice_and_replaces(
         self, storage: ObjectStore, root: str, tmp_path: Path
