@@ -13,7 +13,7 @@ from calve.destination.plan import PartPlan, Slice
 
 GRANULE_ROWS = 8192  # ranges start at multiples of it, so that two tasks seldom read one granule
 PARTS_A_TASK = 500  # a partition of thousands of one-row parts: attaching costs milliseconds each
-_ROW_COSTS_BYTES = 16  # rows that compress well cost time all the same: measured, of a mixed table
+_VALUE_BYTES = 4  # what a value costs beside its bytes, which may be few: measured, of a mixed table
 _NEAR = 10  # a cut this close to a part's end, in parts of a task, is made there
 _SMALLEST = 4  # the smallest task, in parts of a file of the wished size
 _FEW = 8  # so many tasks may be that small; where there are more, they write at least half a file
@@ -27,6 +27,7 @@ def slice_parts(
     *,
     task_bytes_mb: int,
     count: int = 1,
+    columns: int = 1,
     whole: bool = False,
     split: bool = True,
 ) -> tuple[Task, ...]:
@@ -38,7 +39,7 @@ def slice_parts(
     count = max(count, -(-sum(part.bytes for _, part in there) // _budget(task_bytes_mb)))
     return tuple(
         piece[start : start + PARTS_A_TASK]
-        for piece in _even(there, count, split=split)
+        for piece in _even(there, count, columns, split=split)
         for start in range(0, len(piece), PARTS_A_TASK)
     )
 
@@ -48,6 +49,7 @@ def partition_slices(
     *,
     task_bytes_mb: int,
     cores: int = 1,
+    columns: int = 1,
     file_mb: int = 128,
     whole: bool = False,
     split: bool = True,
@@ -56,26 +58,31 @@ def partition_slices(
     places: dict[str, list[int]] = {}
     for place, part in enumerate(parts):
         places.setdefault(part.partition_id, []).append(place)
-    total = sum(map(_weight, parts))
-    count = _task_count(parts, task_bytes_mb=task_bytes_mb, cores=cores, file_mb=file_mb)
+    weights = [_weight(part, columns) for part in parts]
+    count = _task_count(
+        sum(weights),
+        -(-sum(part.bytes for part in parts) // _budget(task_bytes_mb)),
+        cores=cores,
+        file_mb=file_mb,
+    )
     tasks: list[Task] = []
     for mine in places.values():
         those = [parts[place] for place in mine]
-        share = round(count * sum(map(_weight, those)) / total) if total else 1
-        sliced = slice_parts(those, task_bytes_mb=task_bytes_mb, count=share, whole=whole, split=split)
+        share = round(count * sum(weights[place] for place in mine) / max(1, sum(weights)))
+        sliced = slice_parts(
+            those, task_bytes_mb=task_bytes_mb, count=share, columns=columns, whole=whole, split=split
+        )
         tasks += [tuple(replace(piece, part=mine[piece.part]) for piece in task) for task in sliced]
-    return tuple(sorted(tasks, key=lambda task: -sum(_slice_weight(parts, piece) for piece in task)))
+    return tuple(sorted(tasks, key=lambda task: -_task_weight(parts, weights, task)))
 
 
-def _task_count(parts: Sequence[PartPlan], *, task_bytes_mb: int, cores: int, file_mb: int) -> int:
+def _task_count(weight: int, needed: int, *, cores: int, file_mb: int) -> int:
     """A multiple of the cores where there is enough to do, so that none idles while another works."""
-    total, cores = sum(map(_weight, parts)), max(1, cores)
     smallest = max(1, file_mb * _MEGABYTE // _SMALLEST)
-    most = total // smallest
+    most = weight // smallest
     if most > _FEW:
-        most = max(_FEW, total // (smallest * _SMALLEST // 2))
-    needed = max(1, -(-sum(part.bytes for part in parts) // _budget(task_bytes_mb)))
-    filled = -(-needed // cores) * cores
+        most = max(_FEW, weight // (smallest * _SMALLEST // 2))
+    filled = -(-max(1, needed) // max(1, cores)) * max(1, cores)
     return max(needed, min(filled, most))
 
 
@@ -83,29 +90,28 @@ def _budget(task_bytes_mb: int) -> int:
     return max(1, task_bytes_mb) * _MEGABYTE
 
 
-def _weight(part: PartPlan) -> int:
+def _weight(part: PartPlan, columns: int) -> int:
     """How long its rows take, in bytes."""
-    return part.bytes + _ROW_COSTS_BYTES * part.rows
+    return part.bytes + _VALUE_BYTES * columns * part.rows
 
 
-def _slice_weight(parts: Sequence[PartPlan], piece: Slice) -> int:
-    part = parts[piece.part]
-    return _weight(part) * (piece.end - piece.start) // part.rows
+def _task_weight(parts: Sequence[PartPlan], weights: Sequence[int], task: Task) -> int:
+    return sum(weights[piece.part] * (piece.end - piece.start) // parts[piece.part].rows for piece in task)
 
 
-def _even(parts: Sequence[tuple[int, PartPlan]], count: int, *, split: bool) -> Iterable[Task]:
+def _even(parts: Sequence[tuple[int, PartPlan]], count: int, columns: int, *, split: bool) -> Iterable[Task]:
     """Cut the parts, laid end to end in their order, at even distances."""
-    total = sum(_weight(part) for _, part in parts)
+    total = sum(_weight(part, columns) for _, part in parts)
     cuts: dict[int, list[int]] = {}  # the rows before which a task ends, by the part's place
     passed, cut = 0, 1
     for place, part in parts:
-        while cut < count and total * cut // count < passed + _weight(part):
+        weight = _weight(part, columns)
+        while cut < count and total * cut // count < passed + weight:
             distance = total * cut // count - passed
-            cuts.setdefault(place, []).append(
-                _cut_at(part, distance, near=total // count // _NEAR, split=split)
-            )
+            row = _cut_at(part.rows, weight, distance, near=total // count // _NEAR, split=split)
+            cuts.setdefault(place, []).append(row)
             cut += 1
-        passed += _weight(part)
+        passed += weight
     task: list[Slice] = []
     for place, part in parts:
         start = 0
@@ -121,17 +127,16 @@ def _even(parts: Sequence[tuple[int, PartPlan]], count: int, *, split: bool) -> 
         yield tuple(task)
 
 
-def _cut_at(part: PartPlan, distance: int, *, near: int, split: bool) -> int:
-    """The row where a cut at that distance from the part's beginning is made: 0 is before the part, the
+def _cut_at(rows: int, weight: int, distance: int, *, near: int, split: bool) -> int:
+    """The row where a cut at that distance from a part's beginning is made: 0 is before the part, the
     number of its rows is behind it."""
-    weight = _weight(part)
     if not split:
         near = weight // 2
     if distance <= near:
         return 0
     if not split or distance >= weight - near:
-        return part.rows
-    return min(-(-distance * part.rows // weight // GRANULE_ROWS) * GRANULE_ROWS, part.rows)
+        return rows
+    return min(-(-distance * rows // weight // GRANULE_ROWS) * GRANULE_ROWS, rows)
 
 
 def _by_partition(parts: Sequence[PartPlan]) -> Iterable[Task]:

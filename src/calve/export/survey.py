@@ -173,6 +173,7 @@ def survey(
             parts,
             task_bytes_mb=limits.task_bytes_mb,
             cores=cores,
+            columns=len(target.columns),
             file_mb=limits.file_mb,
             whole=request.final,
             split=source.splits_parts,

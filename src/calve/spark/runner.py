@@ -341,7 +341,7 @@ class SparkRunner:
             conf |= {
                 "spark.driver.host": "127.0.0.1",
                 "spark.driver.bindAddress": "127.0.0.1",
-                "spark.python.daemon.module": "calve.spark.daemon",
+                "spark.python.daemon.module": "calve.spark.executor",
             }
         return conf
 
