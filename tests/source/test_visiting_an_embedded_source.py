@@ -13,12 +13,12 @@ from calve.clickhouse.embedded.source import EmbeddedSource, folder_of
 from calve.clickhouse.errors import SourceBusyError
 from calve.model.errors import CalveError, NotFoundError, PermanentError, TemporaryError, UsageError
 
+pytestmark = pytest.mark.programs
+
 _HOLDER = """
 import sys
 from pathlib import Path
 from calve.clickhouse.embedded.source import EmbeddedSource
-
-pytestmark = pytest.mark.programs
 with EmbeddedSource("main", Path(sys.argv[1]), create=True).visit() as session:
     session.execute("CREATE DATABASE IF NOT EXISTS db")
     receive = session.host._receive
