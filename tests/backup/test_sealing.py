@@ -17,6 +17,11 @@ from calve.archive.vault import (
 )
 from calve.model.errors import UsageError
 
+GOLDEN = (
+    "Q0FMVkVTTDED6JkVMo7P1GEDeJLX3hr4C7O3DRBG5cN/8KTtp5fit8WW+b7gmf2NBOtgYXxDbGJcM1Z1aB2WfxGO4N"
+    "GNnQHtBtJC+jPJmfvD4otoFt8GYJbEiYoKlwbWg6gd8Gw="
+)
+ADDRESS = "21725953202ce1a829f905144f86cf0233d5f003"
 KEY, OTHER = secrets.token_hex(32), secrets.token_hex(32)
 
 
@@ -169,3 +174,11 @@ def test_a_text_without_a_seal_stays_as_it_is() -> None:
     with pytest.raises(BrokenSeal):
         vault(KEY).open_text(secret[:-30], "backups/a@1.json")
     assert MAGIC == b"CALVESL1", "what is stored is read by every later version"
+
+
+def test_what_this_version_sealed_is_opened_by_every_later_one() -> None:
+    """Written once, when the format was made. If this fails, old backups can no longer be read."""
+    one = vault("000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f", compression="zstd")
+    stored = base64.b64decode(GOLDEN)
+    assert opened(one, stored, "parts/p/0-1/aa/0") == b"a part's bytes, " * 8
+    assert one.address("ab" * 20) == ADDRESS

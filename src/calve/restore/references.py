@@ -231,6 +231,17 @@ def follow(text: str, owner: str, renamed: Mapping[Name, Name]) -> str:
     return _Follower(text=text, owner=owner, renamed=renamed).follow()
 
 
+def names_tables(function: str) -> bool:
+    """Whether arguments of this engine or function can name a table."""
+    plain = function.casefold()
+    return (
+        plain in _FUNCTIONS
+        or plain == "merge"
+        or function in {*_ENGINES, "Dictionary"}
+        or _DICTIONARY_FUNCTION.match(function) is not None
+    )
+
+
 def _arguments(words: Words, opening: int) -> Iterator[Words]:
     """The words of each argument of the call whose bracket opens at `opening`."""
     depth, begin = 0, opening + 1

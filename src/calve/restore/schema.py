@@ -21,6 +21,7 @@ from calve.restore import references
 from calve.restore.access import make_access
 from calve.restore.plan import REFUSE, Item, RestoreRequest
 from calve.restore.references import Name
+from calve.restore.rewrite import Rewritten, refuse_other_changes
 
 _KINDS = frozenset({"TABLE", "VIEW", "DICTIONARY"})
 _NAMES = frozenset({Sort.NAME, Sort.QUOTED})
@@ -143,6 +144,8 @@ class Wanted:
     item: Item
     create: str
     uuid: str
+    kept: str = ""  # the statement of the backup
+    rewritten: str = ""  # the same for its new name; `create` may hold it back too
     schedule: str = ""  # of a refreshable view, given to it once its data is there
 
 
@@ -161,6 +164,10 @@ def make_schema(session: Session, manifest: Manifest, request: RestoreRequest) -
     name it was to be given."""
     _refuse_old(session)
     wanted = _wanted(session, manifest, request)
+    refuse_other_changes(
+        [Rewritten(owner=".".join(one.item.target), before=one.kept, after=one.rewritten) for one in wanted],
+        {item.origin: item.target for item in request.items},
+    )
     for function, create in manifest.functions.items():
         check_function(create, function)
     found = there(session, [one.item.target for one in wanted])
@@ -264,9 +271,12 @@ def _wanted(session: Session, manifest: Manifest, request: RestoreRequest) -> li
         if isinstance(entry, TableEntry) and session.embedded:
             create = without_replication(create, entry.engine_full)
         made = made_uuid(request.seed, item.target)
+        kept = create
         create = retargeted(create, item.target, uuid=made, renamed=renamed)
-        create, schedule = held_back(create, item.target)
-        wanted.append(Wanted(item=item, create=create, uuid=made, schedule=schedule))
+        held, schedule = held_back(create, item.target)
+        wanted.append(
+            Wanted(item=item, create=held, rewritten=create, uuid=made, kept=kept, schedule=schedule)
+        )
     return wanted
 
 
