@@ -93,13 +93,15 @@ class InFlight:
                 return
             entry.arrived[key] = (task, result)
 
-    def end(self, wave: Wave, error: ErrorInfo) -> None:
-        """The runner returned: what has no result is lost."""
+    def end(self, wave: Wave, error: ErrorInfo, *, free: bool = False) -> None:
+        """The runner returned: what has no result is lost, at no cost if `free`."""
         with self._lock:
             entry = self._entry(wave.lease)
             entry.waves.remove(wave)
             for key, task in wave.running.items():
-                entry.lost[key] = Lost(task=task, error=wave.stop or error, free=wave.free, look=wave.look)
+                entry.lost[key] = Lost(
+                    task=task, error=wave.stop or error, free=wave.free or free, look=wave.look
+                )
             wave.running = {}
             self._forget_empty(wave.lease)
 

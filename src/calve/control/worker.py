@@ -99,6 +99,7 @@ class WorkerLoop:
             random=random,
             monotonic=monotonic,
             spawn=spawn,
+            draining=lambda: self._stops > 0,
             wake=self._wake.set,
         )
         self._drain = ReleaseDrain(self._context, self.id, reach)

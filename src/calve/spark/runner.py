@@ -201,10 +201,10 @@ class SparkRunner:
         """Start the session and its executors' Pythons now, to overlap that with planning."""
         context, function = self._started(), self._prepare
         if function and self._master.startswith("local"):
-            from py4j.protocol import Py4JError
-
-            cores = int(context.defaultParallelism)
-            with suppress(Py4JError):  # what is wrong is met, and shown, by the first wave
+            # What is wrong is met, and shown, by the first wave; and the program may be ending meanwhile, which
+            # PySpark meets in many ways.
+            with suppress(Exception):
+                cores = int(context.defaultParallelism)
                 context.parallelize(range(cores), cores).foreach(lambda _: executor.prepare(function))
 
     def _started(self) -> Any:
@@ -283,7 +283,10 @@ class SparkRunner:
             # where secrets may be, goes through the gateway (P22).
             launch = defaults | {k: v for k, v in self._conf.items() if k.startswith("spark.driver.")}
             with self.log.open("ab") as log, _environment(self._pythons(local=local)):
-                gateway = launch_gateway(_spark_conf(launch), {"stdout": log, "stderr": log})
+                # In a session of its own: a signal to the program's group (Ctrl-C, a supervisor) is for the
+                # program, which drains and then ends the JVM.
+                options = {"stdout": log, "stderr": log, "start_new_session": True}
+                gateway = launch_gateway(_spark_conf(launch), options)
                 self._jvm = gateway.proc
                 if self._gone is not None:
                     raise self._gone

@@ -64,6 +64,7 @@ class Context:
     random: Random
     monotonic: Callable[[], float]
     spawn: Spawn
+    draining: Callable[[], bool]
     wake: Callable[[], None]  # something ended: look again soon. Never carries a decision
 
     def kind(self, process: Process) -> Kind:

@@ -101,7 +101,8 @@ def _run_wave(
         else:  # the runner's own failure: it is this worker's, not a service's
             lost = replace(lost, service="")
     finally:
-        context.in_flight.end(wave, lost)
+        # A supervisor that stops the worker may have stopped the runner's programs as well.
+        context.in_flight.end(wave, lost, free=context.draining())
         context.wake()
 
 
