@@ -100,7 +100,7 @@ class BackupPlace(Place):
     @contextmanager
     def app(self) -> Iterator[App]:
         with super().app() as app:
-            app._sources["main"] = self.open_source
+            app.source = lambda name: self.open_source  # type: ignore[method-assign]
             yield app
 
     @contextmanager

@@ -69,10 +69,10 @@ def test_a_part_is_fetched_once_and_another_backup_s_part_of_that_name_is_anothe
     fetches: _Fetches, location: Callable[[str], Any]
 ) -> None:
     for _ in range(3):
-        with reader._shared(location("s3://bucket/a"), _part("all_1_1_0")):
+        with reader.fetched_once(location("s3://bucket/a"), _part("all_1_1_0")):
             pass
     assert fetches.names == ["all_1_1_0"]
-    with reader._shared(location("s3://bucket/b"), _part("all_1_1_0")):
+    with reader.fetched_once(location("s3://bucket/b"), _part("all_1_1_0")):
         pass
     assert len(fetches.names) == 2
 
@@ -83,7 +83,7 @@ def test_a_damaged_part_is_never_shared(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     for _ in range(2):
         with pytest.raises(PermanentError, match="damaged"):
-            reader._shared(location(f"file://{tmp_path}"), _part("all_1_1_0")).__enter__()
+            reader.fetched_once(location(f"file://{tmp_path}"), _part("all_1_1_0")).__enter__()
     assert parts.fetch is reader.fetch
 
 

@@ -241,7 +241,7 @@ def test_a_table_whose_disk_is_not_seen_is_refused_whole(
     ticked: Ticked, source: KeptSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Never a backup of the schema alone."""
-    monkeypatch.setattr(source._session, "disks", lambda: ())
+    monkeypatch.setattr(source.session, "disks", lambda: ())
     row = ticked.settle(ticked.create("b", "db.a"))
     assert row.state is ProcessState.FAILED and row.error is not None
     assert row.error.code == "disk_not_seen"

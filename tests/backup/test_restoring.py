@@ -155,7 +155,7 @@ def test_a_crash_between_an_attach_and_its_record_attaches_nothing_twice(
     """The real statement is carried out, and then the program dies."""
     database = f"crashed_{at}"
     process_id = ticked.restore("b", tables=("db.t",), into=database)
-    session = source._session
+    session = source.session
     execute, seen = session.execute, []
 
     def dies(sql: str, *given: Any, **named: Any) -> None:
@@ -179,7 +179,7 @@ def test_the_same_command_goes_on_with_what_failed_and_doubles_nothing(
 ) -> None:
     process_id = ticked.restore("b", tables=("db.t",), into="db8")
     assert ticked.restore("b", tables=("db.t",), into="db8") == process_id
-    staged = attaching._put_into_detached
+    staged = attaching.put_into_detached
     seen: list[object] = []
 
     def fails_at_the_second(*given: Any) -> None:
@@ -191,7 +191,7 @@ def test_the_same_command_goes_on_with_what_failed_and_doubles_nothing(
         staged(*given)
 
     with monkeypatch.context() as patch:
-        patch.setattr(attaching, "_put_into_detached", fails_at_the_second)
+        patch.setattr(attaching, "put_into_detached", fails_at_the_second)
         assert ticked.settle(process_id).state is ProcessState.FAILED
     assert 0 < count(source, "db8.t") < count(source, "db.t")
     again = ticked.restore("b", tables=("db.t",), into="db8")

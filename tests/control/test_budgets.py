@@ -47,7 +47,7 @@ def test_L23_missing_receipts_at_publish_are_an_error_that_counts(scene: Scene) 
     worker = scene.worker()
     while scene.state(process_id) is not ProcessState.PUBLISHING:
         worker.tick()
-    rows = scene.store._rows.tasks[process_id]  # type: ignore[attr-defined]
+    rows = scene.store.rows.tasks[process_id]  # type: ignore[attr-defined]
     rows[1] = replace(rows[1], receipt="")
     error = end_of(scene, process_id)
     assert error.code == "receipts_missing"

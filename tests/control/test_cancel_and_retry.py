@@ -250,7 +250,7 @@ def test_an_unknown_outcome_keeps_its_lock_until_it_is_resolved(
 
 def test_a_plan_that_is_gone_is_never_taken_for_nothing_sent(scene: Scene) -> None:
     process_id = publishing(scene, "late")
-    scene.store._rows.plans.clear()
+    scene.store.rows.plans.clear()
     cancel(scene.store, process_id)
     written = set(scene.world.files)
     scene.run(scene.worker(), seconds=30.0)

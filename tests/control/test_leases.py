@@ -45,7 +45,7 @@ def test_a_stopped_worker_that_wakes_up_writes_nothing_and_its_tasks_count_for_n
     scene.check_settled()
     assert scene.state(process_id) is ProcessState.COMPLETED
     assert scene.world.runs[process_id, 0] == 1  # what was stopped wrote nothing
-    assert old._in_flight._of == {}, "what a lost lease left is kept in memory"
+    assert old.in_flight.leases() == set(), "what a lost lease left is kept in memory"
     published = scene.world.snapshots[0].files
     assert [name.rsplit("-", 1)[1] for name in published] == ["2", "2"]
 
@@ -93,7 +93,7 @@ def test_a_worker_that_cannot_renew_stops_its_tasks_before_another_can_take_them
     down = _store_goes_down(scene)
     lease_until = scene.row(process_id).lease_until
     assert lease_until is not None
-    while not worker._in_flight.waves()[0].stop:
+    while not worker.in_flight.waves()[0].stop:
         assert scene.clock.now() < lease_until, "the lease ran out before the tasks were stopped"
         scene.clock.advance(1)
         worker.tick()
@@ -162,9 +162,9 @@ def test_a_lease_that_a_step_gives_up_in_the_middle_of_a_tick_is_no_error(
     now = scene.store.now
 
     def step_ends_then_now() -> datetime:
-        held = [lease for lease in worker._holding.leases() if lease.process_id == process_id]
+        held = [lease for lease in worker.holding.leases() if lease.process_id == process_id]
         for lease in held:
-            worker._holding.drop(lease)
+            worker.holding.drop(lease)
         return now()
 
     monkeypatch.setattr(scene.store, "now", step_ends_then_now)

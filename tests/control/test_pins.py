@@ -62,13 +62,13 @@ def test_a_store_that_lost_the_plan_is_given_another_and_tasks_read_what_that_on
     """A fail-over to a replica that lagged: what was acknowledged is gone, and the worker remembers it."""
     assert isinstance(scene.store, MemoryStore)
     process_id, earlier = scene.submit(tasks=1), list[Any]()
-    scene.world.before["plan"] = lambda: earlier.append(deepcopy(scene.store._rows))
+    scene.world.before["plan"] = lambda: earlier.append(deepcopy(scene.store.rows))
     scene.runner.script[process_id, 0] = [ErrorInfo(code="slow", message="again", retryable=True)] * 2
     worker = scene.worker()
     while "task_again" not in scene.events(process_id):
         worker.tick()
         scene.clock.advance(0.5)
-    scene.store._rows = earlier[0]
+    scene.store.rows = earlier[0]
     assert scene.state(process_id) is ProcessState.PENDING
     scene.run(worker)
     scene.check_settled()

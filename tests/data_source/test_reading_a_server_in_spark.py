@@ -220,7 +220,7 @@ def test_P22_a_password_is_in_no_plan_error_or_text_of_an_object(spark: SparkSes
     reader = mergetree.MergeTreeReader(options, StructType([StructField("n", IntegerType())]))
     partitions = reader.partitions()
     assert PASSWORD in json.loads(partitions[0].payload)["reader"]["access"].values(), "executors do get it"
-    shown += [repr(options), repr(reader), repr(reader._found), repr(partitions)]
+    shown += [repr(options), repr(reader), repr(reader.found), repr(partitions)]
     with pytest.raises(PySparkException) as failed:
         load(spark, Server(today.url), "db.events", password=f"wrong-{PASSWORD}").collect()
     assert "user" in str(failed.value)
@@ -237,7 +237,7 @@ def test_conditions_too_long_for_a_url_or_open_to_settings_stay_here(today: Serv
     assert reader.pushFilters(taken) == taken, "Spark evaluates every one again"
     detail = json.loads(reader.partitions()[0].payload)["relation"]["detail"]
     assert detail["where"] == "(`s` = unhex('78')) AND (`n` < toInt64('7'))"
-    assert len(reader._where) == 3
+    assert len(reader.where) == 3
 
 
 @pytest.mark.parametrize(

@@ -380,8 +380,8 @@ def test_the_catalog_refuses_a_second_publish_by_itself(catalog: FaultySqlCatalo
     append_as_somebody_else(catalog, range(50, 53))
     work = make_work(catalog, [(1, range(10))])
     requests = []
-    really = catalog._really_commit
-    catalog._really_commit = lambda *request: requests.append(request) or really(*request)  # type: ignore
+    really = catalog.really_commit
+    catalog.really_commit = lambda *request: requests.append(request) or really(*request)  # type: ignore
     Publisher(catalog=catalog, work=work).run()
     table, requirements, updates = requests[-1]
     with pytest.raises(CommitFailedException):

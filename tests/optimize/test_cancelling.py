@@ -37,7 +37,7 @@ def test_a_cancel_ends_what_runs_on_the_driver_and_the_runner_lives_on(
     endless = order("SELECT count(*) AS n FROM range(0, 1000000000000, 1, 2) WHERE sqrt(id) % 7 = 1")
     wave = threading.Thread(target=spark.run, args=("endless", [endless], results.append))
     wave.start()
-    tracker = spark._started().statusTracker()
+    tracker = spark.started().statusTracker()
     while not tracker.getActiveJobsIds():
         time.sleep(0.01)
     spark.cancel("endless")

@@ -92,7 +92,7 @@ def test_a_finished_task_reports_before_its_wave_ends_and_a_cancel_ends_the_rest
 
 def test_a_driver_s_jvm_that_dies_loses_its_attempts_and_another_is_started(runner: SparkRunner) -> None:
     assert run(runner, order(1, "echo", "before"))[1].receipt == "before"
-    runner._jvm.kill()
+    runner.jvm.kill()
     with pytest.raises(TemporaryError, match="JVM is gone") as met:
         run(runner, order(2, "echo"))
     assert met.value.code == "driver_lost" and not met.value.service
@@ -127,14 +127,14 @@ def test_executors_on_this_machine_use_the_driver_s_own_pyspark(sparks: Sparks) 
 
 def test_a_warm_runner_has_prepared_its_executors(sparks: Sparks) -> None:
     runner = sparks.runner(LOCAL)
-    runner._prepare = "support.tasks:prepare"
+    runner.prepare = "support.tasks:prepare"
     runner.warm()
     try:
         assert run(runner, order(1, "prepared"))[1].receipt == "1"
-        runner._prepare = "support.tasks:missing"
+        runner.prepare = "support.tasks:missing"
         runner.warm()
     finally:
-        runner._prepare = ""
+        runner.prepare = ""
 
 
 def test_the_first_jvm_leaves_its_classes_for_the_next(

@@ -23,10 +23,10 @@ with EmbeddedSource("main", Path(sys.argv[1]), create=True).visit() as session:
     session.execute("CREATE DATABASE IF NOT EXISTS db")
     receive = session.host._receive
     def tell(deadline):  # called once the statement has been sent
-        print(session.host._child.pid, flush=True)
+        print(session.host.pid, flush=True)
         return receive(deadline)
     if sys.argv[2] == "idle":
-        print(session.host._child.pid, flush=True)
+        print(session.host.pid, flush=True)
         sys.stdin.read()
     else:
         session.host._receive = tell
@@ -128,7 +128,7 @@ def test_a_statement_that_takes_too_long_is_ended_and_the_folder_is_free(source:
 def test_an_engine_that_dies_is_an_error_that_may_go_away(source: EmbeddedSource) -> None:
     with source.visit() as session:
         assert session.host is not None
-        os.kill(session.host._child.pid, signal.SIGKILL)
+        os.kill(session.host.pid, signal.SIGKILL)
         with pytest.raises(TemporaryError) as caught:
             session.rows("SELECT 1")
         assert caught.value.code == "source_died"

@@ -95,7 +95,7 @@ class FaultySqlCatalog(BoundedSqlCatalog):
         held, self.held = self.held, []
         for table, requirements, updates in held:
             try:
-                self._really_commit(table, requirements, updates)
+                self.really_commit(table, requirements, updates)
             except CommitFailedException:
                 continue
 
@@ -124,13 +124,13 @@ class FaultySqlCatalog(BoundedSqlCatalog):
         self._arrive_late()
         fault, self._fault = self._fault, None
         if fault is None:
-            return self._really_commit(table, requirements, updates)
+            return self.really_commit(table, requirements, updates)
         answer: Any = None
         match fault.landing:
             case Landing.LANDED:
-                answer = self._really_commit(table, requirements, updates)
+                answer = self.really_commit(table, requirements, updates)
             case Landing.BURIED:
-                answer = self._really_commit(table, requirements, updates)
+                answer = self.really_commit(table, requirements, updates)
                 self.bury()
             case Landing.LATER | Landing.LAST:
                 self.held.append((table, requirements, updates))
@@ -143,7 +143,7 @@ class FaultySqlCatalog(BoundedSqlCatalog):
             {"metadata": table.metadata, "metadata-location": table.metadata_location}
         )
 
-    def _really_commit(
+    def really_commit(
         self, table: Table, requirements: Requirements, updates: Updates
     ) -> CommitTableResponse:
         self._inside.commit = True

@@ -27,7 +27,7 @@ class KeptSource(EngineSource):
         self._visiting = RLock()  # a session has one visitor at a time
 
     def __enter__(self) -> Self:
-        self._session: Session = self._open.enter_context(self._source.visit())
+        self.session: Session = self._open.enter_context(self._source.visit())
         return self
 
     def __exit__(
@@ -38,7 +38,7 @@ class KeptSource(EngineSource):
     @contextmanager
     def visit(self) -> Iterator[Session]:
         with self._visiting:
-            yield self._session
+            yield self.session
 
     def execute(self, *statements: str) -> None:
         with self.visit() as session:

@@ -38,7 +38,7 @@ def _gated(order: TaskOrder) -> TaskOrder:
 
 def _runner(app: App) -> LocalRunner:
     made = GatedRunner()
-    app._closing.callback(made.close)
+    app.closing.callback(made.close)
     return made
 
 

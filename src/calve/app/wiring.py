@@ -77,7 +77,7 @@ class App:
         """A `runner` that is lent is closed by its owner; without one, Spark is started when needed."""
         self.config = config
         self.brief = False  # Spark is for one command that leaves the JVM little to do
-        self._closing = ExitStack()
+        self.closing = ExitStack()
         self._locks: dict[str, threading.RLock] = {}
         if runner is not None:
             self.__dict__["runner"] = runner
@@ -86,7 +86,7 @@ class App:
         self._destinations: dict[DestinationAddress, tuple[dict[str, Any], Destination]] = {}
 
     def close(self) -> None:
-        self._closing.close()
+        self.closing.close()
 
     def lock(self, part: str) -> threading.RLock:
         return self._locks.setdefault(part, threading.RLock())  # atomic: one lock for each name
@@ -101,7 +101,7 @@ class App:
         opened = open_store(
             self.config.store_url, connect_seconds=limits.connect_seconds, call_seconds=limits.call_seconds
         )
-        self._closing.callback(opened.close)
+        self.closing.callback(opened.close)
         return opened
 
     def find(self, texts: Sequence[str]) -> list[ProcessId]:
@@ -242,7 +242,7 @@ class App:
             brief=self.brief,
             prepare="calve.export.task:prepare",
         )
-        self._closing.callback(made.close)
+        self.closing.callback(made.close)
         return made
 
     def _slots(self) -> int:

@@ -30,7 +30,7 @@ def opened(engine: Engine, read: Read) -> Iterator[Opened]:
         paths = []
         for at, part in enumerate(read.parts):
             if at in ranged:
-                folder = stack.enter_context(_shared(location, part))
+                folder = stack.enter_context(fetched_once(location, part))
             else:
                 folder = own / str(at)
                 fetch(location, _stored(part), folder / segment(part.name))
@@ -45,7 +45,7 @@ def _ranged(read: Read) -> frozenset[int]:
     )
 
 
-def _shared(location: Location, part: PartPlan) -> AbstractContextManager[Path]:
+def fetched_once(location: Location, part: PartPlan) -> AbstractContextManager[Path]:
     """A huge part is read by many tasks: a machine fetches it once for all of them. What is stored
     never changes, so its place and the hash of its index identify it."""
     key = hashlib.sha256(f"{location.url}\n{part.path}\n{part.name}".encode()).hexdigest()[:32]

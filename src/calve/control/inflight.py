@@ -144,6 +144,11 @@ class InFlight:
         with self._lock:
             return sum(len(wave.running) for entry in self._of.values() for wave in entry.waves)
 
+    def leases(self) -> set[tuple[ProcessId, int]]:
+        """Processes, with their fences, of which something is kept here."""
+        with self._lock:
+            return set(self._of)
+
     def waves(self, lease: Lease | None = None) -> list[Wave]:
         with self._lock:
             if lease is None:

@@ -84,15 +84,15 @@ class WorkerLoop:
             spawn = self._pool = Pool(threads)
         self._wake = threading.Event()
         self._monotonic = monotonic
-        self._in_flight = InFlight()
-        self._holding = Holding(self.id)
+        self.in_flight = InFlight()
+        self.holding = Holding(self.id)
         self._leases = Leases(store, self.id, limits, monotonic)
         self._context = Context(
             store=store,
             kinds=guarded(kinds),
             runner=self._runner,
             limits=limits,
-            in_flight=self._in_flight,
+            in_flight=self.in_flight,
             breakers=Breakers(store, limits),
             probes=probes,
             plans=Plans(store),
@@ -159,7 +159,7 @@ class WorkerLoop:
 
     def _claim(self, breakers: Sequence[Breaker]) -> list[Process]:
         """What we hold and, unless we are stopping, what we can take besides."""
-        room = self._limits.processes_per_worker - len(self._holding.leases())
+        room = self._limits.processes_per_worker - len(self.holding.leases())
         rows = self._store.claim(
             self.id,
             self._reach,
@@ -167,9 +167,9 @@ class WorkerLoop:
             limit=0 if self._stops else max(room, 0),
             closed_lanes=frozenset(breaker.service for breaker in breakers),
         )
-        for lease in self._holding.update(rows):
+        for lease in self.holding.update(rows):
             stop_waves(self._context, lease, LEASE_GONE)
-        self._in_flight.forget_others(self._holding.keys())
+        self.in_flight.forget_others(self.holding.keys())
         self._context.plans.keep_only(frozenset(row.id for row in rows))
         return rows
 
@@ -179,7 +179,7 @@ class WorkerLoop:
             now=self._store.now(),
             limits=self._limits,
             breakers=breakers,
-            free_slots=max(self._slots - self._in_flight.slots_used(), 0),
+            free_slots=max(self._slots - self.in_flight.slots_used(), 0),
             draining=self._stops > 0,
             drain_over=self._drain_over(),
         )
@@ -194,16 +194,16 @@ class WorkerLoop:
             with self._guarded(f"process {process.id}"):
                 facts = replace(item.facts, slots=slots.get(process.id, 0))
                 step = decide(facts)
-                self._take(self._holding.lease(process.id), process, step, item)
+                self._take(self.holding.lease(process.id), process, step, item)
                 if isinstance(step, Wait) and not facts.in_flight and not facts.busy:
                     idle.append(process)
         if len(rows) >= self._limits.processes_per_worker:
             self._make_room(rows, idle, breakers)
 
     def _gather(self, row: Process, around: Around) -> Gathered:
-        lease = self._holding.lease(row.id)
+        lease = self.holding.lease(row.id)
         row = record_results(self._context, lease, row)
-        return gather(self._store, self._in_flight, lease, row, around, self._holding.busy(lease))
+        return gather(self._store, self.in_flight, lease, row, around, self.holding.busy(lease))
 
     def _take(self, lease: Lease, process: Process, step: Step | Wait, item: Gathered) -> None:
         if isinstance(step, Wait):
@@ -213,7 +213,7 @@ class WorkerLoop:
         work = performer(self._context, lease, process, step, item.ready)
         if isinstance(step, SlowStep):
             name = type(step).__name__
-            self._holding.begin(lease, name)
+            self.holding.begin(lease, name)
             self._context.spawn(partial(self._slow, lease, name, work))
         else:
             self._performed(lease, work)
@@ -225,7 +225,7 @@ class WorkerLoop:
                 if name in _OF_THE_ENDED:
                     self._give_up(lease)
         finally:
-            self._holding.finish(lease, name)
+            self.holding.finish(lease, name)
             self._wake.set()
 
     def _performed(self, lease: Lease, work: Callable[[], None]) -> None:
@@ -233,16 +233,16 @@ class WorkerLoop:
             work()
         except FenceLostError:
             # Another worker owns it, or it has ended: what we run for it is stopped, nothing else.
-            self._holding.drop(lease)
+            self.holding.drop(lease)
             stop_waves(self._context, lease, LEASE_GONE)
-            self._in_flight.forget(lease)
+            self.in_flight.forget(lease)
         self._wake.set()
 
     def _give_up(self, lease: Lease) -> None:
         # if we die here, the lease expires
         self._store.yield_(lease)
-        self._holding.drop(lease)
-        self._in_flight.forget(lease)
+        self.holding.drop(lease)
+        self.in_flight.forget(lease)
 
     def _make_room(
         self, rows: Sequence[Process], idle: Sequence[Process], breakers: Sequence[Breaker]
@@ -261,11 +261,11 @@ class WorkerLoop:
             and holding_back(row, breakers) is None
         ]
         if elsewhere and idle:
-            still = {lease.process_id for lease in self._holding.leases()}
+            still = {lease.process_id for lease in self.holding.leases()}
             waiting = [row for row in idle if row.id in still]
             if waiting:
                 last = max(waiting, key=lambda row: (held[row.lane], -row.priority, row.created_at))
-                self._give_up(self._holding.lease(last.id))
+                self._give_up(self.holding.lease(last.id))
 
     def _stop_overdue(self) -> None:
         """Attempts that run longer than an attempt may: stopped, and counted."""
@@ -276,8 +276,8 @@ class WorkerLoop:
             hint="`limits.task_seconds` sets how long an attempt may run",
             retryable=True,
         )
-        overdue = [wave for wave in self._in_flight.waves() if wave.moved_at < late]
-        for group in self._in_flight.stop(overdue, error, free=False, look=True):
+        overdue = [wave for wave in self.in_flight.waves() if wave.moved_at < late]
+        for group in self.in_flight.stop(overdue, error, free=False, look=True):
             self._context.spawn(partial(self._runner.cancel, group))
 
     # -- leases and life --------------------------------------------------------------------------
@@ -286,7 +286,7 @@ class WorkerLoop:
         """The store could not be reached for most of a lease: stop before another may start the same.
         Calls nothing, so it works when everything hangs."""
         if self._leases.silent():
-            groups = self._in_flight.stop(self._in_flight.waves(), SILENT, free=True, look=True)
+            groups = self.in_flight.stop(self.in_flight.waves(), SILENT, free=True, look=True)
             for group in groups:
                 self._context.spawn(partial(self._runner.cancel, group))
 
@@ -369,10 +369,10 @@ class WorkerLoop:
         if not self._stops:
             self.request_stop()
         self._tick_until(self._drained)
-        for wave in self._in_flight.waves():
+        for wave in self.in_flight.waves():
             self._runner.cancel(wave.group)
         with self._guarded("giving up leases"):
-            for lease in self._holding.leases():
+            for lease in self.holding.leases():
                 self._give_up(lease)
             self._store.forget_worker(self.id)
 
@@ -380,9 +380,9 @@ class WorkerLoop:
         if self._stops > 1 or self._drain_seconds() > 2 * self._limits.lease_seconds:
             return True  # the next worker finds what runs by its receipts
         return (
-            not self._in_flight.waves()
-            and not self._holding.any_busy()
-            and not self._holding.leases()
+            not self.in_flight.waves()
+            and not self.holding.any_busy()
+            and not self.holding.leases()
             and self._drain.idle
         )
 

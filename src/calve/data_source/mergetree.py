@@ -150,20 +150,20 @@ class MergeTreeReader(DataSourceReader):  # type: ignore[misc]
     def __init__(self, options: Options, schema: StructType) -> None:
         self._options = options
         self._schema = schema
-        self._where: list[str] = []
+        self.where: list[str] = []
         self._where_at_server = ""
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what was looked up: the executors get their part of it in their partitions."""
-        return {name: value for name, value in self.__dict__.items() if name != "_found"}
+        return {name: value for name, value in self.__dict__.items() if name != "found"}
 
     @cached_property
-    def _found(self) -> Lookup:
+    def found(self) -> Lookup:
         return look_up(self._options, self._schema.fieldNames())
 
     def partitions(self) -> Sequence[InputPartition]:
         with _one_sentence():
-            found = self._found
+            found = self.found
             plan = _plan(found, self._options, self._schema.fieldNames(), self._where_at_server)
         made = [
             MergeTreePartition(
@@ -186,7 +186,7 @@ class MergeTreeReader(DataSourceReader):  # type: ignore[misc]
         if not partition.payload:
             return iter(())
         payload = TaskPayload.from_json(partition.payload)
-        return read_batches(payload, self._where, to_arrow_schema(self._schema))
+        return read_batches(payload, self.where, to_arrow_schema(self._schema))
 
 
 class FilteringReader(MergeTreeReader):
@@ -195,10 +195,10 @@ class FilteringReader(MergeTreeReader):
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
         """Take what ClickHouse can skip by; every filter stays Spark's too."""
         with _one_sentence():
-            columns = _mapped(self._found, self._options)
+            columns = _mapped(self.found, self._options)
         taken = [(one, text) for one in filters if (text := condition(one, columns)) is not None]
-        self._where = [text for _, text in taken]
-        if self._found.filters:
+        self.where = [text for _, text in taken]
+        if self.found.filters:
             self._where_at_server = _short_enough(
                 [text for one, text in taken if same_at_a_server(one, columns)]
             )

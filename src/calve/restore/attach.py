@@ -72,7 +72,7 @@ def _attach_all(
             there[part.entry.content] -= 1
             continue
         _refuse_stopped(plan, target)
-        _put_into_detached(target, part, staged.get(at))
+        put_into_detached(target, part, staged.get(at))
         # if we die here, the part is in the table or in `detached`: the next try looks at both
         session.execute(
             f"ALTER TABLE {receiver} ATTACH PART {string(part.name)}",
@@ -103,7 +103,7 @@ def _contents(session: Session, target: Target) -> Counter[str]:
     return Counter(content_hash(Path(target.data_path) / row["name"]) for row in rows)
 
 
-def _put_into_detached(target: Target, part: RestorePart, staged: Path | None) -> None:
+def put_into_detached(target: Target, part: RestorePart, staged: Path | None) -> None:
     place = target.detached / part.name
     half = target.detached / f"{_ATTACHING}{part.name}"
     try:

@@ -58,7 +58,7 @@ class SparkRunner:
         self._conf = conf
         self._slots = slots
         self._brief = brief
-        self._prepare = prepare
+        self.prepare = prepare
         self._classes = ClassArchive()
         self.log = log or log_file(os.getpid())
         self._failed = False
@@ -70,7 +70,7 @@ class SparkRunner:
         self._cancelled: dict[str, threading.Event] = {}
         self._watch: Watch | None = None
         self._gone: CalveError | None = None  # the master, since Spark was last started
-        self._jvm: Any = None  # its program
+        self.jvm: Any = None  # its program
         self._lost: tuple[Any, CalveError] | None = None  # the last context that ended by itself, and why
 
     @property
@@ -110,7 +110,7 @@ class SparkRunner:
     def _ship(self, group: str, orders: Sequence[TaskOrder], on_result: OnResult) -> None:
         from py4j.protocol import Py4JError, Py4JJavaError
 
-        context, results = self._started(), self._results
+        context, results = self.started(), self._results
         version = calve.__version__
         self._waves[group] = on_result
 
@@ -141,7 +141,7 @@ class SparkRunner:
         so a cancel is repeated until the last thread is out."""
         from py4j.protocol import Py4JError
 
-        context = self._started()
+        context = self.started()
         self._cancelled[group] = cancelled = threading.Event()
 
         def attempt(order: TaskOrder) -> None:
@@ -199,7 +199,7 @@ class SparkRunner:
 
     def warm(self) -> None:
         """Start the session and its executors' Pythons now, to overlap that with planning."""
-        context, function = self._started(), self._prepare
+        context, function = self.started(), self.prepare
         if function and self._master.startswith("local"):
             # What is wrong is met, and shown, by the first wave; and the program may be ending meanwhile, which
             # PySpark meets in many ways.
@@ -207,10 +207,10 @@ class SparkRunner:
                 cores = int(context.defaultParallelism)
                 context.parallelize(range(cores), cores).foreach(lambda _: executor.prepare(function))
 
-    def _started(self) -> Any:
+    def started(self) -> Any:
         with self._lock:
             if self._context is None:
-                self._gone, self._jvm = None, None
+                self._gone, self.jvm = None, None
                 if self._is_standalone:
                     from calve.spark.master import Watch
 
@@ -221,8 +221,8 @@ class SparkRunner:
     def _master_gone(self, error: CalveError) -> None:
         """Also while Spark starts, which would take a minute to find out."""
         self._gone = error
-        if self._jvm is not None:
-            self._jvm.kill()
+        if self.jvm is not None:
+            self.jvm.kill()
         if (context := self._context) is not None:
             self._lose(context, error)
 
@@ -287,7 +287,7 @@ class SparkRunner:
                 # program, which drains and then ends the JVM.
                 options = {"stdout": log, "stderr": log, "start_new_session": True}
                 gateway = launch_gateway(_spark_conf(launch), options)
-                self._jvm = gateway.proc
+                self.jvm = gateway.proc
                 if self._gone is not None:
                     raise self._gone
                 conf = pyspark.SparkConf(_jvm=gateway.jvm)

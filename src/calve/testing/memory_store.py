@@ -79,7 +79,7 @@ class _Rows:
 class MemoryReader:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._rows = _Rows()
+        self.rows = _Rows()
         self._transaction = threading.RLock()
 
     def now(self) -> datetime:
@@ -88,13 +88,13 @@ class MemoryReader:
     def process(self, process_id: ProcessId) -> Process:
         with self._transaction:
             try:
-                return self._rows.processes[process_id]
+                return self.rows.processes[process_id]
             except KeyError:
                 raise no_such_process(process_id) from None
 
     def find(self, text: str) -> tuple[ProcessId, ...]:
         with self._transaction:
-            processes = self._rows.processes
+            processes = self.rows.processes
             if text in processes:
                 return (ProcessId(text),)
             batch = tuple(row.id for row in processes.values() if row.batch == text)
@@ -107,18 +107,18 @@ class MemoryReader:
 
     def processes(self, query: ProcessQuery) -> list[Process]:
         with self._transaction:
-            fitting = [row for row in reversed(self._rows.processes.values()) if _fits(row, query)]
+            fitting = [row for row in reversed(self.rows.processes.values()) if _fits(row, query)]
         return fitting[: query.limit]
 
     def plan(self, process_id: ProcessId) -> str | None:
         with self._transaction:
-            return self._rows.plans.get(process_id)
+            return self.rows.plans.get(process_id)
 
     def tasks(
         self, process_id: ProcessId, states: frozenset[TaskState] = frozenset(), limit: int | None = None
     ) -> list[Task]:
         with self._transaction:
-            rows = sorted(self._rows.tasks[process_id].items())
+            rows = sorted(self.rows.tasks[process_id].items())
         return [task for _, task in rows if not states or task.state in states][:limit]
 
     def ready_tasks(self, process_id: ProcessId, limit: int) -> list[Task]:
@@ -136,7 +136,7 @@ class MemoryReader:
         self, process_id: ProcessId | None = None, states: frozenset[PinState] = frozenset()
     ) -> list[Pin]:
         with self._transaction:
-            pins = list(self._rows.pins.values())
+            pins = list(self.rows.pins.values())
         return [
             pin
             for pin in pins
@@ -145,48 +145,48 @@ class MemoryReader:
 
     def events(self, process_id: ProcessId, after: int = 0, limit: int = 1000) -> list[Event]:
         with self._transaction:
-            events = list(self._rows.events[process_id])
+            events = list(self.rows.events[process_id])
         return [event for event in events if event.number > after][:limit]
 
     def last_event(self) -> int:
         with self._transaction:
-            return max((event.number for events in self._rows.events.values() for event in events), default=0)
+            return max((event.number for events in self.rows.events.values() for event in events), default=0)
 
     def workers(self) -> list[Worker]:
         with self._transaction:
-            return sorted(self._rows.workers.values(), key=lambda worker: worker.id)
+            return sorted(self.rows.workers.values(), key=lambda worker: worker.id)
 
     def breakers(self) -> list[Breaker]:
         with self._transaction:
-            return sorted(self._rows.breakers.values(), key=lambda breaker: breaker.service)
+            return sorted(self.rows.breakers.values(), key=lambda breaker: breaker.service)
 
     def holder(self, lock: str) -> Process | None:
         with self._transaction:
-            process_id = self._rows.locks.get(lock)
-            return self._rows.processes[process_id] if process_id else None
+            process_id = self.rows.locks.get(lock)
+            return self.rows.processes[process_id] if process_id else None
 
     def live(self, limit: int = 1000) -> list[Process]:
         with self._transaction:
-            rows = [row for row in self._rows.processes.values() if row.state in PROCESS_LIVE]
+            rows = [row for row in self.rows.processes.values() if row.state in PROCESS_LIVE]
         return sorted(rows, key=lambda row: -row.priority)[:limit]
 
 
 class MemoryStore(MemoryReader):
     def submit(self, new: Sequence[NewProcess]) -> list[Process]:
         with self._transaction:
-            fresh = {item.id: item for item in new if item.id not in self._rows.processes}
+            fresh = {item.id: item for item in new if item.id not in self.rows.processes}
             self._check_locks(fresh)
             self._check_retries(fresh.values())
             for item in fresh.values():
                 self._insert(item)
-            return [self._rows.processes[item.id] for item in new]
+            return [self.rows.processes[item.id] for item in new]
 
     def _check_locks(self, new: Mapping[ProcessId, NewProcess]) -> None:
         wanted = [(lock.name, item.id) for item in new.values() for lock in item.locks]
-        met = first_conflict(wanted, self._rows.locks.items())
+        met = first_conflict(wanted, self.rows.locks.items())
         if met is not None:
             _, holder = met
-            raise locked(new.get(holder) or self._rows.processes[holder])
+            raise locked(new.get(holder) or self.rows.processes[holder])
 
     def _check_retries(self, new: Iterable[NewProcess]) -> None:
         for item in new:
@@ -197,23 +197,23 @@ class MemoryStore(MemoryReader):
 
     def _insert(self, new: NewProcess) -> None:
         now = self.now()
-        old = self._rows.processes[new.retry_of] if new.retry_of else None
+        old = self.rows.processes[new.retry_of] if new.retry_of else None
         adopted = old is not None and old.leftovers is Leftovers.KEPT
         if old is not None and adopted:
-            self._rows.processes[old.id] = replace(
+            self.rows.processes[old.id] = replace(
                 old, version=old.version + 1, leftovers=Leftovers.ADOPTED, cleanup_at=None
             )
             self._record(old.id, ADOPTED, f"by {new.id}")
-        self._rows.processes[new.id] = new.accepted(adopted=adopted, now=now)
-        self._rows.locks |= {lock.name: new.id for lock in new.locks}
+        self.rows.processes[new.id] = new.accepted(adopted=adopted, now=now)
+        self.rows.locks |= {lock.name: new.id for lock in new.locks}
         self._record(new.id, SUBMITTED, str(new))
 
     def _record(self, process_id: ProcessId, name: str, message: str) -> None:
-        self._rows.last_event += 1
+        self.rows.last_event += 1
         event = Event(
-            process_id=process_id, at=self.now(), name=name, message=message, number=self._rows.last_event
+            process_id=process_id, at=self.now(), name=name, message=message, number=self.rows.last_event
         )
-        self._rows.events[process_id].append(event)
+        self.rows.events[process_id].append(event)
 
     def request_cancel(self, process_id: ProcessId) -> Process:
         with self._transaction:
@@ -221,7 +221,7 @@ class MemoryStore(MemoryReader):
             if row.state in PROCESS_TERMINAL or row.cancel_requested:
                 return row
             row = replace(row, version=row.version + 1, cancel_requested=True)
-            self._rows.processes[row.id] = row
+            self.rows.processes[row.id] = row
             self._record(row.id, CANCEL_REQUESTED, f"while {row.state}")
             return row
 
@@ -237,7 +237,7 @@ class MemoryStore(MemoryReader):
     ) -> list[Process]:
         with self._transaction:
             now = self.now()
-            rows = self._rows.processes.values()
+            rows = self.rows.processes.values()
             held = [row for row in rows if row.owner == worker]
             free = [row for row in rows if _claimable(row, worker, reach, closed_lanes, now)]
             working = [row for row in rows if row.state in PROCESS_LIVE and _leased(row, now)]
@@ -249,7 +249,7 @@ class MemoryStore(MemoryReader):
         taken = replace(
             row, owner=worker, fence=row.fence + 1, lease_until=now + timedelta(seconds=lease_seconds)
         )
-        self._rows.processes[row.id] = taken
+        self.rows.processes[row.id] = taken
         if row.owner is not None:
             message = f"by worker {worker}, fence {taken.fence}; the lease of {row.owner} ran out"
             self._record(row.id, TAKEN_OVER, message)
@@ -260,22 +260,22 @@ class MemoryStore(MemoryReader):
     def renew(self, worker: WorkerId, *, lease_seconds: float) -> frozenset[ProcessId]:
         with self._transaction:
             until = self.now() + timedelta(seconds=lease_seconds)
-            held = [row for row in self._rows.processes.values() if row.owner == worker]
+            held = [row for row in self.rows.processes.values() if row.owner == worker]
             for row in held:
-                self._rows.processes[row.id] = replace(row, lease_until=until)
+                self.rows.processes[row.id] = replace(row, lease_until=until)
             return frozenset(row.id for row in held)
 
     def yield_(self, lease: Lease) -> None:
         with self._transaction:
-            row = self._rows.processes.get(lease.process_id)
+            row = self.rows.processes.get(lease.process_id)
             if row is not None and (row.owner, row.fence) == (lease.worker, lease.fence):
-                self._rows.processes[row.id] = replace(row, owner=None, lease_until=None)
+                self.rows.processes[row.id] = replace(row, owner=None, lease_until=None)
 
     def apply(self, lease: Lease, change: Change) -> Process:
         with self._transaction:
             row = self.process(lease.process_id)
-            tasks = self._rows.tasks[row.id]
-            applied = apply_change(row, lease, change, tasks=tasks, pins=self._rows.pins, now=self.now())
+            tasks = self.rows.tasks[row.id]
+            applied = apply_change(row, lease, change, tasks=tasks, pins=self.rows.pins, now=self.now())
             for task in applied.new_tasks:
                 if task.number in tasks:
                     raise conflict(row.id, f"it has a task {task.number} already")
@@ -284,17 +284,17 @@ class MemoryStore(MemoryReader):
 
     def _write(self, applied: Applied, change: Change) -> None:
         row = applied.process
-        self._rows.processes[row.id] = row
+        self.rows.processes[row.id] = row
         if plan := change.one(WritePlan):
-            self._rows.plans[row.id] = plan.plan
-        self._rows.tasks[row.id] |= {task.number: task for task in applied.new_tasks + applied.tasks}
-        self._rows.pins |= {pin.name: pin for pin in applied.new_pins + applied.pins}
+            self.rows.plans[row.id] = plan.plan
+        self.rows.tasks[row.id] |= {task.number: task for task in applied.new_tasks + applied.tasks}
+        self.rows.pins |= {pin.name: pin for pin in applied.new_pins + applied.pins}
         if applied.ends:
             self._end(row)
         if applied.frees_locks:
-            self._rows.locks = {name: held for name, held in self._rows.locks.items() if held != row.id}
+            self.rows.locks = {name: held for name, held in self.rows.locks.items() if held != row.id}
         if applied.hands_back and row.retry_of is not None:
-            self._hand_back(self._rows.processes[row.retry_of], row, change)
+            self._hand_back(self.rows.processes[row.retry_of], row, change)
         for event in applied.events:
             self._record_new(row.id, event)
 
@@ -302,19 +302,19 @@ class MemoryStore(MemoryReader):
         self._record(process_id, event.name, event.message)
 
     def _end(self, row: Process) -> None:
-        tasks = self._rows.tasks[row.id]
+        tasks = self.rows.tasks[row.id]
         for task in list(tasks.values()):
             if task.state in TASK_LIVE:
                 tasks[task.number] = replace(
                     task, state=TaskState.CANCELLED, finished_at=row.finished_at, not_before=None
                 )
-        for pin in list(self._rows.pins.values()):
+        for pin in list(self.rows.pins.values()):
             if pin.process_id == row.id and may_move(PIN_TRANSITIONS, pin.state, PinState.RELEASING):
-                self._rows.pins[pin.name] = releasing(pin)
+                self.rows.pins[pin.name] = releasing(pin)
 
     def _hand_back(self, old: Process, retry: Process, change: Change) -> None:
         if old.leftovers is Leftovers.ADOPTED:
-            self._rows.processes[old.id] = handed_back(old, change, self.now())
+            self.rows.processes[old.id] = handed_back(old, change, self.now())
             self._record(old.id, HANDED_BACK, handed_back_message(retry, change))
 
     def claim_releases(
@@ -329,16 +329,16 @@ class MemoryStore(MemoryReader):
                 for pin in self.pins(states=frozenset({PinState.RELEASING}))
                 if _due(pin.not_before, now)
                 and pin.source in sources_in(reach)
-                and (kinds is None or self._rows.processes[pin.process_id].kind in kinds)
+                and (kinds is None or self.rows.processes[pin.process_id].kind in kinds)
             ]
             hidden_until = now + timedelta(seconds=lease_seconds)
             claimed = [replace(pin, not_before=hidden_until) for pin in due[:limit]]
-            self._rows.pins |= {pin.name: pin for pin in claimed}
+            self.rows.pins |= {pin.name: pin for pin in claimed}
             return claimed
 
     def record_release(self, name: str, error: ErrorInfo | None, retry_seconds: float = 0.0) -> None:
         with self._transaction:
-            pin = self._rows.pins.get(name)
+            pin = self.rows.pins.get(name)
             if pin is None:
                 raise no_such_pin(name)
             if pin.state is PinState.RELEASED:
@@ -346,10 +346,10 @@ class MemoryStore(MemoryReader):
             if pin.state is not PinState.RELEASING:
                 raise illegal_transition(pin.process_id, f"pin {name!r} is {pin.state}, not RELEASING")
             if error is None:
-                self._rows.pins[name] = replace(pin, state=PinState.RELEASED, not_before=None, error=None)
+                self.rows.pins[name] = replace(pin, state=PinState.RELEASED, not_before=None, error=None)
                 self._record(pin.process_id, PIN_RELEASED, name)
                 return
-            self._rows.pins[name] = replace(
+            self.rows.pins[name] = replace(
                 pin,
                 release_attempts=pin.release_attempts + 1,
                 not_before=self.now() + timedelta(seconds=retry_seconds),
@@ -360,19 +360,19 @@ class MemoryStore(MemoryReader):
     def heartbeat(self, worker: Worker) -> None:
         with self._transaction:
             now = self.now()
-            known = self._rows.workers.get(worker.id)
+            known = self.rows.workers.get(worker.id)
             started_at = known.started_at if known else now
-            self._rows.workers[worker.id] = replace(worker, started_at=started_at, heartbeat_at=now)
+            self.rows.workers[worker.id] = replace(worker, started_at=started_at, heartbeat_at=now)
 
     def forget_worker(self, worker: WorkerId) -> None:
         with self._transaction:
-            self._rows.workers.pop(worker, None)
+            self.rows.workers.pop(worker, None)
 
     def trip(self, service: str, reason: str, probe_seconds: float) -> None:
         with self._transaction:
             now = self.now()
-            known = self._rows.breakers.get(service)
-            self._rows.breakers[service] = Breaker(
+            known = self.rows.breakers.get(service)
+            self.rows.breakers[service] = Breaker(
                 service=service,
                 reason=reason,
                 opened_at=known.opened_at if known else now,
@@ -383,34 +383,34 @@ class MemoryStore(MemoryReader):
     def claim_probe(self, service: str, probe_seconds: float) -> bool:
         with self._transaction:
             now = self.now()
-            breaker = self._rows.breakers.get(service)
+            breaker = self.rows.breakers.get(service)
             if breaker is None or breaker.probe_at > now:
                 return False
-            self._rows.breakers[service] = replace(
+            self.rows.breakers[service] = replace(
                 breaker, probe_at=now + timedelta(seconds=probe_seconds), probes=breaker.probes + 1
             )
             return True
 
     def close_breaker(self, service: str) -> None:
         with self._transaction:
-            self._rows.breakers.pop(service, None)
+            self.rows.breakers.pop(service, None)
 
     def forget_history(self, *, days: float, after: int, limit: int) -> int:
         with self._transaction:
             before = self.now() - timedelta(days=days)
             events = sorted(
-                (event for of in self._rows.events.values() for event in of if event.number > after),
+                (event for of in self.rows.events.values() for event in of if event.number > after),
                 key=lambda event: event.number,
             )[:limit]
             old = [event for event in events if event.at < before]
             ended = {event.process_id for event in old if _is_history(self.process(event.process_id), before)}
             seen = old[-1].number if old else 0
             for process_id in ended:
-                rest = [event for event in self._rows.events[process_id] if not after < event.number <= seen]
-                self._rows.events[process_id] = rest
-            self._rows.pins = {
+                rest = [event for event in self.rows.events[process_id] if not after < event.number <= seen]
+                self.rows.events[process_id] = rest
+            self.rows.pins = {
                 name: pin
-                for name, pin in self._rows.pins.items()
+                for name, pin in self.rows.pins.items()
                 if pin.process_id not in ended or pin.state is not PinState.RELEASED
             }
             return seen if len(old) == limit else 0

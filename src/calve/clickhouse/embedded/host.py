@@ -217,6 +217,10 @@ class HostProcess:
             return ""
 
     @property
+    def pid(self) -> int:
+        return self._child.pid
+
+    @property
     def alive(self) -> bool:
         return self._child.poll() is None
 
@@ -268,21 +272,21 @@ class Spare:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._expected = 0
-        self._host: HostProcess | None = None
+        self.host: HostProcess | None = None
 
     def expect(self, visits: int) -> None:
         """So many more visits will come, or, negative, will not."""
         with self._lock:
             self._expected = max(0, self._expected + visits)
-            if not self._expected and self._host is not None:
-                self._host.close()
-                self._host = None
+            if not self._expected and self.host is not None:
+                self.host.close()
+                self.host = None
         self.refill()
 
     def take(self) -> HostProcess:
         with self._lock:
             self._expected = max(0, self._expected - 1)
-            host, self._host = self._host, None
+            host, self.host = self.host, None
         if host is not None and not host.alive:
             host.kill()
             host = None
@@ -291,8 +295,8 @@ class Spare:
     def refill(self) -> None:
         """Called when a visit has ended, so that the two do not compete for the cores."""
         with self._lock:
-            if self._expected and self._host is None:
-                self._host = HostProcess()
+            if self._expected and self.host is None:
+                self.host = HostProcess()
 
 
 spare = Spare()
