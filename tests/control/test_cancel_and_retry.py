@@ -131,7 +131,7 @@ def test_L18_terminal_states_never_change(scene: Scene) -> None:
 
 def test_a_retry_adopts_the_receipts_that_stand(scene: Scene) -> None:
     old = failed(scene)
-    new = retry(scene.store, old)
+    new = retry(scene.store, old).process
     scene.ids.append(new.id)
     assert (new.retry_of, new.adopted, new.locks) == (old, True, scene.row(old).locks)
     assert scene.row(old).leftovers is Leftovers.ADOPTED
@@ -150,7 +150,7 @@ def test_a_retry_adopts_the_receipts_that_stand(scene: Scene) -> None:
 def test_D3_undo_first_then_a_retry_adopts_nothing(scene: Scene) -> None:
     old = failed(scene)
     scene.clock.advance(scene.limits.keep_failed_hours * 3600 + 1)
-    scene.world.before["undo"] = lambda: scene.ids.append(retry(scene.store, old).id)
+    scene.world.before["undo"] = lambda: scene.ids.append(retry(scene.store, old).process.id)
     worker = scene.worker()
     worker.tick()
     new = scene.ids[-1]
@@ -166,7 +166,7 @@ def test_D3_a_retry_first_then_undo_deletes_nothing(scene: Scene) -> None:
     scene.clock.advance(scene.limits.keep_failed_hours * 3600 + 1)
     worker = scene.worker(spawn=(hanging := Deferred()))
     worker.tick()  # undo was decided and hangs
-    new = retry(scene.store, old)
+    new = retry(scene.store, old).process
     scene.ids.append(new.id)
     hanging.run()
     assert new.adopted and scene.row(old).leftovers is Leftovers.ADOPTED
@@ -178,7 +178,7 @@ def test_D3_a_retry_first_then_undo_deletes_nothing(scene: Scene) -> None:
 
 def test_a_failed_retry_gives_the_files_back_and_all_of_them_go(scene: Scene) -> None:
     first = failed(scene)
-    second = retry(scene.store, first)
+    second = retry(scene.store, first).process
     scene.ids.append(second.id)
     scene.runner.script[second.id, 2] = [DENIED]
     scene.run(scene.worker())

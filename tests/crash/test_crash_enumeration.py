@@ -161,7 +161,7 @@ def test_a_retry_that_adopts_breaks_anywhere_and_still_publishes_once(how: Break
         scene.runner.script[process_id, 2] = [ErrorInfo(code="denied", message="wrong credentials")] * 9
         scene.run(scene.worker())
         assert scene.state(process_id) is ProcessState.FAILED
-        scene.ids.append(retry(scene.store, process_id).id)
+        scene.ids.append(retry(scene.store, process_id).process.id)
 
     for at in range(1, mutating_calls(life) + 1):
         scene, faults = live_and_break(life, at, how)

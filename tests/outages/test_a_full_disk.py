@@ -159,7 +159,7 @@ def test_a_disk_that_stays_full_fails_the_export_with_the_reason_and_a_retry_goe
         assert process.error is not None and process.error.code == "disk_full"
         assert "make room" in process.error.hint
         disk.make_room(executors)
-        [done] = place.finish([retry(place.app.store, process.id).id])
+        [done] = place.finish([retry(place.app.store, process.id).process.id])
     assert done.state is ProcessState.COMPLETED, place.told(done.id)
     assert len(place.ids_in("lake.ns.events")) == 2 * ROWS
 

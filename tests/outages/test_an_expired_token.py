@@ -87,7 +87,7 @@ def test_P9_a_token_that_was_given_by_hand_fails_at_once_and_a_retry_with_a_new_
         file.write_text(file.read_text().replace(FIRST, SECOND))
         place.reopen()
         with place.worker():
-            [done] = place.finish([retry(place.app.store, process.id).id])
+            [done] = place.finish([retry(place.app.store, process.id).process.id])
         assert done.state is ProcessState.COMPLETED, place.told(done.id)
         assert len(place.ids_in(f"rest.expired_{type(runner).__name__.lower()}.events")) == 2 * ROWS
     finally:

@@ -151,7 +151,7 @@ def test_T16_a_retry_is_joined_as_the_process_that_it_retries_would_be(life: Lif
     [first] = ask(life).processes
     cancel(life.store, first.id)
     life.run(life.worker())
-    again = retry(life.store, first.id)
+    again = retry(life.store, first.id).process
     life.ids.append(again.id)
     assert ask(life).joined == {again.id}
 

@@ -77,7 +77,7 @@ def fails(life: Life, process_id: ProcessId, *numbers: int) -> None:
 
 
 def again(life: Life, process_id: ProcessId) -> Process:
-    row = retry(life.store, process_id)
+    row = retry(life.store, process_id).process
     assert row.adopted
     life.ids.append(row.id)
     return row

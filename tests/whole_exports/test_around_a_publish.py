@@ -209,7 +209,7 @@ def test_a_retry_publishes_what_the_failed_process_wrote_and_undo_leaves_it(life
     life.store.request_cancel(process_id)
     life.run(life.worker())
     assert life.row(process_id).state is ProcessState.CANCELLED
-    second = retry(life.store, process_id)
+    second = retry(life.store, process_id).process
     life.ids.append(second.id)
     life.run(life.worker())
     row = life.row(second.id)

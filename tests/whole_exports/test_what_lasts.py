@@ -168,7 +168,7 @@ def test_P6_a_retry_that_adopts_takes_only_what_has_a_receipt(
     life.store.request_cancel(_after_planning(life, process_id).id)
     life.run(life.worker())
     assert life.row(process_id).state is ProcessState.CANCELLED
-    second = retry(life.store, process_id)
+    second = retry(life.store, process_id).process
     life.ids.append(second.id)
     life.run(life.worker())
     life.keep_time_and_undo()

@@ -70,8 +70,10 @@ def test_export_that_is_told_to_end_exits_130_says_how_to_go_on_and_a_worker_fin
         assert app.store.workers() == [], "the worker it brought is not left in the list"
         assert [pin.state for pin in app.store.pins(process_id)] == [PinState.TAKEN]
     gate.open()
-    finishing = folder.calve("worker", "--until-idle")
+    # T16: the same command goes on as well as a worker would.
+    finishing = folder.calve(*(EXPORT if told is signal.SIGINT else ("worker", "--until-idle")))
     assert finishing.wait() == 0
+    assert told is signal.SIGTERM or f"joining process {process_id}" in finishing.said
     folder.check_exported_once(process_id)
 
 

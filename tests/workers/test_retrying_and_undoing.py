@@ -14,7 +14,7 @@ from calve.app.doctor.work import leftovers
 from calve.app.wiring import App
 from calve.control.client import retry
 from calve.control.ports import TaskOrder, TaskResult
-from calve.model.errors import RefusedError
+from calve.model.errors import LockedError
 from calve.model.process import Process, ProcessId
 from calve.model.states import Leftovers, ProcessState
 from support.local_runner import LocalRunner
@@ -75,7 +75,7 @@ def test_T2_D3_a_retry_publishes_the_files_of_the_process_it_retries_and_undo_le
     assert len(written) == PARTS - 1 and all(failed.id in name for name in written)
     runner.fails = None
     with place.app() as app:
-        again = retry(app.store, failed.id)
+        again = retry(app.store, failed.id).process
         assert (again.retry_of, again.adopted) == (failed.id, True)
         (done,) = place.finish(app, [again.id])
         assert (done.state, done.rows) == (ProcessState.COMPLETED, ROWS)
@@ -116,7 +116,7 @@ def test_T2_a_retry_on_other_cores_cuts_the_rows_as_the_plan_it_adopts_did(tmp_p
     runner.fails = None
     place.settings |= one
     with place.app() as app:
-        (done,) = place.finish(app, [retry(app.store, failed.id).id])
+        (done,) = place.finish(app, [retry(app.store, failed.id).process.id])
         assert (done.state, done.rows) == (ProcessState.COMPLETED, 100_000)
         assert [task.attempt for task in app.store.tasks(done.id)] == [0, 1]
         (fresh,) = place.export(TABLE, to="lake.ns.fresh")
@@ -133,7 +133,7 @@ def test_T2_a_catalog_that_lags_behind_the_retry_s_publish_costs_no_published_fi
     before = place.table()
     runner.fails = None
     with place.app() as app:
-        again = retry(app.store, failed.id)
+        again = retry(app.store, failed.id).process
         place.finish(app, [again.id])
         with monkeypatch.context() as lagging:
             lagging.setattr(SqlCatalog, "load_table", lambda *_: before)
@@ -183,7 +183,7 @@ def test_D3_what_was_undone_is_not_adopted_and_the_retry_exports_it_all_again(
         assert gone.state is ProcessState.FAILED
         assert data_files(place) == [], "nothing of it is left"
         runner.fails = None
-        again = retry(app.store, failed.id)
+        again = retry(app.store, failed.id).process
         assert not again.adopted
         (done,) = place.finish(app, [again.id])
         assert (done.state, done.rows) == (ProcessState.COMPLETED, ROWS)
@@ -200,17 +200,19 @@ def test_a_retry_does_not_adopt_what_has_changed_at_the_source(place: Place, run
         "OPTIMIZE TABLE db.events FINAL SETTINGS optimize_throw_if_noop = 1",
     )
     with place.app() as app:
-        (done,) = place.finish(app, [retry(app.store, failed.id).id])
+        (done,) = place.finish(app, [retry(app.store, failed.id).process.id])
         assert (done.state, done.rows) == (ProcessState.COMPLETED, ROWS)
         assert all(task.attempt == 1 for task in app.store.tasks(done.id)), "the parts are other parts now"
     ids = place.table().scan(selected_fields=("id",)).to_arrow()["id"]
     assert (len(ids), len(ids.unique())) == (ROWS, ROWS)
 
 
-def test_a_live_retry_holds_the_lock_and_a_second_is_refused(place: Place) -> None:
+def test_T16_the_same_retry_again_joins_the_one_under_way_and_another_export_is_refused(place: Place) -> None:
     failed = failed_export(place)
     with place.app() as app:
-        again = retry(app.store, failed.id)
-        with pytest.raises(RefusedError, match=again.id):
-            retry(app.store, failed.id)
+        again = retry(app.store, failed.id).process
+        joined = retry(app.store, failed.id)
+        assert (joined.process.id, joined.joined) == (again.id, {again.id})
+        with pytest.raises(LockedError, match=again.id):
+            place.submit(app, TABLE, DESTINATION, force=True)
         assert app.store.process(failed.id).leftovers is Leftovers.ADOPTED

@@ -230,7 +230,7 @@ class Calve:
 
         return stopped(self._app, processes)
 
-    def retry(self, ids: Sequence[str]) -> list[Process]:
+    def retry(self, ids: Sequence[str]) -> Submitted:
         return _processes.retry_all(self._app, ids)
 
     def worker(self) -> "WorkerProgram":

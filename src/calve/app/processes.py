@@ -11,7 +11,7 @@ from datetime import timedelta
 from enum import StrEnum
 
 from calve.app.wiring import App
-from calve.control.client import CancelAnswer, cancel, retry
+from calve.control.client import CancelAnswer, Submitted, cancel, retry
 from calve.control.why import why
 from calve.model.process import BATCH_PREFIX, Event, Pin, Process, ProcessId, Task, Worker, new_batch_id
 from calve.model.reach import reaches
@@ -119,11 +119,16 @@ def cancel_all(app: App, ids: Sequence[str]) -> list[CancelAnswer]:
     return [cancel(app.store, process_id) for process_id in app.find(ids)]
 
 
-def retry_all(app: App, ids: Sequence[str]) -> list[Process]:
-    """A new process for each; of a batch, those that completed are left out."""
+def retry_all(app: App, ids: Sequence[str]) -> Submitted:
+    """A new process for each, or the retry that is under way; of a batch, those that completed are left
+    out."""
     old = found(app, ids)
     if any(text.startswith(BATCH_PREFIX) for text in ids):
         old = [process for process in old if process.state is not ProcessState.COMPLETED]
     batch = new_batch_id() if len(old) > 1 else None
-    # If we die here, some are accepted and some are not: each is whole, and asking again refuses those.
-    return [retry(app.store, process.id, batch=batch) for process in old]
+    # If we die here, some are accepted and some are not: each is whole, and asking again joins those.
+    made = [retry(app.store, process.id, batch=batch) for process in old]
+    return Submitted(
+        processes=tuple(one.process for one in made),
+        joined=frozenset(process_id for one in made for process_id in one.joined),
+    )

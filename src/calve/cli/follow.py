@@ -80,9 +80,15 @@ def retry(
     """
     from calve.cli.report import hand_over
 
-    queued = session.calve.retry(ids)
+    made = session.calve.retry(ids)
+    queued = made.processes
     if not queued:
         output.say(f"nothing to retry: all of {', '.join(ids)} is COMPLETED")
     return hand_over(
-        session, queued, no_wait=no_wait, as_list=len(queued) > 1, timeout_seconds=timeout_seconds
+        session,
+        queued,
+        joined=made.joined,
+        no_wait=no_wait,
+        as_list=len(queued) > 1,
+        timeout_seconds=timeout_seconds,
     )

@@ -148,12 +148,20 @@ def cancel(store: Store, process_id: ProcessId) -> CancelAnswer:
     return CancelAnswer(process=process, accepted=True, message=message)
 
 
-def retry(store: Store, process_id: ProcessId, *, batch: BatchId | None = None) -> Process:
-    """Submit the same request again. RefusedError if it completed, has not ended, or may yet turn
-    out to have been published."""
+def retry(store: Store, process_id: ProcessId, *, batch: BatchId | None = None) -> Submitted:
+    """Submit the same request again, or join a retry that is under way. RefusedError if it completed, has
+    not ended, or may yet turn out to have been published."""
     old = store.process(process_id)
     _check(old)
-    new = NewProcess(
+    return submit_once(
+        store,
+        lambda process: process.retry_of == old.id,
+        lambda joined: [] if joined else [_again(old, batch)],
+    )
+
+
+def _again(old: Process, batch: BatchId | None) -> NewProcess:
+    return NewProcess(
         id=new_process_id(),
         kind=old.kind,
         source=old.source,
@@ -168,9 +176,6 @@ def retry(store: Store, process_id: ProcessId, *, batch: BatchId | None = None) 
         deadline_seconds=(old.deadline_at - old.created_at).total_seconds(),
         retry_of=old.id,
     )
-    # if we die here, the new process is accepted or not; a live one under the same lock refuses a second
-    (accepted,) = store.submit([new])
-    return accepted
 
 
 def _check(old: Process) -> None:

@@ -102,12 +102,15 @@ class Simulation(RuleBasedStateMachine):
         old = self.scene.row(self.scene.ids[which % len(self.scene.ids)])
         name = self.key_of[old.id]
         try:
-            new = retry(self.scene.store, old.id)
+            made = retry(self.scene.store, old.id)
         except RefusedError:
             assert old.state not in (ProcessState.FAILED, ProcessState.CANCELLED) or self._holds(name)
             return
-        self.scene.ids.append(new.id)
-        self.key_of[new.id] = name
+        if made.joined:
+            assert self.scene.row(made.process.id).retry_of == old.id
+            return
+        self.scene.ids.append(made.process.id)
+        self.key_of[made.process.id] = name
 
     def _holds(self, name: str) -> bool:
         rows = [self.scene.row(key) for key, lock in self.key_of.items() if lock == name]
