@@ -122,6 +122,6 @@ def _export(place: Place) -> Process:
 def _backup(place: Place) -> Process:
     with place.app() as app:
         reach = BackupReach(app)
-        request = submit.request_of(reach, "b", "main", ("db.*",), mutations="refuse")
+        request = submit.request_of(reach, "b", "main", ("db.*",))
         [process] = place.finish(app, [submit.submit(reach, app.store, request).process.id])
     return process
