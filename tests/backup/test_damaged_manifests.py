@@ -1,7 +1,10 @@
 """A backup whose manifest cannot be read: it holds up what it may need, and there is a way out."""
 
+import hashlib
+import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from archive_scene import ArchiveScene
@@ -32,7 +35,23 @@ def garble(path: Path) -> None:
     path.write_bytes(bytes(255 - byte for byte in path.read_bytes()))
 
 
-DAMAGES = [flip, cut, empty, garble]
+def without_tables(path: Path) -> None:
+    """With a checksum that holds: it would read as an empty backup."""
+    _rewrite(path, lambda manifest: manifest.pop("tables"))
+
+
+def without_parts(path: Path) -> None:
+    _rewrite(path, lambda manifest: manifest["tables"][0].pop("parts"))
+
+
+def _rewrite(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    manifest = json.loads(path.read_text())["manifest"]
+    change(manifest)
+    body = json.dumps(manifest, separators=(",", ":"), sort_keys=True)
+    path.write_text(json.dumps({"sha256": hashlib.sha256(body.encode()).hexdigest(), "manifest": manifest}))
+
+
+DAMAGES = [flip, cut, empty, garble, without_tables, without_parts]
 
 
 @pytest.fixture

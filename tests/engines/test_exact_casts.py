@@ -22,7 +22,9 @@ EXACT = [
     ("String", "decimal(9,2)", ["1.23", "1.2", "1.20", "+1.5", "007", ".5", "-0.5"], ["1.239", "1e300", "x", ""]),
     ("String", "int", ["5", "-5", "+5", "005"], ["5.5", "99999999999", " 5", "5e0", ""]),
     ("String", "long", ["9223372036854775807"], ["9223372036854775808"]),
-    ("String", "double", ["0.1", "1.5e-7", "-0", "inf", "nan", "0.10"], ["0.12345678901234567891", "x"]),
+    ("String", "double",
+     ["0.1", "1.5e-7", "-0", "inf", "nan", "0.10", "1E5", "1e+05", "100000.0", "12.5E-1", "-1e22", "0e9", "1e300"],
+     ["0.12345678901234567891", "x", "1e400", "123456789012345678", "1.0000000000000000001e5"]),
     ("String", "float", ["0.1", "16777216"], ["16777217", "1e300", "0.123456789"]),
     ("String", "date", ["2024-01-01", "1969-12-31"], ["2024-01-01 12:34:56", "2024-13-01", "x"]),
     ("String", "timestamptz",
@@ -48,13 +50,22 @@ EXACT = [
     ("IPv6", "string", ["::1"], []),
     ("UUID", "string", ["61f0c404-5cb3-11e7-907b-a6006ad3dba0"], []),
     ("FixedString(4)", "string", ["ab"], []),
+    ("Array(Float64)", "string", ["[1.5,-0.1]", "[]", "[1e300]"], ["[nan]", "[1,inf]", "[-inf]"]),
+    ("Array(Array(Nullable(Float32)))", "string", ["[[1.5,NULL],[]]"], ["[[1],[NULL,nan]]"]),
+    ("Tuple(a String, b Tuple(Float64, Int8))", "string", ["('nan',(1,2))"], ["('x',(inf,2))"]),
+    ("Array(String)", "string", ["['nan']"], []),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("nullable", [False, True])
-@pytest.mark.parametrize(
-    ("kind", "target", "exact", "refused"), EXACT, ids=[f"{a}-{b}" for a, b, _, _ in EXACT]
-)
+CASES = [
+    pytest.param(*case, nullable, id=f"{case[0]}-{case[1]}{'-nullable' if nullable else ''}")
+    for case in EXACT
+    for nullable in (False, True)
+    if not (nullable and case[0].startswith(("Array", "Tuple")))  # ClickHouse has no Nullable of these
+]
+
+
+@pytest.mark.parametrize(("kind", "target", "exact", "refused", "nullable"), CASES)
 def test_T4_a_cast_is_exact_or_counted(
     place: Place, kind: str, target: str, exact: list[str], refused: list[str], nullable: bool
 ) -> None:
@@ -72,6 +83,16 @@ def test_T4_a_cast_is_exact_or_counted(
             f"SELECT ifNull(({check}), 0) AS bad FROM (SELECT CAST(NULL, {string(whole)}) AS c)"
         )
         assert not row["bad"], "NULL stays NULL"
+
+
+@pytest.mark.parametrize(("value", "bad"), [("1.5", False), ("nan", True), ("-inf", True)])
+def test_T4_a_map_is_written_as_json_only_with_numbers_that_json_has(
+    place: Place, value: str, bad: bool
+) -> None:
+    made = cast(types.parse("Map(String, Float64)"), parse_cast("string")[0], "c")
+    check = " OR ".join(one.sql for one in made.checks)
+    [row] = place.select(f"SELECT ({check}) AS bad FROM (SELECT map('a', toFloat64('{value}')) AS c)")
+    assert bool(row["bad"]) is bad
 
 
 def test_T4_the_hour_that_comes_twice_is_not_one_text(place: Place) -> None:

@@ -25,6 +25,7 @@ from support.catalog_proxy import CatalogProxy
 from support.iceberg_rest import IcebergRest, apache_rest
 from support.lake import IDENTIFIER, make_table, make_work, rows_of, sqlite_properties
 from support.outcomes import Publisher, append_as_somebody_else, assert_every_manifest_is_there
+from support.spark_sql import SparkSql
 
 HELD = Fault(told=Told.TIMEOUT, landing=Landing.LAST, reading=Reading.AT_ONCE, looks=0)
 AGES = {"no snapshot": None, "a fresh head": 0, "a head of yesterday": 1, "a head of last year": 365}
@@ -157,6 +158,39 @@ class TestSqlite(OutlastingFences):
         scene.held_back()
         scene.faults.release()
         assert rows_of(scene.others) == [*range(10), *rows]
+
+    @pytest.mark.spark
+    @pytest.mark.timeout(600)
+    @pytest.mark.parametrize("version", ["1", "2"], ids=["v1", "v2"])
+    def test_T1_spark_s_own_expiry_of_old_snapshots_lets_nothing_land(
+        self, scene: Scene, tmp_path: Path, spark_sql: SparkSql, version: str
+    ) -> None:
+        """Java takes no metadata that goes back in time, so here expiry is told that it is the year 2100."""
+        rows = scene.table_of_age(version, 0)
+        publisher = scene.held_back()
+        scene.fenced(publisher)
+        table = scene.others.load_table(IDENTIFIER)
+        name = f"calve-{publisher.work.process_id}"
+        past = {
+            "ref-name": name,
+            "type": "tag",
+            "max-ref-age-ms": 1,
+            "snapshot-id": table.metadata.refs[name].snapshot_id,
+        }
+        scene.others.commit_table(table, (), (SetSnapshotRefUpdate.model_validate(past),))
+        spark = spark_sql.catalog(
+            "lake", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/warehouse"
+        )
+        shown = ".".join(IDENTIFIER)
+        spark.execute(
+            f"CALL lake.system.expire_snapshots(table => '{shown}', older_than => TIMESTAMP '2100-01-01', retain_last => 1)"
+        )
+        assert name not in scene.refs(), "Spark has swept the tag"
+        scene.undone(publisher)
+        scene.faults.release()
+        assert rows_of(scene.others) == rows
+        found = spark.query(f"SELECT * FROM lake.{shown}")
+        assert found.num_rows == len(rows)
 
     def test_T1_a_busy_table_is_fenced_between_two_commits_of_others(self, scene: Scene) -> None:
         scene.table_of_age("2", 0)

@@ -4,6 +4,7 @@ import re
 import shutil
 from pathlib import Path
 
+import duckdb
 import pytest
 from plain_place import PlainPlace, globbed, listed, rows_of
 
@@ -38,6 +39,15 @@ def test_T13_clickhouse_reads_what_is_committed(place: PlainPlace, crowded: Path
 
 def test_T13_arrow_reads_the_files_of_the_list(crowded: Path) -> None:
     assert sorted(rows_of(listed(crowded)).column("id").to_pylist()) == list(range(100))
+
+
+def test_T13_duckdb_reads_what_is_committed(crowded: Path) -> None:
+    *before, query = queries("DuckDB", crowded)
+    with duckdb.connect() as connection:
+        for statement in before:
+            connection.execute(statement)
+        found = connection.sql(query).project("id").fetchall()
+    assert sorted(found) == [(number,) for number in range(100)]
 
 
 @pytest.mark.spark

@@ -176,10 +176,23 @@ class Manifest:
             raise damaged(where, "it is not a manifest", hint) from None
         if not whole:
             raise damaged(where, "its content does not match its checksum", hint)
+        if lacking := _lacking(data):
+            raise damaged(where, f"it has no {lacking}", hint)
         try:
             return decode(cls, data)
         except Malformed as error:
             raise damaged(where, f"it does not read as a manifest ({error})", hint) from None
+
+
+def _lacking(data: Mapping[str, Any]) -> str:
+    """What every manifest has, and would read as an empty backup without. Later fields may be absent."""
+    tables = data.get("tables")
+    if not isinstance(tables, list):
+        return "list of tables"
+    for table in tables:
+        if isinstance(table, dict) and "parts" not in table:
+            return f"list of the parts of table {table.get('database')}.{table.get('name')}"
+    return ""
 
 
 def refuse_unsigned(text: str, where: str, signing_key: str) -> None:
