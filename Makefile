@@ -34,7 +34,7 @@ format: setup  ## put the code into its form
 	@.venv/bin/ruff check --fix --quiet src tests bench scripts
 	@.venv/bin/ruff format --quiet src tests bench scripts
 
-bench: setup  ## run every benchmark (BENCH="ps" for one)
+bench: setup  ## run every benchmark (BENCH="export --quick" for one, in a minute)
 	@.venv/bin/python bench/run.py $(BENCH)
 
 docs: setup  ## write the generated pages anew and check every link

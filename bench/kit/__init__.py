@@ -1,0 +1,1 @@
+"""What benchmarks share: measuring, reporting, and a warm worker over a source of their own."""
