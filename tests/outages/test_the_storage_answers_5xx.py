@@ -107,7 +107,10 @@ def test_T14_a_planned_export_waits_for_data_and_for_metadata(
     used_no_budget(place, ids)
 
 
-def test_T14_a_folder_of_plain_parquet_waits_too(place: OutagePlace, front: HttpFaults) -> None:
+def test_T14_a_folder_of_plain_parquet_waits_too_and_the_log_says_so(
+    place: OutagePlace, front: HttpFaults, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="calve")
     front.answer(503, code="SlowDown")
     with place.worker():
         ids = place.submit("events", "s3://far/plain/", "0")
@@ -116,6 +119,7 @@ def test_T14_a_folder_of_plain_parquet_waits_too(place: OutagePlace, front: Http
         [ended] = place.finish(ids)
     assert ended.state is ProcessState.COMPLETED, place.told(ids[0])
     used_no_budget(place, ids)
+    assert "storage:s3://far is down: " in caplog.text and "storage:s3://far answers again" in caplog.text
 
 
 @pytest.fixture(scope="module")

@@ -84,10 +84,7 @@ def worker(session: CliSession, until_idle: bool) -> None:
     SIGTERM or Ctrl-C drains it: no new tasks start, and running ones finish or are handed back. A
     second signal stops it quickly, and still safely: another worker takes over what was under way.
     """
-    logging.basicConfig(
-        stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING
-    )
-    logging.getLogger("calve").setLevel(logging.INFO)  # a line for each process that is planned or ends
+    _log_to_stderr()
     program = session.calve.worker()
 
     def stop(_number: int, _frame: FrameType | None) -> None:
@@ -99,3 +96,16 @@ def worker(session: CliSession, until_idle: bool) -> None:
     program.run(until_idle=until_idle)
     session.answer({"worker": program.id}, "")
     output.say(f"worker {program.id} has ended; unfinished work waits for the next worker")
+
+
+def _log_to_stderr() -> None:
+    """A line for each thing that happened, with the time and its zone. Only ours: what a library warns of says
+    nothing to an operator."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%d %H:%M:%S%z"))
+    ours = logging.getLogger("calve")
+    ours.addHandler(handler)
+    ours.setLevel(logging.INFO)
+    ours.propagate = False
+    logging.getLogger().addHandler(logging.NullHandler())  # without one Python prints warnings by itself
+    logging.captureWarnings(True)

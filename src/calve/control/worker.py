@@ -35,6 +35,7 @@ from calve.model.errors import CalveError, ConflictError, ErrorInfo, FenceLostEr
 from calve.model.limits import Limits
 from calve.model.process import Breaker, Lease, Process, Worker, WorkerId, new_worker_id
 from calve.model.reach import reaches, with_kinds
+from calve.model.states import PROCESS_TERMINAL
 
 _log = logging.getLogger("calve.control")
 
@@ -107,6 +108,7 @@ class WorkerLoop:
         self._stops = 0  # how often a stop was asked for
         self._drain_began_at: float | None = None
         self._beat_at: float | None = None
+        self._down: frozenset[str] = frozenset()  # services, at the last tick
         self._error: ErrorInfo | None = None
         self._error_at = 0.0
 
@@ -126,6 +128,7 @@ class WorkerLoop:
             self._beat()
         with self._guarded("moving processes"):
             breakers = known_to(self._reach, self._store.breakers())
+            self._log_breakers(breakers)
             rows = self._claim(breakers)
             self._stop_overdue()
             self._advance(rows, breakers)
@@ -169,9 +172,30 @@ class WorkerLoop:
         )
         for lease in self.holding.update(rows):
             stop_waves(self._context, lease, LEASE_GONE)
+            self._log_lost(lease)
         self.in_flight.forget_others(self.holding.keys())
         self._context.plans.keep_only(frozenset(row.id for row in rows))
         return rows
+
+    def _log_breakers(self, breakers: Sequence[Breaker]) -> None:
+        """Whichever worker opened or closed one."""
+        now = {breaker.service: breaker.reason for breaker in breakers}
+        for service in now.keys() - self._down:
+            _log.warning("%s is down: %s", service, now[service])
+        for service in self._down - now.keys():
+            _log.info("%s answers again", service)
+        self._down = frozenset(now)
+
+    def _log_lost(self, lease: Lease) -> None:
+        """Not of one that ended, or that we gave up."""
+        with self._guarded(f"reading process {lease.process_id}"):
+            row = self._store.process(lease.process_id)
+            if row.damaged:
+                _log.warning("process %s is set aside, its row is damaged: %s", row.id, row.damaged)
+            elif row.state in PROCESS_TERMINAL or row.owner in (None, self.id):
+                return
+            else:
+                _log.warning("process %s: lease lost to %s; its tasks here are stopped", row.id, row.owner)
 
     def _advance(self, rows: Sequence[Process], breakers: Sequence[Breaker]) -> None:
         """Facts of all, then the slots shared among them, then one step each."""
@@ -236,6 +260,7 @@ class WorkerLoop:
             self.holding.drop(lease)
             stop_waves(self._context, lease, LEASE_GONE)
             self.in_flight.forget(lease)
+            self._log_lost(lease)
         self._wake.set()
 
     def _give_up(self, lease: Lease) -> None:
@@ -287,6 +312,8 @@ class WorkerLoop:
         Calls nothing, so it works when everything hangs."""
         if self._leases.silent():
             groups = self.in_flight.stop(self.in_flight.waves(), SILENT, free=True, look=True)
+            if groups:
+                _log.warning("%s", SILENT.message)
             for group in groups:
                 self._context.spawn(partial(self._runner.cancel, group))
 
@@ -368,6 +395,8 @@ class WorkerLoop:
         """Finish or hand back what runs, give up the leases, and be forgotten."""
         if not self._stops:
             self.request_stop()
+        held = len(self.holding.leases())
+        _log.info("draining: %d running tasks, %d processes are held", self.in_flight.slots_used(), held)
         self._tick_until(self._drained)
         for wave in self.in_flight.waves():
             self._runner.cancel(wave.group)
@@ -375,6 +404,7 @@ class WorkerLoop:
             for lease in self.holding.leases():
                 self._give_up(lease)
             self._store.forget_worker(self.id)
+            _log.info("drained in %.1f s: every lease is given up", self._drain_seconds())
 
     def _drained(self) -> bool:
         if self._stops > 1 or self._drain_seconds() > 2 * self._limits.lease_seconds:

@@ -8,6 +8,7 @@ Workers' heartbeats and the breakers of services: small rows, for people and for
 """
 
 import json
+import logging
 from collections.abc import Collection, Sequence
 
 from sqlalchemy import (
@@ -42,6 +43,7 @@ from calve.store.tables import breakers, processes, workers
 
 _ROUNDS = 3  # of choosing again what a rival was quicker to take
 
+_log = logging.getLogger("calve.store")
 _p = processes.c
 
 
@@ -63,6 +65,9 @@ class Leases(SqlReader):
             if not chosen:
                 break
             got = self._take(worker, chosen, lease_seconds)
+            for row in got:
+                if chosen[row.id] is not None:
+                    _log.info("process %s is taken over: the lease of %s ran out", row.id, chosen[row.id])
             taken += got
             if len(got) == len(chosen):
                 break

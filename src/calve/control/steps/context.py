@@ -1,5 +1,6 @@
 """What every step needs: the ports, the limits, and this worker's own knowledge."""
 
+import logging
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from calve.model.limits import Limits
 from calve.model.process import Lease, Process, ProcessId
 
 Spawn = Callable[[Callable[[], None]], None]  # run work, now or beside the loop
+
+_log = logging.getLogger("calve.control")
 
 
 class Plans:
@@ -89,3 +92,7 @@ class Context:
         wait = WaitFor(self.backoff(1 if free else tries)) if error.retryable else ClearWait()
         event = NewEvent(name="error", message=f"{error.code}: {error.message}")
         self.store.apply(lease, Change(event, Met(error), wait, *also))
+        used = "not counted" if free else f"try {tries}"
+        _log.warning(
+            "process %s, %s: %s (%s): %s", process.id, process.state, error.code, used, error.message
+        )

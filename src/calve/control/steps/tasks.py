@@ -6,10 +6,11 @@ its own attempt, and a lost attempt is looked for before it is repeated (L25).
 Pins that the tasks which just ended were the last to need: released while other tasks go on (L29).
 """
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from calve.control.budget import is_unavailable, judge
+from calve.control.budget import budget_used, is_unavailable, judge
 from calve.control.inflight import Attempt, Wave, started
 from calve.control.kind import Kind
 from calve.control.ports import TaskOrder, TaskResult
@@ -22,6 +23,8 @@ from calve.model.states import PinState, ProcessState, TaskState
 # Tasks start in order, so those that wait lie behind those that run, but for the few that back off.
 # Of pins whose tasks lie beyond so many waiting ones it is not known; they are released later.
 _LOOKED_AT = 100
+
+_log = logging.getLogger("calve.control")
 
 
 def spent_pins(context: Context, process: Process, changes: Sequence[TaskChange]) -> tuple[PinChange, ...]:
@@ -148,8 +151,24 @@ def record_results(context: Context, lease: Lease, process: Process) -> Process:
         _forget_refused(context, lease, process, results)
         raise
     context.in_flight.recorded(lease, changes)
+    for key, (task, _) in results.items():
+        _log_failed(context, process, task, changes[key])
     _tell_breakers(context, process, [result for _, result in results.values()])
     return after
+
+
+def _log_failed(context: Context, process: Process, task: Task, change: TaskChange) -> None:
+    if change.error is None:
+        return
+    used = (
+        "not counted"
+        if change.free
+        else f"{budget_used(task, change.attempt)} of {context.limits.task_attempts}"
+    )
+    _log.warning(
+        "process %s, task %d: attempt %d failed (%s): %s: %s",
+        process.id, task.number, change.attempt, used, change.error.code, change.error.message,
+    )  # fmt: skip
 
 
 def _forget_refused(
@@ -197,7 +216,10 @@ def hand_back_tasks(context: Context, lease: Lease) -> None:
         )
         for (number, attempt), lost in stopped.items()
     }
-    _apply_ended(context, lease, context.store.process(lease.process_id), changes)
+    process = context.store.process(lease.process_id)
+    _apply_ended(context, lease, process, changes)
+    for key, lost in stopped.items():
+        _log_failed(context, process, lost.task, changes[key])
 
 
 def recover_tasks(context: Context, lease: Lease, process: Process) -> None:
@@ -224,6 +246,8 @@ def recover_tasks(context: Context, lease: Lease, process: Process) -> None:
         context.met(lease, process, error.info, tries=1)
         return
     _apply_ended(context, lease, process, changes)
+    for task in orphans:
+        _log_failed(context, process, task, changes[(task.number, task.attempt)])
     # What was lost here and is no longer RUNNING in the store needs nothing.
     context.in_flight.recorded(lease, [key for key in lost if key not in known])
 
