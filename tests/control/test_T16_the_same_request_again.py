@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -133,6 +134,17 @@ def test_T16_a_killed_worker_s_processes_are_taken_over_by_who_joined_them(scene
     scene.run(scene.worker())
     scene.check_settled()
     assert len(scene.world.snapshots) == 1
+
+
+def test_T10_a_process_that_nobody_works_on_is_not_joined(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [first] = ask(scene, "x", "a").processes
+    damaged = replace(first, damaged="its error cannot be read")
+    monkeypatch.setattr(scene.store, "live", lambda limit=0: [damaged])
+    monkeypatch.setattr(scene.store, "process", lambda process_id: damaged)
+    with pytest.raises(LockedError, match=first.id):
+        ask(scene, "x", "a")
 
 
 def test_T10_a_row_whose_request_cannot_be_read_stands_in_nobody_s_way(scene: Scene) -> None:

@@ -63,10 +63,11 @@ def submit_once(
 
 
 def _same(same: Callable[[Process], bool], process: Process) -> bool:
+    """Not one whose row or request cannot be read: nobody works on it, so to join it would be no work (T10)."""
     try:
-        return same(process)
+        return not process.damaged and same(process)
     except DamagedError:
-        return False  # a request that cannot be read is nobody's (T10)
+        return False
 
 
 @dataclass(frozen=True, kw_only=True)
