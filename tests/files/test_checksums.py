@@ -34,7 +34,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from calve.iceberg import checksums
+from calve.destination import checksums
 from calve.model.errors import PermanentError
 
 STRUCT = StructType(

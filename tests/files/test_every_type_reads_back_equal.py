@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from exporting import Child, export
 
+from calve.destination import checksums
 from calve.export.choices import Choices, StringAs, UInt64As
-from calve.iceberg import checksums
 
 UTC = dt.UTC
 LONG_TEXT = "é漢字🧊" * 2000

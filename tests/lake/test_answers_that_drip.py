@@ -7,8 +7,8 @@ import pytest
 from pyiceberg.io import load_file_io
 
 from calve.clickhouse.server.client import Address, Client, Credentials, Request
+from calve.destination import file_io
 from calve.iceberg import tables
-from calve.iceberg.catalogs import file_io
 from calve.iceberg.catalogs.catalog import open_catalog
 from calve.model.errors import CalveError, UnavailableError
 from calve.model.limits import Limits

@@ -20,10 +20,11 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
+from calve.destination import checksums
 from calve.destination.names import receipt_uri
 from calve.destination.plan import ColumnPlan, ExportPlan, KeyPlan, PartPlan, Relation, Slice
 from calve.destination.receipt import FileReceipt, Receipt
-from calve.iceberg import checksums, tables
+from calve.iceberg import tables
 from calve.model.process import new_process_id
 from calve.objects.storage import Storage
 

@@ -11,8 +11,8 @@ from pyiceberg.types import DoubleType, FloatType, IcebergType, ListType, MapTyp
 
 from calve.clickhouse.reader import Piece, Rows
 from calve.clickhouse.sql.tokens import name as quoted
+from calve.destination import checksums
 from calve.destination.plan import ColumnPlan
-from calve.iceberg import checksums
 from calve.iceberg.files.statistics import ValueCounts
 from calve.model.errors import PermanentError
 

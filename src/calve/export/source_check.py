@@ -13,10 +13,10 @@ from calve.clickhouse.parts import partitions
 from calve.clickhouse.source import LiveSource, Session
 from calve.clickhouse.sql.tokens import string
 from calve.clickhouse.tables import TableInfo
+from calve.destination import checksums
 from calve.destination.content import unchanged
 from calve.destination.plan import ExportPlan, KeyPlan
 from calve.export.request import ExportRequest
-from calve.iceberg import checksums
 from calve.model.errors import RefusedError
 
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from calve.clickhouse.engine.engine import Engine, worker_engine
 from calve.clickhouse.reader import Rows, opened
+from calve.destination import checksums
 from calve.destination.receipt import Receipt
 from calve.export.payload import TaskPayload, write_settings
 from calve.export.writer import TaskWriter, Written
-from calve.iceberg import checksums
 from calve.iceberg.catalogs.lent_keys import remote_lender
 from calve.model.errors import PermanentError
 from calve.model.limits import Limits

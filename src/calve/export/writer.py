@@ -17,13 +17,13 @@ from pyiceberg.types import StructType
 from calve.clickhouse.reader import Piece, Rows
 from calve.clickhouse.sql.tokens import name as quoted
 from calve.clickhouse.sql.tokens import string as literal
+from calve.destination import checksums
 from calve.destination.names import DataFileName
 from calve.destination.receipt import FileReceipt
 from calve.export.measurement import Measured, Output, measure
 from calve.export.payload import TaskPayload, write_settings
 from calve.export.slices import GRANULE_ROWS
 from calve.export.split import Partition, PartitionSplit
-from calve.iceberg import checksums
 from calve.iceberg.files.footer import MAGIC, annotate
 from calve.iceberg.files.physical_types import physical_sql
 from calve.iceberg.files.statistics import file_statistics

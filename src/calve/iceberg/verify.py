@@ -18,10 +18,11 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.metadata import TableMetadata
 
+from calve.destination import checksums
 from calve.destination.outcome import ColumnProof, Proof
 from calve.destination.plan import ExportPlan
 from calve.destination.receipt import Receipt
-from calve.iceberg import checksums, tables
+from calve.iceberg import tables
 from calve.iceberg.errors import catalog_call
 from calve.model.errors import PermanentError, RefusedError
 from calve.objects.uri import full_uri

@@ -15,13 +15,13 @@ from pyiceberg.table import FileScanTask
 from pyiceberg.table.sorting import SortOrder
 from pyiceberg.typedef import Record
 
+from calve.destination import file_io
 from calve.destination.description import describe_metadata
 from calve.destination.names import PARQUET, DestinationAddress, receipts_of
 from calve.destination.outcome import AlreadyExported, Proof, PublishedSnapshot, PublishFenced, Undone
 from calve.destination.plan import DestinationPlan, ExportPlan
 from calve.destination.port import Destination, ExecutorAccess, FoundTable, write_probe
 from calve.destination.receipt import Receipt
-from calve.iceberg.catalogs import file_io
 from calve.iceberg.errors import catalog_call
 from calve.iceberg.undo import files_of
 from calve.iceberg.verify import prove

@@ -16,8 +16,9 @@ from calve.app.demo.folder import DATABASE, TABLE
 from calve.app.wiring import App
 from calve.clickhouse.source import Session
 from calve.clickhouse.sql.tokens import name, parse, string
+from calve.destination import checksums
 from calve.destination.plan import ColumnPlan, ExportPlan
-from calve.iceberg import checksums, tables
+from calve.iceberg import tables
 from calve.iceberg.errors import catalog_call
 from calve.model.process import ProcessId
 

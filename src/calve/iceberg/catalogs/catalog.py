@@ -32,8 +32,8 @@ from sqlalchemy import Engine, create_engine, inspect
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, OperationalError, ProgrammingError
 
+from calve.destination import file_io
 from calve.destination.names import property_text
-from calve.iceberg.catalogs import file_io
 from calve.iceberg.errors import describe
 from calve.model.errors import UsageError
 from calve.model.limits import Limits

@@ -13,9 +13,9 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
+from calve.destination.file_io import lent_to
 from calve.destination.outcome import PublishedSnapshot, PublishFenced
 from calve.destination.plan import ExportPlan
-from calve.iceberg.catalogs.file_io import lent_to
 from calve.iceberg.errors import catalog_call
 from calve.iceberg.publish import marks
 from calve.iceberg.publish.build import build_empty

@@ -10,11 +10,11 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from calve.destination.content import refuse_overlap, unchanged
+from calve.destination.file_io import lent_to
 from calve.destination.outcome import AlreadyExported, EarlierExport, PublishedSnapshot
 from calve.destination.plan import ExportPlan
 from calve.destination.receipt import Receipt, recount, refuse_shrinking
 from calve.iceberg import tables
-from calve.iceberg.catalogs.file_io import lent_to
 from calve.iceberg.errors import catalog_call
 from calve.iceberg.publish import marks
 from calve.iceberg.publish.build import StagedSnapshot, build

@@ -25,12 +25,12 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
+from calve.destination import checksums
 from calve.destination.names import DataFileName, placement, receipt_uri, receipts_of
 from calve.destination.outcome import AlreadyExported, PublishedSnapshot, PublishFenced
 from calve.destination.plan import ColumnPlan, ExportPlan, KeyPlan, PartPlan, Relation, Slice
 from calve.destination.port import Destination
 from calve.destination.receipt import FileReceipt, Receipt
-from calve.iceberg import checksums
 from calve.model.errors import CalveError, PermanentError, RefusedError, TemporaryError, UnknownOutcomeError
 from calve.model.process import new_process_id
 

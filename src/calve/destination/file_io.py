@@ -28,7 +28,7 @@ from calve.objects.credentials import CA_FILE, S3Access
 from calve.objects.storage import Storage
 from calve.objects.uri import S3, kind_of
 
-IMPLEMENTATION = "calve.iceberg.catalogs.file_io.BoundedFileIO"
+IMPLEMENTATION = "calve.destination.file_io.BoundedFileIO"
 _METADATA = (".json", ".avro", ".json.gz")
 _KEY = "s3.access-key-id"
 _TRIES = 3  # that Arrow's client has in the time of a call
