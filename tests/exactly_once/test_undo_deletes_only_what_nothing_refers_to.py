@@ -1,6 +1,7 @@
 """Undo: after the fence, with proof, and only what carries the process's name."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from pyiceberg.table.update import RemoveSnapshotsUpdate
@@ -37,6 +38,31 @@ def test_everything_of_an_unpublished_process_goes_and_nothing_else(
     assert len(_files(catalog, other.process_id)) == 2
     assert rows_of(catalog) == list(range(50, 53))
     assert undo(catalog, Storage(), work.process_id, work.plan, work.receipts).left == ()
+
+
+def test_T9_a_receipt_that_names_a_file_elsewhere_deletes_nothing_there(
+    catalog: FaultySqlCatalog, work: Work, tmp_path: Path
+) -> None:
+    """Whatever its name, and however the path is written."""
+    first, second = work.receipts
+    own = Path(first.files[0].path.removeprefix("file://"))
+    elsewhere = tmp_path / "elsewhere" / own.name
+    elsewhere.parent.mkdir()
+    elsewhere.write_bytes(b"somebody's")
+    inside = own.parent / "not-ours.parquet"
+    inside.write_bytes(b"somebody's")
+    data = work.plan.destination.data_location
+    for path in (
+        elsewhere.as_uri(),
+        f"{data}/{'../' * 12}{elsewhere}",
+        inside.as_uri(),
+        f"{data}-2/{own.name}",
+    ):
+        forged = replace(first, files=(replace(first.files[0], path=path),))
+        done = undo(catalog, Storage(), work.process_id, work.plan, [forged, second])
+        assert path not in done.deleted
+    assert elsewhere.exists() and inside.exists()
+    assert not own.exists(), "its own is found by its name"
 
 
 def test_a_process_that_never_sent_anything_leaves_no_tombstone(

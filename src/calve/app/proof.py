@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from calve.app.wiring import App
 from calve.destination.outcome import Proof
 from calve.destination.plan import ExportPlan
+from calve.destination.proof import expected_checksums
 from calve.destination.receipt import Receipt
 from calve.export.request import ExportRequest
 from calve.export.source_check import read_again
-from calve.iceberg.verify import RewriteProof, expected_checksums, verify_rewrites
+from calve.iceberg.verify import RewriteProof, verify_rewrites
 from calve.model.errors import RefusedError
 from calve.model.process import Process, ProcessId
 from calve.model.states import ProcessState, TaskState

@@ -17,6 +17,8 @@ from calve.destination.names import DataFileName
 from calve.destination.plan import ExportPlan, KeyPlan
 from calve.model.errors import PermanentError, RefusedError
 from calve.model.record import Record
+from calve.objects.storage import Storage
+from calve.objects.uri import full_uri, is_below
 
 RECEIPT_VERSION = 1
 
@@ -83,6 +85,36 @@ def sound(plan: ExportPlan, receipts: Sequence[Receipt]) -> list[Receipt]:
         if tasks <= written.keys() and sum(written[number] for number in tasks) != key.rows:
             wrong |= tasks
     return [receipt for receipt in found if receipt.task not in wrong]
+
+
+def paths_in(receipts: Sequence[Receipt]) -> set[str]:
+    return {full_uri(file.path) for receipt in receipts for file in receipt.files}
+
+
+def files_of(
+    storage: Storage, process_id: str, plan: ExportPlan, receipts: Sequence[Receipt] = ()
+) -> tuple[str, ...]:
+    """The data files of a process, whoever may need them: those that are in the destination's folder now, and
+    those that its receipts name."""
+    listed = (
+        full_uri(uri)
+        for uri in storage.list(plan.destination.data_location)
+        if is_data_file_of(process_id, plan, uri)
+    )
+    return tuple(sorted({*listed, *named_files(process_id, plan, receipts)}))
+
+
+def named_files(process_id: str, plan: ExportPlan, receipts: Sequence[Receipt]) -> tuple[str, ...]:
+    """What receipts name of a process's own files. Adopted receipts name files of another process, which are that
+    one's to delete; a path that leads elsewhere is nobody's to delete (T9)."""
+    return tuple(sorted(uri for uri in paths_in(receipts) if is_data_file_of(process_id, plan, uri)))
+
+
+def is_data_file_of(process_id: str, plan: ExportPlan, uri: str) -> bool:
+    name = DataFileName.parse(uri)
+    return (
+        name is not None and name.process_id == process_id and is_below(uri, plan.destination.data_location)
+    )
 
 
 def written_as(receipt: Receipt) -> int:

@@ -27,7 +27,7 @@ from calve.destination.outcome import (
 )
 from calve.destination.plan import DestinationPlan, ExportPlan
 from calve.destination.port import Destination, ExecutorAccess, FoundTable, write_probe
-from calve.destination.receipt import Receipt
+from calve.destination.receipt import Receipt, files_of
 from calve.iceberg import tables, undo, verify
 from calve.iceberg.catalogs.lent_keys import Lender, lender
 from calve.iceberg.errors import catalog_call
@@ -192,7 +192,7 @@ class IcebergDestination(Destination):
         return undo.remove_lost(self.catalog, self.storage(), process_id, plan, receipts)
 
     def files_of(self, process_id: str, plan: ExportPlan) -> tuple[str, ...]:
-        return undo.files_of(self.storage(), process_id, plan)
+        return files_of(self.storage(), process_id, plan)
 
     def verify(
         self, process_id: str, plan: ExportPlan, receipts: Sequence[Receipt], snapshot_id: str

@@ -3,7 +3,8 @@
 L20, P14: nothing that a snapshot refers to is ever deleted. The proof is a fresh look over every
 snapshot of the table, whichever branch or tag holds it, down to the entries of the manifests; and
 the fence, without which a commit could still arrive after the look. Where the proof fails,
-everything is left and reported. Only names that carry the process's id are ever touched.
+everything is left and reported. Only names that carry the process's id, in the table's own folder, are ever
+touched (T9).
 """
 
 import logging
@@ -13,10 +14,10 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
 
-from calve.destination.names import DataFileName, is_metadata_of, receipts_of
+from calve.destination.names import is_metadata_of, receipts_of
 from calve.destination.outcome import PublishedSnapshot, Undone
 from calve.destination.plan import ExportPlan
-from calve.destination.receipt import Receipt
+from calve.destination.receipt import Receipt, files_of, named_files, paths_in
 from calve.iceberg import tables
 from calve.iceberg.errors import catalog_call
 from calve.iceberg.publish import marks
@@ -48,13 +49,13 @@ def undo(
     Raises what the catalog or the storage raises while it cannot be reached; nothing is deleted
     on a doubt. What `used` names stays, whatever the catalog shows: it may lag behind (T2).
     """
-    named = _named_files(process_id, receipts)
+    named = named_files(process_id, plan, receipts)
     table = find_by_uuid(catalog, plan.destination.identifier, plan.destination.uuid)
     if table is None:
         return Undone(left=named, reason=f"table {_name(plan)} is gone, so nothing proves them unused")
     if _is_published(catalog, table, process_id, plan, noted, limits):
         return Undone(left=named, reason="they are published", in_use=True)
-    candidates = _candidates(storage, process_id, plan, named)
+    candidates = files_of(storage, process_id, plan, receipts)
     table = _after_the_fence(catalog, tuple(table.name()), process_id, plan, noted)
     with catalog_call(catalog.name, f"proving files of process {process_id} unused"):
         referenced = set(_referenced(table, plan)) | paths_in(used)
@@ -94,10 +95,6 @@ def remove_lost(
     return gone
 
 
-def paths_in(receipts: Sequence[Receipt]) -> set[str]:
-    return {full_uri(file.path) for receipt in receipts for file in receipt.files}
-
-
 def _is_published(
     catalog: Catalog, table: Table, process_id: str, plan: ExportPlan, noted: str, limits: Limits | None
 ) -> bool:
@@ -121,24 +118,6 @@ def _after_the_fence(
     return table
 
 
-def files_of(storage: Storage, process_id: str, plan: ExportPlan) -> tuple[str, ...]:
-    """The data files of a process that are in the table's folder now, whoever may need them."""
-    return _candidates(storage, process_id, plan, ())
-
-
-def _named_files(process_id: str, receipts: Sequence[Receipt]) -> tuple[str, ...]:
-    """Adopted receipts name files of another process: those are its own to delete."""
-    return tuple(
-        file.path for receipt in receipts for file in receipt.files if _is_data_file(process_id, file.path)
-    )
-
-
-def _candidates(storage: Storage, process_id: str, plan: ExportPlan, named: Sequence[str]) -> tuple[str, ...]:
-    """Files of receipts, and files of attempts that died before their receipt."""
-    listed = [uri for uri in storage.list(plan.destination.data_location) if _is_data_file(process_id, uri)]
-    return tuple(sorted({full_uri(uri) for uri in (*named, *listed)}))
-
-
 def _unused_metadata(storage: Storage, table: Table, process_id: str, noted: str) -> list[str]:
     """Manifests and lists of the process that no snapshot refers to: those of noted attempts, and
     those of attempts that died before their note."""
@@ -149,11 +128,6 @@ def _unused_metadata(storage: Storage, table: Table, process_id: str, noted: str
     for snapshot in table.metadata.snapshots:
         used |= {full_uri(manifest.manifest_path) for manifest in manifests_of(table, snapshot)}
     return sorted((listed | noted_files) - used)
-
-
-def _is_data_file(process_id: str, uri: str) -> bool:
-    name = DataFileName.parse(uri)
-    return name is not None and name.process_id == process_id
 
 
 def _receipt_files(storage: Storage, process_id: str, plan: ExportPlan) -> tuple[str, ...]:

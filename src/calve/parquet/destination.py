@@ -21,10 +21,9 @@ from calve.destination.names import PARQUET, DestinationAddress, receipts_of
 from calve.destination.outcome import AlreadyExported, Proof, PublishedSnapshot, PublishFenced, Undone
 from calve.destination.plan import DestinationPlan, ExportPlan
 from calve.destination.port import Destination, ExecutorAccess, FoundTable, write_probe
-from calve.destination.receipt import Receipt
+from calve.destination.proof import prove
+from calve.destination.receipt import Receipt, files_of
 from calve.iceberg.errors import catalog_call
-from calve.iceberg.undo import files_of
-from calve.iceberg.verify import prove
 from calve.model.errors import PermanentError, RefusedError
 from calve.model.limits import Limits
 from calve.objects.storage import Storage

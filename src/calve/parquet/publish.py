@@ -13,8 +13,7 @@ from calve.destination.description import refuse_changes
 from calve.destination.names import receipts_of
 from calve.destination.outcome import AlreadyExported, PublishedSnapshot, PublishFenced, Undone
 from calve.destination.plan import ExportPlan
-from calve.destination.receipt import Receipt, recount, refuse_shrinking
-from calve.iceberg.undo import files_of, paths_in
+from calve.destination.receipt import Receipt, files_of, paths_in, recount, refuse_shrinking
 from calve.model.errors import CalveError, PermanentError, TemporaryError, UnknownOutcomeError
 from calve.parquet.commits import KeyCommit, only_key, refuse_foreign, shown
 from calve.parquet.folder import Folder
