@@ -89,7 +89,10 @@ def _prepare(folder: Path) -> None:
 def _export() -> None:
     from calve.app.wiring import App
     from calve.cli.main import run
+    from calve.control.background import Pool, inline
 
+    # One step after another: no two writes to the store race, so that every run takes the same way.
+    Pool.__call__ = lambda _pool, work: inline(work)  # type: ignore[method-assign]
     App.runner = cached_property(lambda _app: _Here())  # type: ignore[assignment]
     App.runner.__set_name__(App, "runner")
     code = run(["export", "db.events", "--all", "--to", "lake.ns.events", "--json"])
