@@ -26,6 +26,8 @@ os.environ["SPARK_LAUNCHER_OPTS"] = (Path(os.environ["SPARK_CONF_DIR"]) / "java-
 SLOWEST_FIRST = (
     "outages/test_secrets_of_a_whole_run.py",
     "docs/test_the_readme_s_tour.py",
+    "runner/test_the_executors_python.py",
+    "cli/test_T16_killed_and_asked_again.py",
     "exactly_once/test_every_outcome_of_a_commit.py",
     "whole_exports/test_dying_in_an_export.py",
     "workers/",
@@ -38,6 +40,8 @@ SLOWEST_FIRST = (
     "access/",
     "server_exports/",
 )
+
+SPARKS_OF_THEIR_OWN = ("full_disk", "cluster_over_https", "master_is_away")  # last: each ends the shared one
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -61,7 +65,7 @@ def _is_spark(item: pytest.Item) -> bool:
 def _rank(item: pytest.Item) -> tuple[int, int]:
     match _jvm(item):
         case "sparks":
-            of_its_own = "full_disk" in item.nodeid or "over_https" in item.nodeid
+            of_its_own = any(words in item.nodeid for words in SPARKS_OF_THEIR_OWN)
             return -2, 2 if of_its_own else int("cluster" in item.nodeid or "test_on_spark" in item.nodeid)
         case "spark_sql":
             return -1, 0
