@@ -298,7 +298,7 @@ def test_people_give_the_key_in_a_file_and_never_see_it(run: Run, tmp_path: Path
     found = run("backup", "restore", "b", "--as", "r")
     assert found.code == 4 and "encrypted with key" in found.err and "encryption_key_file" in found.err
     listed = run("backup", "list")
-    assert "encrypted with key" in listed.out
+    assert "encrypted with key" in listed.out and "no key" in listed.out and "damaged" not in listed.out
     (tmp_path / "keys").write_text("hunter2")
     found = run("backup", "list")
     assert found.code == 2 and "openssl rand -hex 32" in found.err and "hunter2" not in found.err

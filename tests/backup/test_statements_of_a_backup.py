@@ -14,6 +14,8 @@ TABLE = "CREATE TABLE db.t (`id` UInt64) ENGINE = MergeTree ORDER BY id"
     [
         (TABLE, "MergeTree"),
         (f"{TABLE} SETTINGS index_granularity = 8192, disk = 'fast', storage_policy = 'hot'", "MergeTree"),
+        (f"{TABLE} SETTINGS disk = disk(type = 'local', path = '/x/'), index_granularity = 8192", "MergeTree"),
+        (f"{TABLE} SETTINGS disk = disk(name = 'n', type = local, path = '/x/')", "MergeTree"),
         ("CREATE TABLE db.t UUID '11111111-2222-3333-4444-555555555555' (`a;b` String DEFAULT '; DROP TABLE x',"
          " `c` UInt8 DEFAULT (-1), `as` UInt8) ENGINE = ReplacingMergeTree(c) ORDER BY tuple()"
          " COMMENT 'it''s -- here'", "ReplacingMergeTree"),
@@ -52,7 +54,15 @@ def test_what_clickhouse_writes_of_its_tables_is_accepted(create: str, engine: s
         ("CREATE TABLE db.t (a UInt8) ENGINE = URL('http://evil', CSV)", "MergeTree", "engine is not MergeTree"),
         ("CREATE TABLE db.t ON CLUSTER c (a UInt8) ENGINE = MergeTree ORDER BY a", "MergeTree", "cluster"),
         (f"{TABLE} AS SELECT * FROM url('http://evil', CSV)", "MergeTree", "from a query"),
-        (f"{TABLE} SETTINGS disk = disk(type = local, path = '/etc/')", "MergeTree", "disk of its own"),
+        (f"{TABLE} SETTINGS disk = disk(type = s3, endpoint = 'http://evil')", "MergeTree", "disk of its own"),
+        (f"{TABLE} SETTINGS disk = disk(type = cache, disk = disk(type = local, path = '/x/'))", "MergeTree",
+         "disk of its own"),
+        (f"{TABLE} SETTINGS disk = disk(type = local, path = concat('/', 'x'))", "MergeTree", "disk of its own"),
+        (f"{TABLE} SETTINGS disk = disk(type = local, path = '/x/', metadata_type = web)", "MergeTree",
+         "disk of its own"),
+        (f"{TABLE} SETTINGS disk = disk(type = local, path = '[HIDDEN]')", "MergeTree", "disk of its own"),
+        (f"{TABLE} SETTINGS disk = disk(type = local)", "MergeTree", "disk of its own"),
+        (f"{TABLE} SETTINGS disk = disk(name = 'x')", "MergeTree", "disk of its own"),
         (f"{TABLE} INTO OUTFILE '/tmp/x'", "MergeTree", "file"),
         ("CREATE MATERIALIZED VIEW db.t ENGINE = MergeTree ORDER BY a POPULATE AS SELECT 1 AS a",
          "MaterializedView", "at once"),
@@ -89,6 +99,7 @@ def test_a_scratch_table_is_one_table_of_the_family() -> None:
         "CREATE TABLE {table} (`id` String DEFAULT file('/etc/passwd')) ENGINE = MergeTree ORDER BY id",
         "CREATE TABLE {table} (`id` String DEFAULT (SELECT 1)) ENGINE = MergeTree ORDER BY id",
         "CREATE TABLE {table} (`id` UInt64) ENGINE = ReplicatedMergeTree('/x', 'y') ORDER BY id",
+        "CREATE TABLE {table} (`id` UInt64) ENGINE = MergeTree ORDER BY id SETTINGS disk = disk(type = local, path = '/x/')",
     ):
         with pytest.raises(PermanentError, match="a statement of the backup is refused"):
             check_scratch(create)

@@ -11,6 +11,7 @@ from calve.archive import backups as archived
 from calve.archive.left_out import LeftOut, left_out
 from calve.archive.location import Location
 from calve.archive.manifest import Manifest
+from calve.archive.vault import KeyMissingError
 from calve.backup import deletion, verification
 from calve.backup.deletion import Deleted, Keep, kept
 from calve.backup.kind import BackupKind
@@ -78,6 +79,7 @@ class BackupEntry:
     own_bytes: int = 0  # that no other backup shares: what deleting it frees
     error: str = ""
     hint: str = ""
+    lacks_key: bool = False  # it is encrypted, with a key that is not configured
 
     @property
     def left_out(self) -> tuple[LeftOut, ...]:
@@ -95,6 +97,7 @@ def entries(app: App) -> list[BackupEntry]:
             own_bytes=_own_bytes(one.manifest, uses) if one.manifest else 0,
             error=one.error.message if one.error else "",
             hint=one.error.hint if one.error else "",
+            lacks_key=isinstance(one.error, KeyMissingError),
         )
         for one in found
     ]

@@ -2,7 +2,7 @@
 
 A manifest is data from outside, and its statements are run. So each must be one statement that makes
 the very object it is kept for, in words that ClickHouse itself writes: no second statement, no
-comment, no query that is run while it makes a table, no disk of its own. Whatever else is refused
+comment, no query that is run while it makes a table, no disk of its own but a local folder. Whatever else is refused
 before anything is made.
 """
 
@@ -13,6 +13,7 @@ from calve.clickhouse.engine.ddl import asks_server
 from calve.clickhouse.sql.tokens import Sort, Token, called, tokens
 from calve.model.errors import PermanentError
 
+_OF_LOCAL_DISKS = frozenset({"type", "path", "name", "keep_free_space_bytes", "keep_free_space_ratio"})
 _SIGNS = frozenset("()[]{},.=<>+-*/%!?:|@~")  # not `;`, nor a quote, `#`, `$` or anything beyond ASCII
 _NAMES = (Sort.NAME, Sort.QUOTED)
 _KINDS = {
@@ -48,7 +49,46 @@ def check_create(create: str, name: tuple[str, str], engine: str) -> None:
     if any(after(rest, "SOURCE", "(", name) for name in ("EXECUTABLE", "EXECUTABLE_POOL")):
         raise refused(create, "it starts a program")
     _refuse_files(create, rest)
-    _refuse_disks(create, head)
+    if defines_disk(head) and own_disk(create) is None:
+        raise refused(
+            create,
+            "it defines a disk of its own",
+            "create the table on a disk of the target's configuration, then restore its rows with --data-only",
+        )
+
+
+def own_disk(create: str) -> str | None:
+    """The folder of a local disk that a CREATE TABLE defines: `disk = disk(type = local, path = '…')`. None
+    where it defines none, or another kind: what that is and holds is for the target's configuration to
+    say. ClickHouse itself allows such a folder only below its `custom_local_disks_base_directory`."""
+    words = list(tokens(create))
+    starts = [at for at in range(len(words)) if defines_disk(words[at : at + 3])]
+    if len(starts) != 1:
+        return None
+    given: dict[str, Token] = {}
+    at = starts[0] + 4
+    while [word.text for word in words[at + 1 : at + 2]] == ["="] and at + 3 < len(words):
+        given[words[at].text] = words[at + 2]
+        if words[at + 3].text != ",":
+            break
+        at += 4
+    closed = at + 3 < len(words) and words[at + 3].text == ")"
+    is_local = "type" in given and given["type"].value == "local" and given.keys() <= _OF_LOCAL_DISKS
+    if closed and is_local and "path" in given and given["path"].sort is Sort.STRING:
+        folder = given["path"].value
+        return folder if folder.startswith("/") else None  # a server shows "[HIDDEN]"
+    return None
+
+
+def defines_disk(words: Sequence[Token]) -> bool:
+    """`disk = disk(…)`, where `disk = 'name'` uses one."""
+    return any(
+        word.sort is Sort.NAME
+        and word.text.lower() == "disk"
+        and words[at + 1].text == "="
+        and words[at + 2].sort is not Sort.STRING
+        for at, word in enumerate(words[:-2])
+    )
 
 
 def check_function(create: str, name: str) -> None:
@@ -77,6 +117,8 @@ def check_scratch(create: str) -> None:
     if any(word.sort is Sort.NAME and word.text.upper() == "SELECT" for word in words):
         raise refused(create, "a default of it runs a query")
     check_create(create, ("", "scratch"), engine)
+    if own_disk(create) is not None:
+        raise refused(create, "it defines a disk of its own")
 
 
 def words_of(create: str) -> list[Token]:
@@ -134,21 +176,10 @@ def _refuse_files(create: str, words: Sequence[Token]) -> None:
         raise refused(create, "it reads or writes a file")
 
 
-def _refuse_disks(create: str, words: Sequence[Token]) -> None:
-    """A disk that a statement defines can be any folder of the server."""
-    for at, word in enumerate(words[:-2]):
-        if (
-            word.text.lower() == "disk"
-            and words[at + 1].text == "="
-            and words[at + 2].sort is not Sort.STRING
-        ):
-            raise refused(create, "it defines a disk of its own")
-
-
-def refused(create: str, why: str) -> PermanentError:
+def refused(create: str, why: str, hint: str = "") -> PermanentError:
     """`create` is refused, with the reason."""
     return PermanentError(
         f"a statement of the backup is refused: {why}: {create[:120]}",
         code="backup_statement",
-        hint="a backup holds one CREATE for each of its objects; find out who changed it",
+        hint=hint or "a backup holds one CREATE for each of its objects; find out who changed it",
     )

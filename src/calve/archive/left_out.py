@@ -6,6 +6,7 @@ It is worked out from the manifest, so it is said of old backups too. What only 
 
 from dataclasses import dataclass
 
+from calve.archive.create import own_disk
 from calve.archive.manifest import Manifest
 
 _QUEUES = frozenset({"Kafka", "RabbitMQ", "NATS", "S3Queue", "AzureQueue", "FileLog"})
@@ -35,6 +36,15 @@ def left_out(manifest: Manifest) -> tuple[LeftOut, ...]:
         for one in manifest.schemas
         if one.engine not in _NOTHING and ".".join(one.full_name) not in named
     ]
+    disks = [
+        (
+            f"disk of {table.database}.{table.name}",
+            f"its CREATE defines it, a local folder ({folder}): the target must allow that folder in its "
+            "custom_local_disks_base_directory",
+        )
+        for table in manifest.tables
+        if (folder := own_disk(table.create)) is not None
+    ]
     general = [("server configuration", "config.xml, users.xml, macros, certificates and other files")]
     if not manifest.rbac:
         general.insert(
@@ -44,7 +54,7 @@ def left_out(manifest: Manifest) -> tuple[LeftOut, ...]:
                 "the backup was made without --rbac",
             ),
         )
-    return tuple(LeftOut(what=what, why=why) for what, why in (*noted, *engines, *general))
+    return tuple(LeftOut(what=what, why=why) for what, why in (*noted, *engines, *disks, *general))
 
 
 def _why(engine: str) -> str:

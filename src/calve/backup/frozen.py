@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from calve.archive.access import HIDDEN
 from calve.archive.location import address_of
 from calve.archive.manifest import PartEntry, PartitionEntry, TableEntry
 from calve.backup.request import BackupRequest
@@ -130,7 +131,7 @@ def _entry(
         identity=table.identity,
         engine=table.engine,
         engine_full=engine_full,
-        create=table.create_query,
+        create=_with_folder(session, table),
         columns=table.columns,
         partition_key=table.partition_key,
         sorting_key=table.sorting_key,
@@ -145,6 +146,21 @@ def _entry(
         parts=tuple(_part(part, scratch.stripped) for part in frozen),
         row_policies=table.row_policies,
     )
+
+
+def _with_folder(session: Session, table: TableInfo) -> str:
+    """The CREATE. ClickHouse hides all that `disk = disk(…)` says, as if it were a password; of a local disk
+    whose table is seen here, the folder is known all the same."""
+    hidden = f"path = {string(HIDDEN)}"
+    if not session.embedded or table.create_query.count(hidden) != 1:
+        return table.create_query
+    fitting = [
+        disk.path
+        for disk in session.disks()
+        if any(Path(data_path).is_relative_to(disk.path) for data_path in table.data_paths)
+    ]
+    folder = max(fitting, key=lambda path: len(path.parts))
+    return table.create_query.replace(hidden, f"path = {string(f'{folder}/')}")
 
 
 def _final(table: TableInfo) -> str:

@@ -22,14 +22,18 @@ def list_page(lines: Sequence[BackupEntry], now: datetime) -> str:
             output.size(line.own_bytes),
         )
         if line.manifest
-        else (line.name, "damaged", "", "", "", "", "")
+        else (line.name, "no key" if line.lacks_key else "damaged", "", "", "", "", "")
         for line in lines
     ]
     numbers = frozenset({"TABLES", "ROWS", "SIZE", "UNSHARED"})
     head = ("BACKUP", "AGE", "SOURCE", "TABLES", "ROWS", "SIZE", "UNSHARED")
     table = output.table(head, rows, right=numbers)
     total = f"{output.counted(len(lines), 'backup')}, {output.size(stored_bytes(lines))} stored"
-    damaged = [f"damaged {line.name}: {line.error}\nhint: {line.hint}" for line in lines if not line.manifest]
+    damaged = [
+        f"{'' if line.lacks_key else f'damaged {line.name}: '}{line.error}\nhint: {line.hint}"
+        for line in lines
+        if not line.manifest
+    ]
     return "\n\n".join([table, *damaged, total])
 
 
