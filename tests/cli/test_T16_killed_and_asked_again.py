@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -52,11 +52,14 @@ def started(folder: Path, point: str, *arguments: str) -> Iterator[subprocess.Po
     with subprocess.Popen(
         [sys.executable, HERE / "killed_command.py", point, *arguments],
         cwd=folder, env=clean, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
     ) as child:  # fmt: skip
         try:
             yield child
         finally:
             child.kill()
+            with suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)  # children of the runner, which nobody stopped
 
 
 def killed(folder: Path, point: str, *arguments: str) -> None:
