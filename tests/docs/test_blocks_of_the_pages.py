@@ -67,7 +67,7 @@ def test_every_command_in_running_text_has_its_name_and_options(span: str) -> No
         found = command.get_command(click.Context(command), words.pop(0))
         assert found is not None, span
         command = found
-    known = {option for parameter in command.params for option in parameter.opts}
+    known = {option for parameter in command.params for option in parameter.opts} | {"--help"}
     assert {word for word in words if word.startswith("--")} <= known
 
 
