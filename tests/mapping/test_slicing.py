@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from calve.clickhouse.reader import Piece
 from calve.destination.plan import PartPlan, Slice
 from calve.export.slices import PARTS_A_TASK, partition_slices, slice_parts
-from calve.export.writer import take
+from calve.export.task import take
 
 
 def part(rows: int, mb: float, partition: str = "p") -> PartPlan:

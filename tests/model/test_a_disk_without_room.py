@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from calve.clickhouse.errors import translate
-from calve.export.writer import _refuse_unfinished
+from calve.export.task import _refuse_unfinished
 from calve.model.errors import TemporaryError
 from calve.objects.errors import as_full_disk, is_full
 

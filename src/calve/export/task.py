@@ -2,26 +2,228 @@
 
 The receipt is put last and if-none-match: it exists only if every file it names is whole and in its
 place.
+
+Writing a task's rows: files of a size, split by destination partition, bounded in memory.
 """
 
+import hashlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from pyiceberg.schema import Schema
+from pyiceberg.types import StructType
+from calve.clickhouse.reader import Piece, Rows
+from calve.clickhouse.sql.tokens import name as quoted
+from calve.clickhouse.sql.tokens import string as literal
+from calve.destination import checksums
+from calve.destination.names import DataFileName
+from calve.destination.receipt import FileReceipt
+from calve.export.measurement import Measured, Output, measure
+from calve.export.payload import TaskPayload, write_settings
+from calve.export.slices import GRANULE_ROWS
+from calve.export.measurement import Partition, PartitionSplit
+from calve.iceberg.files.footer import MAGIC, annotate
+from calve.iceberg.files.physical_types import physical_sql
+from calve.iceberg.files.statistics import file_statistics
+from calve.model.errors import PermanentError
+from calve.objects.errors import full_disk
+from calve.objects.storage import Storage
 import shutil
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-
 from calve.clickhouse.engine.engine import Engine, worker_engine
 from calve.clickhouse.reader import Rows, opened
-from calve.destination import checksums
 from calve.destination.receipt import Receipt
-from calve.export.payload import TaskPayload, write_settings
-from calve.export.writer import TaskWriter, Written
 from calve.iceberg.catalogs.lent_keys import remote_lender
-from calve.model.errors import PermanentError
 from calve.model.limits import Limits
-from calve.objects.storage import Storage
 from calve.tasks import attempts
+
+
+_MEGABYTE = 1_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Written:
+    files: tuple[FileReceipt, ...]
+    checksums: Mapping[str, int]
+
+    @property
+    def rows(self) -> int:
+        return sum(file.rows for file in self.files)
+
+
+class TaskWriter:
+    """Writes the rows of one attempt; keeps nothing of them."""
+
+    def __init__(self, payload: TaskPayload, rows: Rows, storage: Storage, folder: Path) -> None:
+        self._payload = payload
+        self._rows = rows
+        self._storage = storage
+        self._folder = folder
+        schema = Schema.model_validate_json(payload.destination.schema)
+        fields = tuple(schema.find_field(column.field_id) for column in payload.columns)
+        self._split = PartitionSplit(payload.destination, schema)
+        self._output = Output.of(payload.columns, fields)
+        self._struct = StructType(*fields)
+        self._bytes_per_row = _bytes_per_row(payload)
+        self._files: list[FileReceipt] = []
+        self._sums = {column.name: 0 for column in payload.columns}
+
+    def write(self) -> Written:
+        """All rows, each in one file of its own partition."""
+        partitions = self._split.find(self._rows, self._settings())
+        for group in self._groups(partitions):
+            self._write_group(group, alone=len(partitions) == 1)
+        return Written(files=tuple(self._files), checksums=self._sums)
+
+    def _groups(self, partitions: Sequence[Partition]) -> Iterator[tuple[Partition, ...]]:
+        """Partitions that share a statement: at most `open_files`, none that fills files itself."""
+        small: list[Partition] = []
+        for partition in partitions:
+            if len(partitions) > 1 and partition.rows * self._bytes_per_row <= self._file_bytes:
+                small.append(partition)
+            else:
+                yield (partition,)
+        most = max(1, self._payload.open_files)
+        for start in range(0, len(small), most):
+            yield tuple(small[start : start + most])
+
+    def _write_group(self, group: tuple[Partition, ...], *, alone: bool) -> None:
+        remaining: tuple[Piece, ...] = self._rows.pieces
+        total = sum(piece.rows for piece in remaining)
+        share = 1.0 if alone else sum(partition.rows for partition in group) / total
+        while remaining:
+            rows = sum(piece.rows for piece in remaining)
+            files = 1
+            if len(group) == 1 and not self._rows.final:
+                files = max(1, round(rows * share * self._bytes_per_row / self._file_bytes))
+            pieces, remaining = take(remaining, -(-rows // files))
+            self._write_statement(group, pieces, filtered=not alone)
+
+    def _write_statement(
+        self, group: tuple[Partition, ...], pieces: Sequence[Piece], *, filtered: bool
+    ) -> None:
+        ordinal = self._split.ordinal_sql(group) if filtered else "toInt32(0)"
+        measured = measure(self._rows, pieces, self._output, ordinal, self._settings())
+        if not measured:
+            return
+        # If we die here or below, local files are left, and the folder is swept by the next engine.
+        self._insert(pieces, ordinal, filtered=filtered, writers=len(measured))
+        try:
+            for place, facts in measured.items():
+                local = self._local(place) if filtered else self._local(0)
+                self._keep(local, group[place], facts, pieces, filtered=filtered)
+        finally:
+            for left in self._folder.glob("*.parquet"):
+                left.unlink()
+        physical = sum(piece.rows for piece in pieces)
+        written = self._files[-len(measured) :]
+        if len(group) == 1 and not filtered:
+            self._bytes_per_row = sum(file.bytes for file in written) / physical
+
+    def _insert(self, pieces: Sequence[Piece], ordinal: str, *, filtered: bool, writers: int) -> None:
+        output = self._output
+        inner = f"SELECT {ordinal} AS {output.ordinal}, {output.select} {self._rows.from_where(pieces)}"
+        columns = ", ".join(
+            f"{physical_sql(item.field_type, output.name(place), required=item.required)} AS {quoted(column.name)}"
+            for place, (column, item) in enumerate(zip(output.columns, output.fields, strict=True))
+        )
+        target = f"FUNCTION file({literal(str(self._local('{_partition_id}' if filtered else 0)))}, Parquet)"
+        if filtered:
+            # The ordinal is the last column, so that the footer can drop it.
+            statement = (
+                f"INSERT INTO {target} PARTITION BY {output.ordinal}"
+                f" SELECT {columns}, {output.ordinal} FROM ({inner}) WHERE {output.ordinal} >= 0"
+            )
+        else:
+            statement = f"INSERT INTO {target} SELECT {columns} FROM ({inner})"
+        self._rows.engine.execute(statement, self._settings(writers), "writing data files")
+
+    def _keep(
+        self, local: Path, partition: Partition, facts: Measured, pieces: Sequence[Piece], *, filtered: bool
+    ) -> None:
+        """Finish one local file, move it to its place and note it."""
+        _refuse_unfinished(local)
+        footer = annotate(local, self._struct, drop_last=filtered)
+        if footer.rows != facts.rows:
+            raise PermanentError(f"{facts.rows} rows were read and {footer.rows} written", code="rows_differ")
+        destination, payload = self._payload.destination, self._payload
+        name = DataFileName(
+            process_id=payload.process_id,
+            task=payload.task,
+            attempt=payload.attempt,
+            number=len(self._files),
+        )
+        uri = self._split.location(partition, str(name))
+        statistics = file_statistics(footer, self._struct, facts.counted, destination.properties)
+        with local.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        # If we die here, the object is there, whole or not at all, and no receipt names it.
+        self._storage.upload(local, uri)
+        self._files.append(
+            FileReceipt(
+                path=uri,
+                rows=footer.rows,
+                bytes=local.stat().st_size,
+                partition=partition.values,
+                sort_order_id=destination.sort_order_id if self._is_sorted(pieces) else None,
+                sha256=digest,
+                **asdict(statistics),
+            )
+        )
+        for column, value in facts.checksums.items():
+            self._sums[column] = checksums.add(self._sums[column], value)
+
+    def _is_sorted(self, pieces: Sequence[Piece]) -> bool:
+        """Rows of one part come in its order; those of several parts come one part after another."""
+        one_part = len({piece.path for piece in pieces}) == 1
+        return self._payload.destination.sorted and one_part and not self._rows.final
+
+    def _local(self, ordinal: int | str) -> Path:
+        return self._folder / f"{ordinal}.parquet"
+
+    @property
+    def _file_bytes(self) -> int:
+        return max(1, self._payload.file_mb) * _MEGABYTE
+
+    def _settings(self, writers: int = 1) -> dict[str, str]:
+        return write_settings(self._payload, writers)
+
+
+def _refuse_unfinished(local: Path) -> None:
+    """The engine calls an insert into a file a success though the disk was full (tried: the file is
+    empty). A Parquet file ends with its magic, written last."""
+    with local.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - len(MAGIC)))
+        if file.read() != MAGIC:
+            raise full_disk(local, f"the engine left {size} bytes without an end")
+
+
+def take(pieces: Sequence[Piece], rows: int) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
+    """The first `rows` rows of the pieces, up to a granule, and the rest."""
+    taken: list[Piece] = []
+    for place, piece in enumerate(pieces):
+        if rows <= 0:
+            return tuple(taken), tuple(pieces[place:])
+        end = -(-(piece.start + rows) // GRANULE_ROWS) * GRANULE_ROWS
+        if piece.end > end:
+            first = Piece(path=piece.path, start=piece.start, end=end)
+            rest = Piece(path=piece.path, start=end, end=piece.end)
+            return (*taken, first), (rest, *pieces[place + 1 :])
+        taken.append(piece)
+        rows -= piece.rows
+    return tuple(taken), ()
+
+
+def _bytes_per_row(payload: TaskPayload) -> float:
+    """A first guess of a row's size in a data file: its size in the source."""
+    rows = sum(part.rows for part in payload.parts)
+    return sum(part.bytes for part in payload.parts) / rows if rows else 0.0
+
 
 
 def run(payload: str) -> str:
