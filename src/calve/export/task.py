@@ -3,44 +3,41 @@
 The receipt is put last and if-none-match: it exists only if every file it names is whole and in its
 place.
 
-Writing a task's rows: files of a size, split by destination partition, bounded in memory.
+Rows are written as files of a size, split by destination partition, bounded in memory.
 """
 
 import hashlib
 import os
+import shutil
+import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+
 from pyiceberg.schema import Schema
 from pyiceberg.types import StructType
-from calve.clickhouse.reader import Piece, Rows
+
+from calve.clickhouse.engine.engine import Engine, worker_engine
+from calve.clickhouse.reader import Piece, Rows, opened
 from calve.clickhouse.sql.tokens import name as quoted
 from calve.clickhouse.sql.tokens import string as literal
 from calve.destination import checksums
 from calve.destination.names import DataFileName
-from calve.destination.receipt import FileReceipt
-from calve.export.measurement import Measured, Output, measure
+from calve.destination.receipt import FileReceipt, Receipt
 from calve.export.payload import TaskPayload, write_settings
+from calve.export.queries import Measured, Output, Partition, PartitionSplit, measure
 from calve.export.slices import GRANULE_ROWS
-from calve.export.measurement import Partition, PartitionSplit
+from calve.iceberg.catalogs.lent_keys import remote_lender
 from calve.iceberg.files.footer import MAGIC, annotate
 from calve.iceberg.files.physical_types import physical_sql
 from calve.iceberg.files.statistics import file_statistics
 from calve.model.errors import PermanentError
+from calve.model.limits import Limits
 from calve.objects.errors import full_disk
 from calve.objects.storage import Storage
-import shutil
-import tempfile
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from calve.clickhouse.engine.engine import Engine, worker_engine
-from calve.clickhouse.reader import Rows, opened
-from calve.destination.receipt import Receipt
-from calve.iceberg.catalogs.lent_keys import remote_lender
-from calve.model.limits import Limits
 from calve.tasks import attempts
-
 
 _MEGABYTE = 1_000_000
 
@@ -223,7 +220,6 @@ def _bytes_per_row(payload: TaskPayload) -> float:
     """A first guess of a row's size in a data file: its size in the source."""
     rows = sum(part.rows for part in payload.parts)
     return sum(part.bytes for part in payload.parts) / rows if rows else 0.0
-
 
 
 def run(payload: str) -> str:

@@ -1,31 +1,40 @@
-"""One aggregate query over what is about to be written: rows, NaNs, nulls, checksums, checks.
+"""What an attempt asks of the engine: which destination partition a row belongs to, and one aggregate query over
+what is about to be written (rows, NaNs, nulls, checksums, checks).
 
-It reads by its own query, so that what was written can be compared with something.
-
-Rows split by destination partition: which one a row belongs to, and where its files go.
+The aggregates are read by a query of their own, so that what was written can be compared with something.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
+
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import parse_transform
-from pyiceberg.types import BinaryType, DateType, DecimalType, DoubleType, FixedType, FloatType, IcebergType, TimestamptzType, UUIDType
-from calve.clickhouse.reader import Rows
-from calve.destination.description import record, to_json
-from calve.destination.names import placement
-from calve.destination.plan import DestinationPlan
-from calve.model.errors import PermanentError
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from pyiceberg.types import DoubleType, FloatType, IcebergType, ListType, MapType, NestedField, StructType
+from pyiceberg.types import (
+    BinaryType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IcebergType,
+    ListType,
+    MapType,
+    NestedField,
+    StructType,
+    TimestamptzType,
+    UUIDType,
+)
+
 from calve.clickhouse.reader import Piece, Rows
 from calve.clickhouse.sql.tokens import name as quoted
 from calve.destination import checksums
-from calve.destination.plan import ColumnPlan
+from calve.destination.description import record, to_json
+from calve.destination.names import placement
+from calve.destination.plan import ColumnPlan, DestinationPlan
 from calve.iceberg.files.statistics import ValueCounts
-
+from calve.model.errors import PermanentError
 
 UTF8 = "UTF-8"
 _SAMPLE = 60  # characters of a value, in an error
@@ -177,7 +186,6 @@ def _hint(column: ColumnPlan) -> str:
     if "would change" not in column.check_reason:
         return keeps
     return f"--cast '{column.source}={column.type.replace(' ', '')} lossy' lets them change; {keeps}"
-
 
 
 MOST_PARTITIONS = 10_000  # of one task; beyond it every file would hold next to nothing
