@@ -13,6 +13,7 @@ from calve.clickhouse.reader import Reader
 from calve.destination.names import DataFileName, receipt_uri
 from calve.destination.receipt import FileReceipt, Receipt
 from calve.export.payload import TaskPayload
+from calve.iceberg import checksums
 from calve.model.errors import ErrorInfo
 from calve.objects.storage import Storage
 
@@ -128,6 +129,24 @@ def test_a_task_is_shipped_only_the_parts_it_reads(child: Child, tmp_path: Path)
     payloads = [TaskPayload.from_json(text) for text in done.payloads]
     assert len(payloads) == 3 and all(len(payload.parts) == 1 for payload in payloads)
     assert sorted(done.arrow().column("id").to_pylist()) == sorted([*range(60_000)] * 3)
+
+
+def test_a_table_of_many_columns_is_measured_some_at_a_time(child: Child, tmp_path: Path) -> None:
+    """Beyond 200 columns by several queries: each column has its own checksum and counts, of the same rows."""
+    columns = ", ".join(f"c{n} {('Float64', 'Int64', 'String')[n % 3]}" for n in range(450))
+    values = ", ".join(
+        ("if(number = 1, nan, number)", "number", "toString(number)")[n % 3] for n in range(450)
+    )
+    done = export(child, tmp_path, columns, f"SELECT {values} FROM numbers(10)")
+    (receipt,) = done.receipts
+    written = done.arrow()
+    schema = done.table.schema()
+    assert len(receipt.checksums) == 450
+    for name, found in receipt.checksums.items():
+        kind = schema.find_field(name).field_type
+        assert checksums.text(checksums.of_arrow(kind, written.column(name))) == found
+    (file,) = receipt.files
+    assert set(file.nan_counts.values()) == {1}
 
 
 def test_L15_receipts_hold_more_than_2_to_the_31() -> None:
