@@ -117,6 +117,41 @@ def test_T16_new_partitions_of_all_join_the_batch_that_is_under_way(own_life: Li
     assert life.exported_ids() == [*IDS, 150]
 
 
+def test_T16_rows_that_came_after_the_pin_are_named_when_what_pinned_before_is_joined(own_life: Life) -> None:
+    [first] = ask(own_life).processes
+    own_life.kept.execute("INSERT INTO db.events VALUES (150, '2024-01-05', 'before the pin')")
+    assert ask(own_life).outdated == (), "nothing is pinned: it will be in the export"
+    own_life.run_until(ProcessState.RUNNING, first.id)
+    assert ask(own_life).outdated == ()
+    own_life.kept.execute("INSERT INTO db.events VALUES (151, '2024-01-05', 'after it')")
+    own_life.kept.execute("OPTIMIZE TABLE db.events PARTITION 202402 FINAL")
+    again = ask(own_life)
+    assert again.joined == {first.id}
+    [outdated] = again.outdated
+    assert "partition 202401 has changed since" in outdated.message and first.id in outdated.message
+    assert "--force" in outdated.hint
+    own_life.leave()
+    own_life.run(own_life.worker())
+    assert own_life.exported_ids() == [*IDS, 150]
+    # The hint, as it says.
+    ask(own_life, force=True)
+    own_life.run(own_life.worker())
+    own_life.check_settled()
+    assert own_life.exported_ids() == [*IDS, 150, 151]
+
+
+def test_T16_rows_that_went_after_the_pin_are_exported_and_no_force_is_offered(own_life: Life) -> None:
+    [first] = ask(own_life).processes
+    own_life.run_until(ProcessState.RUNNING, first.id)
+    own_life.kept.execute("INSERT INTO db.events VALUES (151, '2024-01-05', 'in place of all')")
+    own_life.kept.execute("ALTER TABLE db.events DELETE WHERE id < 151 SETTINGS mutations_sync = 2")
+    outdated = ask(own_life).outdated
+    assert outdated and not any("--force" in one.hint for one in outdated)
+    own_life.leave()
+    own_life.run(own_life.worker())
+    assert own_life.exported_ids() == list(IDS)
+
+
 @pytest.mark.parametrize("end", [ProcessState.FAILED, ProcessState.CANCELLED])
 def test_T16_after_an_end_the_same_request_is_a_new_export(life: Life, end: ProcessState) -> None:
     [first] = ask(life).processes

@@ -9,6 +9,7 @@ from typing import Any
 from calve.app.destination import parse_destination
 from calve.app.wiring import App
 from calve.archive.backups import find
+from calve.clickhouse.errors import NoPartitionError, NoTableError
 from calve.clickhouse.parts.partitions import PartitionInfo, Selection
 from calve.clickhouse.sql.tokens import TableName
 from calve.destination.plan import Slice
@@ -38,6 +39,7 @@ class ExportAnswer:
     processes: tuple[Process, ...]
     known: tuple[Known, ...]
     joined: frozenset[ProcessId] = frozenset()  # of the processes, those that the same request had begun
+    outdated: tuple[ErrorInfo, ...] = ()  # where they pinned other rows than there are now
 
 
 def export_request(
@@ -82,10 +84,29 @@ def preview(app: App, request: ExportRequest, selection: Selection) -> ExportSur
 
 def export(app: App, request: ExportRequest, selection: Selection) -> ExportAnswer:
     """Queue what is to be exported; join what the same request has under way."""
-    made = submit_export(app, app.store, survey_export(app, request, selection))
+    try:
+        surveyed = survey_export(app, request, selection)
+    except (NoPartitionError, NoTableError) as error:
+        if pinned := _under_way(app, request):
+            error.hint = f"what was pinned before is exported by a process that is under way: calve wait {pinned}"
+        raise
+    made = submit_export(app, app.store, surveyed)
     survey = made.survey
     known = tuple(_known(app, survey, one) for one in (*survey.unchanged, *survey.changed))
-    return ExportAnswer(survey=survey, processes=made.processes, known=known, joined=made.joined)
+    return ExportAnswer(
+        survey=survey,
+        processes=made.processes,
+        known=known,
+        joined=made.joined,
+        outdated=tuple(error.info for error in made.outdated),
+    )
+
+
+def _under_way(app: App, request: ExportRequest) -> str:
+    """What goes on from the same table to the same destination: `--no-wait`, then DROP, is no loss."""
+    same = (request.source_table, request.destination)
+    live = (one for one in app.store.live() if (one.source, one.destination) == same)
+    return " ".join(dict.fromkeys(one.batch or one.id for one in live if app.store.plan(one.id) is not None))
 
 
 def _known(app: App, survey: ExportSurvey, earlier: Earlier) -> Known:

@@ -246,7 +246,7 @@ def _report(session: CliSession, answer: "ExportAnswer", processes: "list[Proces
     if ended:
         say_total(session, processes)
     say_errors(processes)
-    refused = [known.error for known in answer.known if known.error]
+    refused = [*answer.outdated, *(known.error for known in answer.known if known.error)]
     for error in refused:
         output.error(error)
     return output.worst([*(output.of_process(one) for one in processes), *(output.REFUSED for _ in refused)])

@@ -2,7 +2,7 @@
 before anything is queued, pinned or written. The same request again joins what is under way (T16)."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from calve.clickhouse.embedded.parser import parser
@@ -15,17 +15,19 @@ from calve.clickhouse.sql.tokens import name
 from calve.clickhouse.tables import Column, TableInfo
 from calve.control.client import Submitted, submit_once
 from calve.control.ports import Store
-from calve.destination.plan import PartPlan
+from calve.destination.content import parts_gone, unchanged
+from calve.destination.plan import ExportPlan, PartPlan
 from calve.export.kind import NAME, ExportPorts, source_of
-from calve.export.request import ExportRequest, lock_names
+from calve.export.request import ExportRequest, key_plans, lock_names
 from calve.export.survey import Refusals, SourceView, Survey, merges_rows, survey
-from calve.model.errors import UsageError
-from calve.model.process import Lock, NewProcess, Process, new_batch_id, new_process_id
+from calve.model.errors import DamagedError, RefusedError, UsageError
+from calve.model.process import Lock, NewProcess, Process, ProcessId, new_batch_id, new_process_id
 
 
 @dataclass(frozen=True, kw_only=True)
 class Submission(Submitted):
     survey: Survey[PartitionInfo]
+    outdated: tuple[RefusedError, ...] = ()  # of what was joined: it pinned other rows than there are now
 
 
 def survey_export(ports: ExportPorts, request: ExportRequest, selection: Selection) -> Survey[PartitionInfo]:
@@ -156,7 +158,44 @@ def submit_export(
         )
 
     submitted = submit_once(store, lambda process: _is_same(surveyed.request, process), missing)
-    return Submission(survey=left, processes=submitted.processes, joined=submitted.joined)
+    return Submission(
+        survey=left,
+        processes=submitted.processes,
+        joined=submitted.joined,
+        outdated=tuple(
+            error for process_id in submitted.joined for error in _outdated(store, surveyed, process_id)
+        ),
+    )
+
+
+def _outdated(store: Store, surveyed: Survey[PartitionInfo], process_id: ProcessId) -> Iterator[RefusedError]:
+    """What is joined exports the rows that it pinned. Rows that came since are not in it: this is said, as after
+    an export that has ended, since a person who is answered "done" drops the partition."""
+    text = store.plan(process_id)
+    if text is None:
+        return  # nothing is pinned for good: it exports at least what was seen
+    request = surveyed.request
+    keys = key_plans(request, surveyed.source.identity, surveyed.source.partitions, uuid="")
+    now = {key.partition: key for key in keys}
+    try:
+        plan = ExportPlan.from_json(text)
+    except DamagedError:
+        return  # the worker reports it (T10)
+    for then in plan.keys:
+        seen = now.get(then.partition, then)
+        if unchanged(then.content, seen.content):
+            continue
+        if seen.rows < then.rows or parts_gone(then.content, seen.content):
+            hint = "what was pinned is exported; rows that are gone at the source stay in the export"
+        else:
+            again = "this command" if request.force else "it with --force"
+            hint = f"once the process has ended, run {again} again: that replaces it with what is there now"
+        yield RefusedError(
+            f"{request.source_table}: partition {then.partition} has changed since process {process_id}, which was"
+            f" joined, pinned it: {then.rows} rows then, {seen.rows} now",
+            code="changed_since",
+            hint=hint,
+        )
 
 
 def _is_same(request: ExportRequest, process: Process) -> bool:
