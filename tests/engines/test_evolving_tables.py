@@ -65,6 +65,7 @@ def test_a_dry_run_marks_what_is_widened_or_made_optional(place: Place) -> None:
     )
     shown = preview(place, "db.marked", "lake.ns.marked", evolve=True)
     assert [(one["name"], one["was"]) for one in shown["columns"]] == [("id", "int, required"), ("s", "")]
+    assert [(one["type"], one["required"]) for one in shown["columns"]] == [("long", False), ("string", True)]
     assert "was int, required" in page(shown)
 
 

@@ -88,7 +88,9 @@ def export(app: App, request: ExportRequest, selection: Selection) -> ExportAnsw
         surveyed = survey_export(app, request, selection)
     except (NoPartitionError, NoTableError) as error:
         if pinned := _under_way(app, request):
-            error.hint = f"what was pinned before is exported by a process that is under way: calve wait {pinned}"
+            error.hint = (
+                f"what was pinned before is exported by a process that is under way: calve wait {pinned}"
+            )
         raise
     made = submit_export(app, app.store, surveyed)
     survey = made.survey

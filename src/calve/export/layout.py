@@ -375,9 +375,9 @@ def fitted(table: FoundTable, match: Match) -> TargetTable:
         )
         for column in match.lacking
     ]
-    return TargetTable(
-        columns=tuple(columns), schema=match.schema, spec=table.spec, sort_order=table.sort_order
-    )
+    changed = {field.field_id: field for field in match.widened}
+    schema = Schema(*(changed.get(field.field_id, field) for field in match.schema.fields))
+    return TargetTable(columns=tuple(columns), schema=schema, spec=table.spec, sort_order=table.sort_order)
 
 
 def _was(column: ColumnPlan, before: NestedField) -> str:
