@@ -61,7 +61,8 @@ class ExecutorChild:
 
 def _answer(order: dict[str, Any]) -> dict[str, Any]:
     from calve.clickhouse.engine.engine import worker_engine
-    from calve.clickhouse.server.stage import Access, staged
+    from calve.clickhouse.server.fetch import Access
+    from calve.clickhouse.server.stage import staged
 
     parts = [PartPlan(**part) for part in order["parts"]]
     slices = [tuple(piece) for piece in order["slices"]]

@@ -12,8 +12,8 @@ from executor_child import ExecutorChild
 from servers import PASSWORD, Place, pin_name
 
 from calve.clickhouse.server.client import Credentials
+from calve.clickhouse.server.fetch import Access
 from calve.clickhouse.server.source import ServerOptions, ServerSource
-from calve.clickhouse.server.stage import Access
 from calve.model.errors import CalveError, UsageError
 from support.network_proxy import Fault, NetworkProxy
 from support.programs import free_ports

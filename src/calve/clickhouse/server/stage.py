@@ -5,71 +5,20 @@ because a task reads its rows several times, and because only so a stream that i
 middle is known before a single file is written: what came is counted against the plan.
 """
 
-import re
-import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from calve.clickhouse.engine.engine import Engine, trust
 from calve.clickhouse.engine.scratch import attached
-from calve.clickhouse.errors import number_of
 from calve.clickhouse.reader import Opened, Read
-from calve.clickhouse.server import errors
-from calve.clickhouse.server.client import Client, Credentials, Request, parse_url
+from calve.clickhouse.server.fetch import Access, Fetch
 from calve.clickhouse.server.live import LiveTable, named_aliases
 from calve.clickhouse.sql import tokens
 from calve.destination.plan import PartPlan, Relation
-from calve.model.errors import CalveError, PermanentError, TemporaryError
+from calve.model.errors import PermanentError
 
 _MEGABYTE = 1_000_000
-# What the server said, inside of what the engine says about it.
-_REMOTE = re.compile(
-    r"Code: \d+(?:\.|, e\.displayText\(\) =) DB::Exception: .*?(?=\s*\(version [^)]*\)|\s*'?: ?\(in file/uri|\Z)",
-    re.DOTALL,
-)
-# DNS, socket timeout, network, an answer that is no 200, Poco's own, unexpected end, broken framing
-_NETWORK = frozenset({86, 198, 209, 210, 1000})
-# An exception's text in the middle of Native blocks is read as a block, and fails as anything may.
-_GARBLED = ("While executing Native", "Unexpected EOF")
-_CUT = frozenset({27, 32, 33, 117, 354})
-_FETCH = {
-    "max_threads": "1",
-    "max_insert_threads": "1",
-    "optimize_on_insert": "0",  # a merging engine would merge what comes
-    "input_format_skip_unknown_fields": "0",  # Native matches by name: a stranger must not become a default
-    "parts_to_delay_insert": "1000000000",
-    "parts_to_throw_insert": "1000000000",
-    "http_make_head_request": "0",  # would run the query once more for its headers
-    "http_max_tries": "1",  # attempts are ours; a stream is never taken up again in its middle
-    "max_read_buffer_size_remote_fs": "1048576",
-}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Access:
-    """What an executor needs to ask the server. Shipped with the task, never stored (P22)."""
-
-    user: str = "default"
-    password: str = field(default="", repr=False)
-    ca_file: str = ""
-    connect_seconds: float = 5.0
-    read_seconds: float = 60.0
-
-    @classmethod
-    def of(cls, properties: Mapping[str, str]) -> "Access":
-        """From `ServerSource.access`."""
-        return cls(
-            user=properties["user"],
-            password=properties["password"],
-            ca_file=properties["ca_file"],
-            connect_seconds=float(properties["connect_seconds"]),
-            read_seconds=float(properties["read_seconds"]),
-        )
-
-    @property
-    def credentials(self) -> Credentials:
-        return Credentials(user=self.user, password=self.password)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,14 +116,14 @@ def staged(
         database, table = (
             word.value for word in tokens.tokens(str(empty)) if word.sort is tokens.Sort.QUOTED
         )
-        fetch = _Fetch(engine, live, relation, aliases, access, str(empty))
+        fetch = Fetch(engine, live, relation, aliases, access, str(empty))
         found = []
         seen = 0
         for place, start, end in slices:
             fetch.slice(parts[place], start, end, settings)
             blocks, seen = _new_blocks(engine, database, table, seen)
             piece = _StagedSlice(path=parts[place].path, start=start, end=end, blocks=blocks)
-            fetch.check(parts[place], piece)
+            fetch.check(parts[place], start, end, piece.rows)
             found.append(piece)
         yield Staged(table=fetch.target, slices=tuple(found))
 
@@ -196,114 +145,3 @@ def _new_blocks(engine: Engine, database: str, table: str, seen: int) -> tuple[t
         blocks.append(_Block(name=row["name"], first=first, rows=row["rows"]))
         first += row["rows"]
     return tuple(blocks), found[-1]["block"] if found else seen
-
-
-class _Fetch:
-    """Asks the server for slices and puts them into the scratch table."""
-
-    def __init__(
-        self,
-        engine: Engine,
-        live: LiveTable,
-        relation: Relation,
-        aliases: Mapping[str, str],
-        access: Access,
-        target: str,
-    ) -> None:
-        self.target = target
-        self._engine = engine
-        self._live = live
-        self._access = access
-        added = ", ".join(f"{tokens.name(key)} {kind}" for key, kind in aliases.items())
-        self._structure = ", ".join(text for text in (added, relation.structure) if text)
-        self._columns = tuple(
-            next(tokens.tokens(item)).value for item in tokens.split_arguments(self._structure)
-        )
-
-    def slice(self, part: PartPlan, start: int, end: int, settings: Mapping[str, str]) -> None:
-        columns = ", ".join(map(tokens.name, self._columns))
-        query = self._live.query(self._columns, part, start, end)
-        # The password stands in this statement alone, inside the engine; errors are searched for it.
-        sql = f"INSERT INTO {self.target} ({columns}) SELECT {columns} FROM {self._url(query)}"
-        try:
-            self._engine.execute(sql, {**_FETCH, **self._timeouts(), **settings}, self._what(part))
-        except CalveError as error:
-            raise self._translate(error, part) from None
-
-    def check(self, part: PartPlan, piece: _StagedSlice) -> None:
-        """Every row of the plan came, or the attempt fails."""
-        counted = self._live.counts(part)
-        expected = (
-            self._number(part, self._live.count(part, piece.start, piece.end))
-            if counted
-            else piece.end - piece.start
-        )
-        what = f"{self._what(part)}: {piece.rows} of {expected} rows came"
-        if not self._live.pinned and self._is_gone(part, piece, counted=counted):
-            raise PermanentError(
-                f"{what}: the part was merged, mutated or dropped since it was planned",
-                code="part_gone",
-                hint="try again; an export by a user who may create tables in calve_pins gets parts that stay",
-            )
-        if piece.rows != expected:
-            raise TemporaryError(f"{what}: the answer was cut off", code="source_cut_off")
-
-    def _is_gone(self, part: PartPlan, piece: _StagedSlice, *, counted: bool) -> bool:
-        """Of a part that is gone no row comes, and none is counted either: what was counted holds only
-        if the part is there after it."""
-        return not self._number(part, self._live.still_there(part)) if counted else piece.rows == 0
-
-    def _url(self, query: str) -> str:
-        parameters = {"query": f"{query} FORMAT Native", **self._live.settings}
-        address = f"{self._live.replica}/?{urllib.parse.urlencode(parameters)}"
-        headers = ", ".join(
-            f"{tokens.string(key)} = {tokens.string(value)}"
-            for key, value in self._access.credentials.headers().items()
-        )
-        return (
-            f"url({tokens.string(address)}, 'Native', {tokens.string(self._structure)}, headers({headers}))"
-        )
-
-    def _timeouts(self) -> dict[str, str]:
-        return {
-            "http_connection_timeout": str(max(1, round(self._access.connect_seconds))),
-            "http_send_timeout": str(max(1, round(self._access.read_seconds))),
-            "http_receive_timeout": str(max(1, round(self._access.read_seconds))),
-        }
-
-    def _number(self, part: PartPlan, query: str) -> int:
-        """What the server answers to a question about a part."""
-        [address] = parse_url(self._live.replica, self._live.source)
-        client = Client(
-            address,
-            source=self._live.source,
-            credentials=self._access.credentials,
-            database=self._live.database,
-            ca_file=self._access.ca_file,
-            connect_seconds=self._access.connect_seconds,
-        )
-        request = Request(
-            sql=f"{query} FORMAT TabSeparated",
-            what=f"asking about part {part.name}",
-            seconds=self._access.read_seconds,
-            query_id="",
-        )
-        return int(client.ask(request))
-
-    def _what(self, part: PartPlan) -> str:
-        return f"source {self._live.source} ({self._live.replica}), reading part {part.name}"
-
-    def _translate(self, error: CalveError, part: PartPlan) -> CalveError:
-        """The server's own words where they came through, and never a secret."""
-        text = errors.masked(error.message, self._access.credentials.secrets)
-        text = text.removeprefix(f"{self._what(part)}: ")
-        remote, number = _REMOTE.search(text), number_of(error)
-        if number in _NETWORK and remote:
-            return errors.translate(
-                remote.group(), self._what(part), self._live.source, self._access.credentials.secrets
-            )
-        if number in _CUT or any(sign in text for sign in _GARBLED):
-            return errors.cut_off(self._what(part), text)
-        if number in _NETWORK:
-            return errors.unreachable(self._what(part), text, self._live.source)
-        return type(error)(f"{self._what(part)}: {text}", code=error.code, hint=error.hint)
