@@ -188,8 +188,8 @@ def _outdated(store: Store, surveyed: Survey[PartitionInfo], process_id: Process
         if seen.rows < then.rows or parts_gone(then.content, seen.content):
             hint = "what was pinned is exported; rows that are gone at the source stay in the export"
         else:
-            again = "this command" if request.force else "it with --force"
-            hint = f"once the process has ended, run {again} again: that replaces it with what is there now"
+            force = "" if request.force else " with --force"
+            hint = f"once it has ended, repeat this command{force}: that replaces it with what is there now"
         yield RefusedError(
             f"{request.source_table}: partition {then.partition} has changed since process {process_id}, which was"
             f" joined, pinned it: {then.rows} rows then, {seen.rows} now",
