@@ -1,8 +1,10 @@
 """Every wait has an end, an answer is whole or an error, and nothing is asked twice behind our back."""
 
+import socket
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 
 import pytest
 from servers import PASSWORD, Place
@@ -201,9 +203,17 @@ def test_a_wrong_url_is_the_user_s_to_mend(url: str) -> None:
 
 
 def test_a_connection_is_bounded_by_its_limit_too() -> None:
-    """A host that swallows packets: only the limit ends the wait. 10.255.255.1 routes nowhere."""
-    started = time.monotonic()
-    source = ServerSource("main", ServerOptions(url="http://10.255.255.1:8123", connect_seconds=0.2))
-    with pytest.raises(UnavailableError):
-        source.visit().__enter__()
-    assert time.monotonic() - started < 60  # for ever, without one
+    """A host that swallows packets: only the limit ends the wait. A full queue of a socket that nobody
+    accepts from does."""
+    with ExitStack() as stack:
+        deaf = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        for _ in range(8):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(deaf.getsockname())
+        started = time.monotonic()
+        url = f"http://127.0.0.1:{deaf.getsockname()[1]}"
+        source = ServerSource("main", ServerOptions(url=url, connect_seconds=0.2))
+        with pytest.raises(UnavailableError):
+            source.visit().__enter__()
+        assert time.monotonic() - started < 60  # for ever, without one
