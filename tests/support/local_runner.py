@@ -77,5 +77,14 @@ class LocalRunner:
             pool.shutdown(wait=False, cancel_futures=True)
 
 
+def _end_with_the_parent() -> None:
+    """A pool's children hold both ends of its pipes, and would wait for a killed parent for ever."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
 def _live_in(environment: Mapping[str, str]) -> None:
+    threading.Thread(target=_end_with_the_parent, daemon=True).start()
     os.environ.update(environment)
