@@ -115,7 +115,7 @@ def test_a_dropped_column_stays_in_the_table_without_values(place: Place) -> Non
     )
     with pytest.raises(RefusedError) as caught:
         place.export("db.dropped", "2", to=to)
-    assert caught.value.hint == "--evolve makes it optional and leaves it null"
+    assert caught.value.hint == "--evolve makes gone optional and leaves it null"
     assert any(
         "gone of the table gets no values" in note
         for note in preview(place, "db.dropped", to, evolve=True)["notes"]

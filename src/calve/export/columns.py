@@ -262,7 +262,11 @@ def _notes(
 ) -> tuple[str, ...]:
     notes = [
         f"column {column.name} is {column.default_kind} and not stored, so not exported"
-        + (f"; --include {column.name} exports its values" if column.default_kind == "ALIAS" else "")
+        + (
+            f"; --include {column.name} exports its values if the expression allows it"
+            if column.default_kind == "ALIAS"
+            else ""
+        )
         for column in columns
         if _left_out(column, choices)
     ]

@@ -184,7 +184,7 @@ def _not_in_table(column: MappedColumn) -> Refusal:
     return Refusal(
         column=column.source,
         reason=f"the table has no column {column.name}",
-        hint=f"--evolve adds it; --exclude {column.source} leaves it out",
+        hint=f"--evolve adds {column.name}; --exclude {column.source} leaves it out",
     )
 
 
@@ -192,12 +192,11 @@ def _unfilled(mapping: ColumnMapping, field: NestedField, renamed: str, schema: 
     """A column of the table that the source does not have; nothing where it was left out knowingly."""
     if field.required:
         identifies = field.field_id in schema.identifier_field_ids
+        evolve = "" if identifies else f"--evolve makes {field.name} optional and leaves it null"
         return Refusal(
             column=field.name,
             reason="the table requires this column, and the source has none to fill it",
-            hint=f"{'' if identifies else '--evolve makes it optional and leaves it null'}{renamed}".lstrip(
-                "; "
-            ),
+            hint=f"{evolve}{renamed}".lstrip("; "),
             usage=False,
         )
     if field.name in mapping.excluded or field.name in {refusal.column for refusal in mapping.refusals}:
@@ -205,7 +204,7 @@ def _unfilled(mapping: ColumnMapping, field: NestedField, renamed: str, schema: 
     return Refusal(
         column=field.name,
         reason="the table has this column and the source has not",
-        hint=f"--evolve leaves it null{renamed}",
+        hint=f"--evolve leaves {field.name} null{renamed}",
     )
 
 
