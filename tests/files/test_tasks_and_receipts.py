@@ -10,10 +10,10 @@ from exporting import Child, child_run, child_scratch, export
 
 from calve.clickhouse.pins.pin import FROZEN_READER
 from calve.clickhouse.reader import Reader
+from calve.destination import checksums
 from calve.destination.names import DataFileName, receipt_uri
 from calve.destination.receipt import FileReceipt, Receipt
 from calve.export.payload import TaskPayload
-from calve.iceberg import checksums
 from calve.model.errors import ErrorInfo
 from calve.objects.storage import Storage
 

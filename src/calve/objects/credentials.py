@@ -7,7 +7,7 @@ default profile. What is found nowhere stays open: each program asks for the rol
 
 The result travels as PyIceberg's properties. `S3Access` is the same as a value, whatever the spelling;
 each client's own form is made from it in one place: obstore's in `objects.s3`, Arrow's in
-`iceberg.catalogs.file_io`, Spark's in `spark.catalog_conf`, a signature's in `objects.lifecycle`.
+`destination.file_io`, Spark's in `spark.catalog_conf`, a signature's in `objects.lifecycle`.
 
 AWS profiles, as every AWS tool reads them: `~/.aws/credentials` and `~/.aws/config`.
 """
