@@ -230,7 +230,7 @@ def test_D6_parts_are_listed_from_the_freeze_not_from_the_table(ticked: Ticked, 
     source.execute("DROP TABLE db.moving SYNC")
 
 
-def test_P20_an_empty_counter_of_freezes_is_mended(ticked: Ticked, source: KeptSource) -> None:
+def test_P20_an_empty_counter_of_freezes_is_repaired(ticked: Ticked, source: KeptSource) -> None:
     counter = source.folder / "shadow" / "increment.txt"
     counter.parent.mkdir(exist_ok=True)
     counter.write_text("")

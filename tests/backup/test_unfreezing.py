@@ -152,7 +152,7 @@ def test_where_the_source_unfreezes_nothing_has_to_be_removed_by_us(
     shutil.rmtree(server.data / "shadow" / pin.replace("-", "%2D"), ignore_errors=True)
 
 
-def test_P20_an_empty_counter_of_a_running_server_is_mended(server: Server, ticked: Ticked) -> None:
+def test_P20_an_empty_counter_of_a_running_server_is_repaired(server: Server, ticked: Ticked) -> None:
     counter = server.data / "shadow" / "increment.txt"
     counter.parent.mkdir(exist_ok=True)
     counter.write_text("")
@@ -197,7 +197,7 @@ def test_no_name_but_ours_is_ever_unfrozen(tmp_path: Path, name: str) -> None:
         assert source.frozen == ["nightly"]
 
 
-def test_P20_a_counter_that_another_holds_is_let_be(tmp_path: Path) -> None:
+def test_P20_a_counter_that_another_holds_is_left_alone(tmp_path: Path) -> None:
     import fcntl
 
     counter = tmp_path / "shadow" / "increment.txt"

@@ -124,9 +124,9 @@ def test_ps_is_a_table_on_stdout_for_people(folder: Folder, run: Run) -> None:
 
 def test_an_error_in_JSON_has_the_five_fixed_keys(folder: Folder, run: Run) -> None:
     (process,) = folder.submit()
-    folder.end(process, ProcessState.FAILED, ErrorInfo(code="boom", message="it broke", hint="mend it"))
+    folder.end(process, ProcessState.FAILED, ErrorInfo(code="boom", message="it broke", hint="fix it"))
     assert run("show", process.id, "--json").json["error"] == {
-        "code": "boom", "message": "it broke", "hint": "mend it", "retryable": False, "outcome": "not_applied",
+        "code": "boom", "message": "it broke", "hint": "fix it", "retryable": False, "outcome": "not_applied",
     }  # fmt: skip
 
 
@@ -188,9 +188,9 @@ def test_why_says_in_one_sentence_that_no_worker_is_there(folder: Folder, run: R
 def test_the_worst_exit_code_wins(folder: Folder, run: Run) -> None:
     good, bad = folder.submit(2)
     folder.end(good, ProcessState.COMPLETED)
-    folder.end(bad, ProcessState.FAILED, ErrorInfo(code="boom", message="it broke", hint="mend it"))
+    folder.end(bad, ProcessState.FAILED, ErrorInfo(code="boom", message="it broke", hint="fix it"))
     assert run("wait", good.id).code == 0
-    run("wait", str(good.batch)).is_error(1, "it broke", "mend it")
+    run("wait", str(good.batch)).is_error(1, "it broke", "fix it")
 
 
 def test_a_cancel_ends_a_process_even_where_no_worker_runs(folder: Folder, run: Run) -> None:

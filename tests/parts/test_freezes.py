@@ -217,7 +217,7 @@ def test_W6_told_to_wait_patches_are_applied_and_deleted_rows_do_not_return(
     assert rows == [{"n": 99, "patched": 1, "gone": 0}]
 
 
-def test_P20_an_empty_counter_of_freezes_is_mended_and_goes_on_from_the_highest(
+def test_P20_an_empty_counter_of_freezes_is_repaired_and_goes_on_from_the_highest(
     session: EmbeddedSession,
 ) -> None:
     make(session, "p20", (_CREATE, _INSERT))

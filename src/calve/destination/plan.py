@@ -3,7 +3,7 @@
 Nothing later asks the source again, and a plan written by an older version is read by a
 newer one: every field added after version 1 has a default (L12; old plans are fixtures in
 `tests/fixtures/plans`). Secrets are never in a plan: it names catalogs and sources, and
-whoever runs it has their configuration.
+the worker that runs it has their configuration.
 """
 
 from collections.abc import Mapping
@@ -91,7 +91,7 @@ class DestinationPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class KeyPlan:
-    """The identity of one input. One key is published once, whoever tries."""
+    """The identity of one input. One key is published once, however many processes try."""
 
     partition: str
     hash: str  # of source identity, partition, selection and the destination's uuid

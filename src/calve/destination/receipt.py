@@ -94,7 +94,7 @@ def paths_in(receipts: Sequence[Receipt]) -> set[str]:
 def files_of(
     storage: Storage, process_id: str, plan: ExportPlan, receipts: Sequence[Receipt] = ()
 ) -> tuple[str, ...]:
-    """The data files of a process, whoever may need them: those that are in the destination's folder now, and
+    """All data files of a process: those that are in the destination's folder now, and
     those that its receipts name."""
     listed = (
         full_uri(uri)

@@ -173,7 +173,7 @@ def _outdated(store: Store, surveyed: Survey[PartitionInfo], process_id: Process
     an export that has ended, since a person who is answered "done" drops the partition."""
     text = store.plan(process_id)
     if text is None:
-        return  # nothing is pinned for good: it exports at least what was seen
+        return  # it pins after we looked, or, in a window of moments, did so just before: then this goes unsaid
     request = surveyed.request
     keys = key_plans(request, surveyed.source.identity, surveyed.source.partitions, uuid="")
     now = {key.partition: key for key in keys}

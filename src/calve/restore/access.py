@@ -53,7 +53,7 @@ def make_access(
         check_access(entry)
     wanted.sort(key=lambda entry: access.ORDER.index(entry.kind))
     there = _there(session, wanted)
-    if request.existing == APPEND:  # whoever is left as they are gets no rights either
+    if request.existing == APPEND:  # an entity that is left as it is gets no rights either
         left = {one.name for one in wanted if (found := there.get(one.title)) and shape(found) != shape(one)}
         wanted = [one for one in wanted if one.kind != access.GRANT or one.name not in left]
     steps = [step for entry in wanted for step in _steps(request, entry, there, existing)]

@@ -205,7 +205,7 @@ class Simulation(RuleBasedStateMachine):
         scene.world.faults.clear()
         scene.world.commits.clear()
         scene.runner.script.clear()
-        scene.clock.advance(2 * LIMITS.lease_seconds)  # whoever died is known to be dead
+        scene.clock.advance(2 * LIMITS.lease_seconds)  # workers that died are known to be dead
         worker = scene.worker()
         scene.run(worker, ticks=60, seconds=20.0)
         for _ in range(14):  # unknown outcomes are resolved, then leftovers undone, chains of them too

@@ -1,7 +1,7 @@
 """Reading live, over HTTP: what the plan says about it, and the statements that executors send.
 
 The rows come as Native blocks, so values are the server's own bytes: no time zone, no text, no
-rounding in between (P3). Nothing secret is in a relation: whoever runs it has the configuration.
+rounding in between (P3). A relation holds no secret: the program that runs it has the configuration.
 
 Whether parts can instead be frozen and read as files is decided once, when planning, and reported.
 """

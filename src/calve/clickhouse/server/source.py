@@ -41,7 +41,7 @@ class ServerSource:
             return pin.pin(session, request, name)
 
     def release(self, name: str, detail: str) -> None:
-        """Where the journal does not say at which replica, at all of them: whoever died while taking it
+        """Where the journal does not say at which replica, at all of them: a worker that died while taking it
         may have been at any. One that is down keeps none of the others from being looked at."""
         known = pin.replica_of(detail)
         missed: CalveError | None = None

@@ -138,7 +138,7 @@ def _is_replaced(table: Table, adder: Snapshot, export: EarlierExport) -> bool:
 
 
 def _may_hold_rows_of(table: Table, export: EarlierExport, entry: ManifestEntry) -> bool:
-    """Appends hold rows of whoever appended, and a file older than the export none of its rows."""
+    """Appends hold rows of their own writer, and a file older than the export none of its rows."""
     own = table.metadata.snapshot_by_id(int(export.snapshot_id))
     made = export.sequence or (0 if own is None else own.sequence_number or 0)
     written = max(entry.sequence_number or 0, entry.file_sequence_number or 0)
