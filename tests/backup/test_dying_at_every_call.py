@@ -17,7 +17,7 @@ from calve.archive import backups
 from calve.backup.verification import verify
 from calve.model.process import ProcessId
 from calve.model.states import ProcessState
-from calve.testing.crashing import STORE_CALLS, Break, Crash, Faults
+from calve.testing.faults import STORE_CALLS, Break, Crash, Faults
 from support.kept_source import KeptSource
 
 _EVERYTHING_OVER = 310.0  # leases, and the hiding of a pin that was being released

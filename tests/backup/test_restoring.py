@@ -12,7 +12,7 @@ from calve.model.errors import ErrorInfo, NotFoundError, UsageError
 from calve.model.states import ProcessState
 from calve.restore import attach as attaching
 from calve.restore.submit import RestoreOptions
-from calve.testing.crashing import Crash
+from calve.testing.faults import Crash
 from support.kept_source import KeptSource
 
 

@@ -23,7 +23,7 @@ from calve.objects.storage import Storage
 from calve.restore import submit as restore_submit
 from calve.restore.kind import RestoreKind
 from calve.testing.clock import FakeClock
-from calve.testing.crashing import Faults, crashing_kind, crashing_runner, crashing_store
+from calve.testing.faults import Faults, crashing_kind, crashing_runner, crashing_store
 from calve.testing.memory_store import MemoryStore
 
 

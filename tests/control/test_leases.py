@@ -6,7 +6,7 @@ import pytest
 
 from calve.model.errors import StoreError
 from calve.model.states import ProcessState, TaskState
-from calve.testing.crashing import Break, Faults
+from calve.testing.faults import Break, Faults
 from calve.testing.scene import Deferred, Scene
 
 

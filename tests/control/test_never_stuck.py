@@ -10,8 +10,8 @@ from calve.model.change import Change, Met, MoveTo, TaskChange
 from calve.model.errors import ErrorInfo, PermanentError, StoreError
 from calve.model.process import Lease, Process, ProcessId
 from calve.model.states import ProcessState, TaskState
-from calve.testing.crashing import Break, Crash, Faults, crashing_store
 from calve.testing.fake_runner import Ends
+from calve.testing.faults import Break, Crash, Faults, crashing_store
 from calve.testing.scene import Deferred, Scene
 
 

@@ -4,8 +4,8 @@ from calve.control.background import HISTORY_PIECE, HISTORY_REST_SECONDS
 from calve.control.why import why
 from calve.control.worker import WorkerLoop
 from calve.model.states import ProcessState
-from calve.testing.crashing import Break, Faults
 from calve.testing.fake_kind import FakeKind
+from calve.testing.faults import Break, Faults
 from calve.testing.scene import REACH, Scene
 
 DAY_SECONDS = 86_400.0

@@ -8,7 +8,7 @@ import pytest
 from calve.control.client import cancel
 from calve.model.errors import ErrorInfo, TemporaryError
 from calve.model.states import PIN_HELD, PinState, ProcessState
-from calve.testing.crashing import Break, Crash, Faults
+from calve.testing.faults import Break, Crash, Faults
 from calve.testing.memory_store import MemoryStore
 from calve.testing.scene import Deferred, Scene
 

@@ -10,7 +10,7 @@ import pytest
 from calve.control.kind import GuardedKind, Kind, WrappedKind
 from calve.control.ports import StoreReader, StoreWriter
 from calve.model.errors import CalveError
-from calve.testing.crashing import KIND_CALLS, KIND_READS, STORE_CALLS, Break, Faults, crashing_kind
+from calve.testing.faults import KIND_CALLS, KIND_READS, STORE_CALLS, Break, Faults, crashing_kind
 from calve.testing.scene import Scene
 
 T = TypeVar("T")

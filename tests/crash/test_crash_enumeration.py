@@ -17,8 +17,8 @@ from calve.model.limits import Limits
 from calve.model.states import Leftovers, ProcessState
 from calve.store import SqlStore, open_store
 from calve.testing.clock import FakeClock
-from calve.testing.crashing import KIND_CALLS, RUNNER_CALLS, STORE_CALLS, Break, Crash, Faults
 from calve.testing.fake_runner import Ends
+from calve.testing.faults import KIND_CALLS, RUNNER_CALLS, STORE_CALLS, Break, Crash, Faults
 from calve.testing.memory_store import MemoryStore
 from calve.testing.scene import Scene
 

@@ -25,7 +25,7 @@ from calve.optimize.kind import OptimizeKind
 from calve.optimize.request import OptimizeRequest
 from calve.optimize.submit import submit
 from calve.testing.clock import FakeClock
-from calve.testing.crashing import Faults, crashing_kind, crashing_runner, crashing_store
+from calve.testing.faults import Faults, crashing_kind, crashing_runner, crashing_store
 from calve.testing.memory_store import MemoryStore
 from support.lake import BY_MONTH, SCHEMA, arrow, rows_of
 from support.plain_rewriting import PlainRewriter, marked

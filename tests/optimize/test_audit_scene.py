@@ -16,7 +16,7 @@ from calve.model.change import Change, Met, MoveTo, TaskChange
 from calve.model.errors import ErrorInfo, StoreError
 from calve.model.process import Lease, Process
 from calve.model.states import ProcessState, TaskState
-from calve.testing.crashing import Break, Crash, Faults
+from calve.testing.faults import Break, Crash, Faults
 from calve.testing.scene import Deferred
 
 pytestmark = pytest.mark.usefixtures("a_task_for_each_partition")

@@ -10,7 +10,7 @@ import pytest
 from optimize_ticked import LIMITS, OptimizeTicked, catalog_in
 from pyiceberg.catalog import Catalog
 
-from calve.testing.crashing import STORE_CALLS, Break, Crash, Faults
+from calve.testing.faults import STORE_CALLS, Break, Crash, Faults
 
 _LEASES_OVER = LIMITS.lease_seconds + 1
 pytestmark = pytest.mark.usefixtures("a_task_for_each_partition")

@@ -10,7 +10,7 @@ from whole_life import IDS, Life, stray_files
 from calve.control.client import retry
 from calve.model.errors import RefusedError
 from calve.model.states import Leftovers, ProcessState
-from calve.testing.crashing import Break, Crash, Faults
+from calve.testing.faults import Break, Crash, Faults
 from support.kept_source import KeptSource
 from support.local_runner import LocalRunner
 

@@ -18,7 +18,7 @@ from calve.control.ports import Runner
 from calve.model.errors import UnknownOutcomeError
 from calve.model.process import Process
 from calve.model.states import Leftovers, ProcessState
-from calve.testing.crashing import STORE_CALLS, Break, Crash, Faults
+from calve.testing.faults import STORE_CALLS, Break, Crash, Faults
 from support.kept_source import KeptSource
 from support.local_runner import LocalRunner
 

@@ -41,7 +41,7 @@ from calve.objects.storage import Storage
 from calve.objects.uri import full_uri
 from calve.store import open_store
 from calve.testing.clock import FakeClock
-from calve.testing.crashing import Faults, crashing_kind, crashing_runner, crashing_store
+from calve.testing.faults import Faults, crashing_kind, crashing_runner, crashing_store
 from support.kept_source import KeptSource
 
 LIMITS = Limits(slots=2, commits_per_export=1)

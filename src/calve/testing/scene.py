@@ -15,10 +15,10 @@ from calve.model.process import Lock, NewProcess, Process, ProcessId, WorkerId, 
 from calve.model.record import fields_of
 from calve.model.states import PIN_HELD, PROCESS_TERMINAL, TASK_LIVE, Leftovers, ProcessState
 from calve.testing.clock import FakeClock
-from calve.testing.crashing import Faults, crashing_kind, crashing_runner, crashing_store
 from calve.testing.fake_kind import FakeKind
 from calve.testing.fake_runner import FakeRunner
 from calve.testing.fake_world import World
+from calve.testing.faults import Faults, crashing_kind, crashing_runner, crashing_store
 
 REACH = frozenset({"source:main", "source:other", "catalog:lake", "catalog:pond"})
 

@@ -28,8 +28,8 @@ from calve.model.limits import Limits
 from calve.model.process import Process, ProcessId, new_process_id
 from calve.model.states import PROCESS_TERMINAL, ProcessState
 from calve.testing.clock import FakeClock
-from calve.testing.crashing import Break, Crash, Faults
 from calve.testing.fake_runner import Ending, Ends
+from calve.testing.faults import Break, Crash, Faults
 from calve.testing.scene import Scene
 
 LIMITS = Limits(
