@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from calve.clickhouse.engine.ddl import scratch_table
-from calve.clickhouse.sql import create_table as engine_clause
+from calve.clickhouse.sql import create_table
 from calve.clickhouse.tables import describe
 from calve.destination.plan import ExportPlan
 from calve.model.errors import RefusedError, UsageError
@@ -132,7 +132,7 @@ def test_the_merged_view_of_graphite_cannot_be_computed_elsewhere_and_is_refused
         session.execute("CREATE TABLE db.rolled (id UInt32) ENGINE = MergeTree ORDER BY id")
         table = describe(session, "db", "rolled")
     # the engine needs a server's configuration to be created with, so its clause is put in here
-    clause = engine_clause.parse("GraphiteMergeTree('graphite_rollup') ORDER BY id")
+    clause = create_table.parse("GraphiteMergeTree('graphite_rollup') ORDER BY id")
     graphite = replace(table, engine="GraphiteMergeTree", clause=clause)
     assert "ENGINE = MergeTree" in scratch_table(graphite).create
     with pytest.raises(RefusedError, match="rollup"):

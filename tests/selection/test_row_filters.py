@@ -5,8 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from calve.clickhouse.embedded.parser import Parser, parser
-from calve.clickhouse.sql import create_table as engine_clause
-from calve.clickhouse.sql import filters
+from calve.clickhouse.sql import create_table, filters
 from calve.clickhouse.sql.filters import LASTING
 from calve.clickhouse.tables import Column, TableInfo
 from calve.model.errors import UsageError
@@ -24,7 +23,7 @@ TABLE = TableInfo(
     uuid="",
     identity="test",
     engine="MergeTree",
-    clause=engine_clause.parse("MergeTree ORDER BY id"),
+    clause=create_table.parse("MergeTree ORDER BY id"),
     columns=tuple(Column(name=name, type=kind) for name, kind in COLUMNS.items())
     + tuple(
         Column(name=name, type="UInt64", default_kind="ALIAS", default_expression=text)

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from calve.archive.access import AccessEntry
 from calve.clickhouse.parts.content import FiledPart
-from calve.clickhouse.sql import create_table as engine_clause
+from calve.clickhouse.sql import create_table
 from calve.clickhouse.tables import Column, TableInfo
 from calve.model.codec import Malformed, decode, encode
 from calve.model.errors import DamagedError, RefusedError
@@ -91,7 +91,7 @@ class TableEntry:
             uuid=self.uuid,
             identity=self.identity,
             engine=self.engine,
-            clause=engine_clause.parse(self.engine_full),
+            clause=create_table.parse(self.engine_full),
             columns=self.columns,
             partition_key=self.partition_key,
             sorting_key=self.sorting_key,

@@ -9,7 +9,7 @@ from typing import Any
 
 from calve.clickhouse.errors import ACCESS_DENIED, NoTableError, number_of
 from calve.clickhouse.source import Statements
-from calve.clickhouse.sql import create_table as engine_clause
+from calve.clickhouse.sql import create_table
 from calve.clickhouse.sql.create_table import EngineClause
 from calve.clickhouse.sql.tokens import TableName, string
 from calve.model.errors import CalveError, PermanentError, RefusedError
@@ -129,7 +129,7 @@ def describe(session: Statements, database: str, table: str) -> TableInfo:
         uuid=uuid,
         identity=_identity(session, name, row, uuid),
         engine=row["engine"],
-        clause=engine_clause.parse(row["engine_full"]),
+        clause=create_table.parse(row["engine_full"]),
         columns=_columns(session, name),
         partition_key=row["partition_key"],
         sorting_key=row["sorting_key"],
@@ -213,7 +213,7 @@ def _identity(session: Statements, table: TableName, row: Mapping[str, Any], uui
     source, and not exported twice. Two copies that went on to live apart are two sources only
     if the configuration gives them an `id`.
     """
-    clause = engine_clause.parse(row["engine_full"])
+    clause = create_table.parse(row["engine_full"])
     if session.configured_id:
         return f"id:{session.configured_id}/{uuid or table.sql}"
     if clause.replicated:

@@ -15,7 +15,7 @@ from calve.archive.manifest import Manifest, TableEntry
 from calve.clickhouse.errors import UNKNOWN_DATABASE, UNKNOWN_SETTING, number_of
 from calve.clickhouse.parts.content import content_hash
 from calve.clickhouse.source import Session
-from calve.clickhouse.sql import create_table as engine_clause
+from calve.clickhouse.sql import create_table
 from calve.clickhouse.sql.tokens import name as quoted
 from calve.clickhouse.sql.tokens import string
 from calve.clickhouse.tables import TableInfo
@@ -213,7 +213,7 @@ def _hold_still(session: Session, table: TableInfo) -> bool:
 
 
 def _settings_before(entry: TableEntry) -> tuple[tuple[str, str], ...]:
-    given = engine_clause.parse(entry.engine_full).settings
+    given = create_table.parse(entry.engine_full).settings
     return tuple((name, given.get(name, "")) for name in _STILL)
 
 

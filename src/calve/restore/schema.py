@@ -12,7 +12,7 @@ from calve.archive.create import check_create, check_function
 from calve.archive.manifest import Manifest, SchemaEntry, TableEntry
 from calve.clickhouse.engine.ddl import LENIENT
 from calve.clickhouse.source import Session
-from calve.clickhouse.sql import create_table as engine_clause
+from calve.clickhouse.sql import create_table
 from calve.clickhouse.sql.tokens import Sort, Token, string, tokens
 from calve.clickhouse.sql.tokens import name as quoted
 from calve.clickhouse.tables import ZERO_UUID, system_columns
@@ -49,7 +49,7 @@ def retargeted(
 
 def without_replication(create: str, engine_full: str) -> str:
     """For a target without Keeper: `ReplicatedMergeTree('/path', '{replica}', …)` as `MergeTree(…)`."""
-    clause = engine_clause.parse(engine_full)
+    clause = create_table.parse(engine_full)
     if not clause.replicated:
         return create
     words = list(tokens(create))

@@ -22,7 +22,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from calve.clickhouse import errors
-from calve.clickhouse.engine import folders as shared_folder
+from calve.clickhouse.engine import folders
 from calve.clickhouse.engine.folders import make, sweep_scratch
 from calve.clickhouse.sql import tokens, types
 from calve.model.errors import CalveError, PermanentError
@@ -228,7 +228,7 @@ def worker_engine() -> Engine:
         if _engine is None:
             sweep_scratch()
             with contextlib.suppress(CalveError):  # reported to the task that needs the folder
-                shared_folder.sweep()
+                folders.sweep()
             folder = make()
             # if we die here, the folder's lock is free and the next engine sweeps it
             atexit.register(folder.remove)

@@ -6,7 +6,7 @@ from typing import Any
 
 from calve.clickhouse import tables
 from calve.clickhouse.server.session import ServerSession
-from calve.clickhouse.sql import create_table as engine_clause
+from calve.clickhouse.sql import create_table
 from calve.clickhouse.sql.create_table import declared_columns
 from calve.clickhouse.sql.tokens import TableName, string
 from calve.clickhouse.sql.tokens import name as quoted
@@ -23,7 +23,7 @@ def describe(session: ServerSession, database: str, table: str) -> TableInfo:
     if row["engine"] == "Distributed":
         raise _distributed(session, name, row["engine_full"])
     tables.refuse_without_parts(name, row["engine"])
-    clause = engine_clause.parse(row["engine_full"])
+    clause = create_table.parse(row["engine_full"])
     uuid = "" if row["uuid"] == tables.ZERO_UUID else row["uuid"]
     policies = tables.row_policies(session, name) if session.has("row_policies") else ()
     return TableInfo(
@@ -152,7 +152,7 @@ def _user_functions(session: ServerSession) -> frozenset[str]:
 
 def _distributed(session: ServerSession, table: TableName, engine_full: str) -> RefusedError:
     """Names the tables on the shards: each is a source of its own."""
-    arguments = [text.strip("'`\"") for text in engine_clause.parse(engine_full).arguments[:3]]
+    arguments = [text.strip("'`\"") for text in create_table.parse(engine_full).arguments[:3]]
     cluster, database, local = (*arguments, "", "", "")[:3]
     found = session.rows(
         "SELECT shard_num, any(host_name) AS host FROM system.clusters "
