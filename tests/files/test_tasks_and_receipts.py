@@ -2,6 +2,8 @@
 
 import json
 import resource
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,13 @@ from calve.objects.storage import Storage
 pytestmark = pytest.mark.programs
 
 ROWS = "SELECT number FROM numbers(100)"
+CATALOGS = ("pandas", "requests", "sqlalchemy", "pyiceberg.catalog", "pyiceberg.table")
+
+
+def test_the_start_of_an_executor_s_python_imports_no_catalog() -> None:
+    code = f"import sys, calve.export.task; print([name for name in {CATALOGS} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 def run(child: Child, payload: str, **changes: Any) -> dict[str, Any]:

@@ -9,12 +9,11 @@ Partition values have two forms: JSON in receipts, typed in manifests.
 
 from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Record
 from pyiceberg.types import (
     BinaryType,
@@ -43,11 +42,14 @@ from calve.destination.plan import DestinationPlan, ExportPlan, SpecField
 from calve.model.errors import PermanentError
 from calve.objects.uri import full_uri
 
+if TYPE_CHECKING:  # an executor needs no table
+    from pyiceberg.table.metadata import TableMetadata
+
 _WRITING_PROPERTIES = ("write.", "schema.name-mapping.default", "commit.")
 
 
 def describe_metadata(
-    metadata: TableMetadata,
+    metadata: "TableMetadata",
     *,
     catalog: str,
     identifier: tuple[str, ...],
@@ -86,7 +88,7 @@ def describe_metadata(
     )
 
 
-def refuse_changes(plan: ExportPlan, metadata: TableMetadata, name: str) -> None:
+def refuse_changes(plan: ExportPlan, metadata: "TableMetadata", name: str) -> None:
     """PermanentError, naming what changed, if the table no longer takes the plan's files."""
     destination = plan.destination
     found = str(metadata.table_uuid)
@@ -171,7 +173,7 @@ def _is_promoted(before: PrimitiveType, after: PrimitiveType) -> bool:
             return False
 
 
-def _changed_spec(destination: DestinationPlan, metadata: TableMetadata) -> list[str]:
+def _changed_spec(destination: DestinationPlan, metadata: "TableMetadata") -> list[str]:
     """Files are written under the plan's spec id, which Iceberg allows as long as the spec exists
     as it was: a new default spec alone does not matter."""
     schema = metadata.schema()

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pyiceberg.schema import Schema
 from pyiceberg.types import StructType
@@ -29,7 +30,6 @@ from calve.destination.receipt import FileReceipt, Receipt
 from calve.export.payload import TaskPayload, write_settings
 from calve.export.queries import Measured, Output, Partition, PartitionSplit, measure
 from calve.export.slices import GRANULE_ROWS
-from calve.iceberg.catalogs.lent_keys import remote_lender
 from calve.iceberg.files.footer import MAGIC, annotate
 from calve.iceberg.files.physical_types import physical_sql
 from calve.iceberg.files.statistics import file_statistics
@@ -38,6 +38,9 @@ from calve.model.limits import Limits
 from calve.objects.errors import full_disk
 from calve.objects.storage import Storage
 from calve.tasks import attempts
+
+if TYPE_CHECKING:
+    from calve.iceberg.catalogs.lent_keys import Lender
 
 _MEGABYTE = 1_000_000
 
@@ -254,16 +257,21 @@ def attempt(payload: TaskPayload) -> Receipt:
 
 
 def _storage(payload: TaskPayload) -> Storage:
-    limits = Limits(connect_seconds=payload.connect_seconds, call_seconds=payload.call_seconds)
     return Storage(
         payload.storage,
         connect_seconds=payload.connect_seconds,
         call_seconds=payload.call_seconds,
-        keys=remote_lender(payload.lending, payload.destination.identifier, payload.storage, limits)
-        if payload.lending
-        else None,
+        keys=_lender(payload) if payload.lending else None,
         pace=payload.pace,
     )
+
+
+def _lender(payload: TaskPayload) -> "Lender":
+    # Not at the top: with the catalogs, the start of an executor's Python would take twice as long.
+    from calve.iceberg.catalogs.lent_keys import remote_lender
+
+    limits = Limits(connect_seconds=payload.connect_seconds, call_seconds=payload.call_seconds)
+    return remote_lender(payload.lending, payload.destination.identifier, payload.storage, limits)
 
 
 def _leave(storage: Storage, payload: TaskPayload, written: Written, seconds: float) -> Receipt:
