@@ -1,17 +1,26 @@
-"""The façade has every verb of the command line, each listed as reading or changing."""
+"""The façade has every verb of the command line, and each has a role; what the desk serves fits what it takes."""
 
 import inspect
+from dataclasses import fields
 
 import click
 import pytest
 
-from calve.app.calve import VERBS, Calve
+from calve.app.calve import Calve
+from calve.app.desk import _SERVED, VERBS, Reach
+from calve.app.front import Front
+from calve.app.values import BackupOptions, ExportOptions, Keep, OptimizeOptions, RestoreOptions, Selection
 from calve.cli.main import COMMANDS
+from calve.model.access import Role
 
 # Commands whose verb has another name, and the two that work without a configuration.
 NAMED_OTHERWISE = {"ps": "processes", "config": "settings", "wait": "follow"}
 WITHOUT_CONFIGURATION = {"demo", "init"}
 NOT_VERBS = {"close"}
+
+
+def methods(of: type) -> set[str]:
+    return {name for name, _ in inspect.getmembers(of, inspect.isfunction) if not name.startswith("_")}
 
 
 def commands() -> list[str]:
@@ -22,10 +31,46 @@ def commands() -> list[str]:
     return names
 
 
-def test_a_verb_without_an_entry_fails() -> None:
-    methods = {name for name, _ in inspect.getmembers(Calve, inspect.isfunction) if not name.startswith("_")}
-    assert methods - NOT_VERBS == set(VERBS)
-    assert all(verb.name == name for name, verb in VERBS.items())
+def test_a_verb_without_a_role_fails() -> None:
+    assert methods(Calve) - NOT_VERBS == set(VERBS)
+    assert all(verb.name == name and isinstance(verb.role, Role) for name, verb in VERBS.items())
+
+
+def test_a_front_has_every_verb() -> None:
+    assert methods(Front) - NOT_VERBS == set(VERBS)
+    for name in VERBS:
+        mine, theirs = inspect.signature(getattr(Calve, name)), inspect.signature(getattr(Front, name))
+        assert list(mine.parameters.values()) == list(theirs.parameters.values()), name
+
+
+def test_every_verb_is_served_but_those_that_need_the_program_that_asks() -> None:
+    assert {name for name, verb in VERBS.items() if verb.reach is not Reach.HERE} == set(_SERVED)
+
+
+@pytest.mark.parametrize(
+    ("verb", "values"),
+    [
+        ("export", (ExportOptions, Selection)),
+        ("export_preview", (ExportOptions, Selection)),
+        ("backup_create", (BackupOptions,)),
+        ("backup_restore", (RestoreOptions,)),
+        ("backup_prune", (Keep,)),
+        ("optimize", (OptimizeOptions,)),
+        ("optimize_preview", (OptimizeOptions,)),
+    ],
+)
+def test_what_is_served_has_every_option_of_the_verb(verb: str, values: tuple[type, ...]) -> None:
+    own = {field.name for value in values for field in fields(value)}
+    assert set(_SERVED[verb].options) - own <= set(inspect.signature(getattr(Calve, verb)).parameters)
+    assert own <= set(_SERVED[verb].options)
+
+
+def test_an_option_with_a_role_of_its_own_is_one_that_the_verb_takes() -> None:
+    for name, verb in VERBS.items():
+        served = _SERVED[name].options if name in _SERVED else {}
+        assert {*verb.raised, *verb.lowered} <= set(served), name
+        assert all(role.may(verb.role) for role in verb.raised.values()), name
+        assert all(verb.role.may(role) for role in verb.lowered.values()), name
 
 
 @pytest.mark.parametrize("name", [name for name in commands() if name not in WITHOUT_CONFIGURATION])

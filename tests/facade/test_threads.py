@@ -13,7 +13,7 @@ from calve.app.calve import Calve
 from calve.app.config import load_config
 from calve.app.config.template import render
 from calve.app.values import Selection
-from calve.app.view import detail_json, event_json, partition_json, process_json, reason_json
+from calve.app.view import detail_json, event_json, process_json, reason_json
 from calve.clickhouse.embedded.source import EmbeddedSource
 from calve.model.process import ProcessQuery
 from calve.model.states import ProcessState
@@ -72,7 +72,7 @@ def test_submits_and_reads_of_one_facade_equal_those_of_one_thread(folder: Path)
                 "show": [detail_json(one) for one in calve.show(ids)],
                 "events": [event_json(one) for one in calve.events(ids)],
                 "why": [reason_json(one) for one in calve.why(ids)],
-                "partitions": [partition_json(one) for one in calve.partitions("db.t0", "lake.ns.t0")],
+                "partitions": calve.partitions("db.t0", "lake.ns.t0"),
                 "workers": calve.workers(),
             }
 

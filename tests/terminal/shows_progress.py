@@ -4,7 +4,7 @@ import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from calve.app.work import Standing
+from calve.app.front import Standing
 from calve.cli.progress import display
 from calve.model.errors import ErrorInfo
 from calve.model.process import Process, ProcessId, TaskCounts

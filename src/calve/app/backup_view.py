@@ -1,5 +1,6 @@
 """The JSON of backups. Scripts rely on it: add keys, at the end."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -8,6 +9,20 @@ if TYPE_CHECKING:
     from calve.backup.verification import Verified
 
 Json = dict[str, Any]
+
+
+def backups_json(location: str, found: Sequence["BackupEntry"]) -> Json:
+    """All backups of a location; `calve backup list --json` prints `backups`."""
+    places: dict[str, int] = {}
+    for one in found:
+        if one.manifest:
+            places |= {place: part.bytes for place, part in one.manifest.places.items()}
+    return {
+        "location": location,
+        "backups": [backup_json(one) for one in found],
+        "stored_bytes": sum(places.values()),  # shared parts once
+        "without_key": [one.name for one in found if one.lacks_key],  # the key is not configured
+    }
 
 
 def backup_json(entry: "BackupEntry") -> Json:

@@ -21,6 +21,7 @@ from calve.backup.submit import submit as submit_backup
 from calve.backup.verification import Verified
 from calve.clickhouse.source import LiveSource
 from calve.control.client import Submitted
+from calve.control.ports import Store
 from calve.model.errors import RefusedError
 from calve.model.limits import Limits
 from calve.model.record import fields_of
@@ -109,15 +110,6 @@ def entry(app: App, name: str) -> BackupEntry:
     return next(one for one in entries(app) if one.manifest and one.manifest.process_id == wanted.process_id)
 
 
-def stored_bytes(found: Sequence[BackupEntry]) -> int:
-    """What all of them take together, shared parts once."""
-    places: dict[str, int] = {}
-    for one in found:
-        if one.manifest:
-            places |= {place: part.bytes for place, part in one.manifest.places.items()}
-    return sum(places.values())
-
-
 def _own_bytes(manifest: Manifest, uses: Mapping[str, int]) -> int:
     return sum(part.bytes for place, part in manifest.places.items() if uses[place] == 1)
 
@@ -128,18 +120,26 @@ def verify(app: App, name: str, *, read_share: float = 0.0) -> Verified:
 
 
 def create(
-    app: App, name: str, tables: Sequence[str], options: BackupOptions | None = None, *, source: str = ""
+    app: App,
+    store: Store,
+    name: str,
+    tables: Sequence[str],
+    options: BackupOptions | None = None,
+    *,
+    source: str = "",
 ) -> Submitted:
     """Queue a backup of the tables that the patterns mean now."""
     reach = BackupReach(app)
     request = backup_request(reach, name, source or app.config.default_source, tables, options)
-    return submit_backup(reach, app.store, request)
+    return submit_backup(reach, store, request)
 
 
-def restore(app: App, name: str, options: RestoreOptions | None = None, *, source: str = "") -> Submitted:
+def restore(
+    app: App, store: Store, name: str, options: RestoreOptions | None = None, *, source: str = ""
+) -> Submitted:
     reach, target = BackupReach(app), source or app.config.default_source
     app.config.source(target)
-    return submit_restore(reach, app.store, restore_request(reach, name, target, options))
+    return submit_restore(reach, store, restore_request(reach, name, target, options))
 
 
 def delete_backup(app: App, name: str) -> Deleted:

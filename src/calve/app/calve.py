@@ -2,39 +2,35 @@
 
 The command line, the HTTP API, SQL and the Python client are built on `Calve` and on nothing below
 it. It prints nothing, raises `CalveError` only, and may be shared by threads. Long work is queued by
-one call and followed by another; `app.view` has the JSON of every value.
+one call and followed by another. Verbs of processes answer with values (`app.view` has their JSON);
+reports are documents: the JSON that `--json` prints. `app.desk` says who may use which verb.
 """
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Generator, Iterator, Sequence
 from datetime import datetime
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Self
 
 from calve.app import processes as _processes
-from calve.app.config import Config, Setting
+from calve.app import view
+from calve.app.config import Config
+from calve.app.front import ExportAnswer, Json
 from calve.app.wiring import App
 from calve.control.client import CancelAnswer, Submitted
-from calve.control.ports import Runner
+from calve.control.ports import Runner, Store
 from calve.control.why import waiting_for
 from calve.model.process import Breaker, Event, Process, ProcessId, ProcessQuery
 
 if TYPE_CHECKING:
-    from calve.app.backups import BackupEntry, Pruned
-    from calve.app.doctor import Finding
-    from calve.app.exports import ExportAnswer, ExportSurvey
-    from calve.app.health import OptimizePreview
-    from calve.app.optimize_history import Optimized
-    from calve.app.partitions import ListedPartition
-    from calve.app.processes import ProcessDetail, Reason, WorkerStatus
-    from calve.app.proof import ExportProof, OptimizeProof
-    from calve.app.values import BackupOptions, ExportOptions, OptimizeOptions, RestoreOptions
-    from calve.app.work import Standing, WorkerProgram
-    from calve.backup.deletion import Deleted, Keep
-    from calve.backup.verification import Verified
-    from calve.clickhouse.parts.partitions import Selection
-    from calve.destination.plan import PartPlan
-    from calve.iceberg.health.report import Health
+    from calve.app.front import ProcessDetail, Reason, Standing, WorkerStatus
+    from calve.app.values import (
+        BackupOptions,
+        ExportOptions,
+        Keep,
+        OptimizeOptions,
+        RestoreOptions,
+        Selection,
+    )
+    from calve.app.work import WorkerProgram
 
 
 class Calve:
@@ -47,6 +43,11 @@ class Calve:
     def __init__(self, config: Config, *, runner: Runner | None = None) -> None:
         self.config = config
         self._app = App(config, runner=runner)
+
+    @property
+    def _store(self) -> Store:
+        """The store that changes go to."""
+        return self._app.store
 
     def close(self) -> None:
         self._app.close()
@@ -63,11 +64,13 @@ class Calve:
 
     # -- reading ------------------------------------------------------------------------------------
 
-    def settings(self) -> tuple[Setting, ...]:
-        return self.config.settings
+    def settings(self) -> Json:
+        """Secrets are masked."""
+        return view.config_json(self.config)
 
     def processes(self, query: ProcessQuery) -> list[Process]:
-        return self._app.store.processes(query)
+        """Newest first; `source` and `destination` as a person types them."""
+        return self._app.store.processes(_processes.completed(self._app, query))
 
     def find(self, ids: Sequence[str]) -> list[Process]:
         return _processes.found(self._app, ids)
@@ -104,103 +107,114 @@ class Calve:
 
         return follow(self._app, ids, timeout_seconds=timeout_seconds)
 
-    def partitions(self, table: str, to: str = "") -> "list[ListedPartition]":
+    def standing(self, ids: Sequence[str]) -> "Standing":
+        """One look of `follow`."""
+        from calve.app.work import standing
+
+        return standing(self._app, self._app.find(ids))
+
+    def partitions(self, table: str, to: str = "") -> list[Json]:
         from calve.app.partitions import list_partitions
 
-        return list_partitions(self._app, table, to)
+        return [view.partition_json(one) for one in list_partitions(self._app, table, to)]
 
-    def parts(self, table: str) -> "list[PartPlan]":
+    def parts(self, table: str) -> list[Json]:
         from calve.app.partitions import list_parts
 
-        return list_parts(self._app, table)
+        return [view.part_json(one) for one in list_parts(self._app, table)]
 
-    def verify(self, ids: Sequence[str], *, deep: bool = False) -> "list[ExportProof | OptimizeProof]":
-        from calve.app.proof import proofs
+    def verify(self, ids: Sequence[str], *, deep: bool = False) -> list[Json]:
+        from calve.app.proof import ExportProof, proofs
 
-        return proofs(self._app, ids, deep=deep)
+        return [
+            view.export_proof_json(one) if isinstance(one, ExportProof) else view.optimize_proof_json(one)
+            for one in proofs(self._app, ids, deep=deep)
+        ]
 
-    def health(self, table: str, *, orphans: bool = False) -> "Health":
+    def health(self, table: str, *, orphans: bool = False) -> Json:
         from calve.app.health import table_health
 
-        return table_health(self._app, table, orphans=orphans)
+        return table_health(self._app, table, orphans=orphans).to_json()
 
-    def history(self, table: str = "", *, limit: int = 50) -> "list[Optimized]":
+    def history(self, table: str = "", *, limit: int = 50) -> list[Json]:
         from calve.app.optimize_history import optimize_history
 
-        return optimize_history(self._app, table, limit=limit)
+        return [view.optimized_json(one) for one in optimize_history(self._app, table, limit=limit)]
 
-    def doctor(self, *, spark: bool = True) -> "Iterator[Finding]":
+    def doctor(self, *, spark: bool = True) -> Iterator[Json]:
         """Findings as they are made. Puts a small object into each warehouse and removes it."""
         from calve.app.doctor import examine
 
-        return examine(self._app, spark=spark)
+        return (view.finding_json(one) for one in examine(self._app, spark=spark))
 
     def export_preview(
         self, table: str, to: str, selection: "Selection", options: "ExportOptions | None" = None
-    ) -> "ExportSurvey":
+    ) -> Json:
         from calve.app import exports
 
         request = exports.export_request(self._app, table, to, selection, options)
-        return exports.preview(self._app, request, selection)
+        return exports.preview_json(exports.preview(self._app, request, selection))
 
-    def optimize_preview(self, table: str, options: "OptimizeOptions | None" = None) -> "OptimizePreview":
+    def optimize_preview(self, table: str, options: "OptimizeOptions | None" = None) -> Json:
         from calve.app.health import optimize_request, preview
 
-        return preview(self._app, optimize_request(self._app, table, options))
+        return view.optimize_preview_json(preview(self._app, optimize_request(self._app, table, options)))
 
-    def backup_list(self) -> "list[BackupEntry]":
-        from calve.app import backups
+    def backup_list(self) -> Json:
+        """`backups`, oldest first, damaged ones too; what they take together, shared parts once; and those
+        that are encrypted with a key that is not configured."""
+        from calve.app import backup_view, backups
 
-        return backups.entries(self._app)
+        return backup_view.backups_json(self.config.backup_url, backups.entries(self._app))
 
-    def backup_show(self, name: str) -> "BackupEntry":
-        from calve.app import backups
+    def backup_show(self, name: str) -> Json:
+        from calve.app import backup_view, backups
 
-        return backups.entry(self._app, name)
+        return backup_view.backup_detail_json(backups.entry(self._app, name))
 
-    def backup_verify(self, name: str, *, read_share: float = 0.0) -> "Verified":
-        from calve.app import backups
+    def backup_verify(self, name: str, *, read_share: float = 0.0) -> Json:
+        from calve.app import backup_view, backups
 
-        return backups.verify(self._app, name, read_share=read_share)
+        return backup_view.verified_json(backups.verify(self._app, name, read_share=read_share))
 
     # -- changing -----------------------------------------------------------------------------------
 
     def export(
         self, table: str, to: str, selection: "Selection", options: "ExportOptions | None" = None
-    ) -> "ExportAnswer":
+    ) -> ExportAnswer:
         from calve.app import exports
 
         request = exports.export_request(self._app, table, to, selection, options)
-        return exports.export(self._app, request, selection)
+        return exports.export(self._app, self._store, request, selection)
 
     def optimize(self, table: str, options: "OptimizeOptions | None" = None) -> Submitted:
         from calve.app.health import optimize_request, submit_optimize
 
-        return submit_optimize(self._app, optimize_request(self._app, table, options))
+        return submit_optimize(self._app, self._store, optimize_request(self._app, table, options))
 
     def backup_create(
         self, name: str, tables: Sequence[str], options: "BackupOptions | None" = None, *, source: str = ""
     ) -> Submitted:
         from calve.app import backups
 
-        return backups.create(self._app, name, tables, options, source=source)
+        return backups.create(self._app, self._store, name, tables, options, source=source)
 
     def backup_restore(
         self, name: str, options: "RestoreOptions | None" = None, *, source: str = ""
     ) -> Submitted:
         from calve.app import backups
 
-        return backups.restore(self._app, name, options, source=source)
+        return backups.restore(self._app, self._store, name, options, source=source)
 
-    def backup_delete(self, name: str) -> "Deleted":
-        from calve.app import backups
+    def backup_delete(self, name: str) -> Json:
+        from calve.app import backup_view, backups
 
-        return backups.delete_backup(self._app, name)
+        return backup_view.deleted_json(backups.delete_backup(self._app, name))
 
-    def backup_prune(self, keep: "Keep", *, dry_run: bool = False) -> "Pruned":
-        from calve.app import backups
+    def backup_prune(self, keep: "Keep", *, dry_run: bool = False) -> Json:
+        from calve.app import backup_view, backups
 
-        return backups.prune(self._app, keep, dry_run=dry_run)
+        return backup_view.pruned_json(backups.prune(self._app, keep, dry_run=dry_run), dry_run=dry_run)
 
     def run(
         self, ids: Sequence[ProcessId], *, timeout_seconds: float | None = None
@@ -222,7 +236,7 @@ class Calve:
 
     def cancel(self, ids: Sequence[str]) -> list[CancelAnswer]:
         """Ask processes to stop; `stop` sees to it that they do."""
-        return _processes.cancel_all(self._app, ids)
+        return _processes.cancel_all(self._app, self._store, ids)
 
     def stop(self, processes: Sequence[Process]) -> "Generator[Standing, None, None]":
         """Follow processes that were asked to stop; see `work.stopped`."""
@@ -231,36 +245,9 @@ class Calve:
         return stopped(self._app, processes)
 
     def retry(self, ids: Sequence[str]) -> Submitted:
-        return _processes.retry_all(self._app, ids)
+        return _processes.retry_all(self._app, self._store, ids)
 
     def worker(self) -> "WorkerProgram":
         from calve.app.work import WorkerProgram
 
         return WorkerProgram(self._app)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Verb:
-    """A verb that a front may offer. `changes`: it queues, stops or deletes something."""
-
-    name: str
-    changes: bool
-
-
-def _verbs(names: str, *, changes: bool) -> dict[str, Verb]:
-    return {name: Verb(name=name, changes=changes) for name in names.split()}
-
-
-# Every public method of `Calve`; a test fails for one that is missing here. Roles will be read from it.
-VERBS: Mapping[str, Verb] = MappingProxyType(
-    _verbs(
-        "now settings processes find show events notes why outages workers has_workers follow partitions parts"
-        " verify"
-        " health history doctor export_preview optimize_preview backup_list backup_show backup_verify",
-        changes=False,
-    )
-    | _verbs(
-        "export optimize backup_create backup_restore backup_delete backup_prune run pin cancel stop retry worker",
-        changes=True,
-    )
-)

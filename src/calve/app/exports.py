@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from calve.app.destination import parse_destination
+from calve.app.front import ExportAnswer
+from calve.app.view import known_json
 from calve.app.wiring import App
 from calve.archive.backups import find
 from calve.clickhouse.errors import NoPartitionError, NoTableError
 from calve.clickhouse.parts.partitions import PartitionInfo, Selection
 from calve.clickhouse.sql.tokens import TableName
+from calve.control.ports import Store
 from calve.destination.plan import Slice
 from calve.export.request import Earlier, ExportOptions, ExportRequest
 from calve.export.submit import submit_export, survey_export
@@ -29,17 +32,6 @@ class Known:
     earlier: Earlier
     process: Process | None  # None where another store has it
     error: ErrorInfo | None  # why it is refused
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExportAnswer:
-    """What became of a request: the processes that do it, and what was exported before."""
-
-    survey: ExportSurvey
-    processes: tuple[Process, ...]
-    known: tuple[Known, ...]
-    joined: frozenset[ProcessId] = frozenset()  # of the processes, those that the same request had begun
-    outdated: tuple[ErrorInfo, ...] = ()  # where they pinned other rows than there are now
 
 
 def export_request(
@@ -82,7 +74,7 @@ def preview(app: App, request: ExportRequest, selection: Selection) -> ExportSur
     return survey
 
 
-def export(app: App, request: ExportRequest, selection: Selection) -> ExportAnswer:
+def export(app: App, store: Store, request: ExportRequest, selection: Selection) -> ExportAnswer:
     """Queue what is to be exported; join what the same request has under way."""
     try:
         surveyed = survey_export(app, request, selection)
@@ -92,15 +84,19 @@ def export(app: App, request: ExportRequest, selection: Selection) -> ExportAnsw
                 f"what was pinned before is exported by a process that is under way: calve wait {pinned}"
             )
         raise
-    made = submit_export(app, app.store, surveyed)
+    made = submit_export(app, store, surveyed)
     survey = made.survey
-    known = tuple(_known(app, survey, one) for one in (*survey.unchanged, *survey.changed))
+    known = [_known(app, survey, one) for one in (*survey.unchanged, *survey.changed)]
     return ExportAnswer(
-        survey=survey,
+        source=survey.request.source_table,
+        destination=survey.request.destination,
+        partitions=survey.request.partitions,
         processes=made.processes,
-        known=known,
+        known=tuple(known_json(one, survey.request) for one in known),
         joined=made.joined,
-        outdated=tuple(error.info for error in made.outdated),
+        unchanged=tuple(one.sentence for one in survey.unchanged),
+        refused=(*(error.info for error in made.outdated), *(one.error for one in known if one.error)),
+        unreachable=survey.unreachable.message if survey.unreachable else "",
     )
 
 

@@ -7,6 +7,7 @@ from calve.app.optimizer import OptimizeReach, optimize_kind
 from calve.app.wiring import App
 from calve.control.client import Submitted
 from calve.control.kind import NothingToDo
+from calve.control.ports import Store
 from calve.iceberg.health.report import Health, health
 from calve.model import reach
 from calve.model.process import NewProcess, ProcessId
@@ -39,10 +40,10 @@ def optimize_request(app: App, table: str, options: OptimizeOptions | None = Non
     )
 
 
-def submit_optimize(app: App, request: OptimizeRequest) -> Submitted:
+def submit_optimize(app: App, store: Store, request: OptimizeRequest) -> Submitted:
     reach = OptimizeReach(app)
     check(reach, request)
-    return submit(reach, app.store, request)
+    return submit(reach, store, request)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,50 +6,28 @@ Needs nothing but the store, so that `ps`, `why` and `events` start at once.
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import timedelta
-from enum import StrEnum
 
+from calve.app.destination import as_stored
+from calve.app.front import ProcessDetail, Reason, WorkerState, WorkerStatus
 from calve.app.wiring import App
 from calve.control.client import CancelAnswer, Submitted, cancel, retry
+from calve.control.ports import Store
 from calve.control.why import why
-from calve.model.process import BATCH_PREFIX, Event, Pin, Process, ProcessId, Task, Worker, new_batch_id
+from calve.model.process import BATCH_PREFIX, Event, Process, ProcessId, ProcessQuery, Worker
 from calve.model.reach import reaches
 from calve.model.states import ProcessState
 
 _EVENTS_PER_READ = 1000
 
 
-@dataclass(frozen=True, kw_only=True)
-class ProcessDetail:
-    """All that the store has of a process."""
-
-    process: Process
-    plan: str | None  # JSON, once it is planned
-    tasks: tuple[Task, ...]
-    pins: tuple[Pin, ...]
-    events: tuple[Event, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reason:
-    """What a process is waiting for, in one sentence."""
-
-    process: Process
-    why: str
-
-
-class WorkerState(StrEnum):
-    WORKING = "working"
-    DRAINING = "draining"
-    SILENT = "silent"  # no heartbeat for a lease: others take over what it held
-
-
-@dataclass(frozen=True, kw_only=True)
-class WorkerStatus:
-    worker: Worker
-    state: WorkerState
-    processes: int  # that it holds
+def completed(app: App, query: ProcessQuery) -> ProcessQuery:
+    """Names as a person types them, as the store has them."""
+    source = query.source
+    if source and ":" not in source:
+        source = f"{app.config.default_source}:{source}"
+    return replace(query, source=source, destination=as_stored(query.destination, app.config))
 
 
 def found(app: App, ids: Sequence[str]) -> list[Process]:
@@ -114,21 +92,15 @@ def has_workers(app: App, processes: Sequence[Process]) -> bool:
     return all(any(reaches(worker.reach, process) for worker in alive) for process in processes)
 
 
-def cancel_all(app: App, ids: Sequence[str]) -> list[CancelAnswer]:
+def cancel_all(app: App, store: Store, ids: Sequence[str]) -> list[CancelAnswer]:
     """Ask them to stop. A worker carries it out: see `work.stopped`."""
-    return [cancel(app.store, process_id) for process_id in app.find(ids)]
+    return [cancel(store, process_id) for process_id in app.find(ids)]
 
 
-def retry_all(app: App, ids: Sequence[str]) -> Submitted:
+def retry_all(app: App, store: Store, ids: Sequence[str]) -> Submitted:
     """A new process for each, or the retry that is under way; of a batch, those that completed are left
     out."""
     old = found(app, ids)
     if any(text.startswith(BATCH_PREFIX) for text in ids):
         old = [process for process in old if process.state is not ProcessState.COMPLETED]
-    batch = new_batch_id() if len(old) > 1 else None
-    # If we die here, some are accepted and some are not: each is whole, and asking again joins those.
-    made = [retry(app.store, process.id, batch=batch) for process in old]
-    return Submitted(
-        processes=tuple(one.process for one in made),
-        joined=frozenset(process_id for one in made for process_id in one.joined),
-    )
+    return retry(store, *(process.id for process in old))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from calve.destination.names import is_folder
 from calve.model.errors import ErrorInfo
-from calve.model.process import Event, Pin, Process, Task
+from calve.model.process import Breaker, Event, Pin, Process, Task
 from calve.model.reach import kinds_in, without_kinds
 from calve.model.record import fields_of
 
@@ -19,10 +19,18 @@ if TYPE_CHECKING:
     from calve.app.config import Config
     from calve.app.doctor import Finding
     from calve.app.exports import Known
+    from calve.app.front import (
+        CancelAnswer,
+        ExportAnswer,
+        ProcessDetail,
+        Reason,
+        Standing,
+        Submitted,
+        WorkerStatus,
+    )
     from calve.app.health import OptimizePreview
     from calve.app.optimize_history import Optimized
     from calve.app.partitions import ListedPartition
-    from calve.app.processes import ProcessDetail, Reason, WorkerStatus
     from calve.app.proof import ExportProof, OptimizeProof
     from calve.destination.plan import PartPlan
     from calve.export.request import ExportRequest
@@ -58,6 +66,20 @@ def process_json(process: Process) -> Json:
     } | damaged
 
 
+def served_json(process: Process) -> Json:
+    """One process as an API gives it: with all that `client.values` needs to show it as it is shown here."""
+    return process_json(process) | {
+        "error": process.error.to_json() if process.error else None,
+        "cancel_requested": process.cancel_requested,
+        "planned": process.planned,
+        "running_tasks": process.tasks.running,
+        "owner": process.owner,
+        "needs": list(process.needs),
+        "deadline_at": time_json(process.deadline_at),
+        "result": _parsed(process.result),
+    }
+
+
 def detail_json(detail: "ProcessDetail") -> Json:
     """What `show` adds: the plan, each task, each pin, the kind's own result. `tasks` becomes the list
     of them."""
@@ -68,6 +90,20 @@ def detail_json(detail: "ProcessDetail") -> Json:
         "files_for_readers": readers_files(detail.process, detail.tasks),
         "result": _parsed(detail.process.result),
     }
+
+
+def served_detail_json(detail: "ProcessDetail") -> Json:
+    """What `show` has, and what `served_json` adds."""
+    counts = detail.process.tasks
+    served = {key: value for key, value in served_json(detail.process).items() if key != "tasks"}
+    return (
+        detail_json(detail)
+        | served
+        | {
+            "task_counts": {"total": counts.total, "done": counts.done, "failed": counts.failed},
+            "events": [event_json(event) for event in detail.events],
+        }
+    )
 
 
 def known_json(known: "Known", request: "ExportRequest") -> Json:
@@ -96,6 +132,54 @@ def known_json(known: "Known", request: "ExportRequest") -> Json:
 def result_json(process: Process) -> Json:
     """A backup or a restore: the process with what its kind noted of it."""
     return process_json(process) | {"detail": fields_of(process.result)}
+
+
+def submitted_json(made: "Submitted") -> Json:
+    return {
+        "processes": [served_json(process) for process in made.processes],
+        "joined": [process.id for process in made.processes if process.id in made.joined],
+        "batch": next((process.batch for process in made.processes if process.batch), None),
+    }
+
+
+def export_answer_json(answer: "ExportAnswer") -> Json:
+    return submitted_json(answer) | {
+        "known": list(answer.known),
+        "unchanged": list(answer.unchanged),
+        "refused": [error.to_json() for error in answer.refused],
+        "unreachable": answer.unreachable,
+        "source": answer.source,
+        "destination": answer.destination,
+        "partitions": list(answer.partitions),
+    }
+
+
+def cancelled_json(answer: "CancelAnswer") -> Json:
+    return {
+        "process": served_json(answer.process),
+        "accepted": answer.accepted,
+        "message": answer.message,
+    }
+
+
+def standing_json(standing: "Standing") -> Json:
+    return {
+        "processes": [served_json(process) for process in standing.processes],
+        "sizes": dict(standing.sizes),
+        "outages": {key: breaker_json(breaker) for key, breaker in standing.outages.items()},
+        "pinned": standing.pinned,
+        "ended": standing.ended,
+    }
+
+
+def breaker_json(breaker: Breaker) -> Json:
+    return {
+        "service": breaker.service,
+        "reason": breaker.reason,
+        "opened_at": time_json(breaker.opened_at),
+        "probe_at": time_json(breaker.probe_at),
+        "probes": breaker.probes,
+    }
 
 
 def readers_files(process: Process, tasks: Sequence[Task]) -> list[Json]:

@@ -5,17 +5,17 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from calve.app.processes import has_workers
 from calve.app.wiring import App
-from calve.control.client import LIVE_AT_MOST
+from calve.control.client import LIVE_AT_MOST, Standing
 from calve.control.client import follow as watched
 from calve.control.ports import Runner, Store, TaskOrder, TaskResult
 from calve.control.why import waiting_for
 from calve.model.errors import CalveError
-from calve.model.process import Breaker, Lease, Pin, Process, ProcessId, WorkerId
+from calve.model.process import Lease, Pin, Process, ProcessId, WorkerId
 from calve.model.reach import reaches, sources_in, with_kinds
 from calve.model.record import fields_of
 from calve.model.states import PIN_HELD, PROCESS_TERMINAL, ProcessState
@@ -24,37 +24,9 @@ POLL_SECONDS = 0.1
 LOOK_FOR_WORKERS_SECONDS = 1.0
 CLEANUP_SECONDS = 30.0  # what takes longer is left to the next worker, and to `doctor`
 
-_PINNING = frozenset({"export", "backup"})  # kinds that hold a source still while they read it
 _PLANNED_AT_ONCE = 200
 
 Bring = Callable[[], AbstractContextManager[None]]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Standing:
-    """Where followed processes stand at one moment."""
-
-    processes: tuple[Process, ...]
-    own_worker: bool  # a worker in this program does the work
-    sizes: Mapping[ProcessId, int] = field(
-        default_factory=dict
-    )  # bytes to move, of planned backups and restores
-
-    outages: Mapping[ProcessId, Breaker] = field(
-        default_factory=dict
-    )  # what is down, of those that wait for it
-
-    @property
-    def ended(self) -> bool:
-        return all(process.state in PROCESS_TERMINAL or process.damaged for process in self.processes)
-
-    @property
-    def pinned(self) -> bool:
-        """Whether the source may change: what each will read is held still, or it needs none of it."""
-        return all(
-            process.planned or process.state in PROCESS_TERMINAL or process.kind not in _PINNING
-            for process in self.processes
-        )
 
 
 class _TimeIsUp(Exception):
@@ -73,6 +45,17 @@ def follow(
     stop early: that is quick and safe."""
     bring = (lambda: own_worker_for(app, ids)) if own_worker else None
     return _follow(app, ids, bring, timeout_seconds)
+
+
+def standing(app: App, ids: Sequence[ProcessId]) -> Standing:
+    """One look of `follow`."""
+    processes = tuple(app.store.process(process_id) for process_id in ids)
+    return Standing(
+        processes=processes,
+        own_worker=False,
+        sizes=_Sizes(app).of(processes),
+        outages=waiting_for(app.store, processes),
+    )
 
 
 def pinned(

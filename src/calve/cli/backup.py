@@ -76,25 +76,23 @@ def create(
 @command("list", examples=["calve backup list", "calve backup list --json"])
 def list_(session: CliSession) -> None:
     """List backups: their age, contents, and size with and without what they share."""
-    from calve.app.backup_view import backup_json
     from calve.cli.backup_pages import list_page
 
     found = session.calve.backup_list()
-    if not found:
-        output.say(f"no backups in {session.config.backup_url}")
-    text = list_page(found, session.calve.now()) if found else ""
-    session.answer([backup_json(one) for one in found], text)
+    backups = found["backups"]
+    if not backups:
+        output.say(f"no backups in {found['location']}")
+    session.answer(backups, list_page(found, session.calve.now()) if backups else "")
 
 
 @command("show", examples=["calve backup show nightly-2026-01-31"])
 @click.argument("name", metavar="NAME")
 def show(session: CliSession, name: str) -> None:
     """Show what a backup holds."""
-    from calve.app.backup_view import backup_detail_json
     from calve.cli.backup_pages import show_page
 
     found = session.calve.backup_show(name)
-    session.answer(backup_detail_json(found), show_page(found))
+    session.answer(found, show_page(found))
 
 
 @command(
@@ -108,12 +106,11 @@ def verify(session: CliSession, name: str, read_data: str) -> int:
 
     Lists each object that is missing, short or changed; the exit code is then 1.
     """
-    from calve.app.backup_view import verified_json
     from calve.cli.backup_pages import verified_page
 
     found = session.calve.backup_verify(name, read_share=_share(read_data))
-    session.answer(verified_json(found), verified_page(found))
-    return output.DONE if found.whole else output.FAILED
+    session.answer(found, verified_page(found))
+    return output.DONE if found["whole"] else output.FAILED
 
 
 @command(
@@ -203,11 +200,10 @@ def delete(session: CliSession, names: tuple[str, ...]) -> None:
     A backup whose manifest is damaged is deleted like any other; parts that its manifest no longer
     names legibly stay in the location.
     """
-    from calve.app.backup_view import deleted_json
     from calve.cli.backup_pages import deleted_line, say_what_stays
 
     done = [session.calve.backup_delete(name) for name in names]
-    session.answer([deleted_json(one) for one in done], "\n".join(map(deleted_line, done)))
+    session.answer(done, "\n".join(map(deleted_line, done)))
     say_what_stays(done)
 
 
@@ -238,7 +234,6 @@ def prune(
     A backup is kept if any rule keeps it; at least one rule is required. While a backup cannot be read,
     no space is freed, because it may need any part, and the exit code is 4.
     """
-    from calve.app.backup_view import pruned_json
     from calve.app.values import Keep
     from calve.cli.backup_pages import pruned_page, say_what_stays
 
@@ -246,11 +241,11 @@ def prune(
         last=keep_last, daily=keep_daily, weekly=keep_weekly, monthly=keep_monthly, yearly=keep_yearly
     )
     found = session.calve.backup_prune(keep, dry_run=dry_run)
-    session.answer(pruned_json(found, dry_run=dry_run), pruned_page(found, dry_run=dry_run))
-    for name in found.unreadable:
+    session.answer(found, pruned_page(found))
+    for name in found["unreadable"]:
         output.warning(f"backup {name} cannot be read: it is kept, and so is every part that it may need")
-    say_what_stays(found.deleted)
-    return output.REFUSED if any(one.held for one in found.deleted) else output.DONE
+    say_what_stays(found["deleted"])
+    return output.REFUSED if any(one["held"] for one in found["deleted"]) else output.DONE
 
 
 @group(

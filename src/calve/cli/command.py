@@ -7,21 +7,19 @@ Options that several commands share, and how spans of time are read.
 """
 
 import functools
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from calve.app.arguments import span
 from calve.cli import output
-from calve.model.errors import UsageError
 
 if TYPE_CHECKING:
-    from calve.app.calve import Calve
     from calve.app.config import Config
+    from calve.app.front import Front
 
 
 @dataclass(kw_only=True)
@@ -40,7 +38,7 @@ class CliSession:
         return load_config(self.config_path, environ=self.environ)
 
     @cached_property
-    def calve(self) -> "Calve":
+    def calve(self) -> "Front":
         from calve.app.calve import Calve
 
         calve = Calve(self.config)
@@ -168,23 +166,6 @@ def shared_options(body: Callable[..., Any]) -> Callable[..., Any]:
     ):  # fmt: skip
         body = option(body)
     return body
-
-
-_SPAN = re.compile(r"(\d+)([smhdw])")
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-
-
-def span(text: str, *, what: str = "age", code: str = "bad_age", units: str = "hdw") -> timedelta:
-    """`90d`, `12h`: a number and one of the units."""
-    found = _SPAN.fullmatch(text.strip())
-    if not found or found.group(2) not in units:
-        shown = ", ".join(
-            f"{number}{unit}" for number, unit in ((90, "d"), (12, "h"), (4, "w"), (30, "m")) if unit in units
-        )
-        *most, last = (_UNITS[unit] for unit in units)
-        names = f"{', '.join(most)} or {last}"
-        raise UsageError(f"invalid {what} {text!r}", code=code, hint=f"give a number of {names}: {shown}")  # fmt: skip
-    return timedelta(**{_UNITS[found.group(2)]: int(found.group(1))})
 
 
 def _timeout(_ctx: click.Context, _option: click.Parameter, text: str | None) -> float | None:

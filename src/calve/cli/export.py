@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from calve.app.arguments import span
 from calve.cli import output
-from calve.cli.command import CliSession, command, no_wait_option, span, timeout_option
+from calve.cli.command import CliSession, command, no_wait_option, timeout_option
 from calve.model.errors import UsageError
 
 if TYPE_CHECKING:
-    from calve.app.exports import ExportAnswer
+    from calve.app.front import ExportAnswer
     from calve.app.values import ExportOptions, Selection
     from calve.model.process import Process
 
@@ -187,14 +188,10 @@ def export(
 def _preview(
     session: CliSession, table: str, destination: str, selection: "Selection", options: "ExportOptions"
 ) -> int:
-    from calve.app.exports import preview_json
-    from calve.cli.export import page
-
     with output.during(f"looking at {table} and {destination} ..."):
-        survey = session.calve.export_preview(table, destination, selection, options)
-    document = preview_json(survey)
-    session.answer(document, page(document))
-    return output.REFUSED if survey.changed else output.DONE
+        found = session.calve.export_preview(table, destination, selection, options)
+    session.answer(found, page(found))
+    return output.REFUSED if found["changed"] else output.DONE
 
 
 def export_table(
@@ -224,32 +221,29 @@ def export_table(
 
 
 def _say_known(session: CliSession, answer: "ExportAnswer") -> None:
-    survey = answer.survey
-    if survey.unreachable:
-        output.say(f"{survey.unreachable.message}: queued; it is exported as soon as that answers")
-    for one in survey.unchanged:
-        output.say(f"{survey.request.source_table}: {one.sentence}; skipped")
+    if answer.unreachable:
+        output.say(f"{answer.unreachable}: queued; it is exported as soon as that answers")
+    for sentence in answer.unchanged:
+        output.say(f"{answer.source}: {sentence}; skipped")
     if not answer.known and not answer.processes:
         session.say("nothing to export: no partition matches")
 
 
 def _report(session: CliSession, answer: "ExportAnswer", processes: "list[Process]", *, ended: bool) -> int:
-    from calve.app.view import known_json, process_json
+    from calve.app.view import process_json
     from calve.cli.report import say_errors, say_total, sentence
 
-    request = answer.survey.request
-    documents = [process_json(process) for process in processes]
-    documents += [known_json(known, request) for known in answer.known]
-    single = len(request.partitions) == 1 and len(documents) == 1
+    documents = [*map(process_json, processes), *answer.known]
+    single = len(answer.partitions) == 1 and len(documents) == 1
     text = "\n".join(sentence(process) if ended else process.id for process in processes)
     session.answer(documents[0] if single else documents, text)
     if ended:
         say_total(session, processes)
     say_errors(processes)
-    refused = [*answer.outdated, *(known.error for known in answer.known if known.error)]
-    for error in refused:
+    for error in answer.refused:
         output.error(error)
-    return output.worst([*(output.of_process(one) for one in processes), *(output.REFUSED for _ in refused)])
+    codes = [output.of_process(one) for one in processes]
+    return output.worst([*codes, *(output.REFUSED for _ in answer.refused)])
 
 
 def _selection(options: dict[str, Any]) -> "Selection":

@@ -29,21 +29,19 @@ def doctor(session: CliSession, spark: bool, quiet: bool) -> int:
     Each cause is reported once. The exit code is 1 if there are errors, and 0 if there are only
     warnings, so it can be used as a probe.
     """
-    from calve.app.view import finding_json
-
     found = []
     for finding in session.calve.doctor(spark=spark):
-        level = finding.severity.value
+        level = finding["severity"]
         if quiet and level == "ok":
             continue
         found.append(finding)
         if not session.json:
-            output.data(f"{_SHOWN[level]:<4} {finding.part}: {output.one_line(finding.words)}")
-            if finding.remedy and level != "ok":
-                output.data(f"     hint: {output.one_line(finding.remedy)}")
-    session.answer([finding_json(finding) for finding in found], "")
-    errors = sum(finding.severity.value == "error" for finding in found)
-    warnings = sum(finding.severity.value == "warning" for finding in found)
+            output.data(f"{_SHOWN[level]:<4} {finding['part']}: {output.one_line(finding['words'])}")
+            if finding["remedy"] and level != "ok":
+                output.data(f"     hint: {output.one_line(finding['remedy'])}")
+    session.answer(found, "")
+    errors = sum(finding["severity"] == "error" for finding in found)
+    warnings = sum(finding["severity"] == "warning" for finding in found)
     if not quiet:
         counts = [output.counted(n, word) for n, word in ((errors, "error"), (warnings, "warning")) if n]
         session.say(f"{', '.join(counts)}." if counts else "All is well.")
@@ -68,12 +66,11 @@ def init(session: CliSession, folder: Path) -> None:
 def config(session: CliSession) -> None:
     """Show each setting and where it came from. Secrets are masked."""
     from calve.app.config.template import toml_value
-    from calve.app.view import config_json
 
-    found = session.config
-    rows = [(setting.key, toml_value(setting.shown), setting.origin) for setting in found.settings]
-    session.say(str(found.file or "no file: settings from the environment only"))
-    session.answer(config_json(found), output.table(("KEY", "VALUE", "ORIGIN"), rows))
+    found = session.calve.settings()
+    rows = [(key, toml_value(one["value"]), one["origin"]) for key, one in found["settings"].items()]
+    session.say(found["file"] or "no file: settings from the environment only")
+    session.answer(found, output.table(("KEY", "VALUE", "ORIGIN"), rows))
 
 
 @command("worker", examples=["calve worker", "calve worker --until-idle"])

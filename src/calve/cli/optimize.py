@@ -5,7 +5,7 @@
 
 import sys
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
@@ -13,10 +13,7 @@ from calve.cli import output
 from calve.cli.command import CliSession, command, no_wait_option, timeout_option
 from calve.cli.output import DONE
 
-if TYPE_CHECKING:
-    from calve.app.health import OptimizePreview
-    from calve.app.optimize_history import Optimized
-    from calve.app.values import Health
+Json = dict[str, Any]
 
 
 @command(
@@ -57,14 +54,13 @@ def optimize(
     """
     from calve.app.optimize_history import gained
     from calve.app.values import OptimizeOptions, SortBy, parse_sort
-    from calve.app.view import optimize_preview_json
     from calve.cli.report import hand_over
 
     order = parse_sort(sort) if sort else SortBy()
     options = OptimizeOptions(full=full, sort=order, expire=expire, orphans=orphans)
     if dry_run:
         found = session.calve.optimize_preview(table, options)
-        session.answer(optimize_preview_json(found), _page(found))
+        session.answer(found, _page(found))
         return DONE
     queued = session.calve.optimize(table, options)
     process = queued.process
@@ -88,20 +84,20 @@ def _idle(session: CliSession, process_id: str) -> str:
     return next((event.message for event in events if event.name == "nothing_to_do"), "")
 
 
-def _page(found: "OptimizePreview") -> str:
+def _page(found: Json) -> str:
     """What would be done."""
-    if found.nothing:
-        output.say(found.nothing)
+    if found["nothing"]:
+        output.say(found["nothing"])
         return ""
     rows = [
         (
             str(number),
-            task.level,
-            output.count(task.files),
-            output.size(task.bytes),
-            output.listed(task.partitions),
+            task["level"],
+            output.count(task["files"]),
+            output.size(task["bytes"]),
+            output.listed(task["partitions"]),
         )
-        for number, task in enumerate(found.tasks)
+        for number, task in enumerate(found["tasks"])
     ]
     parts = [
         output.table(
@@ -110,7 +106,7 @@ def _page(found: "OptimizePreview") -> str:
     ]
     then = [
         name
-        for name, wanted in (("expire snapshots", found.expire), ("remove orphans", found.orphans))
+        for name, wanted in (("expire snapshots", found["expire"]), ("remove orphans", found["orphans"]))
         if wanted
     ]
     parts.append(f"then: tidy deletes and manifests where needed{', ' if then else ''}{', '.join(then)}")
@@ -141,38 +137,40 @@ def history(session: CliSession, table: str | None, limit: int) -> None:
     Newest first. Score, files, delete files and snapshots are before -> after; REMOVED counts files of
     expired snapshots and orphans.
     """
-    from calve.app.view import optimized_json
-
     found = session.calve.history(table or "", limit=limit)
-    session.answer([optimized_json(item) for item in found], _history(found, session.calve.now()))
+    session.answer(found, _history(found, session.calve.now()))
     if not found:
         session.say(f"{table or 'No table'} was {'never ' if table else ''}optimized from this store.")
         output.hint(f"calve health {table or 'CATALOG.NS.TABLE'}")
 
 
-def _history(found: "list[Optimized]", now: datetime) -> str:
+def _history(found: list[Json], now: datetime) -> str:
     """One line for each."""
+    from calve.app.optimize_history import Gain
+
     if not found:
         return ""
     rows = [
         (
-            f"{item.process.created_at:%Y-%m-%d %H:%M}",
-            item.process.destination,
-            "worker" if item.by_worker else "person",
-            item.process.state.value,
-            str(item.score),
-            str(item.files),
-            str(item.delete_files),
-            str(item.snapshots),
-            output.count(item.removed_files),
-            output.duration((item.process.finished_at or now) - item.process.created_at),
-            item.process.id,
+            f"{datetime.fromisoformat(item['created_at']):%Y-%m-%d %H:%M}",
+            item["table"],
+            "worker" if item["by_worker"] else "person",
+            item["state"],
+            *(str(Gain(**item[name])) for name in ("score", "files", "delete_files", "snapshots")),
+            output.count(item["removed_files"]),
+            _took(item, now),
+            item["id"],
         )
         for item in found
     ]
     return output.table(
         _HISTORY, rows, right=frozenset({"REMOVED"}), width=output.width(sys.stdout), cut=frozenset({"TABLE"})
     )
+
+
+def _took(item: Json, now: datetime) -> str:
+    ended = datetime.fromisoformat(item["finished_at"]) if item["finished_at"] else now
+    return output.duration(ended - datetime.fromisoformat(item["created_at"]))
 
 
 @command("health", examples=["calve health lake.ns.events", "calve health lake.ns.events --orphans --json"])
@@ -184,34 +182,34 @@ def health(session: CliSession, table: str, orphans: bool) -> None:
     Reads metadata only. --orphans lists every file below the table's location, which may take a while.
     """
     found = session.calve.health(table, orphans=orphans)
-    session.answer(found.to_json(), _health_page(found))
+    session.answer(found, _health_page(found))
 
 
-def _health_page(found: "Health") -> str:
+def _health_page(found: Json) -> str:
     """The whole answer as a person reads it."""
     pages = [_head(found), _parts(found), _sizes(found)]
-    if found.most_in_need:
+    if found["most_in_need"]:
         pages.append(_needy(found))
     pages.append(_findings(found))
     return "\n\n".join(pages)
 
 
-def _head(found: "Health") -> str:
-    deletes = f"{output.count(found.position_delete_files)} position, {output.count(found.equality_delete_files)} equality"
-    orphans = found.orphans
+def _head(found: Json) -> str:
+    deletes = f"{output.count(found['position_delete_files'])} position, {output.count(found['equality_delete_files'])} equality"
+    orphans = found["orphans"]
     return output.facts(
         (
-            ("table", found.table),
-            ("score", f"{found.score} of 100"),
-            ("files", f"{output.count(found.files)} ({output.size(found.bytes)}, {output.counted(found.rows, 'row')})"),
-            ("small files", f"{output.count(found.small_files)} ({found.small_file_ratio:.0%}), target {output.size(found.target_bytes)}"),
-            ("delete files", f"{deletes}; {found.delete_row_ratio:.1%} of the rows"),
-            ("partitions", f"{output.count(found.partitions)}, {output.count(found.partitions_due)} due"),
-            ("manifests", output.count(found.manifests)),
-            ("snapshots", f"{output.count(found.snapshots)}, {output.count(found.expirable_snapshots)} due to expire"),
+            ("table", found['table']),
+            ("score", f"{found['score']} of 100"),
+            ("files", f"{output.count(found['files'])} ({output.size(found['bytes'])}, {output.counted(found['rows'], 'row')})"),
+            ("small files", f"{output.count(found['small_files'])} ({found['small_file_ratio']:.0%}), target {output.size(found['target_bytes'])}"),
+            ("delete files", f"{deletes}; {found['delete_row_ratio']:.1%} of the rows"),
+            ("partitions", f"{output.count(found['partitions'])}, {output.count(found['partitions_due'])} due"),
+            ("manifests", output.count(found['manifests'])),
+            ("snapshots", f"{output.count(found['snapshots'])}, {output.count(found['expirable_snapshots'])} due to expire"),
             (
                 "orphans",
-                f"{output.counted(orphans.files, 'file')} ({output.size(orphans.bytes)}); {output.count(orphans.young)} too young to judge"
+                f"{output.counted(orphans['files'], 'file')} ({output.size(orphans['bytes'])}); {output.count(orphans['young'])} too young to judge"
                 if orphans
                 else "not looked for (--orphans)",
             ),
@@ -219,28 +217,34 @@ def _head(found: "Health") -> str:
     )  # fmt: skip
 
 
-def _parts(found: "Health") -> str:
-    rows = [(part.name, f"{100 * part.good:.0f}", str(part.weight)) for part in found.parts]
+def _parts(found: Json) -> str:
+    rows = [(part["name"], f"{100 * part['good']:.0f}", str(part["weight"])) for part in found["parts"]]
     return output.table(("PART", "SCORE", "WEIGHT"), rows, right=frozenset({"SCORE", "WEIGHT"}))
 
 
-def _sizes(found: "Health") -> str:
-    rows = [(item.name, output.count(item.files)) for item in found.sizes]
+def _sizes(found: Json) -> str:
+    rows = [(item["name"], output.count(item["files"])) for item in found["sizes"]]
     return output.table(("DATA FILES OF", "FILES"), rows, right=frozenset({"FILES"}))
 
 
-def _needy(found: "Health") -> str:
+def _needy(found: Json) -> str:
     rows = [
-        (item.partition, item.level, output.count(item.files), output.size(item.bytes), item.reason)
-        for item in found.most_in_need
+        (
+            item["partition"],
+            item["level"],
+            output.count(item["files"]),
+            output.size(item["bytes"]),
+            item["reason"],
+        )
+        for item in found["most_in_need"]
     ]
     return output.table(
         ("PARTITION", "LEVEL", "FILES", "SIZE", "BECAUSE"), rows, right=frozenset({"FILES", "SIZE"})
     )
 
 
-def _findings(found: "Health") -> str:
-    if not found.findings:
+def _findings(found: Json) -> str:
+    if not found["findings"]:
         return "Nothing to improve."
-    rows = [(item.what, item.detail, item.command) for item in found.findings]
+    rows = [(item["what"], item["detail"], item["command"]) for item in found["findings"]]
     return output.table(("FINDING", "DETAIL", "COMMAND"), rows)

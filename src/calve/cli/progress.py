@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol
 
-from calve.app.work import Standing
+from calve.app.front import Standing
 from calve.cli import output
 from calve.model.process import Process
 from calve.model.states import PROCESS_TERMINAL, ProcessState

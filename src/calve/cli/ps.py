@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING
 
 import click
 
+from calve.app.arguments import span
 from calve.cli import output
-from calve.cli.command import CliSession, command, span
+from calve.cli.command import CliSession, command
 from calve.model.errors import UsageError
 from calve.model.process import BatchId, Process, ProcessQuery
 from calve.model.reach import without_kinds
 from calve.model.states import PROCESS_LIVE, ProcessState
 
 if TYPE_CHECKING:
-    from calve.app.processes import WorkerStatus
+    from calve.app.front import WorkerStatus
 
 KINDS = ("export", "backup", "restore", "optimize")  # named here: the kinds themselves are slow to import
 _HEAD = (
@@ -69,16 +70,14 @@ def ps(
     workers: bool,
 ) -> None:
     """List processes, newest first. By default only those that have not ended."""
-    from calve.app.destination import as_stored
-
     wanted = frozenset(ProcessState(state) for state in states)
     if not wanted and not every and not batch:
         wanted = PROCESS_LIVE
     query = ProcessQuery(
         states=wanted,
         kind=kind or "",
-        source=source if ":" in source or not source else f"{session.config.default_source}:{source}",
-        destination=as_stored(destination, session.config),
+        source=source,
+        destination=destination,
         batch=BatchId(batch) if batch else None,
         created_since=session.calve.now() - span(since, units="mhdw") if since else None,
         limit=limit,

@@ -5,8 +5,8 @@ from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import closing
 from typing import Any
 
+from calve.app.front import Standing
 from calve.app.view import process_json
-from calve.app.work import Standing
 from calve.cli import output, progress
 from calve.cli.command import PINNED, CliSession
 from calve.model.errors import ErrorInfo

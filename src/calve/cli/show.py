@@ -15,8 +15,7 @@ from calve.cli.output import DONE, FAILED
 from calve.model.process import Event, Process, Task
 
 if TYPE_CHECKING:
-    from calve.app.processes import ProcessDetail
-    from calve.app.proof import ExportProof, OptimizeProof
+    from calve.app.front import ProcessDetail
 
 
 _MOST_TASKS = 50  # a page stays a page; --json has them all
@@ -149,45 +148,38 @@ def verify(session: CliSession, ids: tuple[str, ...], deep: bool) -> int:
     as long as the partitions have not changed since. For an optimize: what each of its snapshots
     removed from the table with what it added.
     """
-    from calve.app.proof import ExportProof
-    from calve.app.view import export_proof_json, optimize_proof_json
-
-    documents, lines = [], []
+    found = session.calve.verify(ids, deep=deep)
     remedies: list[str] = []
-    for proof in session.calve.verify(ids, deep=deep):
-        if isinstance(proof, ExportProof):
-            documents.append(export_proof_json(proof))
-            lines.append(_export_line(proof))
-            remedy = _EXPORT_REMEDY
-        else:
-            documents.append(optimize_proof_json(proof))
-            lines.append(_optimize_line(proof))
-            remedy = _OPTIMIZE_REMEDY
-        for fault in proof.faults:
-            output.say(f"error: process {proof.process_id}: {fault}")
-            remedies.append(remedy)
-    session.answer_each(documents, "\n".join(lines))
+    for proof in found:
+        for fault in proof["faults"]:
+            output.say(f"error: process {proof['id']}: {fault}")
+            remedies.append(_OPTIMIZE_REMEDY if _is_optimize(proof) else _EXPORT_REMEDY)
+    lines = [_optimize_line(proof) if _is_optimize(proof) else _export_line(proof) for proof in found]
+    session.answer_each(found, "\n".join(lines))
     for remedy in dict.fromkeys(remedies):
         output.hint(remedy)
     return FAILED if remedies else DONE
 
 
-def _export_line(proof: "ExportProof") -> str:
-    table = proof.table
-    source = "" if proof.source is None else f"; {proof.source.found_rows:,} rows read again at the source"
+def _is_optimize(proof: dict[str, Any]) -> bool:
+    return "snapshots" in proof
+
+
+def _export_line(proof: dict[str, Any]) -> str:
+    source = f"; {proof['source']['rows']:,} rows read again at the source" if "source" in proof else ""
     return (
-        f"{proof.process_id}  {_verdict(proof.ok)}  {output.counted(table.found_rows, 'row')},"
-        f" {output.counted(len(table.columns), 'column')}, {output.counted(table.files, 'file')}"
-        f" at snapshot {table.snapshot_id}{source}"
+        f"{proof['id']}  {_verdict(proof['ok'])}  {output.counted(proof['rows']['found'], 'row')},"
+        f" {output.counted(len(proof['columns']), 'column')}, {output.counted(proof['files'], 'file')}"
+        f" at snapshot {proof['snapshot_id']}{source}"
     )
 
 
-def _optimize_line(proof: "OptimizeProof") -> str:
-    made = proof.snapshots
+def _optimize_line(proof: dict[str, Any]) -> str:
+    made = proof["snapshots"]
     return (
-        f"{proof.process_id}  {_verdict(proof.ok)}  {sum(one.rows_after for one in made):,} rows"
-        f" rewritten from {sum(one.files_before for one in made):,} files to"
-        f" {sum(one.files_after for one in made):,}, in {output.counted(len(made), 'snapshot')}"
+        f"{proof['id']}  {_verdict(proof['ok'])}  {sum(one['rows']['after'] for one in made):,} rows"
+        f" rewritten from {sum(one['files']['before'] for one in made):,} files to"
+        f" {sum(one['files']['after'] for one in made):,}, in {output.counted(len(made), 'snapshot')}"
     )
 
 

@@ -7,17 +7,18 @@ Asking a process to stop. The worker that owns it carries it out; a terminal sta
 Running an ended process again: a new process under the same locks that adopts what still stands.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from calve.control.ports import Store, StoreReader
 from calve.model.errors import DamagedError, LockedError, Outcome, RefusedError, StoreError
-from calve.model.process import BatchId, NewProcess, Process, ProcessId, new_process_id
+from calve.model.process import BatchId, Breaker, NewProcess, Process, ProcessId, new_batch_id, new_process_id
 from calve.model.refusals import being_cancelled
 from calve.model.states import PROCESS_TERMINAL, ProcessState
 
 _READS_THAT_MAY_FAIL = 10  # in a row: a store that blinks ends no watching
 LIVE_AT_MOST = 100_000
+_PINNING = frozenset({"export", "backup"})  # kinds that hold a source still while they read it
 _TRIES = 5  # at submitting beside others who ask for the same
 
 
@@ -97,6 +98,25 @@ class Progress:
         return all(process.state in PROCESS_TERMINAL or process.damaged for process in self.processes)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Standing(Progress):
+    """Where followed processes stand at one moment."""
+
+    own_worker: bool  # a worker in this program does the work
+    sizes: Mapping[ProcessId, int] = field(
+        default_factory=dict
+    )  # bytes to move, of planned backups, restores
+    outages: Mapping[ProcessId, Breaker] = field(default_factory=dict)  # what is down, of those that wait
+
+    @property
+    def pinned(self) -> bool:
+        """Whether the source may change: what each will read is held still, or it needs none of it."""
+        return all(
+            process.planned or process.state in PROCESS_TERMINAL or process.kind not in _PINNING
+            for process in self.processes
+        )
+
+
 def follow(
     reader: StoreReader,
     ids: Sequence[ProcessId],
@@ -149,16 +169,22 @@ def cancel(store: Store, process_id: ProcessId) -> CancelAnswer:
     return CancelAnswer(process=process, accepted=True, message=message)
 
 
-def retry(store: Store, process_id: ProcessId, *, batch: BatchId | None = None) -> Submitted:
-    """Submit the same request again, or join a retry that is under way. RefusedError if it completed, has
-    not ended, or may yet turn out to have been published."""
-    old = store.process(process_id)
-    _check(old)
-    return submit_once(
-        store,
-        lambda process: process.retry_of == old.id,
-        lambda joined: [] if joined else [_again(old, batch)],
-    )
+def retry(store: Store, *ids: ProcessId) -> Submitted:
+    """Submit the same requests again, all or none, or join the retries that are under way; in the order
+    given. RefusedError if one completed, has not ended, or may yet turn out to have been published."""
+    old = [store.process(process_id) for process_id in ids]
+    for process in old:
+        _check(process)
+    batch = new_batch_id() if len(old) > 1 else None
+
+    def missing(joined: Sequence[Process]) -> list[NewProcess]:
+        begun = {process.retry_of for process in joined}
+        return [_again(process, batch) for process in old if process.id not in begun]
+
+    made = submit_once(store, lambda process: process.retry_of in ids, missing)
+    places = {process_id: place for place, process_id in enumerate(ids)}
+    in_order = sorted(made.processes, key=lambda process: places.get(process.retry_of or process.id, 0))
+    return Submitted(processes=tuple(in_order), joined=made.joined)
 
 
 def _again(old: Process, batch: BatchId | None) -> NewProcess:

@@ -1,0 +1,341 @@
+"""The one door for fronts that serve others: who may use which verb of the façade, by JSON in and out.
+
+HTTP, SQL, actions and aliases carry verbs of every role over one route, so the role belongs to the verb and
+is checked here, in `Desk.perform`, and nowhere else. Every public method of `Calve` has a `Verb`; a test
+fails for one that has none. Options are listed here, not read from the kinds: a server starts without them.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any
+
+from calve.app import view
+from calve.app.arguments import checked
+from calve.app.calve import Calve
+from calve.app.front import Json
+from calve.model.access import Caller, Role
+from calve.model.errors import DeniedError, UsageError
+from calve.model.process import BatchId, ProcessQuery
+from calve.model.states import PROCESS_LIVE, ProcessState
+
+
+class Reach(StrEnum):
+    STORE = "store"  # answered from the store
+    OUTSIDE = "outside"  # asks a source, a catalog or a storage
+    HERE = "here"  # needs the program that asks; never served
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verb:
+    """What a front may offer. `changes`: it queues, stops or deletes something."""
+
+    name: str
+    role: Role
+    reach: Reach
+    changes: bool = False
+    raised: Mapping[str, Role] = field(default_factory=dict)  # options that need more than the verb
+    lowered: Mapping[str, Role] = field(default_factory=dict)  # options with which it needs less
+
+    def needs(self, arguments: Mapping[str, Any]) -> Role:
+        given = [name for name, value in arguments.items() if value]
+        roles = [self.raised[name] for name in given if name in self.raised]
+        lowered = next((self.lowered[name] for name in given if name in self.lowered), self.role)
+        return max([lowered, *roles], key=list(Role).index)
+
+
+def _verbs(role: Role, reach: Reach, names: str, *, changes: bool = False) -> list[Verb]:
+    return [Verb(name=name, role=role, reach=reach, changes=changes) for name in names.split()]
+
+
+# They publish what row policies hide, or give up rows that are exported, or trust what nobody signed.
+_RISKY = ("ignore_row_policies", "discard_deletes", "allow_shrink", "allow_overlap", "unsigned")
+_RAISED = dict.fromkeys(_RISKY, Role.ADMIN)
+_V, _O, _A = Role.VIEWER, Role.OPERATOR, Role.ADMIN
+
+VERBS: Mapping[str, Verb] = MappingProxyType(
+    {
+        verb.name: verb
+        for verb in (
+            *_verbs(_V, Reach.STORE, "now find has_workers notes outages processes show events why standing"),
+            *_verbs(_V, Reach.STORE, "workers history"),
+            *_verbs(_V, Reach.OUTSIDE, "partitions parts health export_preview optimize_preview"),
+            *_verbs(_V, Reach.OUTSIDE, "backup_list backup_show"),
+            *_verbs(_O, Reach.STORE, "settings"),
+            *_verbs(_O, Reach.OUTSIDE, "verify backup_verify doctor"),
+            Verb(name="export", role=_O, reach=Reach.OUTSIDE, changes=True, raised=_RAISED),
+            Verb(name="backup_create", role=_O, reach=Reach.OUTSIDE, changes=True,
+                 raised={"ignore_row_policies": _A}),
+            *_verbs(_O, Reach.OUTSIDE, "optimize", changes=True),
+            *_verbs(_O, Reach.STORE, "cancel retry", changes=True),
+            *_verbs(_A, Reach.OUTSIDE, "backup_restore backup_delete", changes=True),
+            Verb(name="backup_prune", role=_A, reach=Reach.OUTSIDE, changes=True, lowered={"dry_run": _V}),
+            *_verbs(_A, Reach.HERE, "follow run pin stop worker", changes=True),
+        )
+    }
+)  # fmt: skip
+
+Given = Mapping[str, Any]
+
+_IDS = {"ids": list}
+_SELECTION = {"partitions": list, "parts": list, "all": bool, "older_than": timedelta}
+_EXPORT = {
+    "table": str, "to": str, **_SELECTION,
+    "where": str, "final": bool, "force": bool, "discard_deletes": bool, "allow_shrink": bool, "allow_overlap": bool,
+    "create": bool, "evolve": bool, "partition_by": str, "casts": dict, "exclude": list, "mutations": str,
+    "ignore_row_policies": bool, "from_backup": str, "file_mb": int, "codec": str, "unsigned": bool, "include": list,
+    "renames": dict,
+}  # fmt: skip
+_EXPORT_CHOICES = {
+    "mutations": ("refuse", "wait", "ignore"),
+    "codec": ("zstd", "snappy", "gzip", "lz4", "brotli", "uncompressed"),
+}
+_OPTIMIZE = {"table": str, "full": bool, "sort": str, "expire": bool, "orphans": bool}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Served:
+    """How a verb is asked for in JSON, and how it answers in JSON."""
+
+    answer: Callable[[Calve, Given], Any]
+    options: Mapping[str, type] = field(default_factory=dict)
+    required: tuple[str, ...] = ()
+    choices: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+class Desk:
+    """One façade, for callers of every role. May be shared by threads; calls block."""
+
+    def __init__(self, calve: Calve) -> None:
+        self._calve = calve
+
+    def check(self, caller: Caller, verb: str, arguments: Given) -> Verb:
+        """DeniedError (code `role`) if this caller may not do that; UsageError for what nobody serves."""
+        found = VERBS.get(verb)
+        if found is None or verb not in _SERVED:
+            raise UsageError(
+                f"unknown verb {verb!r}", code="unknown_verb", hint=f"there are {', '.join(sorted(_SERVED))}"
+            )
+        needed = found.needs(arguments)
+        if not caller.role.may(needed):
+            risky = [name for name in arguments if arguments[name] and name in found.raised]
+            what = f"{verb} with {', '.join(risky)}" if risky and caller.role.may(found.role) else verb
+            raise DeniedError(
+                f"{caller.name} is {caller.role.value}, and {what} needs {needed.value}",
+                code="role",
+                hint="ask for a token of that role: calve token new --role " + needed.value,
+            )
+        return found
+
+    def perform(self, caller: Caller, verb: str, arguments: Given) -> Any:
+        """The JSON that the verb answers with. Blocks: run it in a thread."""
+        self.check(caller, verb, arguments)
+        served = _SERVED[verb]
+        given = checked(arguments, served.options, required=served.required, choices=served.choices)
+        return served.answer(self._calve, given)
+
+    def options(self, verb: str) -> Mapping[str, type]:
+        """What the verb takes; `list` is one of texts, `dict` of texts by name."""
+        return _SERVED[verb].options
+
+    def choices(self, verb: str) -> Mapping[str, Sequence[str]]:
+        return _SERVED[verb].choices
+
+    def required(self, verb: str) -> tuple[str, ...]:
+        return _SERVED[verb].required
+
+    def services(self, verb: str, arguments: Given) -> tuple[str, ...]:
+        """What an outside verb will ask, as far as the names say: to bound how much waits for one of them.
+        Connects to nothing; names that cannot be read ask nothing either."""
+        found: list[str] = []
+        table, to = arguments.get("table"), arguments.get("to")
+        if verb.startswith(("optimize", "health")):
+            table, to = None, table
+        if verb.startswith("backup") or arguments.get("from_backup"):
+            found.append("backups")
+        if isinstance(table, str):
+            name, parted, _ = table.partition(":")
+            found.append(f"source:{name if parted else self._calve.config.default_source}")
+        if isinstance(to, str):
+            found.append(
+                f"storage:{to.partition('://')[0]}" if "/" in to else f"catalog:{to.partition('.')[0]}"
+            )
+        return tuple(found) or (verb,)
+
+
+def _list(of: Callable[[Any], Json]) -> Callable[[Any], list[Json]]:
+    return lambda found: [of(one) for one in found]
+
+
+def _by_ids(method: Callable[..., Any], shown: Callable[[Any], Any]) -> _Served:
+    return _Served(
+        options=_IDS, required=("ids",), answer=lambda calve, given: shown(method(calve, given["ids"]))
+    )
+
+
+def _processes(calve: Calve, given: Given) -> list[Json]:
+    """As `calve ps`: those that have not ended, unless states, a batch or `all` say otherwise."""
+    try:
+        states = frozenset(ProcessState(state.upper()) for state in given.get("states", ()))
+    except ValueError:
+        names = ", ".join(state.value for state in ProcessState)
+        raise UsageError("invalid states", code="bad_option", hint=f"give some of {names}") from None
+    if not states and not given.get("all") and not given.get("batch"):
+        states = PROCESS_LIVE
+    query = ProcessQuery(
+        states=states,
+        kind=given.get("kind", ""),
+        source=given.get("table", ""),
+        destination=given.get("to", ""),
+        batch=BatchId(given["batch"]) if given.get("batch") else None,
+        created_since=given.get("since"),
+        limit=min(max(given.get("limit", 200), 1), 1000),
+    )
+    return [view.served_json(process) for process in calve.processes(query)]
+
+
+def _workers_for(calve: Calve, given: Given) -> Json:
+    return {"has_workers": calve.has_workers(calve.find(given["ids"]))}
+
+
+def _outages(calve: Calve, given: Given) -> Json:
+    found = calve.outages(calve.find(given["ids"]))
+    return {process: view.breaker_json(breaker) for process, breaker in found.items()}
+
+
+def _chosen(given: Given) -> tuple[Any, Any]:
+    from calve.app.values import ExportOptions, Selection
+
+    selection = Selection(**{name: given[name] for name in _SELECTION if name in given})
+    taken = {"table", "to", *_SELECTION}
+    return selection, ExportOptions(**{name: value for name, value in given.items() if name not in taken})
+
+
+def _export(calve: Calve, given: Given) -> Json:
+    return view.export_answer_json(calve.export(given["table"], given["to"], *_chosen(given)))
+
+
+def _export_preview(calve: Calve, given: Given) -> Json:
+    return calve.export_preview(given["table"], given["to"], *_chosen(given))
+
+
+def _optimize_options(given: Given) -> Any:
+    from calve.app.values import OptimizeOptions, SortBy, parse_sort
+
+    order = parse_sort(given["sort"]) if given.get("sort") else SortBy()
+    named = {name: given.get(name) for name in ("expire", "orphans")}
+    return OptimizeOptions(full=given.get("full", False), sort=order, **named)
+
+
+def _backup_create(calve: Calve, given: Given) -> Json:
+    from calve.app.values import BackupOptions
+
+    own = {name: value for name, value in given.items() if name not in ("name", "tables", "source")}
+    made = calve.backup_create(
+        given["name"], given["tables"], BackupOptions(**own), source=given.get("source", "")
+    )
+    return view.submitted_json(made)
+
+
+def _backup_restore(calve: Calve, given: Given) -> Json:
+    from calve.app.values import RestoreOptions
+
+    own = {name: value for name, value in given.items() if name not in ("name", "source")}
+    made = calve.backup_restore(given["name"], RestoreOptions(**own), source=given.get("source", ""))
+    return view.submitted_json(made)
+
+
+def _backup_prune(calve: Calve, given: Given) -> Json:
+    from calve.app.values import Keep
+
+    keep = Keep(**{name: value for name, value in given.items() if name != "dry_run"})
+    return calve.backup_prune(keep, dry_run=given.get("dry_run", False))
+
+
+_TABLE = ("table",)
+_SERVED: Mapping[str, _Served] = {
+    "now": _Served(answer=lambda calve, _: {"now": view.time_json(calve.now())}),
+    "settings": _Served(answer=lambda calve, _: calve.settings()),
+    "processes": _Served(
+        answer=_processes,
+        options={"kind": str, "states": list, "all": bool, "table": str, "to": str, "batch": str,
+                 "since": datetime, "limit": int},
+    ),
+    "find": _by_ids(Calve.find, _list(view.served_json)),
+    "show": _by_ids(Calve.show, _list(view.served_detail_json)),
+    "events": _by_ids(Calve.events, _list(view.event_json)),
+    "notes": _by_ids(Calve.notes, list),
+    "why": _by_ids(Calve.why, _list(view.reason_json)),
+    "outages": _Served(answer=_outages, options=_IDS, required=("ids",)),
+    "workers": _Served(answer=lambda calve, _: [view.worker_json(one) for one in calve.workers()]),
+    "has_workers": _Served(answer=_workers_for, options=_IDS, required=("ids",)),
+    "standing": _by_ids(Calve.standing, view.standing_json),
+    "partitions": _Served(
+        answer=lambda calve, given: calve.partitions(given["table"], given.get("to", "")),
+        options={"table": str, "to": str}, required=_TABLE,
+    ),
+    "parts": _Served(
+        answer=lambda calve, given: calve.parts(given["table"]), options={"table": str}, required=_TABLE
+    ),
+    "verify": _Served(
+        answer=lambda calve, given: calve.verify(given["ids"], deep=given.get("deep", False)),
+        options={"ids": list, "deep": bool}, required=("ids",),
+    ),
+    "health": _Served(
+        answer=lambda calve, given: calve.health(given["table"], orphans=given.get("orphans", False)),
+        options={"table": str, "orphans": bool}, required=_TABLE,
+    ),
+    "history": _Served(
+        answer=lambda calve, given: calve.history(
+            given.get("table", ""), limit=min(max(given.get("limit", 50), 1), 1000)
+        ),
+        options={"table": str, "limit": int},
+    ),
+    "doctor": _Served(
+        answer=lambda calve, given: list(calve.doctor(spark=given.get("spark", False))), options={"spark": bool}
+    ),
+    "export_preview": _Served(
+        answer=_export_preview, options=_EXPORT, required=("table", "to"), choices=_EXPORT_CHOICES
+    ),
+    "optimize_preview": _Served(
+        answer=lambda calve, given: calve.optimize_preview(given["table"], _optimize_options(given)),
+        options=_OPTIMIZE, required=_TABLE,
+    ),
+    "backup_list": _Served(answer=lambda calve, _: calve.backup_list()),
+    "backup_show": _Served(
+        answer=lambda calve, given: calve.backup_show(given["name"]), options={"name": str}, required=("name",)
+    ),
+    "backup_verify": _Served(
+        answer=lambda calve, given: calve.backup_verify(given["name"], read_share=given.get("read_share", 0.0)),
+        options={"name": str, "read_share": float}, required=("name",),
+    ),
+    "export": _Served(
+        answer=_export, options=_EXPORT, required=("table", "to"), choices=_EXPORT_CHOICES
+    ),
+    "optimize": _Served(
+        answer=lambda calve, given: view.submitted_json(calve.optimize(given["table"], _optimize_options(given))),
+        options=_OPTIMIZE, required=_TABLE,
+    ),
+    "backup_create": _Served(
+        answer=_backup_create, required=("name", "tables"), choices={"mutations": ("refuse", "wait")},
+        options={"name": str, "tables": list, "source": str, "partitions": list, "mutations": str,
+                 "ignore_row_policies": bool, "rbac": bool},
+    ),
+    "backup_restore": _Served(
+        answer=_backup_restore, required=("name",), choices={"existing": ("refuse", "append", "replace")},
+        options={"name": str, "source": str, "tables": list, "into": str, "schema_only": bool, "data_only": bool,
+                 "existing": str, "partitions": list, "unsigned": bool, "rbac": bool, "without_row_policies": bool,
+                 "again": bool},
+    ),
+    "backup_delete": _Served(
+        answer=lambda calve, given: calve.backup_delete(given["name"]), options={"name": str}, required=("name",)
+    ),
+    "backup_prune": _Served(
+        answer=_backup_prune,
+        options={"last": int, "daily": int, "weekly": int, "monthly": int, "yearly": int, "dry_run": bool},
+    ),
+    "cancel": _by_ids(Calve.cancel, _list(view.cancelled_json)),
+    "retry": _by_ids(Calve.retry, view.submitted_json),
+}  # fmt: skip
