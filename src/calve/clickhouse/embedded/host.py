@@ -87,7 +87,7 @@ def read_frame(stream: BinaryIO) -> bytes | None:
 
 
 def main() -> None:
-    requests, answers = _take_pipes()
+    requests, answers = take_pipes()
     load()
     told = read_frame(requests)
     if told is None:
@@ -109,7 +109,7 @@ def main() -> None:
     session.close()
 
 
-def _take_pipes() -> tuple[BinaryIO, BinaryIO]:
+def take_pipes() -> tuple[BinaryIO, BinaryIO]:
     """Our end of both pipes under numbers of their own: the engine prints to 1 and reads from 0."""
     requests = os.fdopen(os.dup(0), "rb")
     answers = os.fdopen(os.dup(1), "wb")

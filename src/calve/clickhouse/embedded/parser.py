@@ -8,10 +8,10 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from calve.clickhouse import errors
-from calve.clickhouse.embedded.host import HostDied, HostProcess, HostTimeout
+from calve.clickhouse.embedded.host import Answer, HostDied, HostProcess, HostTimeout
 from calve.clickhouse.engine.engine import SETTINGS, decode
 from calve.clickhouse.sql.filters import Node, tree
 from calve.clickhouse.sql.tokens import string
@@ -26,10 +26,16 @@ _SETTINGS: Mapping[str, str] = {
 }
 
 
+class Engine(Protocol):
+    """A child that answers statements: `HostProcess`, or a cage."""
+
+    def ask(self, sql: str, settings: Mapping[str, str], seconds: float) -> Answer: ...
+
+
 class Parser:
     """An engine without a table. Each call raises PermanentError for text that does not parse."""
 
-    def __init__(self, host: HostProcess) -> None:
+    def __init__(self, host: Engine) -> None:
         self._host = host
 
     def normal(self, statement: str) -> str:
