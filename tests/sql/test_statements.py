@@ -48,7 +48,10 @@ from calve.sql.statement import Clause, Export, Kill, Select, Switch, parse
         ),
         ("KILL EXPORT PARTITION WHERE partition_id = '1'", Kill(where="partition_id = '1'")),
         ("KILL EXPORT WHERE a = 1 /* all */ AND b SYNC", Kill(where="a = 1   AND b")),
-        ("KILL EXPORT WHERE source_table = 't' TEST FORMAT JSON", Kill(where="source_table = 't'", test=True, form="JSON")),
+        (
+            "KILL EXPORT WHERE source_table = 't' TEST FORMAT JSON",
+            Kill(where="source_table = 't'", test=True, form="JSON"),
+        ),
         ("SYSTEM STOP EXPORTS", Switch(stop=True)),
         ("SYSTEM START EXPORTS db.`a b`", Switch(stop=False, table="db.`a b`")),
         ("SELECT 1 FORMAT JSON ;", Select(sql="SELECT 1", form="JSON")),
@@ -83,7 +86,11 @@ def test_a_statement_is_read(text: str, meant: object) -> None:
         ("ALTER TABLE t DELETE WHERE 1", codes.STATEMENT, "can only EXPORT"),
         ("ALTER TABLE t ON CLUSTER c EXPORT PART 'x' TO TABLE y", codes.STATEMENT, "ON CLUSTER"),
         ("ALTER TABLE t EXPORT PART 'x' TO TABLE FUNCTION s3('y')", codes.STATEMENT, "FUNCTION"),
-        ("ALTER TABLE t EXPORT PART x TO TABLE y", codes.SYNTAX, "character 27: 'x', expected the name of a part"),
+        (
+            "ALTER TABLE t EXPORT PART x TO TABLE y",
+            codes.SYNTAX,
+            "character 27: 'x', expected the name of a part",
+        ),
         ("ALTER TABLE t EXPORT PARTITION toYYYYMM(d) TO TABLE y", codes.SYNTAX, "a value, ID or ALL"),
         ("ALTER TABLE t EXPORT PARTITION ID '' TO TABLE y", codes.SYNTAX, "empty"),
         ("ALTER TABLE t EXPORT PART 'x'", codes.SYNTAX, "at the end, expected TO TABLE"),
@@ -102,11 +109,15 @@ values = st.one_of(st.integers().map(str), words.map(string))
 
 
 @settings(max_examples=100, deadline=None)
-@given(words, words, st.lists(words, min_size=1, max_size=3), words, st.dictionaries(words, values, max_size=3))
+@given(
+    words, words, st.lists(words, min_size=1, max_size=3), words, st.dictionaries(words, values, max_size=3)
+)
 def test_whatever_the_names_an_export_is_read_back(
     database: str, table: str, to: list[str], part: str, given_settings: dict[str, str]
 ) -> None:
-    if "\0" in database + table + part + "".join(to) + "".join(given_settings) + "".join(given_settings.values()):
+    if "\0" in database + table + part + "".join(to) + "".join(given_settings) + "".join(
+        given_settings.values()
+    ):
         return
     text = f"ALTER TABLE {name(database)}.{name(table)} EXPORT PART {string(part)} TO TABLE {'.'.join(map(name, to))}"
     if given_settings:
