@@ -9,12 +9,14 @@ from sqlalchemy import Text, select, update
 
 from calve.control.why import why
 from calve.control.worker import WorkerLoop
+from calve.model.access import Action, Asked, Role
 from calve.model.limits import Limits
 from calve.model.process import ProcessId, ProcessQuery
 from calve.model.states import ProcessState
 from calve.store import SqlStore, open_store
 from calve.store.tables import metadata, processes
 from calve.testing.clock import FakeClock
+from calve.testing.contracts.contract import new
 from calve.testing.scene import Scene
 from support.postgres import Postgres
 
@@ -25,6 +27,7 @@ JSON_COLUMNS = {
     "pins": ["error"],
     "workers": ["reach", "error"],
 }
+IDS = {"requests": ["processes"], "audit": ["processes"], "actions": ["processes"]}  # JSON, for people
 OF_KINDS = {
     "processes": ["request", "publish_note", "result"],
     "plans": ["plan"],
@@ -39,8 +42,19 @@ WORDS = {
     "tasks": ["process_id", "state"],
     "pins": ["name", "process_id", "source", "state"],
     "events": ["process_id", "name", "message"],
-    "workers": ["id", "host"],
+    "workers": ["id", "host", "version"],
     "breakers": ["lane", "reason"],
+    "store_state": ["id"],
+    "requests": ["who", "key", "verb", "hash", "answer"],
+    "tokens": ["id", "name", "role", "hash", "created_by"],
+    "halts": ["kind", "source", "who", "reason"],
+    "servers": ["id", "host", "url", "version"],
+    "proofs": ["process_id", "depth", "detail"],
+    "audit": ["who", "verb", "subject", "outcome", "detail"],
+    "targets": ["name"],
+    "alarms": ["target", "subject", "state", "process_id"],
+    "notices": ["id", "target", "name", "process_id", "body", "error"],
+    "actions": ["id", "who", "role", "command", "error"],
 }  # fmt: skip
 DAMAGES = ["", "{", '{"code": 5', "[1, 2]", '"text"', "[" * 100_000]
 SET_ASIDE = [("processes", column) for column in JSON_COLUMNS["processes"]]
@@ -77,6 +91,7 @@ def test_every_column_of_text_is_listed() -> None:
     for table in metadata.sorted_tables:
         listed = [
             *JSON_COLUMNS.get(table.name, []),
+            *IDS.get(table.name, []),
             *OF_KINDS.get(table.name, []),
             *WORDS.get(table.name, []),
         ]
@@ -106,6 +121,21 @@ def test_T10_a_damaged_row_stops_nobody(
     scene.store.workers(), scene.store.pins(), scene.store.tasks(victim), scene.store.breakers()
     why(scene.store, scene.row(victim))
     scene.check()
+
+
+@pytest.mark.parametrize("text", DAMAGES, ids=lambda text: text[:8] or "empty")
+def test_T10_ids_that_cannot_be_read_are_shown_as_none(scene: Scene, text: str) -> None:
+    store = scene.store
+    assert isinstance(store, SqlStore)
+    asked = Asked(who="anne", verb="export", key="k", hash="h")
+    store.submit([new()], asked=asked)
+    store.put_actions([Action(id="a", who="anne", role=Role.ADMIN, command="create x")])
+    for table in IDS:
+        damage(scene, table, "processes", text)
+    request = store.request("anne", "k")
+    assert request is not None and request.processes == ()
+    assert [entry.processes for entry in store.audited(None, 5)] == [()]
+    assert [action.processes for action in store.claim_actions(limit=5, lease_seconds=5)] == [()]
 
 
 @pytest.mark.parametrize(("table", "column"), SET_ASIDE)

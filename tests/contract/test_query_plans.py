@@ -2,6 +2,8 @@
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import fields
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +12,17 @@ import pytest
 from calve.model.process import BatchId, ProcessId, ProcessQuery, WorkerId
 from calve.model.states import PROCESS_LIVE, PROCESS_TERMINAL, ProcessState
 from calve.store import SqlStore, open_store
+from calve.store.feed import feed_statement, unnumbered_statement
 from calve.store.reader import live_statement, processes_statement
+from calve.store.totals import (
+    held_pins_statement,
+    live_tasks_statement,
+    unknown_statement,
+    waiting_notices_statement,
+)
 from calve.testing.contracts.contract import REACH, claimed, move, new, running
+
+LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -72,14 +83,20 @@ def test_choosing_what_to_claim_reads_only_the_living_and_what_is_due(store: Sql
         ProcessQuery(kind="export"),
         ProcessQuery(batch=BatchId("batch-1")),
         ProcessQuery(destination="lake.ns.t"),
+        ProcessQuery(source="main:db.t"),
+        ProcessQuery(table="main:db.t"),
+        ProcessQuery(table="main:db.t", states=PROCESS_LIVE, before=ProcessId("x")),
+        ProcessQuery(before=ProcessId("x")),
+        ProcessQuery(kind="export", before=ProcessId("x")),
+        ProcessQuery(created_since=LONG_AGO, created_before=LONG_AGO),
         ProcessQuery(retry_of=ProcessId("x")),
     ],
     ids=lambda query: (
-        ",".join(sorted(query.states))
-        or query.kind
-        or query.batch
-        or query.destination
-        or query.retry_of
+        ",".join(
+            item.name
+            for item in fields(query)
+            if getattr(query, item.name) != getattr(ProcessQuery(), item.name)
+        )
         or "all"
     ),
 )
@@ -89,8 +106,26 @@ def test_ps_reads_newest_first_from_an_index_and_never_tasks(store: SqlStore, qu
     whole = ProcessQuery(limit=query.limit)
     if query != whole:
         assert scans(plan) == []
-    if len(query.states) <= 1:
+    if len(query.states) <= 1 and not query.table and query.created_since is None:
         assert not any("TEMP B-TREE" in line for line in plan)
+
+
+@pytest.mark.parametrize(
+    ("statement", "indexes"),
+    [
+        (feed_statement(7, 100), ["uq_events_position"]),
+        (unnumbered_statement(100), ["ix_events_unnumbered"]),
+        (live_tasks_statement(), ["ix_processes_live"]),
+        (unknown_statement(), ["ix_processes_cleanup"]),
+        (held_pins_statement(), ["ix_pins_state"]),
+        (waiting_notices_statement(), ["ix_notices_waiting"]),
+    ],
+)
+def test_the_feed_and_the_totals_read_only_what_they_need(
+    store: SqlStore, statement: Any, indexes: list[str]
+) -> None:
+    plan = plan_of(store, statement)
+    assert plan and all(any(index in line for index in indexes) for line in plan)
 
 
 def test_a_scan_would_be_noticed(store: SqlStore) -> None:

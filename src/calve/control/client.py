@@ -9,8 +9,10 @@ Running an ended process again: a new process under the same locks that adopts w
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, cast
 
 from calve.control.ports import Store, StoreReader
+from calve.model.access import Asked
 from calve.model.errors import DamagedError, LockedError, Outcome, RefusedError, StoreError
 from calve.model.process import BatchId, Breaker, NewProcess, Process, ProcessId, new_batch_id, new_process_id
 from calve.model.refusals import being_cancelled
@@ -20,6 +22,27 @@ _READS_THAT_MAY_FAIL = 10  # in a row: a store that blinks ends no watching
 LIVE_AT_MOST = 100_000
 _PINNING = frozenset({"export", "backup"})  # kinds that hold a source still while they read it
 _TRIES = 5  # at submitting beside others who ask for the same
+
+
+class _AskedStore:
+    """Its writes on behalf of a caller carry who asked; all else is the store's own."""
+
+    def __init__(self, store: Store, asked: Asked) -> None:
+        self._store = store
+        self._asked = asked
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def submit(self, new: Sequence[NewProcess], *, joined: Sequence[ProcessId] = ()) -> list[Process]:
+        return self._store.submit(new, joined=joined, asked=self._asked)
+
+    def request_cancel(self, process_id: ProcessId) -> Process:
+        return self._store.request_cancel(process_id, asked=self._asked)
+
+
+def asked_store(store: Store, asked: Asked) -> Store:
+    return cast(Store, _AskedStore(store, asked))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +77,7 @@ def submit_once(
         missing = new(joined)
         try:
             # if we die here, what is missing is queued or not; asked again, it is joined or queued
-            queued = store.submit(missing) if missing else []
+            queued = store.submit(missing, joined=[one.id for one in joined])
         except LockedError as error:
             if not tries_left or not _same(same, store.process(ProcessId(error.holder))):
                 raise

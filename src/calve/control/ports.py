@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
+from calve.model.access import Asked, Halt
 from calve.model.change import Change
 from calve.model.errors import ErrorInfo
 from calve.model.process import (
@@ -40,7 +41,7 @@ class StoreReader(Protocol):
         """The processes a person means by an id, a unique prefix of one, or a batch id, oldest
         first. NotFoundError, or UsageError when a prefix fits several."""
 
-    def processes(self, query: ProcessQuery) -> list[Process]: ...
+    def processes(self, query: ProcessQuery) -> list[Process]: ...  # NotFoundError: `before` is not there
 
     def plan(self, process_id: ProcessId) -> str | None: ...
 
@@ -68,6 +69,8 @@ class StoreReader(Protocol):
 
     def breakers(self) -> list[Breaker]: ...
 
+    def halts(self) -> list[Halt]: ...  # by kind and source
+
     def holder(self, lock: str) -> Process | None:
         """The process that holds a lock: live, or ended with an unknown outcome."""
 
@@ -78,14 +81,21 @@ class StoreReader(Protocol):
 class StoreWriter(Protocol):
     """Writing. Each call is one transaction with its event rows, or nothing."""
 
-    def submit(self, new: Sequence[NewProcess]) -> list[Process]:
+    def submit(
+        self, new: Sequence[NewProcess], *, joined: Sequence[ProcessId] = (), asked: Asked | None = None
+    ) -> list[Process]:
         """Accept all or none. LockedError names the process that holds a lock.
         With `retry_of`: the old process must have ended; its leftovers move KEPT -> ADOPTED in
         this transaction if they can, and `adopted` says whether. Submitting an id that exists
-        already returns the row: a lost acknowledgement is harmless."""
+        already returns the row: a lost acknowledgement is harmless.
 
-    def request_cancel(self, process_id: ProcessId) -> Process:
-        """Ask. On a terminal process nothing changes. The answer is the row after."""
+        `asked` is audited if anything is new. With a key, this is remembered as the one submission of
+        (who, key), together with the live processes that it joins, also if nothing is new. The same
+        request again raises Replayed; another with that key RefusedError (code `key_reused`)."""
+
+    def request_cancel(self, process_id: ProcessId, *, asked: Asked | None = None) -> Process:
+        """Ask. On a terminal process nothing changes. The answer is the row after. `asked` is audited
+        if it is the first request."""
 
     def claim(
         self,

@@ -9,6 +9,7 @@ made twice, by several programs at once, and after a crash.
 from collections.abc import Sequence
 from typing import Protocol
 
+from calve.control.ports import Store
 from calve.model.access import (
     Action,
     ActionQuery,
@@ -129,3 +130,7 @@ class Registry(Feed, Protocol):
         """It is done. The first record stays."""
 
     def actions(self, query: ActionQuery) -> list[Action]: ...
+
+
+class ServedStore(Store, Registry, Protocol):
+    """Both ports: what the SQL stores and the store in memory are."""

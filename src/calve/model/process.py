@@ -210,6 +210,7 @@ class Worker:
     heartbeat_at: datetime
     draining: bool = False
     error: ErrorInfo | None = None
+    version: str = ""  # "": 0.1.0, which did not say
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,6 +233,7 @@ class Event:
     name: str
     message: str
     number: int = 0
+    position: int = 0  # in the feed of all events; 0: not numbered yet, or from before there was a feed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -243,6 +245,9 @@ class ProcessQuery:
     batch: BatchId | None = None
     source: str = ""
     destination: str = ""
+    table: str = ""  # the source or the destination
     retry_of: ProcessId | None = None
     created_since: datetime | None = None
+    created_before: datetime | None = None
+    before: ProcessId | None = None  # the last one of the page before this one
     limit: int = 200

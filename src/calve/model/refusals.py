@@ -75,6 +75,30 @@ def not_ended(process: Process) -> RefusedError:
     )
 
 
+def key_reused(key: str) -> RefusedError:
+    return RefusedError(
+        f"the key {key!r} was used for another request; nothing was submitted",
+        code="key_reused",
+        hint="use a new key for a new request, and the same key only to repeat one",
+    )
+
+
+def token_exists(name: str) -> RefusedError:
+    return RefusedError(
+        f"there is, or was, a token named {name!r}; nothing was changed",
+        code="token_exists",
+        hint="choose another name: the audit tells callers apart by it",
+    )
+
+
+def no_such_token(text: str) -> NotFoundError:
+    return NotFoundError(f"no token {text!r} in this store", code="token_not_found", hint="calve token list")
+
+
+def no_such_action(text: str) -> NotFoundError:
+    return NotFoundError(f"no action {text!r} in this store", code="action_not_found", hint="calve ps")
+
+
 def fence_lost(process: Process, lease: Lease) -> FenceLostError:
     owner = f"worker {process.owner}" if process.owner else "no worker"
     return FenceLostError(

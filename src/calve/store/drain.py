@@ -17,6 +17,7 @@ from calve.model.refusals import illegal_transition, no_such_pin
 from calve.model.states import PinState
 from calve.store import rows
 from calve.store.database import seconds_to_us
+from calve.store.feed import forgotten, hold_state
 from calve.store.reader import SqlReader
 from calve.store.rows import chunks, record
 from calve.store.tables import events, locks, pins, processes
@@ -57,16 +58,17 @@ class History(SqlReader):
 
 def _forget(connection: Connection, ended: list[str], after: int, upto: int) -> None:
     """A process that ended never lives again, so what was read without a lock still holds."""
+    hold_state(connection)
+    positions: list[int | None] = []
     for some in chunks(ended):
-        connection.execute(
-            delete(events).where(
-                events.c.number > after, events.c.number <= upto, events.c.process_id.in_(some)
-            )
-        )
+        old = (events.c.number > after) & (events.c.number <= upto) & events.c.process_id.in_(some)
+        positions += connection.execute(delete(events).where(old).returning(events.c.position)).scalars()
         connection.execute(
             delete(pins).where(pins.c.process_id.in_(some), pins.c.state == PinState.RELEASED.value)
         )
         connection.execute(delete(locks).where(locks.c.process_id.in_(some), locks.c.freed_at.is_not(None)))
+    if positions:
+        forgotten(connection, positions)
 
 
 class Releases(SqlReader):

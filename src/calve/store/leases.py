@@ -265,6 +265,7 @@ class Workers(SqlReader):
             "heartbeat_at": self._database.clock,
             "draining": worker.draining,
             "error": rows.dump_error(worker.error),
+            "version": worker.version or None,
         }
         self._upsert(workers, "id", values, {"started_at": self._database.clock})
 

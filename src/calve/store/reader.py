@@ -1,16 +1,18 @@
 """Reading processes and what hangs on them. Single statements over indexes; no locks."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Select, Subquery, and_, func, or_, select, union_all
+from sqlalchemy import ColumnElement, Connection, Select, and_, func, or_, select, union_all
 
+from calve.model.access import Halt
 from calve.model.process import Breaker, Event, Pin, Process, ProcessId, ProcessQuery, Task, Worker
 from calve.model.refusals import ambiguous, no_such_process
 from calve.model.states import PinState, ProcessState, TaskState
 from calve.store import rows
 from calve.store.database import Database, from_us, time_from_us, to_us
-from calve.store.tables import breakers, events, locks, pins, plans, processes, tasks, workers
+from calve.store.tables import breakers, events, halts, locks, pins, plans, processes, tasks, workers
 
 
 def load_process(connection: Connection, process_id: ProcessId) -> Process:
@@ -37,9 +39,14 @@ class SqlReader:
 
     def processes(self, query: ProcessQuery) -> list[Process]:
         statement = processes_statement(query)
-        return self._database.read(
-            lambda connection: [rows.process(row) for row in connection.execute(statement).mappings()]
-        )
+
+        def work(connection: Connection) -> list[Process]:
+            found = [rows.process(row) for row in connection.execute(statement).mappings()]
+            if not found and query.before is not None:
+                load_process(connection, query.before)  # one that is not there is no end of a list
+            return found
+
+        return self._database.read(work)
 
     def plan(self, process_id: ProcessId) -> str | None:
         statement = select(plans.c.plan).where(plans.c.process_id == process_id)
@@ -119,6 +126,12 @@ class SqlReader:
             lambda connection: [rows.breaker(row) for row in connection.execute(statement).mappings()]
         )
 
+    def halts(self) -> list[Halt]:
+        statement = select(halts).order_by(halts.c.kind, halts.c.source)
+        return self._database.read(
+            lambda connection: [rows.value(Halt, row) for row in connection.execute(statement).mappings()]
+        )
+
     def holder(self, lock: str) -> Process | None:
         statement = (
             select(processes)
@@ -149,21 +162,24 @@ def live_statement(limit: int) -> Select[Any]:
 
 
 def processes_statement(query: ProcessQuery) -> Select[Any]:
-    """One branch for each state, each cut at the limit: an index gives every branch in order,
-    where one `state IN (…)` would sort all that fit."""
+    """One branch for each state and for each end of a table, each cut at the limit: an index gives every
+    branch in order, where one `state IN (…)` would sort all that fit."""
     states = query.states if query.states != frozenset(ProcessState) else frozenset()
-    if len(states) <= 1:
-        return _newest(query, *states)
-    branches = [select(_branch(query, state)) for state in sorted(states)]
-    together = union_all(*branches).subquery()
+    ends: list[tuple[ColumnElement[bool], ...]] = [()]
+    if query.table:
+        at_source = processes.c.source == query.table
+        ends = [(at_source,), (processes.c.destination == query.table, ~at_source)]
+    each: list[ProcessState | None] = [*sorted(states)] or [None]
+    branches = [_newest(query, state, end) for state in each for end in ends]
+    if len(branches) == 1:
+        return branches[0]
+    together = union_all(*(select(branch.subquery()) for branch in branches)).subquery()
     return select(together).order_by(together.c.seq.desc()).limit(query.limit)
 
 
-def _branch(query: ProcessQuery, state: ProcessState) -> Subquery:
-    return _newest(query, state).subquery()
-
-
-def _newest(query: ProcessQuery, state: ProcessState | None = None) -> Select[Any]:
+def _newest(
+    query: ProcessQuery, state: ProcessState | None, also: Sequence[ColumnElement[bool]]
+) -> Select[Any]:
     wanted = {
         processes.c.state: state,
         processes.c.kind: query.kind or None,
@@ -172,9 +188,16 @@ def _newest(query: ProcessQuery, state: ProcessState | None = None) -> Select[An
         processes.c.destination: query.destination or None,
         processes.c.retry_of: query.retry_of,
     }
-    conditions = [column == value for column, value in wanted.items() if value is not None]
+    conditions = [*also, *(column == value for column, value in wanted.items() if value is not None)]
     if query.created_since is not None:
         conditions.append(processes.c.created_at >= to_us(query.created_since))
+    if query.created_before is not None:
+        conditions.append(processes.c.created_at < to_us(query.created_before))
+    if query.before is not None:
+        last = processes.alias()
+        conditions.append(
+            processes.c.seq < select(last.c.seq).where(last.c.id == query.before).scalar_subquery()
+        )
     return (
         select(processes).where(and_(True, *conditions)).order_by(processes.c.seq.desc()).limit(query.limit)
     )

@@ -5,12 +5,15 @@ An unreadable error of a task, a pin or a worker is for people only, and is repl
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
+from datetime import datetime
+from enum import StrEnum
 from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, RowMapping, insert
 
+from calve.model.access import Asked, AuditOutcome, Role
 from calve.model.change import NewEvent
 from calve.model.codec import encode
 from calve.model.errors import DamagedError, ErrorInfo
@@ -30,7 +33,7 @@ from calve.model.process import (
 from calve.model.record import loads
 from calve.model.states import Leftovers, PinState, ProcessState, TaskState
 from calve.store.database import from_us, time_from_us, to_us
-from calve.store.tables import events
+from calve.store.tables import audit, events
 
 Row = RowMapping
 PROCESS_JSON: dict[str, Any] = {
@@ -45,6 +48,7 @@ _CHUNK = 500
 _PROCESS_COLUMNS = tuple(item.name for item in fields(Process) if item.name not in ("tasks", "damaged"))
 _TASK_COLUMNS = tuple(item.name for item in fields(Task))
 _PROCESS_TIMES = ("finished_at", "lease_until", "not_before", "cleanup_at")
+_ENUMS: Mapping[str, type[StrEnum]] = {"role": Role, "outcome": AuditOutcome}
 _TASK_TIMES = ("started_at", "finished_at", "not_before")
 
 
@@ -221,6 +225,7 @@ def event(row: Row) -> Event:
         name=row["name"],
         message=row["message"],
         number=row["number"],
+        position=row["position"] or 0,
     )
 
 
@@ -235,6 +240,7 @@ def worker(row: Row) -> Worker:
         heartbeat_at=time_from_us(row["heartbeat_at"]),
         draining=row["draining"],
         error=_shown_error(row["error"], f"worker {row['id']}"),
+        version=row["version"] or "",
     )
 
 
@@ -245,6 +251,63 @@ def breaker(row: Row) -> Breaker:
         opened_at=time_from_us(row["opened_at"]),
         probe_at=time_from_us(row["probe_at"]),
         probes=row["probes"],
+    )
+
+
+def value(kind: type[T], row: Row) -> T:
+    """A value whose fields are named as its columns are: most of `model.access`."""
+    reading = _Reading(row)
+    read = {item.name: _read(reading, row, item.name) for item in fields(kind)}  # type: ignore[arg-type]
+    return kind(**read)
+
+
+def _read(reading: _Reading, row: Row, name: str) -> Any:
+    if name == "at" or name.endswith(("_at", "_until", "_before")):
+        return from_us(row[name])
+    if name == "processes":
+        return reading.column(tuple[ProcessId, ...], name, ())
+    return _ENUMS[name](row[name]) if name in _ENUMS else row[name]
+
+
+def columns(value: Any, *without: str) -> dict[str, Any]:
+    """The other way round."""
+    return {
+        item.name: _written(getattr(value, item.name)) for item in fields(value) if item.name not in without
+    }
+
+
+def _written(field: Any) -> Any:
+    match field:
+        case datetime():
+            return to_us(field)
+        case tuple():
+            return json.dumps(field)
+        case str():
+            return plain(field)
+        case _:
+            return field
+
+
+def note(
+    connection: Connection,
+    clock: ColumnElement[int],
+    asked: Asked,
+    processes: Sequence[ProcessId] = (),
+    *,
+    outcome: AuditOutcome = AuditOutcome.DONE,
+    detail: str = "",
+) -> None:
+    """In the audit: who asked for the change that this transaction makes."""
+    connection.execute(
+        insert(audit).values(
+            at=clock,
+            who=plain(asked.who),
+            verb=asked.verb,
+            subject=plain(asked.subject),
+            outcome=outcome.value,
+            processes=json.dumps(processes),
+            detail=plain(detail),
+        )
     )
 
 

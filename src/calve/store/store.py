@@ -16,7 +16,8 @@ from calve.store.changes import Changes
 from calve.store.database import Database, make_engine
 from calve.store.drain import History, Releases
 from calve.store.failures import translate
-from calve.store.leases import Leases, Workers
+from calve.store.leases import Leases
+from calve.store.notices import Notices
 from calve.store.submissions import Submissions
 from calve.store.tables import schema_version
 
@@ -87,8 +88,9 @@ def statements(sql: str) -> list[str]:
     return [part.strip() for part in sql.split(";\n") if part.strip()]
 
 
-class SqlStore(Submissions, Leases, Changes, Releases, Workers, History):
-    """`control.ports.Store` over SQLite or PostgreSQL. Safe to share between threads."""
+class SqlStore(Submissions, Leases, Changes, Releases, History, Notices):
+    """`control.ports.Store` and `control.registry.Registry` over SQLite or PostgreSQL. Safe to share
+    between threads."""
 
     @property
     def database(self) -> Database:

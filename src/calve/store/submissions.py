@@ -1,7 +1,7 @@
 """Accepting processes, and asking them to stop.
 
 The invariants that live here: all of a submission or none of it; no two holders of locks that
-meet (`model.locks`); adopting a process's files happens in the transaction that accepts the retry (D3).
+meet (`model.locks`); one submission a key; adopting a process's files happens in the transaction that accepts the retry (D3).
 """
 
 import json
@@ -10,26 +10,39 @@ from typing import Any
 
 from sqlalchemy import BigInteger, ColumnElement, Connection, Select, bindparam, insert, select, text, update
 
+from calve.model.access import Asked, Replayed, Request
 from calve.model.change import ADOPTED, CANCEL_REQUESTED, SUBMITTED, NewEvent
 from calve.model.process import NewProcess, Process, ProcessId
 from calve.model.reach import MARK, first_conflict, whole_of
-from calve.model.refusals import locked, no_such_process, not_ended
+from calve.model.refusals import key_reused, locked, no_such_process, not_ended
 from calve.model.states import PROCESS_TERMINAL, Leftovers, ProcessState
 from calve.store import rows
 from calve.store.database import seconds_to_us
 from calve.store.reader import SqlReader, load_process
-from calve.store.rows import chunks, record
-from calve.store.tables import locks, processes
+from calve.store.rows import chunks, note, record
+from calve.store.tables import locks, processes, requests
 
 _SUBMITTERS = 0x63616C766501  # "calve" and a number: any constant that no other program is likely to take
 
 
 class Submissions(SqlReader):
-    def submit(self, new: Sequence[NewProcess]) -> list[Process]:
+    def submit(
+        self, new: Sequence[NewProcess], *, joined: Sequence[ProcessId] = (), asked: Asked | None = None
+    ) -> list[Process]:
+        if not new and (asked is None or not asked.key):
+            return []
         # If we die here, all of it was accepted or none; submitting again finds out which.
-        return self._database.write(lambda connection: self._submit(connection, new))
+        return self._database.write(lambda connection: self._submit(connection, new, joined, asked))
 
-    def _submit(self, connection: Connection, new: Sequence[NewProcess]) -> list[Process]:
+    def _submit(
+        self,
+        connection: Connection,
+        new: Sequence[NewProcess],
+        joined: Sequence[ProcessId],
+        asked: Asked | None,
+    ) -> list[Process]:
+        if asked is not None and asked.key:
+            self._take_key(connection, asked, [*joined, *(item.id for item in new)])
         known = _load(connection, [item.id for item in new])
         fresh = {item.id: item for item in new if item.id not in known}
         if fresh:
@@ -37,7 +50,26 @@ class Submissions(SqlReader):
             adopted = self._adopt(connection, fresh.values())
             self._insert(connection, fresh.values(), adopted)
             known |= _load(connection, list(fresh))
+            if asked is not None:
+                note(connection, self._database.clock, asked, list(fresh))
         return [known[item.id] for item in new]
+
+    def _take_key(self, connection: Connection, asked: Asked, ids: Sequence[ProcessId]) -> None:
+        first = load_request(connection, asked.who, asked.key)
+        if first is not None:
+            raise Replayed.of(first) if first.hash == asked.hash else key_reused(asked.key)
+        # First of all writes: a rival with the same key waits here until this transaction has ended; its
+        # row is then refused, and it runs again and finds ours.
+        connection.execute(
+            insert(requests).values(
+                who=rows.plain(asked.who),
+                key=rows.plain(asked.key),
+                verb=asked.verb,
+                hash=asked.hash,
+                processes=json.dumps(ids),
+                made_at=self._database.clock,
+            )
+        )
 
     def _adopt(self, connection: Connection, new: Iterable[NewProcess]) -> frozenset[ProcessId]:
         """Ids of the retries that won the files of what they retry."""
@@ -78,11 +110,11 @@ class Submissions(SqlReader):
         submitted = [(item.id, NewEvent(name=SUBMITTED, message=str(item))) for item in new]
         record(connection, clock, submitted)
 
-    def request_cancel(self, process_id: ProcessId) -> Process:
-        return self._database.write(lambda connection: self._request_cancel(connection, process_id))
+    def request_cancel(self, process_id: ProcessId, *, asked: Asked | None = None) -> Process:
+        return self._database.write(lambda connection: self._request_cancel(connection, process_id, asked))
 
-    def _request_cancel(self, connection: Connection, process_id: ProcessId) -> Process:
-        asked = connection.execute(
+    def _request_cancel(self, connection: Connection, process_id: ProcessId, asked: Asked | None) -> Process:
+        requested = connection.execute(
             update(processes)
             .where(
                 processes.c.id == process_id,
@@ -92,10 +124,18 @@ class Submissions(SqlReader):
             .values(cancel_requested=True, version=processes.c.version + 1)
         )
         row = load_process(connection, process_id)
-        if asked.rowcount == 1:
+        if requested.rowcount == 1:
             event = NewEvent(name=CANCEL_REQUESTED, message=f"while {row.state}")
             record(connection, self._database.clock, [(process_id, event)])
+            if asked is not None:
+                note(connection, self._database.clock, asked, [process_id])
         return row
+
+
+def load_request(connection: Connection, who: str, key: str) -> Request | None:
+    statement = select(requests).where(requests.c.who == rows.plain(who), requests.c.key == rows.plain(key))
+    row = connection.execute(statement).mappings().one_or_none()
+    return None if row is None else rows.value(Request, row)
 
 
 def _load(connection: Connection, ids: Sequence[ProcessId]) -> dict[ProcessId, Process]:

@@ -2,7 +2,7 @@
 
 Invariants that live here, in the database itself: states are those of the enums; ended means
 `finished_at`; PUBLISHING and COMPLETED mean that every task is done (L24); at most one
-process holds a lock. Counters are 64 bits wide (L15). Times are microseconds since 1970, set
+process holds a lock; one request a key, one name a token. Counters are 64 bits wide (L15). Times are microseconds since 1970, set
 by the database's clock.
 """
 
@@ -25,6 +25,7 @@ from sqlalchemy import (
     text,
 )
 
+from calve.model.access import AuditOutcome, Role
 from calve.model.apply import ALL_DONE, PLANNED
 from calve.model.states import PROCESS_TERMINAL, TASK_TERMINAL, Leftovers, PinState, ProcessState, TaskState
 
@@ -119,7 +120,9 @@ processes = Table(
     UniqueConstraint("id", name="uq_processes_id"),
     Index("ix_processes_state", "state", "seq"),
     Index("ix_processes_kind", "kind", "seq"),
+    Index("ix_processes_source", "source", "seq"),
     Index("ix_processes_destination", "destination", "seq"),
+    Index("ix_processes_created", "created_at"),
     _partial("ix_processes_batch", "batch", "seq", where="batch IS NOT NULL"),
     _partial("ix_processes_retry_of", "retry_of", "seq", where="retry_of IS NOT NULL"),
     _partial("ix_processes_live", text("priority DESC"), "seq", where="finished_at IS NULL"),
@@ -195,7 +198,10 @@ events = Table(
     Column("at", BigInteger, nullable=False),
     Column("name", Text, nullable=False),
     Column("message", Text, nullable=False),
+    Column("position", BigInteger),  # in the feed; NULL: not numbered yet, 0: from before there was a feed
     Index("ix_events_process_id", "process_id", "number"),
+    _partial("ix_events_unnumbered", "number", where="position IS NULL"),
+    _partial("uq_events_position", "position", where="position > 0", unique=True),
 )
 
 workers = Table(
@@ -209,6 +215,7 @@ workers = Table(
     Column("heartbeat_at", BigInteger, nullable=False),
     Column("draining", Boolean, nullable=False),
     Column("error", Text),  # JSON
+    Column("version", Text),  # NULL: 0.1.0, which did not say
 )
 
 breakers = Table(
@@ -227,4 +234,146 @@ schema_version = Table(
     Column("single", Integer, primary_key=True, autoincrement=False),
     Column("version", Integer, nullable=False),
     CheckConstraint("single = 1", name="single"),
+)
+
+store_state = Table(
+    "store_state",
+    metadata,
+    Column("single", Integer, primary_key=True, autoincrement=False),
+    Column("id", Text, nullable=False),  # random: of this store, and of its copies
+    Column("last_position", BigInteger, nullable=False),  # never falls
+    Column("forgotten_position", BigInteger, nullable=False),
+    CheckConstraint("single = 1", name="single"),
+)
+
+requests = Table(
+    "requests",
+    metadata,
+    Column("who", Text, primary_key=True),
+    Column("key", Text, primary_key=True),
+    Column("verb", Text, nullable=False),
+    Column("hash", Text, nullable=False),
+    Column("processes", Text, nullable=False),  # JSON
+    Column("answer", Text),
+    Column("made_at", BigInteger, nullable=False),
+    Index("ix_requests_made", "made_at"),
+)
+
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("role", Text, nullable=False),
+    Column("hash", Text, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("created_by", Text, nullable=False),
+    Column("expires_at", BigInteger),
+    Column("revoked_at", BigInteger),
+    CheckConstraint(_one_of("role", Role), name="role"),
+    UniqueConstraint("name", name="uq_tokens_name"),
+)
+
+halts = Table(
+    "halts",
+    metadata,
+    Column("kind", Text, primary_key=True),
+    Column("source", Text, primary_key=True),  # '': all
+    Column("who", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("made_at", BigInteger, nullable=False),
+)
+
+servers = Table(
+    "servers",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("host", Text, nullable=False),
+    Column("url", Text, nullable=False),
+    Column("version", Text, nullable=False),
+    Column("started_at", BigInteger, nullable=False),
+    Column("heartbeat_at", BigInteger, nullable=False),
+)
+
+proofs = Table(
+    "proofs",
+    metadata,
+    Column("seq", _Sequence, Identity(always=True), primary_key=True),
+    Column("process_id", _Id, ForeignKey("processes.id"), nullable=False),
+    Column("made_at", BigInteger, nullable=False),
+    Column("ok", Boolean, nullable=False),
+    Column("depth", Text, nullable=False),
+    Column("detail", Text, nullable=False),
+    Index("ix_proofs_process_id", "process_id", "seq"),
+)
+
+audit = Table(
+    "audit",
+    metadata,
+    Column("number", _Sequence, Identity(always=True), primary_key=True),
+    Column("at", BigInteger, nullable=False),
+    Column("who", Text, nullable=False),
+    Column("verb", Text, nullable=False),
+    Column("subject", Text, nullable=False),
+    Column("outcome", Text, nullable=False),
+    Column("processes", Text, nullable=False),  # JSON
+    Column("detail", Text, nullable=False),
+    CheckConstraint(_one_of("outcome", AuditOutcome), name="outcome"),
+    Index("ix_audit_at", "at"),
+)
+
+targets = Table(  # of notices
+    "targets",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("position", BigInteger, nullable=False),
+    Column("seen_at", BigInteger, nullable=False),
+)
+
+alarms = Table(
+    "alarms",
+    metadata,
+    Column("target", Text, primary_key=True),
+    Column("subject", Text, primary_key=True),
+    Column("state", Text, nullable=False),
+    Column("process_id", _Id, nullable=False),
+    Column("made_at", BigInteger, nullable=False),
+)
+
+notices = Table(
+    "notices",
+    metadata,
+    Column("seq", _Sequence, Identity(always=True), primary_key=True),
+    Column("id", Text, nullable=False),
+    Column("target", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("process_id", _Id, nullable=False),
+    Column("body", Text, nullable=False),
+    Column("made_at", BigInteger, nullable=False),
+    Column("attempts", BigInteger, nullable=False),
+    Column("not_before", BigInteger),
+    Column("ended_at", BigInteger),
+    Column("error", Text, nullable=False),
+    UniqueConstraint("id", name="uq_notices_id"),
+    _partial("ix_notices_waiting", "target", "seq", where="ended_at IS NULL"),
+    _partial("ix_notices_ended", "ended_at", where="ended_at IS NOT NULL"),
+)
+
+actions = Table(
+    "actions",
+    metadata,
+    Column("number", _Sequence, Identity(always=True), primary_key=True),
+    Column("id", Text, nullable=False),
+    Column("who", Text, nullable=False),
+    Column("role", Text, nullable=False),
+    Column("command", Text, nullable=False),
+    Column("made_at", BigInteger, nullable=False),
+    Column("claimed_until", BigInteger),
+    Column("done_at", BigInteger),
+    Column("processes", Text, nullable=False),  # JSON
+    Column("error", Text, nullable=False),
+    CheckConstraint(_one_of("role", Role), name="role"),
+    UniqueConstraint("id", name="uq_actions_id"),
+    _partial("ix_actions_waiting", "number", where="done_at IS NULL"),
+    _partial("ix_actions_done", "done_at", where="done_at IS NOT NULL"),
 )

@@ -19,6 +19,9 @@ STORE_CALLS = frozenset(
     {
         "submit", "request_cancel", "claim", "renew", "yield_", "apply", "claim_releases", "record_release",
         "heartbeat", "forget_worker", "trip", "claim_probe", "close_breaker", "forget_history",
+        "number_events", "answer_request", "forget_requests", "put_token", "revoke_token", "put_halt", "lift_halt",
+        "audit", "record_proof", "beat_server", "forget_server", "follow_target", "add_notices", "claim_notices",
+        "record_notices", "put_actions", "claim_actions", "record_action",
     }
 )  # fmt: skip
 KIND_CALLS = frozenset({"take", "plan", "publish", "fence", "undo", "release", "probe"})

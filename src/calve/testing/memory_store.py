@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from calve.model.access import Asked
 from calve.model.apply import Applied, apply_change, handed_back, handed_back_message, releasing
 from calve.model.change import (
     ADOPTED,
@@ -59,6 +60,7 @@ from calve.model.states import (
     may_move,
 )
 from calve.testing.clock import Clock
+from calve.testing.memory_registry import Kept, MemoryRegistry
 
 
 class _Rows:
@@ -76,14 +78,26 @@ class _Rows:
         self.last_event = 0
 
 
-class MemoryReader:
+class MemoryReader(MemoryRegistry):
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self.rows = _Rows()
+        self._kept = Kept()
         self._transaction = threading.RLock()
 
     def now(self) -> datetime:
         return self._clock.now()
+
+    def _all_processes(self) -> Iterable[Process]:
+        return self.rows.processes.values()
+
+    def _all_events(self) -> list[Event]:
+        events = (event for of in self.rows.events.values() for event in of)
+        return sorted(events, key=lambda event: event.number)
+
+    def _replace_event(self, event: Event) -> None:
+        of = self.rows.events[event.process_id]
+        of[:] = [event if other.number == event.number else other for other in of]
 
     def process(self, process_id: ProcessId) -> Process:
         with self._transaction:
@@ -107,8 +121,10 @@ class MemoryReader:
 
     def processes(self, query: ProcessQuery) -> list[Process]:
         with self._transaction:
-            fitting = [row for row in reversed(self.rows.processes.values()) if _fits(row, query)]
-        return fitting[: query.limit]
+            newest = list(reversed(self.rows.processes.values()))
+        if query.before is not None:
+            newest = newest[newest.index(self.process(query.before)) + 1 :]
+        return [row for row in newest if _fits(row, query)][: query.limit]
 
     def plan(self, process_id: ProcessId) -> str | None:
         with self._transaction:
@@ -172,13 +188,19 @@ class MemoryReader:
 
 
 class MemoryStore(MemoryReader):
-    def submit(self, new: Sequence[NewProcess]) -> list[Process]:
+    def submit(
+        self, new: Sequence[NewProcess], *, joined: Sequence[ProcessId] = (), asked: Asked | None = None
+    ) -> list[Process]:
         with self._transaction:
+            self._check_key(asked)
             fresh = {item.id: item for item in new if item.id not in self.rows.processes}
             self._check_locks(fresh)
             self._check_retries(fresh.values())
             for item in fresh.values():
                 self._insert(item)
+            if fresh:
+                self._note(asked, list(fresh))
+            self._take_key(asked, [*joined, *(item.id for item in new)])
             return [self.rows.processes[item.id] for item in new]
 
     def _check_locks(self, new: Mapping[ProcessId, NewProcess]) -> None:
@@ -215,7 +237,7 @@ class MemoryStore(MemoryReader):
         )
         self.rows.events[process_id].append(event)
 
-    def request_cancel(self, process_id: ProcessId) -> Process:
+    def request_cancel(self, process_id: ProcessId, *, asked: Asked | None = None) -> Process:
         with self._transaction:
             row = self.process(process_id)
             if row.state in PROCESS_TERMINAL or row.cancel_requested:
@@ -223,6 +245,7 @@ class MemoryStore(MemoryReader):
             row = replace(row, version=row.version + 1, cancel_requested=True)
             self.rows.processes[row.id] = row
             self._record(row.id, CANCEL_REQUESTED, f"while {row.state}")
+            self._note(asked, [row.id])
             return row
 
     def claim(
@@ -398,16 +421,16 @@ class MemoryStore(MemoryReader):
     def forget_history(self, *, days: float, after: int, limit: int) -> int:
         with self._transaction:
             before = self.now() - timedelta(days=days)
-            events = sorted(
-                (event for of in self.rows.events.values() for event in of if event.number > after),
-                key=lambda event: event.number,
-            )[:limit]
+            events = [event for event in self._all_events() if event.number > after][:limit]
             old = [event for event in events if event.at < before]
             ended = {event.process_id for event in old if _is_history(self.process(event.process_id), before)}
             seen = old[-1].number if old else 0
             for process_id in ended:
-                rest = [event for event in self.rows.events[process_id] if not after < event.number <= seen]
-                self.rows.events[process_id] = rest
+                gone = [event for event in self.rows.events[process_id] if after < event.number <= seen]
+                self.rows.events[process_id] = [
+                    event for event in self.rows.events[process_id] if event not in gone
+                ]
+                self._forgotten(gone)
             self.rows.pins = {
                 name: pin
                 for name, pin in self.rows.pins.items()
@@ -434,7 +457,9 @@ def _fits(row: Process, query: ProcessQuery) -> bool:
         and (query.batch is None or row.batch == query.batch)
         and (not query.source or row.source == query.source)
         and (not query.destination or row.destination == query.destination)
+        and (not query.table or query.table in (row.source, row.destination))
         and (query.created_since is None or row.created_at >= query.created_since)
+        and (query.created_before is None or row.created_at < query.created_before)
         and (query.retry_of is None or row.retry_of == query.retry_of)
     )
 

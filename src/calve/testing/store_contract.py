@@ -11,8 +11,10 @@ is added to a database's.
 from calve.testing.contracts.changes import ChangesContract
 from calve.testing.contracts.history import HistoryContract
 from calve.testing.contracts.leases import LeasesContract
+from calve.testing.contracts.notices import NoticesContract
 from calve.testing.contracts.races import RacesContract
 from calve.testing.contracts.reads import ReadsContract
+from calve.testing.contracts.registry import RegistryContract
 from calve.testing.contracts.releases import ReleasesContract
 from calve.testing.contracts.submissions import SubmissionsContract
 
@@ -25,5 +27,7 @@ class StoreContract(
     ReadsContract,
     HistoryContract,
     RacesContract,
+    RegistryContract,
+    NoticesContract,
 ):
     """Themes, each in a file of its own."""

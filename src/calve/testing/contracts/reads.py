@@ -1,5 +1,7 @@
 """Reading back: what a person or a tick asks for."""
 
+from dataclasses import replace
+
 import pytest
 
 from calve.control.ports import Store
@@ -62,6 +64,45 @@ class ReadsContract(Contract):
         assert [row.id for row in store.live()] == [ids[1], ids[0], ids[2]]
         assert [row.id for row in store.live(limit=1)] == [ids[1]]
 
+    def test_pages_of_a_list_follow_each_other_whatever_is_submitted_between_them(self, store: Store) -> None:
+        ids = [submit(store).id for _ in range(5)]
+        for states in (
+            frozenset(),
+            frozenset(ProcessState),
+            frozenset({ProcessState.PENDING, ProcessState.FAILED}),
+        ):
+            first = store.processes(ProcessQuery(limit=2, states=states))
+            submit(store)
+            second = store.processes(ProcessQuery(limit=3, states=states, before=first[-1].id))
+            assert [row.id for row in second] == [
+                row.id
+                for row in store.processes(ProcessQuery(states=states))
+                if row.id not in {one.id for one in first}
+            ][1:4]
+        last = store.processes(ProcessQuery(before=ids[1]))
+        assert [row.id for row in last] == ids[:1]
+        assert store.processes(ProcessQuery(before=ids[0])) == []
+        with pytest.raises(NotFoundError):
+            store.processes(ProcessQuery(before=ProcessId("nobody")))
+
+    def test_processes_are_found_by_a_table_at_either_end_and_by_when_they_were_made(
+        self, store: Store, clock: FakeClock
+    ) -> None:
+        here = submit(store, source="main:db.t", destination="lake.ns.a")
+        clock.advance(60)
+        there = submit(store, source="main:db.u", destination="main:db.t")
+        both = submit(store, source="main:db.t", destination="main:db.t")
+        submit(store)
+        query = ProcessQuery(table="main:db.t")
+        assert [row.id for row in store.processes(query)] == [both.id, there.id, here.id]
+        assert [row.id for row in store.processes(replace(query, limit=1, before=both.id))] == [there.id]
+        pending = replace(query, states=frozenset({ProcessState.PENDING, ProcessState.FAILED}))
+        assert [row.id for row in store.processes(pending)] == [both.id, there.id, here.id]
+        earlier = ProcessQuery(created_before=there.created_at)
+        assert [row.id for row in store.processes(earlier)] == [here.id]
+        window = replace(earlier, created_since=here.created_at, table="lake.ns.a")
+        assert [row.id for row in store.processes(window)] == [here.id]
+
     def test_tasks_are_listed_by_number_and_state(self, store: Store) -> None:
         row = start_task(store, running(store, tasks=12), 2)
         assert [task.number for task in store.tasks(row.id)] == list(range(1, 13))
@@ -102,12 +143,14 @@ class ReadsContract(Contract):
             started_at=long_ago,
             heartbeat_at=long_ago,
             error=FAILURE,
+            version="0.2.0",
         )
         store.heartbeat(worker)
         (first,) = store.workers()
         assert first.started_at == first.heartbeat_at
         assert abs((first.started_at - store.now()).total_seconds()) < 3600
         assert (first.reach, first.slots, first.error) == (("source:main",), 4, FAILURE)
+        assert first.version == "0.2.0"
         clock.advance(60)
         store.heartbeat(worker)
         (later,) = store.workers()

@@ -1,0 +1,186 @@
+"""What is kept for servers and their callers: requests, tokens, halts, the audit, proofs, servers.
+
+A change and the audit row that says who asked for it are one transaction.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Select, Table, delete, insert, select, tuple_, update
+
+from calve.model.access import (
+    Asked,
+    AuditEntry,
+    AuditOutcome,
+    Halt,
+    Proof,
+    Request,
+    Server,
+    Token,
+    Totals,
+)
+from calve.model.process import ProcessId
+from calve.model.refusals import no_such_token, token_exists
+from calve.store import rows
+from calve.store.database import seconds_to_us, time_from_us
+from calve.store.leases import Workers
+from calve.store.rows import chunks, columns, note
+from calve.store.submissions import load_request
+from calve.store.tables import (
+    actions,
+    audit,
+    halts,
+    notices,
+    proofs,
+    requests,
+    servers,
+    tokens,
+)
+from calve.store.totals import load_totals
+
+_ANSWER_BYTES = 256 * 1024
+_DAY_SECONDS = 86_400.0
+_KEPT_DAYS = 7.0  # ended notices and done actions
+_SILENT_DAYS = 1.0  # servers
+
+
+class Registry(Workers):
+    def request(self, who: str, key: str) -> Request | None:
+        return self._database.read(lambda connection: load_request(connection, who, key))
+
+    def answer_request(self, who: str, key: str, answer: str) -> None:
+        if len(answer.encode("utf-8", "replace")) > _ANSWER_BYTES:
+            return
+        c = requests.c
+        unanswered = (c.who == rows.plain(who)) & (c.key == rows.plain(key)) & c.answer.is_(None)
+        # If we die here, the answer is made again from the processes; nobody saw this one.
+        self._run(update(requests).where(unanswered).values(answer=rows.plain(answer)))
+
+    def forget_requests(self, *, hours: float, audit_days: float, limit: int) -> int:
+        old = {
+            requests: (requests.c.made_at, hours / 24),
+            notices: (notices.c.ended_at, _KEPT_DAYS),
+            actions: (actions.c.done_at, _KEPT_DAYS),
+            audit: (audit.c.at, audit_days),
+            servers: (servers.c.heartbeat_at, _SILENT_DAYS),
+        }
+        # If we die here, some of it is gone and the rest goes later.
+        return max(self._forget(table, at, days, limit) for table, (at, days) in old.items())
+
+    def _forget(self, table: Table, at: Any, days: float, limit: int) -> int:
+        keys = list(table.primary_key.columns)
+        before = self._database.clock - seconds_to_us(days * _DAY_SECONDS)
+        old = select(*keys).where(at < before).limit(limit)
+        # Looked for without a lock first: most calls find nothing.
+        if not self._database.read(lambda connection: connection.execute(old).first()):
+            return 0
+        return self._run(delete(table).where(tuple_(*keys).in_(old)))
+
+    # -- tokens -------------------------------------------------------------------------------------
+
+    def put_token(self, token: Token, asked: Asked) -> None:
+        def work(connection: Connection) -> None:
+            taken = (tokens.c.id == token.id) | (tokens.c.name == rows.plain(token.name))
+            if connection.execute(select(tokens.c.id).where(taken)).first():
+                raise token_exists(token.name)
+            connection.execute(insert(tokens).values(columns(token) | {"created_at": self._database.clock}))
+            note(connection, self._database.clock, asked)
+
+        self._database.write(work)
+
+    def token(self, id: str) -> Token | None:
+        found = self._values(Token, select(tokens).where(tokens.c.id == rows.plain(id)))
+        return found[0] if found else None
+
+    def tokens(self) -> list[Token]:
+        return self._values(Token, select(tokens).order_by(tokens.c.created_at, tokens.c.name))
+
+    def revoke_token(self, id: str, asked: Asked) -> Token:
+        def work(connection: Connection) -> Token:
+            this = tokens.c.id == rows.plain(id)
+            revoke = update(tokens).where(this, tokens.c.revoked_at.is_(None))
+            if connection.execute(revoke.values(revoked_at=self._database.clock)).rowcount == 1:
+                note(connection, self._database.clock, asked)
+            row = connection.execute(select(tokens).where(this)).mappings().one_or_none()
+            if row is None:
+                raise no_such_token(id)
+            return rows.value(Token, row)
+
+        return self._database.write(work)
+
+    # -- halts --------------------------------------------------------------------------------------
+
+    def put_halt(self, halt: Halt, asked: Asked) -> Halt:
+        def work(connection: Connection) -> Halt:
+            this = _halt(halt.kind, halt.source)
+            row = connection.execute(select(halts).where(this)).mappings().one_or_none()
+            if row is None:
+                connection.execute(insert(halts).values(columns(halt) | {"made_at": self._database.clock}))
+                note(connection, self._database.clock, asked)
+                row = connection.execute(select(halts).where(this)).mappings().one()
+            return rows.value(Halt, row)
+
+        return self._database.write(work)
+
+    def lift_halt(self, kind: str, source: str, asked: Asked) -> bool:
+        def work(connection: Connection) -> bool:
+            lifted = connection.execute(delete(halts).where(_halt(kind, source))).rowcount == 1
+            if lifted:
+                note(connection, self._database.clock, asked)
+            return lifted
+
+        return self._database.write(work)
+
+    # -- the audit, proofs, servers -----------------------------------------------------------------
+
+    def audit(self, asked: Asked, outcome: AuditOutcome, detail: str = "") -> None:
+        clock = self._database.clock
+        self._database.write(
+            lambda connection: note(connection, clock, asked, outcome=outcome, detail=detail)
+        )
+
+    def audited(self, before: int | None, limit: int) -> list[AuditEntry]:
+        statement = select(audit).order_by(audit.c.number.desc()).limit(limit)
+        return self._values(
+            AuditEntry, statement if before is None else statement.where(audit.c.number < before)
+        )
+
+    def record_proof(self, proof: Proof) -> None:
+        values = columns(proof) | {"made_at": self._database.clock}
+        self._database.write(lambda connection: connection.execute(insert(proofs).values(values)).rowcount)
+
+    def proofs(self, ids: Sequence[ProcessId]) -> list[Proof]:
+        c = proofs.c
+        found = [
+            proof
+            for some in chunks(ids)
+            for proof in self._values(
+                Proof, select(proofs).where(c.process_id.in_(some)).order_by(c.seq.desc())
+            )
+        ]
+        return sorted(found, key=lambda proof: proof.made_at or time_from_us(0), reverse=True)
+
+    def beat_server(self, server: Server) -> None:
+        clock = self._database.clock
+        values = columns(server, "started_at") | {"heartbeat_at": clock}
+        self._upsert(servers, "id", values, {"started_at": clock})
+
+    def servers(self) -> list[Server]:
+        return self._values(Server, select(servers).order_by(servers.c.id))
+
+    def forget_server(self, id: str) -> None:
+        self._run(delete(servers).where(servers.c.id == rows.plain(id)))
+
+    def totals(self) -> Totals:
+        return self._database.read(
+            lambda connection: load_totals(connection, time_from_us(self._database.now_us(connection)))
+        )
+
+    def _values(self, kind: type[rows.T], statement: Select[Any]) -> list[rows.T]:
+        return self._database.read(
+            lambda connection: [rows.value(kind, row) for row in connection.execute(statement).mappings()]
+        )
+
+
+def _halt(kind: str, source: str) -> Any:
+    return (halts.c.kind == rows.plain(kind)) & (halts.c.source == rows.plain(source))

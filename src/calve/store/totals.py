@@ -1,0 +1,91 @@
+"""Counts and ages over all rows, for metrics and the first page of a dashboard. One statement each."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Select, func, select
+
+from calve.model.access import Latest, Tally, Totals
+from calve.model.errors import Outcome
+from calve.model.states import PinState, ProcessState
+from calve.store.database import from_us, time_from_us
+from calve.store.tables import notices, pins, processes, proofs
+
+_HELD = sorted(state for state in PinState if state is not PinState.RELEASED)
+_ENDS = {ProcessState.COMPLETED.value: "completed_at", ProcessState.FAILED.value: "failed_at"}
+_WORK = (processes.c.kind, processes.c.source, processes.c.destination)
+
+
+def load_totals(connection: Connection, now: datetime) -> Totals:
+    running, waiting = connection.execute(live_tasks_statement()).one()
+    held, oldest_pin_at = connection.execute(held_pins_statement()).one()
+    return Totals(
+        at=now,
+        tallies=tuple(
+            Tally(kind=kind, state=ProcessState(state), count=count, oldest_at=time_from_us(oldest))
+            for kind, state, count, oldest in connection.execute(tallies_statement())
+        ),
+        tasks_running=int(running or 0),  # PostgreSQL adds whole numbers up to decimals
+        tasks_waiting=int(waiting or 0),
+        unknown_outcomes=connection.execute(unknown_statement()).scalar_one(),
+        pins_held=held,
+        oldest_pin_at=from_us(oldest_pin_at),
+        notices_waiting=connection.execute(waiting_notices_statement()).scalar_one(),
+        latest=_latest(connection),
+    )
+
+
+def tallies_statement() -> Select[Any]:
+    c = processes.c
+    return (
+        select(c.kind, c.state, func.count(), func.min(c.created_at))
+        .group_by(c.kind, c.state)
+        .order_by(c.kind, c.state)
+    )
+
+
+def live_tasks_statement() -> Select[Any]:
+    c = processes.c
+    left = c.tasks_total - c.tasks_done - c.tasks_failed - c.tasks_running
+    return select(func.sum(c.tasks_running), func.sum(left)).where(c.finished_at.is_(None))
+
+
+def unknown_statement() -> Select[Any]:
+    """Ended processes that wait for a look at what they sent."""
+    unknown = processes.c.error.contains(f'"outcome": "{Outcome.UNKNOWN.value}"')
+    return select(func.count(processes.c.seq)).where(processes.c.cleanup_at.is_not(None), unknown)
+
+
+def held_pins_statement() -> Select[Any, Any]:
+    return select(func.count(pins.c.seq), func.min(pins.c.created_at)).where(pins.c.state.in_(_HELD))
+
+
+def waiting_notices_statement() -> Select[Any]:
+    return select(func.count(notices.c.seq)).where(notices.c.ended_at.is_(None))
+
+
+def ends_statement() -> Select[Any]:
+    state, at = processes.c.state, func.max(processes.c.finished_at)
+    return select(*_WORK, state, at).where(state.in_(sorted(_ENDS))).group_by(*_WORK, state)
+
+
+def proven_statement() -> Select[Any]:
+    return (
+        select(*_WORK, func.max(proofs.c.made_at))
+        .join(proofs, proofs.c.process_id == processes.c.id)
+        .where(proofs.c.ok.is_(True))
+        .group_by(*_WORK)
+    )
+
+
+def _latest(connection: Connection) -> tuple[Latest, ...]:
+    found: dict[tuple[str, ...], dict[str, datetime]] = {}
+    for *work, state, at in connection.execute(ends_statement()):
+        found.setdefault(tuple(work), {})[_ENDS[state]] = time_from_us(at)
+    for *work, at in connection.execute(proven_statement()):
+        found.setdefault(tuple(work), {})["proven_at"] = time_from_us(at)
+    newest = sorted(found.items(), key=lambda item: (max(item[1].values()), item[0]), reverse=True)
+    return tuple(
+        Latest(kind=kind, source=source, destination=destination, **times)
+        for (kind, source, destination), times in newest
+    )
