@@ -43,6 +43,10 @@ def changes(kind: types.Type, target: IcebergType, value: str, made: str) -> str
     match kind, target:
         case types.Simple("String"), _:
             return _of_text(target, value, made)
+        case types.Decimal(precision, scale), DecimalType() if (
+            scale <= target.scale and precision - scale <= target.precision - target.scale
+        ):
+            return ""
         case types.Decimal(), IntegerType() | LongType() | DecimalType() | FloatType() | DoubleType():
             # by way of text: the shortest text of a float is the decimal that it stands for
             return _differs(f"accurateCastOrNull(toString({made}), {literal(str(kind))})", value)

@@ -148,6 +148,7 @@ def write_settings(payload: TaskPayload, writers: int) -> dict[str, str]:
         "output_format_parquet_fixed_string_as_fixed_byte_array": "1",
         "output_format_parquet_date_as_uint16": "0",
         "output_format_parquet_datetime_as_uint32": "0",
+        "preferred_block_size_bytes": "8000000",  # the engine's own 1 MB costs a tenth more
         "optimize_use_projections": "0",
         "engine_file_truncate_on_insert": "1",
         "max_memory_usage": str(memory),

@@ -258,11 +258,7 @@ class PartitionSplit:
     @property
     def key_sql(self) -> str:
         """A text that is equal for rows of one partition and for no others."""
-        parts = []
-        for item in self._fields:
-            text = f"toString({item.select})"
-            parts.append(f"ifNull(concat('v', toString(length({text})), ':', {text}), 'n')")
-        return f"hex(concat({', '.join(parts)}, ''))"
+        return _key_sql([item.select for item in self._fields])
 
     def ordinal_sql(self, group: Sequence[Partition]) -> str:
         """The place of a row's partition in `group`, from 0; -1 for rows of others."""
@@ -277,13 +273,17 @@ class PartitionSplit:
         if not self._fields:
             counted = rows.engine.rows(f"SELECT count() AS rows {source}", settings, what)[0]["rows"]
             return [Partition(key="", values=(), rows=counted)] if counted else []
+        # By value first: texts are made of the distinct ones only.
+        names = [f"t{place}" for place in range(len(self._fields))]
+        typed = ", ".join(f"{item.select} AS {name}" for item, name in zip(self._fields, names, strict=True))
         values = ", ".join(
-            f"any({_json_sql(kind, item.select)}) AS v{place}"
-            for place, (item, kind) in enumerate(zip(self._fields, self._types, strict=True))
+            f"any({_json_sql(kind, name)}) AS v{place}"
+            for place, (name, kind) in enumerate(zip(names, self._types, strict=True))
         )
         found = rows.engine.rows(
-            f"SELECT {self.key_sql} AS key, {values}, count() AS rows {source}"
-            f" GROUP BY key ORDER BY key LIMIT {MOST_PARTITIONS + 1}",
+            f"SELECT {_key_sql(names)} AS key, {values}, sum(counted) AS rows"
+            f" FROM (SELECT {', '.join(names)}, count() AS counted FROM (SELECT {typed} {source})"
+            f" GROUP BY {', '.join(names)}) GROUP BY key ORDER BY key LIMIT {MOST_PARTITIONS + 1}",
             settings,
             what,
         )
@@ -311,6 +311,13 @@ class PartitionSplit:
         if not self._fields:
             return self._placement.file(None, file_name)
         return self._placement.file(record(self._spec, self._schema, partition.values), file_name)
+
+
+def _key_sql(expressions: Sequence[str]) -> str:
+    """Never NULL, and no two lists of values have the same."""
+    texts = [f"toString({expression})" for expression in expressions]
+    parts = [f"ifNull(concat('v', toString(length({text})), ':', {text}), 'n')" for text in texts]
+    return f"hex(concat({', '.join(parts)}, ''))"
 
 
 def _json_sql(kind: IcebergType, select: str) -> str:
