@@ -69,10 +69,10 @@ def _read(create: str, paths: list[str], sql: str, slices: list[list[Any]] | Non
         return engine.rows(sql.replace("{table}", str(relation)).replace("{where}", where))
 
 
-def _rows(sql: str, settings: dict[str, str]) -> list[dict[str, Any]]:
+def _rows(sql: str, settings: dict[str, str], stall_seconds: float = 300.0) -> list[dict[str, Any]]:
     from calve.clickhouse.engine.engine import worker_engine
 
-    return worker_engine().rows(sql, settings)
+    return worker_engine(stall_seconds).rows(sql, settings)
 
 
 def _scratch() -> str:

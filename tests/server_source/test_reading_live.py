@@ -169,11 +169,15 @@ def test_a_stream_cut_between_two_blocks_is_an_error(today: Place, executor: Exe
 
 
 @pytest.mark.timeout(60)
-def test_a_stream_that_falls_silent_is_given_up(place: Place, executor: ExecutorChild) -> None:
+def test_a_stream_that_falls_silent_while_the_server_answers_is_given_up_and_counts(
+    place: Place, executor: ExecutorChild
+) -> None:
+    """An outage would not count: a part on which the server itself loops would be read for a day."""
     pinned = place.pin(place.numbers(parts=1, rows=20_000))
     with NetworkProxy(int(place.url.rsplit(":", 1)[1]), fault=Fault(hang_answer_after_bytes=4096)) as proxy:
         error = executor.read(place.source(), through(proxy, pinned), "1", read_seconds=1)["error"]
-    assert (error["retryable"], error["service"]) == (True, "source:main")
+    assert (error["code"], error["retryable"], error["service"]) == ("source_stalled", True, "")
+    assert f"reading part {pinned.parts[0].name}: " in error["message"]
 
 
 @pytest.mark.timeout(60)

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from calve.control.ports import TaskOrder, TaskResult
-from calve.model.errors import ErrorInfo
+from calve.model.errors import STALLED, ErrorInfo
 from calve.spark.executor import execute, result
 
 _LOOK_SECONDS = 0.02
@@ -136,7 +136,10 @@ class ChildRunner:
             mine = self._busy.get(group, set())
             if child in mine:
                 mine.remove(child)
-                self._idle.append(child)
+                if ended.error is None or ended.error.code != STALLED:
+                    self._idle.append(child)
+                else:
+                    _kill(child)  # it ends by itself, as under Spark
         if ended.error is not None:
             self.errors.append(ended.error)
         on_result(ended)

@@ -3,13 +3,14 @@
 code 241, one query's limit    permanent: the same rows need the same memory
 codes that name the statement  permanent: the statement or the data is at fault
 damaged parts                  permanent
+a statement that stalls        permanent if it computes all the while: the same bytes take as long again
 a full disk                    temporary, and said
 everything else                temporary: budgets decide how long
 """
 
 import re
 
-from calve.model.errors import CalveError, NotFoundError, PermanentError, TemporaryError
+from calve.model.errors import STALLED, CalveError, NotFoundError, PermanentError, TemporaryError
 from calve.objects.errors import CODE as DISK_FULL
 
 _CODE = re.compile(r"Code: (\d+)\. ")
@@ -111,6 +112,26 @@ def translate(message: str, what: str) -> CalveError:
     if code in _STATEMENT:
         return PermanentError(text, code=label)
     return TemporaryError(text, code=label)
+
+
+_RAISE = "`limits.stall_seconds` sets how long a statement may take without progress"
+
+
+def stalled(what: str, seconds: float, *, busy: bool) -> CalveError:
+    """Nothing was read or written for so long, while doing `what`."""
+    if busy:
+        return PermanentError(
+            f"{what}: stopped after {seconds:g} s of computing in which nothing was read or written,"
+            " which is what a damaged block looks like",
+            code=STALLED,
+            hint="run CHECK TABLE at the source, and replace a damaged part from a replica or a backup;"
+            f" {_RAISE}",
+        )
+    return TemporaryError(
+        f"{what}: stopped after {seconds:g} s of waiting in which nothing was read or written",
+        code=STALLED,
+        hint=f"check the disk that holds the part; {_RAISE}",
+    )
 
 
 def _full(text: str) -> CalveError:

@@ -12,6 +12,7 @@ import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from calve.destination.plan import PartPlan, Relation, Slice
@@ -92,6 +93,12 @@ class Rows:
         """The source's name of a part, given the scratch table's."""
         return self.names.get(self.table.path_of(scratch_name), scratch_name)
 
+    def named(self, files: Sequence[Path]) -> str:
+        """The parts that these files of the scratch table belong to; all parts if none is known."""
+        paths = {self.table.path_of(folder) for file in files for folder in file.parts} - {""}
+        parts = sorted(self.names[path] for path in paths) or sorted(self.names.values())
+        return f"part {parts[0]}" if len(parts) == 1 else f"one of the parts {', '.join(parts)}"
+
 
 @contextmanager
 def opened(engine: "Engine", function: str, read: Read) -> Iterator[Rows]:
@@ -104,7 +111,7 @@ def opened(engine: "Engine", function: str, read: Read) -> Iterator[Rows]:
     except (ImportError, AttributeError):
         raise unknown_mode(function) from None
     with reader(engine, read) as (table, paths):
-        yield Rows(
+        rows = Rows(
             engine=engine,
             table=table,
             pieces=tuple(
@@ -114,6 +121,8 @@ def opened(engine: "Engine", function: str, read: Read) -> Iterator[Rows]:
             where=read.relation.where,
             final=read.relation.final,
         )
+        with engine.naming(rows.named):
+            yield rows
 
 
 def unknown_mode(mode: str) -> PermanentError:

@@ -142,6 +142,7 @@ class ExportKind(Kind):
             reader=source_of(self._ports, request).reader(read.relation),
             connect_seconds=limits.connect_seconds,
             call_seconds=limits.call_seconds,
+            stall_seconds=limits.stall_seconds,
             pace=upload_pace(limits),
         )
         return order_for(process, task, attempt, function=TASK_FUNCTION, payload=payload.to_json())

@@ -15,6 +15,7 @@ from calve.clickhouse.reader import Read, Reader
 from calve.destination import names
 from calve.destination.plan import ColumnPlan, DestinationPlan, ExportPlan, PartPlan, Relation, Slice
 from calve.model.errors import RefusedError
+from calve.model.limits import Limits
 from calve.model.record import Record
 
 
@@ -37,6 +38,7 @@ class TaskPayload(Record):
     lending: Mapping[str, Any] = field(default_factory=dict, repr=False)  # to ask for new keys of `storage`
     connect_seconds: float = 5.0
     call_seconds: float = 15.0
+    stall_seconds: float = Limits.stall_seconds
     pace: str = ""  # of uploads
 
     @classmethod
@@ -51,6 +53,7 @@ class TaskPayload(Record):
         lending: Mapping[str, Any] | None = None,
         connect_seconds: float = 5.0,
         call_seconds: float = 15.0,
+        stall_seconds: float = Limits.stall_seconds,
         pace: str = "",
     ) -> Self:
         """What task number `task` (from 0, its place in the plan) needs of the plan."""
@@ -75,6 +78,7 @@ class TaskPayload(Record):
             lending=lending or {},
             connect_seconds=connect_seconds,
             call_seconds=call_seconds,
+            stall_seconds=stall_seconds,
             pace=pace,
         )
 

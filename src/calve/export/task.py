@@ -243,7 +243,7 @@ def attempt(payload: TaskPayload) -> Receipt:
     # Asked first: a dead storage is known before anything is read.
     if (earlier := attempts.left(storage, payload.receipt_uri, Receipt.from_json)) is not None:
         return earlier
-    engine = worker_engine()
+    engine = worker_engine(payload.stall_seconds)
     with opened(engine, payload.reader.function, payload.read) as rows, _folder(engine) as folder:
         expected = _count(rows, payload)
         written = TaskWriter(payload, rows, storage, folder).write()

@@ -29,6 +29,8 @@ from typing import Any, ClassVar, Self
 
 from calve.model.codec import decode, encode
 
+STALLED = "stalled"  # the code of an attempt that was stopped: its process still computes, and has to end
+
 
 class Outcome(StrEnum):
     """Whether the effect that failed took place."""

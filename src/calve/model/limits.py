@@ -22,6 +22,10 @@ class Limits:
     processes_per_worker: int = _count(32, "processes that one worker holds leases on at once")
     task_attempts: int = _count(5, "tries at one task before its process fails")
     task_seconds: float = _limit(3600.0, "how long one attempt at a task may run")
+    stall_seconds: float = _limit(
+        300.0,
+        "how long an attempt may read and write nothing; then it is stopped, and the error names the part",
+    )
     publish_attempts: int = _count(20, "tries at publishing before the process fails")
     plan_attempts: int = _count(5, "tries at pinning and planning before the process fails")
     fence_attempts: int = _count(5, "tries at fencing a publish before the outcome is called unknown")

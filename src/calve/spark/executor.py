@@ -11,9 +11,11 @@ that its Python lacks, a program that cannot be run, a full disk (T18).
 import gc
 import importlib
 import json
+import os
 import re
 import sys
 import tempfile
+import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,7 @@ from zipimport import zipimporter
 
 import calve
 from calve.control.ports import TaskOrder, TaskResult
-from calve.model.errors import CalveError, ErrorInfo, PermanentError, TemporaryError
+from calve.model.errors import STALLED, CalveError, ErrorInfo, PermanentError, TemporaryError
 from calve.objects.errors import as_full_disk, is_full
 
 
@@ -42,6 +44,8 @@ def execute(order: TaskOrder, *given: Any, version: str = calve.__version__) -> 
         answer = {"error": _unexpected(error).to_json()}
     if not given:
         _settle(order.function)
+        if answer.get("error", {}).get("code") == STALLED:
+            _end_after_the_answer()
     return answer | {"number": order.number, "attempt": order.attempt}
 
 
@@ -66,6 +70,20 @@ def _settle(function: str) -> None:
     for path, finder in list(sys.path_importer_cache.items()):
         if isinstance(finder, zipimporter):
             del sys.path_importer_cache[path]
+
+
+_END_SECONDS = 10.0
+
+
+def _end_after_the_answer() -> None:
+    """A statement that was given up keeps its core for as long as this process lives. Spark's daemon collects
+    garbage once the task's answer is sent, and with Python's own collector off nothing does so before: there
+    the process ends, and Spark starts another for its next task."""
+    gc.disable()
+    gc.callbacks.append(lambda *_: os._exit(1))
+    timer = threading.Timer(_END_SECONDS, os._exit, (1,))  # where there is no such daemon
+    timer.daemon = True
+    timer.start()
 
 
 def result(answer: dict[str, Any]) -> TaskResult:

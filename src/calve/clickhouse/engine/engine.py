@@ -7,6 +7,10 @@ workers without running exit handlers.
 
 This is the only module that imports chdb, and only when a session is opened (W10). Rows come out of it exact:
 see `JSONCompactEachRowWithNamesAndTypes` and its decoding.
+
+No statement holds a task for ever. On a wrong checksum ClickHouse tries every single bit flip of the block, minutes
+of CPU that no signal and no KILL QUERY ends; so statements run in a thread of their own, and one that neither
+reads nor writes for `stall_seconds` is given up. The engine is then of no more use: its process has to end.
 """
 
 import atexit
@@ -14,8 +18,11 @@ import contextlib
 import decimal
 import json
 import os
+import queue
 import threading
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,6 +33,7 @@ from calve.clickhouse.engine import folders
 from calve.clickhouse.engine.folders import make, sweep_scratch
 from calve.clickhouse.sql import tokens, types
 from calve.model.errors import CalveError, PermanentError
+from calve.model.limits import Limits
 
 FORMAT = "JSONCompactEachRowWithNamesAndTypes"
 # Without it NaN and infinities are written as null.
@@ -170,16 +178,75 @@ class ChdbSession:
             raise EngineError(str(error)) from None
 
 
+_LOOKS = 10  # at the progress of a statement in the time that it may stand still
+_PROGRESS = (
+    "SELECT read_rows + written_rows + arraySum(mapValues(mapFilter((name, value) -> name LIKE '%Bytes',"
+    " ProfileEvents))) AS progress FROM system.processes WHERE query_id != queryID()"
+)
+_BUSY = 0.1  # of one core: an engine that only waits uses a tenth of this
+
+Name = Callable[[Sequence[Path]], str]
+
+
+class _Stalled(Exception):
+    """A statement made no progress; `busy` is whether it used the CPU meanwhile."""
+
+    def __init__(self, *, busy: bool) -> None:
+        super().__init__()
+        self.busy = busy
+
+
+class _Statements:
+    """One statement after another, in a thread that can be left behind."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._session = ChdbSession(folder)
+        self._watching: ChdbSession | None = None
+        self._calls: queue.SimpleQueue[tuple[Callable[[], bytes], Future[bytes]]] = queue.SimpleQueue()
+        threading.Thread(target=self._serve, name="engine", daemon=True).start()
+
+    def run(self, sql: str, settings: Mapping[str, str], form: str, stall_seconds: float) -> bytes:
+        answer: Future[bytes] = Future()
+        self._calls.put((lambda: self._session.run(sql, settings, form), answer))
+        seen, since, cpu = -1, time.monotonic(), time.process_time()
+        while True:
+            with contextlib.suppress(TimeoutError):
+                return answer.result(stall_seconds / _LOOKS)
+            if (now := self._progress()) != seen:
+                seen, since, cpu = now, time.monotonic(), time.process_time()
+            elif (waited := time.monotonic() - since) >= stall_seconds:
+                raise _Stalled(busy=time.process_time() - cpu > waited * _BUSY)
+
+    def _serve(self) -> None:
+        while True:
+            call, answer = self._calls.get()
+            try:
+                answer.set_result(call())
+            except BaseException as error:  # noqa: BLE001 - the caller's, whatever it is
+                answer.set_exception(error)
+
+    def _progress(self) -> int:
+        """Rows and bytes of what runs now, by another session of the same engine (tried: 1 ms)."""
+        if self._watching is None:
+            self._watching = ChdbSession(self._folder)
+        return sum(row["progress"] for row in decode(self._watching.run(_PROGRESS)))
+
+
 class Engine:
     """Statements run one at a time, from any thread. `what` names the object in an error."""
 
     def __init__(self, folder: Path) -> None:
         self.scratch = folder / "files"  # for output files; goes with the process
         self.scratch.mkdir()
+        self.stall_seconds = Limits.stall_seconds
+        self._folder = folder / "engine"
+        self._stalled: CalveError | None = None
+        self._name: Name | None = None
         self._naming = threading.Lock()
         self._names = 0
         try:
-            self._session = ChdbSession(folder / "engine")
+            self._statements = _Statements(self._folder)
         except EngineError as error:
             raise errors.translate(str(error), f"opening the engine in {folder}") from None
 
@@ -203,11 +270,36 @@ class Engine:
             self._names += 1
             return f"scratch_{self._names}"
 
-    def _run(self, sql: str, settings: Mapping[str, str], what: str, form: str = FORMAT) -> bytes:
+    @contextmanager
+    def naming(self, name: Name) -> Iterator[None]:
+        """How the error of a statement that stalls names what it read, given the files that are open."""
+        self._name = name
         try:
-            return self._session.run(sql, settings, form)
+            yield
+        finally:
+            self._name = None
+
+    def _run(self, sql: str, settings: Mapping[str, str], what: str, form: str = FORMAT) -> bytes:
+        if self._stalled is not None:
+            raise self._stalled
+        try:
+            return self._statements.run(sql, settings, form, self.stall_seconds)
         except EngineError as error:
             raise errors.translate(str(error), what) from None
+        except _Stalled as stalled:
+            named = f"{what}, {self._name(self._open_files())}" if self._name is not None else what
+            self._stalled = errors.stalled(named, self.stall_seconds, busy=stalled.busy)
+            raise self._stalled from None
+
+    def _open_files(self) -> list[Path]:
+        """Of the engine's tables: what a statement is reading."""
+        found = []
+        for handle in Path("/proc/self/fd").iterdir():
+            with contextlib.suppress(OSError):  # closed meanwhile
+                file = handle.readlink()
+                if file.is_relative_to(self._folder / "store"):
+                    found.append(file)
+        return sorted(found)
 
 
 _engine: Engine | None = None
@@ -215,7 +307,7 @@ _engine_pid = 0
 _opening = threading.Lock()
 
 
-def worker_engine() -> Engine:
+def worker_engine(stall_seconds: float = Limits.stall_seconds) -> Engine:
     """The engine of this process, opened at the first call."""
     global _engine, _engine_pid
     with _opening:
@@ -234,6 +326,7 @@ def worker_engine() -> Engine:
             atexit.register(folder.remove)
             _engine = Engine(folder.path)
             _engine_pid = os.getpid()
+        _engine.stall_seconds = stall_seconds
         return _engine
 
 

@@ -70,6 +70,15 @@ def unreachable(what: str, cause: str, source: str) -> UnavailableError:
     )
 
 
+def stalled(what: str, seconds: float) -> TemporaryError:
+    """The server answers, but the rows of this part do not come. It counts: a damaged part stays damaged."""
+    return TemporaryError(
+        f"{what}: the server answers, but no row came for {seconds:g} s",
+        code="source_stalled",
+        hint="look for the query in the server's system.processes, and run CHECK TABLE there",
+    )
+
+
 def not_clickhouse(what: str, said: str, source: str) -> TemporaryError:
     """Something else answered. It counts: a wrong url stays wrong, and a balancer's 404 may pass."""
     return TemporaryError(

@@ -7,6 +7,7 @@ its own words, and never with a secret (P22).
 import re
 import urllib.parse
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from calve.clickhouse.engine.engine import Engine
@@ -24,7 +25,8 @@ _REMOTE = re.compile(
     re.DOTALL,
 )
 # DNS, socket timeout, network, an answer that is no 200, Poco's own, unexpected end, broken framing
-_NETWORK = frozenset({86, 198, 209, 210, 1000})
+_TIMEOUT = 209
+_NETWORK = frozenset({86, 198, _TIMEOUT, 210, 1000})
 # An exception's text in the middle of Native blocks is read as a block, and fails as anything may.
 _GARBLED = ("While executing Native", "Unexpected EOF")
 _CUT = frozenset({27, 32, 33, 117, 354})
@@ -136,7 +138,7 @@ class Fetch:
             "http_receive_timeout": str(max(1, round(self._access.read_seconds))),
         }
 
-    def _number(self, part: PartPlan, query: str) -> int:
+    def _number(self, part: PartPlan, query: str, seconds: float = 0.0) -> int:
         """What the server answers to a question about a part."""
         [address] = parse_url(self._live.replica, self._live.source)
         client = Client(
@@ -150,10 +152,16 @@ class Fetch:
         request = Request(
             sql=f"{query} FORMAT TabSeparated",
             what=f"asking about part {part.name}",
-            seconds=self._access.read_seconds,
+            seconds=seconds or self._access.read_seconds,
             query_id="",
         )
         return int(client.ask(request))
+
+    def _answers(self, part: PartPlan) -> bool:
+        """Whether the server is there, though it sends no rows: then it is not an outage, and counts."""
+        with suppress(CalveError):
+            return self._number(part, "SELECT 1", self._access.connect_seconds) == 1
+        return False
 
     def _what(self, part: PartPlan) -> str:
         return f"source {self._live.source} ({self._live.replica}), reading part {part.name}"
@@ -169,6 +177,8 @@ class Fetch:
             )
         if number in _CUT or any(sign in text for sign in _GARBLED):
             return errors.cut_off(self._what(part), text)
+        if number == _TIMEOUT and self._answers(part):
+            return errors.stalled(self._what(part), self._access.read_seconds)
         if number in _NETWORK:
             return errors.unreachable(self._what(part), text, self._live.source)
         return type(error)(f"{self._what(part)}: {text}", code=error.code, hint=error.hint)
