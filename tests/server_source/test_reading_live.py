@@ -176,7 +176,7 @@ def test_a_stream_that_falls_silent_while_the_server_answers_is_given_up_and_cou
     pinned = place.pin(place.numbers(parts=1, rows=20_000))
     with NetworkProxy(int(place.url.rsplit(":", 1)[1]), fault=Fault(hang_answer_after_bytes=4096)) as proxy:
         error = executor.read(place.source(), through(proxy, pinned), "1", read_seconds=1)["error"]
-    assert (error["code"], error["retryable"], error["service"]) == ("source_stalled", True, "")
+    assert (error["code"], error["retryable"], error["service"]) == ("source_stalled", True, ""), error
     assert f"reading part {pinned.parts[0].name}: " in error["message"]
 
 

@@ -10,7 +10,7 @@ everything else                temporary: budgets decide how long
 
 import re
 
-from calve.model.errors import STALLED, CalveError, NotFoundError, PermanentError, TemporaryError
+from calve.model.errors import CalveError, NotFoundError, PermanentError, TemporaryError
 from calve.objects.errors import CODE as DISK_FULL
 
 _CODE = re.compile(r"Code: (\d+)\. ")
@@ -123,13 +123,13 @@ def stalled(what: str, seconds: float, *, busy: bool) -> CalveError:
         return PermanentError(
             f"{what}: stopped after {seconds:g} s of computing in which nothing was read or written,"
             " which is what a damaged block looks like",
-            code=STALLED,
+            code="stalled",
             hint="run CHECK TABLE at the source, and replace a damaged part from a replica or a backup;"
             f" {_RAISE}",
         )
     return TemporaryError(
         f"{what}: stopped after {seconds:g} s of waiting in which nothing was read or written",
-        code=STALLED,
+        code="stalled",
         hint=f"check the disk that holds the part; {_RAISE}",
     )
 

@@ -25,8 +25,7 @@ _REMOTE = re.compile(
     re.DOTALL,
 )
 # DNS, socket timeout, network, an answer that is no 200, Poco's own, unexpected end, broken framing
-_TIMEOUT = 209
-_NETWORK = frozenset({86, 198, _TIMEOUT, 210, 1000})
+_NETWORK = frozenset({86, 198, 209, 210, 1000})
 # An exception's text in the middle of Native blocks is read as a block, and fails as anything may.
 _GARBLED = ("While executing Native", "Unexpected EOF")
 _CUT = frozenset({27, 32, 33, 117, 354})
@@ -177,7 +176,7 @@ class Fetch:
             )
         if number in _CUT or any(sign in text for sign in _GARBLED):
             return errors.cut_off(self._what(part), text)
-        if number == _TIMEOUT and self._answers(part):
+        if number in _NETWORK and "timeout" in text.lower() and self._answers(part):
             return errors.stalled(self._what(part), self._access.read_seconds)
         if number in _NETWORK:
             return errors.unreachable(self._what(part), text, self._live.source)
