@@ -9,6 +9,7 @@ is added to a database's.
 """
 
 from calve.testing.contracts.changes import ChangesContract
+from calve.testing.contracts.feed import FeedContract
 from calve.testing.contracts.history import HistoryContract
 from calve.testing.contracts.leases import LeasesContract
 from calve.testing.contracts.notices import NoticesContract
@@ -29,5 +30,6 @@ class StoreContract(
     RacesContract,
     RegistryContract,
     NoticesContract,
+    FeedContract,
 ):
     """Themes, each in a file of its own."""
