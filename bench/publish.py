@@ -1,57 +1,137 @@
-"""A publish into tables of another age: with 10 and 1,000 snapshots, and with many `calve.export.*` keys, each the
-time of a whole export of 1,000 rows by a warm worker, against the same into a young table."""
+"""Publishing alone: one commit by `calve.iceberg.publish`, search, recount, manifests and read-back included, into
+tables of a SQL catalog in a folder.
 
+- snapshots of 1,000 and of 10,000 files: linear in the files;
+- a table that a thousand publishes made, one after another: the last of them against the tenth;
+- a table with many `calve.export.*` keys: bounded, and linear in the keys.
+"""
+
+import statistics
 import uuid
+from dataclasses import replace
+from pathlib import Path
 
-import pyarrow as pa
+from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
+from calve.iceberg.publish import PublishedSnapshot, publish
+from calve.iceberg.publish.marks import KEY_PROPERTY
+from calve.model.process import new_process_id
 from kit.report import Report
-from kit.world import Warm, fill, folder, warm
+from kit.world import folder
+from support.lake import IDENTIFIER, Work, make_table, make_work
 from support.place import Place
 
-_PREFIX = "calve.export."
+YOUNG = 10
 
 
 def main() -> None:
     report = Report("publish", __doc__)
-    many_snapshots, many_keys = (100, 10_000) if report.quick else (1_000, 100_000)
-    with folder() as home:
-        fill(Place(home), 1_000, parts=1)
-        with warm(home) as worker:
-            for name in ("young", "snapshots", "keys"):
-                worker.export(to=f"lake.ns.{name}")
-            _age(worker.place.table("lake.ns.young"), 10)
-            _age(worker.place.table("lake.ns.snapshots"), many_snapshots)
-            _add_keys(worker.place.table("lake.ns.keys"), many_keys)
-            for _ in range(3 if report.quick else 10):
-                for name in ("young", "snapshots", "keys"):
-                    with report.timed(name) as run:
-                        worker.export(to=f"lake.ns.{name}")
-                        run.detail["metadata_mb"] = round(_metadata_mb(worker, name), 2)
-        young = report.best("young")
-        report.ratio(f"{many_snapshots:,} snapshots", report.best("snapshots") / young, 1.5, at_least=False)
-        report.ratio(f"{many_keys:,} keys", report.best("keys") / young, 10, at_least=False)
+    files = (300, 3_000) if report.quick else (1_000, 10_000)
+    snapshots = 150 if report.quick else 1_000
+    keys = (3_000, 30_000) if report.quick else (10_000, 100_000)
+    with folder() as home, Place(home).app() as app:
+        catalog = app.catalog("lake")
+        for count in files:
+            table = make_table(catalog)
+            for _ in range(3):
+                publish_one(report, f"{count:,} files", catalog, files=count)
+            catalog.drop_table(table.name())
+        report.ratio(
+            "ten times the files",
+            report.best(f"{files[1]:,} files") / report.best(f"{files[0]:,} files"),
+            13,
+            at_least=False,
+        )
+        table = make_table(catalog)
+        age(report, catalog, snapshots)
+        young, old = (_median(report, f"{count:,} snapshots") for count in (YOUNG, snapshots))
+        report.ratio(f"{snapshots:,} snapshots over {YOUNG}", old / young, 1.5, at_least=False)
+        catalog.drop_table(table.name())
+        table = make_table(catalog)
+        for count in keys:
+            add_keys(table, count)
+            for _ in range(3):
+                publish_one(report, f"{count:,} keys", catalog)
+        few, many = (report.best(f"{count:,} keys") for count in keys)
+        report.ratio("ms for each 1,000 keys", 1e6 * (many - few) / (keys[1] - keys[0]), 100, at_least=False)
+        report.ratio("ten times the keys", many / few, 13, at_least=False)
     report.finish()
 
 
-def _age(table: Table, snapshots: int) -> None:
-    """Snapshots of other writers, without rows of ours."""
-    empty = table.scan().to_arrow().slice(0, 0)
-    while len(table.metadata.snapshots) < snapshots:
-        table.append(pa.Table.from_batches([], schema=empty.schema))
+def publish_one(report: Report, series: str, catalog: Catalog, files: int = 1) -> None:
+    work, detail = some_work(catalog, files), {"metadata_mb": round(metadata_mb(catalog), 2)}
+    with report.timed(series) as run:
+        publish_work(catalog, work)
+        run.detail |= detail
 
 
-def _add_keys(table: Table, keys: int) -> None:
-    """As many exports of other partitions, each with the mark that a publish leaves."""
-    [mark] = [value for name, value in table.properties.items() if name.startswith(_PREFIX)]
+def publish_work(catalog: Catalog, work: Work) -> None:
+    done = publish(catalog, work.process_id, work.plan, work.receipts, "", lambda _: None)
+    assert isinstance(done, PublishedSnapshot)
+
+
+def some_work(catalog: Catalog, files: int = 1) -> Work:
+    """The files but the first are names only: publishing reads none."""
+    process_id = new_process_id()
+    key = f"{uuid.uuid4().hex}{uuid.uuid4().hex}"
+    work = make_work(
+        catalog,
+        [(1, range(1))],
+        keys=[(key[:8], key)],
+        content=key,
+        process_id=process_id,
+        keep_receipts=False,
+    )
+    [receipt] = work.receipts
+    [file] = receipt.files
+    named = [
+        replace(file, path=file.path.removesuffix("0.parquet") + f"{number}.parquet")
+        for number in range(files)
+    ]
+    [part], [[piece]] = work.plan.parts, work.plan.tasks
+    return replace(
+        work,
+        plan=replace(work.plan, parts=(replace(part, rows=files),), tasks=((replace(piece, end=files),),)),
+        receipts=(replace(receipt, rows=files, files=tuple(named)),),
+    )
+
+
+def age(report: Report, catalog: Catalog, snapshots: int) -> None:
+    """Only the ten around each age are in the report."""
+    seen = {*range(YOUNG - 5, YOUNG + 5), *range(snapshots - 10, snapshots)}
+    for number in range(snapshots):
+        if number in seen:
+            publish_one(report, f"{YOUNG if number < YOUNG + 5 else snapshots:,} snapshots", catalog)
+        else:
+            publish_work(catalog, some_work(catalog))
+
+
+def add_keys(table: Table, count: int) -> None:
+    """Up to that many, each with a mark as a publish leaves it."""
+    table.refresh()
+    there = sum(name.startswith(KEY_PROPERTY) for name in table.properties)
     with table.transaction() as change:
-        change.set_properties({f"{_PREFIX}{uuid.uuid4().hex}{uuid.uuid4().hex}": mark for _ in range(keys)})
+        change.set_properties(
+            {f"{KEY_PROPERTY}{uuid.uuid4().hex}{uuid.uuid4().hex}": mark() for _ in range(count - there)}
+        )
 
 
-def _metadata_mb(worker: Warm, name: str) -> float:
-    table = worker.place.table(f"lake.ns.{name}")
-    return len(table.io.new_input(table.metadata_location)) / 1e6
+def mark() -> str:
+    identity = f"{uuid.uuid4()}/{uuid.uuid4()}"
+    return (
+        f'{{"process":"{new_process_id()}","snapshot":"{uuid.uuid4().int % 2**63}","content":"{uuid.uuid4().hex}'
+        f'{uuid.uuid4().hex}","input":["{identity}","202401",""],"sequence":1000,"rows":1000000,"files":8}}'
+    )
+
+
+def metadata_mb(catalog: Catalog) -> float:
+    location = catalog.load_table(IDENTIFIER).metadata_location
+    return Path(location.removeprefix("file://")).stat().st_size / 1e6
+
+
+def _median(report: Report, series: str) -> float:
+    return statistics.median(run.seconds for run in report.runs[series])
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import platform
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
@@ -34,11 +34,13 @@ class Run:
 class Ratio:
     name: str
     value: float
-    target: float
+    target: float | None  # None: measured, nothing is asked
     at_least: bool
 
     @property
     def reached(self) -> bool:
+        if self.target is None:
+            return True
         return self.value >= self.target if self.at_least else self.value <= self.target
 
 
@@ -65,10 +67,10 @@ class Report:
     @contextmanager
     def timed(self, series: str) -> Iterator[Run]:
         """Measure the block. What it puts into `detail` is reported with it."""
-        run, cores, began = Run(), core_seconds(), time.perf_counter()
+        run, before, began = Run(), tree(), time.perf_counter()
         yield run
         run.seconds = round(time.perf_counter() - began, 4)
-        run.core_seconds = round(core_seconds() - cores, 3)
+        run.core_seconds = round(core_seconds(before, tree()), 3)
         self.note(series, run)
 
     def best(self, series: str, of: Callable[[Run], float] = lambda run: run.seconds) -> float:
@@ -77,11 +79,12 @@ class Report:
     def cores(self, series: str) -> float:
         return statistics.median(run.core_seconds for run in self.runs[series])
 
-    def ratio(self, name: str, value: float, target: float, *, at_least: bool) -> None:
+    def ratio(self, name: str, value: float, target: float | None = None, *, at_least: bool = False) -> None:
         found = Ratio(name=name, value=round(value, 4), target=target, at_least=at_least)
         self.ratios.append(found)
         sign, said = (">=" if at_least else "<="), ("reached" if found.reached else "missed")
-        print(f"{name}: {found.value:g} (to reach: {sign} {target:g}; {said})", flush=True)
+        asked = "" if target is None else f" (to reach: {sign} {target:g}; {said})"
+        print(f"{name}: {found.value:g}{asked}", flush=True)
 
     def finish(self) -> None:
         """Write the report and end the program: threads of Spark and of engines need no farewell."""
@@ -107,30 +110,52 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version(), **{name: version(name) for name in names}}
 
 
-def core_seconds(root: int | None = None) -> float:
-    """User and system time of a process and of all below it, those that ended included."""
-    return sum(tree(root).values())
+@dataclass(frozen=True, kw_only=True)
+class Used:
+    """Core-seconds of one process, and of those below it that ended and were awaited."""
+
+    parent: int
+    own: float
+    awaited: float
 
 
-def tree(root: int | None = None) -> dict[int, float]:
-    """Core-seconds of a process and of each one below it."""
-    parents: dict[int, list[int]] = {}
-    spent: dict[int, float] = {}
+def tree(root: int | None = None) -> dict[int, Used]:
+    """A process and each one below it."""
+    below: dict[int, list[int]] = {}
+    used: dict[int, Used] = {}
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             stat = (entry / "stat").read_text()
         except OSError:
             continue  # it ended
         fields = stat[stat.rindex(")") + 2 :].split()
-        parents.setdefault(int(fields[1]), []).append(int(entry.name))
-        spent[int(entry.name)] = sum(map(int, fields[11:15])) / _TICKS
+        own, awaited = (sum(map(int, fields[at : at + 2])) / _TICKS for at in (11, 13))
+        used[int(entry.name)] = Used(parent=int(fields[1]), own=own, awaited=awaited)
+        below.setdefault(int(fields[1]), []).append(int(entry.name))
     found, todo = {}, [root or os.getpid()]
     while todo:
         pid = todo.pop()
-        if pid in spent:
-            found[pid] = spent[pid]
-            todo += parents.get(pid, [])
+        if pid in used:
+            found[pid] = used[pid]
+            todo += below.get(pid, [])
     return found
+
+
+def core_seconds(before: Mapping[int, Used], after: Mapping[int, Used]) -> float:
+    """What a tree used between two looks at it. What ended meanwhile is in its parent's count, with all that it
+    used before too, unless nobody awaited it: Spark's idle Python workers go that way."""
+    nothing = Used(parent=0, own=0.0, awaited=0.0)
+    total = sum(used.own - before.get(pid, nothing).own for pid, used in after.items())
+    awaited = {pid: used.awaited - before.get(pid, nothing).awaited for pid, used in after.items()}
+    total += sum(awaited.values())
+    for pid in before.keys() - after.keys():
+        parent, earlier = before[pid].parent, before[pid].own + before[pid].awaited
+        while parent in before and parent not in after:
+            parent = before[parent].parent
+        if awaited.get(parent, 0.0) >= earlier:
+            awaited[parent] -= earlier
+            total -= earlier
+    return total
 
 
 def peak_mb(pid: int) -> float:

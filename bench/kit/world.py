@@ -18,6 +18,7 @@ from calve.model.states import ProcessState
 from calve.spark.runner import SparkRunner
 from kit.report import Run
 from support.place import Place
+from support.server_place import ServerPlace
 
 MIXED = (
     "id UInt64, day Date, at DateTime64(3), score Float64, note Nullable(String), tag LowCardinality(String),"
@@ -72,10 +73,17 @@ class Warm:
 
 
 @contextmanager
-def warm(home: Path, *, cores: int = 0, **limits: str) -> Iterator[Warm]:
-    """Without a number of cores, those there are."""
-    master = f"local[{cores or '*'}]"
-    place = Place(home, None, CALVE_LIMITS__TICK_SECONDS="0.5", CALVE_SPARK__MASTER=master, **limits)
+def warm(home: Path, *, cores: int = 0, server: str = "", **limits: str) -> Iterator[Warm]:
+    """Without a number of cores, those there are. With the URL of a server, that is the source."""
+    settings = {
+        "CALVE_LIMITS__TICK_SECONDS": "0.5",
+        "CALVE_SPARK__MASTER": f"local[{cores or '*'}]",
+    } | limits
+    place = (
+        ServerPlace(home, server, configured_id="bench", **settings)
+        if server
+        else Place(home, None, **settings)
+    )
     with place.app() as app:
         app.runner.warm()
         assert isinstance(app.runner, SparkRunner)

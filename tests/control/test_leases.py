@@ -174,3 +174,34 @@ def test_a_lease_that_a_step_gives_up_in_the_middle_of_a_tick_is_no_error(
     monkeypatch.undo()
     scene.run(scene.worker(), ticks=200)
     assert scene.state(process_id) is ProcessState.COMPLETED
+
+
+def test_workers_beside_each_other_share_what_is_submitted(scene: Scene) -> None:
+    """Bench `two-workers`: the first to look took all of it, up to 32 processes, and the other had none."""
+    workers = [scene.worker(spawn=Deferred()) for _ in range(2)]
+    for worker in workers:
+        worker.tick()
+    scene.clock.advance(scene.limits.lease_seconds / 4)
+    workers[0].tick()  # its next heartbeat sees the other
+    ids = [scene.submit(key=f"part-{number}") for number in range(8)]
+    for _ in range(4):
+        for worker in workers:
+            worker.tick()
+    owners = [scene.row(process_id).owner for process_id in ids]
+    assert [owners.count(worker.id) for worker in workers] == [4, 4]
+
+
+def test_a_worker_without_a_free_slot_leaves_work_to_the_others_but_not_for_ever(scene: Scene) -> None:
+    hanging = Deferred()
+    full, other = scene.worker(spawn=hanging), scene.worker(spawn=Deferred())
+    other.tick()
+    scene.submit(key="big", tasks=2 * full._slots)
+    full.tick()
+    hanging.run()
+    full.tick()  # its slots are taken
+    late = scene.submit(key="late")
+    full.tick()
+    assert scene.row(late).owner is None
+    scene.clock.advance(3)
+    full.tick()
+    assert scene.row(late).owner == full.id

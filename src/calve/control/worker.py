@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from calve.control.background import History, Pool, ReleaseDrain, probe_due
@@ -48,6 +48,8 @@ SILENT = ErrorInfo(
 _MOST_WAVES = 64  # beside each other, where the number of slots is not yet known
 _OF_THE_ENDED = frozenset({Resolve.__name__, Undo.__name__})
 _ERROR_SHOWN_SECONDS = 600.0
+_CLAIM_PART = 4  # of the free slots: what a worker takes at once beside others
+_CLAIM_SECONDS = 2.0  # between two, when all its slots are taken: a cancel must not wait for a slot
 _LOOK_SECONDS = 0.1  # one look at an index: of the newest event's number
 LEASE_GONE = ErrorInfo(code="lease_lost", message="another worker owns the process now", retryable=True)
 
@@ -108,6 +110,8 @@ class WorkerLoop:
         self._stops = 0  # how often a stop was asked for
         self._drain_began_at: float | None = None
         self._beat_at: float | None = None
+        self._has_company = False  # other workers live, at the last heartbeat
+        self._claimed_at = monotonic()
         self._down: frozenset[str] = frozenset()  # services, at the last tick
         self._error: ErrorInfo | None = None
         self._error_at = 0.0
@@ -162,20 +166,34 @@ class WorkerLoop:
 
     def _claim(self, breakers: Sequence[Breaker]) -> list[Process]:
         """What we hold and, unless we are stopping, what we can take besides."""
-        room = self._limits.processes_per_worker - len(self.holding.leases())
+        held = len(self.holding.leases())
         rows = self._store.claim(
             self.id,
             self._reach,
             lease_seconds=self._limits.lease_seconds,
-            limit=0 if self._stops else max(room, 0),
+            limit=0 if self._stops else self._room(held),
             closed_lanes=frozenset(breaker.service for breaker in breakers),
         )
+        if len(rows) > held:
+            self._claimed_at = self._monotonic()
         for lease in self.holding.update(rows):
             stop_waves(self._context, lease, LEASE_GONE)
             self._log_lost(lease)
         self.in_flight.forget_others(self.holding.keys())
         self._context.plans.keep_only(frozenset(row.id for row in rows))
         return rows
+
+    def _room(self, held: int) -> int:
+        """How many processes to take now. Beside other workers a few at a time, and without a free slot
+        seldom one: what would wait here can run there."""
+        room = max(self._limits.processes_per_worker - held, 0)
+        if not self._has_company:
+            return room
+        free = self._slots - self.in_flight.slots_used()
+        if free <= 0:
+            is_due = self._monotonic() - self._claimed_at >= _CLAIM_SECONDS
+            return min(room, 1 if is_due else 0)
+        return min(room, -(-free // _CLAIM_PART))
 
     def _log_breakers(self, breakers: Sequence[Breaker]) -> None:
         """Whichever worker opened or closed one."""
@@ -335,6 +353,11 @@ class WorkerLoop:
             )
         )
         self._beat_at = now
+        oldest = self._store.now() - timedelta(seconds=self._limits.lease_seconds)
+        self._has_company = any(
+            other.id != self.id and not other.draining and other.heartbeat_at > oldest
+            for other in self._store.workers()
+        )
 
     # -- running and stopping ---------------------------------------------------------------------
 
