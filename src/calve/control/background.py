@@ -88,12 +88,12 @@ class ReleaseDrain:
 
 
 class History:
-    """Deletes old events while there are any, then rests. Where it goes on is this worker's own and may be
-    forgotten: it then starts from the oldest."""
+    """Deletes old events, then old requests and their like, while there are any; then rests. Where it goes
+    on is this worker's own and may be forgotten: it then starts from the oldest."""
 
     def __init__(self, store: StoreWriter, limits: Limits, monotonic: Callable[[], float]) -> None:
         self._store = store
-        self._days = limits.keep_history_days
+        self._limits = limits
         self._monotonic = monotonic
         self._after = 0
         self._rests_until = monotonic()
@@ -102,8 +102,17 @@ class History:
         if self._monotonic() < self._rests_until:
             return
         # if we die here, some history is gone and the rest goes later
-        self._after = self._store.forget_history(days=self._days, after=self._after, limit=HISTORY_PIECE)
-        if not self._after:
+        self._after = self._store.forget_history(
+            days=self._limits.keep_history_days, after=self._after, limit=HISTORY_PIECE
+        )
+        if self._after:
+            return
+        deleted = self._store.forget_requests(
+            hours=self._limits.keep_requests_hours,
+            audit_days=self._limits.keep_audit_days,
+            limit=HISTORY_PIECE,
+        )
+        if deleted < HISTORY_PIECE:
             self._rests_until = self._monotonic() + HISTORY_REST_SECONDS
 
 

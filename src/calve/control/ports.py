@@ -155,7 +155,12 @@ class StoreWriter(Protocol):
         """Of processes that ended so many days ago and need no step any more: delete the events, the
         RELEASED pins and the freed locks. Looks at no more than `limit` events, the oldest beyond
         number `after`; the number to go on from, or 0 once what is left is younger. The process, its
-        plan and its tasks stay: a proof may need them."""
+        plan and its tasks stay: a proof may need them. Events that the feed loses are noted."""
+
+    def forget_requests(self, *, hours: float, audit_days: float, limit: int) -> int:
+        """Delete requests so old, ended notices and done actions older than a week, servers silent for a
+        day, and audit rows so old: at most `limit` of each. The most that was deleted of one table: less
+        than `limit` means that nothing old is left."""
 
 
 class Store(StoreReader, StoreWriter, Protocol):

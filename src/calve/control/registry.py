@@ -52,11 +52,6 @@ class Registry(Feed, Protocol):
         """Keep the text of the first answer. Nothing if there is one already, if no submit used the
         key, or if the text is above 256 KB: then it is made again from the processes."""
 
-    def forget_requests(self, *, hours: float, audit_days: float, limit: int) -> int:
-        """Delete requests so old, ended notices and done actions older than a week, servers silent for a
-        day, and audit rows so old: at most `limit` of each. The most that was deleted of one table: less
-        than `limit` means that nothing old is left."""
-
     def put_token(self, token: Token, asked: Asked) -> None:
         """RefusedError (code `token_exists`) if the id or the name was ever given."""
 

@@ -51,6 +51,10 @@ class Limits:
     keep_history_days: float = _limit(
         90.0, "how long events and released pins of an ended process are kept; the process itself stays"
     )
+    keep_requests_hours: float = _limit(
+        48.0, "how long an idempotency key is remembered: the same request gets the first answer until then"
+    )
+    keep_audit_days: float = _limit(365.0, "how long the audit says who asked for a change")
     tag_days: float = _limit(30.0, "how long the tag of a published process is kept in the table")
     commits_per_export: int = _count(50, "partitions beyond which several share one process and commit")
     source_busy_seconds: float = _limit(

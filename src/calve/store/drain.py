@@ -1,4 +1,4 @@
-"""What ended processes leave in the store, drained a bounded piece at a time.
+"""What ended processes and old requests leave in the store, drained a bounded piece at a time.
 
 Pins are claimed for a while, released by a worker that reaches their source, and recorded as released.
 
@@ -7,7 +7,19 @@ scan; the caller keeps the place. An old event of a process that still lives is 
 waited for.
 """
 
-from sqlalchemy import ColumnElement, Connection, and_, delete, or_, select, true, update
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    Table,
+    and_,
+    delete,
+    or_,
+    select,
+    true,
+    tuple_,
+    update,
+)
 
 from calve.model.change import PIN_NOT_RELEASED, PIN_RELEASED, NewEvent
 from calve.model.errors import ErrorInfo
@@ -15,7 +27,7 @@ from calve.model.process import Pin, ProcessId, WorkerId
 from calve.model.reach import kinds_in, sources_in
 from calve.model.refusals import illegal_transition, no_such_pin
 from calve.model.states import PinState
-from calve.store import rows
+from calve.store import rows, tables
 from calve.store.database import seconds_to_us
 from calve.store.feed import forgotten, hold_state
 from calve.store.reader import SqlReader
@@ -23,6 +35,8 @@ from calve.store.rows import chunks, record
 from calve.store.tables import events, locks, pins, processes
 
 _DAY_SECONDS = 86_400.0
+_KEPT_DAYS = 7.0  # ended notices and done actions
+_SILENT_DAYS = 1.0  # servers
 
 
 class History(SqlReader):
@@ -54,6 +68,27 @@ class History(SqlReader):
             )
             ended += connection.execute(select(processes.c.id).where(is_history)).scalars()
         return [row.number for row in old], ended
+
+    def forget_requests(self, *, hours: float, audit_days: float, limit: int) -> int:
+        old = {
+            tables.requests: (tables.requests.c.made_at, hours / 24),
+            tables.notices: (tables.notices.c.ended_at, _KEPT_DAYS),
+            tables.actions: (tables.actions.c.done_at, _KEPT_DAYS),
+            tables.audit: (tables.audit.c.at, audit_days),
+            tables.servers: (tables.servers.c.heartbeat_at, _SILENT_DAYS),
+        }
+        # If we die here, some of it is gone and the rest goes later.
+        return max(self._forget_old(table, at, days, limit) for table, (at, days) in old.items())
+
+    def _forget_old(self, table: Table, at: Column[int], days: float, limit: int) -> int:
+        keys = list(table.primary_key.columns)
+        before = self._database.clock - seconds_to_us(days * _DAY_SECONDS)
+        old = select(*keys).where(at < before).limit(limit)
+        # Looked for without a lock first: most calls find nothing.
+        if not self._database.read(lambda connection: connection.execute(old).first()):
+            return 0
+        forget = delete(table).where(tuple_(*keys).in_(old))
+        return self._database.write(lambda connection: connection.execute(forget).rowcount)
 
 
 def _forget(connection: Connection, ended: list[str], after: int, upto: int) -> None:

@@ -6,7 +6,7 @@ A change and the audit row that says who asked for it are one transaction.
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Select, Table, delete, insert, select, tuple_, update
+from sqlalchemy import Connection, Select, delete, insert, select, update
 
 from calve.model.access import (
     Asked,
@@ -22,15 +22,13 @@ from calve.model.access import (
 from calve.model.process import ProcessId
 from calve.model.refusals import no_such_token, token_exists
 from calve.store import rows
-from calve.store.database import seconds_to_us, time_from_us
+from calve.store.database import time_from_us
 from calve.store.leases import Workers
 from calve.store.rows import chunks, columns, note
 from calve.store.submissions import load_request
 from calve.store.tables import (
-    actions,
     audit,
     halts,
-    notices,
     proofs,
     requests,
     servers,
@@ -39,9 +37,6 @@ from calve.store.tables import (
 from calve.store.totals import load_totals
 
 _ANSWER_BYTES = 256 * 1024
-_DAY_SECONDS = 86_400.0
-_KEPT_DAYS = 7.0  # ended notices and done actions
-_SILENT_DAYS = 1.0  # servers
 
 
 class Registry(Workers):
@@ -55,26 +50,6 @@ class Registry(Workers):
         unanswered = (c.who == rows.plain(who)) & (c.key == rows.plain(key)) & c.answer.is_(None)
         # If we die here, the answer is made again from the processes; nobody saw this one.
         self._run(update(requests).where(unanswered).values(answer=rows.plain(answer)))
-
-    def forget_requests(self, *, hours: float, audit_days: float, limit: int) -> int:
-        old = {
-            requests: (requests.c.made_at, hours / 24),
-            notices: (notices.c.ended_at, _KEPT_DAYS),
-            actions: (actions.c.done_at, _KEPT_DAYS),
-            audit: (audit.c.at, audit_days),
-            servers: (servers.c.heartbeat_at, _SILENT_DAYS),
-        }
-        # If we die here, some of it is gone and the rest goes later.
-        return max(self._forget(table, at, days, limit) for table, (at, days) in old.items())
-
-    def _forget(self, table: Table, at: Any, days: float, limit: int) -> int:
-        keys = list(table.primary_key.columns)
-        before = self._database.clock - seconds_to_us(days * _DAY_SECONDS)
-        old = select(*keys).where(at < before).limit(limit)
-        # Looked for without a lock first: most calls find nothing.
-        if not self._database.read(lambda connection: connection.execute(old).first()):
-            return 0
-        return self._run(delete(table).where(tuple_(*keys).in_(old)))
 
     # -- tokens -------------------------------------------------------------------------------------
 

@@ -19,8 +19,13 @@ STORE_CALLS = frozenset(
     {
         "submit", "request_cancel", "claim", "renew", "yield_", "apply", "claim_releases", "record_release",
         "heartbeat", "forget_worker", "trip", "claim_probe", "close_breaker", "forget_history",
-        "number_events", "answer_request", "forget_requests", "put_token", "revoke_token", "put_halt", "lift_halt",
-        "audit", "record_proof", "beat_server", "forget_server", "follow_target", "add_notices", "claim_notices",
+        "forget_requests",
+    }
+)  # fmt: skip
+REGISTRY_CALLS = frozenset(
+    {
+        "number_events", "answer_request", "put_token", "revoke_token", "put_halt", "lift_halt", "audit",
+        "record_proof", "beat_server", "forget_server", "follow_target", "add_notices", "claim_notices",
         "record_notices", "put_actions", "claim_actions", "record_action",
     }
 )  # fmt: skip
@@ -100,7 +105,7 @@ class _CrashingKind(WrappedKind):
 
 
 def crashing_store(store: P, faults: Faults) -> P:
-    return cast(P, _Crashing(store, STORE_CALLS, faults, StoreError))
+    return cast(P, _Crashing(store, STORE_CALLS | REGISTRY_CALLS, faults, StoreError))
 
 
 def crashing_kind(kind: Kind, faults: Faults) -> Kind:
