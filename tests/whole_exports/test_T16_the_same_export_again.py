@@ -1,5 +1,8 @@
 """T16: the same export again, whatever became of the first: never refused by its own ghost, rows once."""
 
+import threading
+import time
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 import pytest
@@ -9,12 +12,23 @@ from calve.clickhouse.parts.partitions import Selection
 from calve.control.client import cancel, retry
 from calve.export.request import ExportRequest
 from calve.export.submit import Submission, submit_export, survey_export
-from calve.model.errors import LockedError
-from calve.model.process import Process, ProcessId
+from calve.model.change import PinChange
+from calve.model.errors import LockedError, RefusedError
+from calve.model.process import Pin, Process, ProcessId
 from calve.model.states import PROCESS_LIVE, ProcessState
+from calve.testing.faults import Crash
 
 
-def ask(life: Life, selection: Selection | None = None, **options: object) -> Submission:
+def forbidden(_: float) -> None:
+    raise AssertionError("nothing is being pinned at this moment")
+
+
+def ask(
+    life: Life,
+    selection: Selection | None = None,
+    sleep: Callable[[float], None] = forbidden,
+    **options: object,
+) -> Submission:
     request = ExportRequest(
         source="main",
         database="db",
@@ -25,7 +39,7 @@ def ask(life: Life, selection: Selection | None = None, **options: object) -> Su
         **options,  # type: ignore[arg-type]
     )
     surveyed = survey_export(life.ports, request, selection or Selection(all=True))
-    answer = submit_export(life.ports, life.store, surveyed)
+    answer = submit_export(life.ports, life.store, surveyed, sleep=sleep)
     life.ids += [one.id for one in answer.processes if one.id not in life.ids]
     return answer
 
@@ -138,6 +152,60 @@ def test_T16_rows_that_came_after_the_pin_are_named_when_what_pinned_before_is_j
     own_life.run(own_life.worker())
     own_life.check_settled()
     assert own_life.exported_ids() == [*IDS, 150, 151]
+
+
+def _between_pin_and_plan(life: Life, then: Callable[[], None]) -> None:
+    """Do something there, once: the source is pinned, and the plan is not written."""
+    take = life.kind.take
+
+    def taking(process: Process, pins: Sequence[Pin]) -> Sequence[PinChange]:
+        life.kind.take = take  # type: ignore[method-assign]
+        taken = take(process, pins)
+        then()
+        return taken
+
+    life.kind.take = taking  # type: ignore[method-assign]
+
+
+def test_T16_rows_that_came_between_a_pin_and_its_plan_are_named(own_life: Life) -> None:
+    """The one who joins there waits for the plan, which shows what was pinned."""
+    [first] = ask(own_life).processes
+    found: list[RefusedError] = []
+    waits = threading.Event()
+
+    def wait(_: float) -> None:
+        waits.set()
+        time.sleep(0.01)
+
+    joins = threading.Thread(target=lambda: found.extend(ask(own_life, sleep=wait).outdated))
+
+    def join() -> None:
+        own_life.kept.execute("INSERT INTO db.events VALUES (151, '2024-01-05', 'after the pin')")
+        joins.start()
+        assert waits.wait(30)
+
+    _between_pin_and_plan(own_life, join)
+    own_life.run_until(ProcessState.RUNNING, first.id)
+    joins.join(30)
+    [outdated] = found
+    assert "partition 202401 has changed since" in outdated.message and first.id in outdated.message
+
+
+def test_T16_rows_are_not_missed_where_a_worker_died_between_its_pin_and_its_plan(own_life: Life) -> None:
+    [first] = ask(own_life).processes
+
+    def die() -> None:
+        raise Crash("after the pin")
+
+    _between_pin_and_plan(own_life, die)
+    with pytest.raises(Crash):
+        own_life.run_until(ProcessState.RUNNING, first.id)
+    own_life.kept.execute("INSERT INTO db.events VALUES (151, '2024-01-05', 'after the pin')")
+    own_life.leave()
+    assert ask(own_life).outdated == ()
+    own_life.run(own_life.worker())
+    own_life.check_settled()
+    assert own_life.exported_ids() == [*IDS, 151]
 
 
 def test_T16_rows_that_went_after_the_pin_are_exported_and_no_force_is_offered(own_life: Life) -> None:

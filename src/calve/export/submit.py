@@ -2,7 +2,8 @@
 before anything is queued, pinned or written. The same request again joins what is under way (T16)."""
 
 import json
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from calve.clickhouse.embedded.parser import parser
@@ -22,6 +23,9 @@ from calve.export.request import ExportRequest, key_plans, lock_names
 from calve.export.survey import Refusals, SourceView, Survey, merges_rows, survey
 from calve.model.errors import DamagedError, RefusedError, UsageError
 from calve.model.process import Lock, NewProcess, Process, ProcessId, new_batch_id, new_process_id
+from calve.model.states import PinState, ProcessState
+
+_LOOK_SECONDS = 0.2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,7 +147,12 @@ def _refuse_final(table: TableInfo, request: ExportRequest, *, embedded: bool) -
 
 
 def submit_export(
-    ports: ExportPorts, store: Store, surveyed: Survey[PartitionInfo], *, priority: int = 0
+    ports: ExportPorts,
+    store: Store,
+    surveyed: Survey[PartitionInfo],
+    *,
+    priority: int = 0,
+    sleep: Callable[[float], None] = time.sleep,
 ) -> Submission:
     """Queue one process for each partition, or, beyond `limits.commits_per_export`, for several. What the
     same request has under way is joined, and what its batch has done is not done again."""
@@ -163,18 +172,42 @@ def submit_export(
         processes=submitted.processes,
         joined=submitted.joined,
         outdated=tuple(
-            error for process_id in submitted.joined for error in _outdated(store, surveyed, process_id)
+            error
+            for process_id in submitted.joined
+            if _pinned(store, process_id, 2 * ports.limits.lease_seconds, sleep)
+            for error in _outdated(store, surveyed, process_id)
         ),
     )
+
+
+def _pinned(store: Store, process_id: ProcessId, seconds: float, sleep: Callable[[float], None]) -> bool:
+    """Whether what is joined was pinned, perhaps before we looked at the source. A worker that pins it at this
+    moment says so with its plan, which is awaited. One that died without a plan left nothing: the pin of the next
+    is taken after our look, and holds all that we saw."""
+    for _ in range(round(seconds / _LOOK_SECONDS)):
+        process = store.process(process_id)
+        if process.planned or process.state is not ProcessState.PENDING:
+            break
+        works = process.lease_until is not None and process.lease_until > store.now()
+        if not works or not any(pin.state is PinState.JOURNALED for pin in store.pins(process_id)):
+            return False
+        sleep(_LOOK_SECONDS)
+    return True
 
 
 def _outdated(store: Store, surveyed: Survey[PartitionInfo], process_id: ProcessId) -> Iterator[RefusedError]:
     """What is joined exports the rows that it pinned. Rows that came since are not in it: this is said, as after
     an export that has ended, since a person who is answered "done" drops the partition."""
+    request = surveyed.request
     text = store.plan(process_id)
     if text is None:
-        return  # it pins after we looked, or, in a window of moments, did so just before: then this goes unsaid
-    request = surveyed.request
+        yield RefusedError(
+            f"{request.source_table}: process {process_id}, which was joined, is being pinned: rows that came in the"
+            " last moments may not be in it",
+            code="changed_since",
+            hint="once it has ended, repeat this command: it says whether anything is missing",
+        )
+        return
     keys = key_plans(request, surveyed.source.identity, surveyed.source.partitions, uuid="")
     now = {key.partition: key for key in keys}
     try:
