@@ -1,25 +1,22 @@
-"""Bytes a second of a backup against a plain copy of the same files to the same place.
+"""A backup of parts that do not compress: to a folder, against a plain copy of the same files (`cp -r`, then `sync`:
+files that are not on the disk yet are no backup); to S3, against the same files put by AWS's own client library (the
+C++ SDK, through pyarrow). Kinds take turns.
 
-    python bench/backup.py --mb 4096
-
-The plain copy is what `cp -r` followed by `sync` does: files that are not on the disk yet are no
-backup. Then the same with hard links (`[backup] hard_links`), and a second backup after 1 % of new
-data: what it moves, over what there is. Bounds: at least 0.8 of the plain copy, 1.0 with hard links;
-about 1 % moved. Encryption and compression are compared with the plain backup of the same run. Kinds take turns, and the best run of each counts: a busy machine is busy for all.
+Beside it: hard links, encryption, compression, each against the plain backup, and a second backup after 1 % of new
+rows, which moves about 1 % of the bytes.
 """
 
-import argparse
 import json
 import os
 import secrets
 import shutil
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+
+import pyarrow.fs as pafs
 
 from calve.archive import backups as archived
 from calve.archive.location import Location
@@ -36,11 +33,14 @@ from calve.model.states import PinState, TaskState
 from calve.objects.storage import Storage
 from calve.testing.clock import FakeClock
 from calve.testing.memory_store import MemoryStore
+from kit.report import Report, Run
+from kit.world import folder
 from support.kept_source import KeptSource
+from support.s3 import S3Server, s3_server
 
-BOUND = 0.8
-LINKED_BOUND = 1.0
 TASKS_AT_ONCE = 2
+ROW_BYTES = 108
+BUCKET = "backups"
 
 
 class Ports:
@@ -48,37 +48,27 @@ class Ports:
 
     def __init__(
         self,
-        folder: Path,
+        url: str,
         source: LiveSource,
         *,
         hard_links: bool = False,
-        sealing: Mapping[str, str] | None = None,
+        settings: Mapping[str, str] | None = None,
     ) -> None:
-        self._folder, self._source = folder, source
+        self._url, self._source = url, source
         self.hard_links = hard_links
-        self._sealing = dict(sealing or {})
+        self._settings = dict(settings or {})
 
     def source(self, name: str) -> LiveSource:
         return self._source
 
     def location(self) -> Location:
-        return Location(f"file://{self._folder}", Storage(self._sealing))
+        return Location(self._url, Storage(self._settings))
 
     def location_properties(self) -> dict[str, str]:
-        return self._sealing
+        return self._settings
 
 
-@dataclass
-class Measured:
-    """What the copying took; CPU seconds are what a busy machine does not distort."""
-
-    seconds: float
-    cpu_seconds: float
-    bytes: int = 0
-    moved_bytes: int = 0
-
-
-def back_up(ports: Ports, name: str) -> Measured:
+def back_up(ports: Ports, name: str) -> Run:
     kind, store = BackupKind(ports), MemoryStore(FakeClock())
     request = submit.request_of(ports, name, "main", ["db.*"])
     process = submit.submit(ports, store, request).process
@@ -104,8 +94,13 @@ def back_up(ports: Ports, name: str) -> Measured:
     for pin in pins:
         kind.release(pin)
     read = [BackupReceipt.from_json(text) for text in receipts]
-    return Measured(
-        seconds, cpu_seconds, sum(one.bytes for one in read), sum(one.moved_bytes for one in read)
+    return Run(
+        seconds=round(seconds, 4),
+        core_seconds=round(cpu_seconds, 3),
+        detail={
+            "mb": round(sum(one.bytes for one in read) / 1e6),
+            "moved_mb": round(sum(one.moved_bytes for one in read) / 1e6, 1),
+        },
     )
 
 
@@ -113,77 +108,107 @@ def _pin(new: NewPin, process_id: ProcessId) -> Pin:
     return Pin(name=new.name, process_id=process_id, source=new.source, detail=new.detail)
 
 
-def plain_copy(folders: Sequence[Path], target: Path) -> Measured:
+def plain_copy(folders: Sequence[Path], target: Path) -> Run:
     os.sync()
     began, cpu_began = time.perf_counter(), time.process_time()
-    for at, folder in enumerate(folders):
-        shutil.copytree(folder, target / str(at))
+    for at, one in enumerate(folders):
+        shutil.copytree(one, target / str(at))
     os.sync()
-    return Measured(time.perf_counter() - began, time.process_time() - cpu_began)
+    return _ran(began, cpu_began)
+
+
+def put_by_client(folders: Sequence[Path], server: S3Server, prefix: str) -> Run:
+    """What a copy to S3 takes without anything around it."""
+    client = pafs.S3FileSystem(
+        access_key=server.keys.access_key_id,
+        secret_key=server.keys.secret_access_key,
+        endpoint_override=server.endpoint,
+        region=server.region,
+    )
+    began, cpu_began = time.perf_counter(), time.process_time()
+    for at, one in enumerate(folders):
+        pafs.copy_files(
+            str(one), f"{BUCKET}/{prefix}/{at}", pafs.LocalFileSystem(), client, chunk_size=8 * 1024 * 1024
+        )
+    return _ran(began, cpu_began)
+
+
+def _ran(began: float, cpu_began: float) -> Run:
+    return Run(
+        seconds=round(time.perf_counter() - began, 4), core_seconds=round(time.process_time() - cpu_began, 3)
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--mb", type=int, default=1024, help="data to back up")
-    parser.add_argument("--runs", type=int, default=3)
-    args = parser.parse_args()
-    with ExitStack() as stack:
-        root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="calve-bench-")))
-        source = stack.enter_context(KeptSource(root / "clickhouse"))
-        rows = args.mb * 1_000_000 // 108  # random bytes do not compress
+    report = Report("backup", __doc__)
+    rows = (128 if report.quick else 1024) * 1_000_000 // ROW_BYTES
+    runs = 2 if report.quick else 3
+    with folder() as home, KeptSource(home / "clickhouse") as source, s3_server(home / "s3") as server:
+        server.create_bucket(BUCKET)
         source.execute(
             "CREATE DATABASE db",
             "CREATE TABLE db.t (id UInt64, s String) ENGINE = MergeTree PARTITION BY id % 4 ORDER BY id",
-            f"INSERT INTO db.t SELECT number, randomString(100) FROM numbers({rows})",
+            f"INSERT INTO db.t SELECT number, randomString(100) FROM numbers({rows})",  # does not compress
         )
         parts = [
             Path(row["path"])
             for row in source.select("SELECT path FROM system.parts WHERE active AND database = 'db'")
         ]
-        copies: list[Measured] = []
-        backups: list[Measured] = []
-        linked: list[Measured] = []
-        key = secrets.token_hex(32)
-        sealings = {
-            "encrypted": properties(keys=key),
-            "zstd": properties(keys="", compression="zstd"),
-            "both": properties(keys=key, compression="zstd"),
-        }
-        sealed: dict[str, list[Measured]] = {name: [] for name in sealings}
-        for at in range(args.runs):
-            copies.append(plain_copy(parts, root / f"copy-{at}"))
-            shutil.rmtree(root / f"copy-{at}")
-            linked.append(back_up(Ports(root / f"linked-{at}", source, hard_links=True), "full"))
-            shutil.rmtree(root / f"linked-{at}")
-            for name, sealing in sealings.items():
-                sealed[name].append(back_up(Ports(root / name, source, sealing=sealing), "full"))
-                shutil.rmtree(root / name)
-            backups.append(back_up(Ports(root / f"backup-{at}", source), "full"))
-            if at + 1 < args.runs:
-                shutil.rmtree(root / f"backup-{at}")
-        copied, backed_up, links = (
-            min(found, key=lambda one: one.seconds) for found in (copies, backups, linked)
+        for turn in range(runs):
+            to_a_folder(report, home, source, parts)
+            to_s3(report, source, server, parts, turn)
+        increment(report, home, source, rows)
+    for name, least in (("backup", 0.95), ("backup, hard links", 1.0)):
+        report.ratio(
+            f"{name} over plain copy", report.best("plain copy") / report.best(name), least, at_least=True
         )
-        print(f"{backed_up.bytes / 1e6:.0f} MB in {len(parts)} parts, load {os.getloadavg()[0]:.1f}")
-        size = backed_up.bytes
-        best = {name: min(found, key=lambda one: one.seconds) for name, found in sealed.items()}
-        for name, found in (
-            ("plain copy", copied), ("backup", backed_up), ("hard links", links), *best.items()
-        ):  # fmt: skip
-            print(f"{name:>10}: {size / found.seconds / 1e6:6.0f} MB/s, {found.cpu_seconds:.2f} CPU s")
-        print(f"backup over plain copy: {copied.seconds / backed_up.seconds:.2f} (bound {BOUND})")
-        print(f"hard links over plain copy: {copied.seconds / links.seconds:.2f} (bound {LINKED_BOUND})")
-        for name, found in best.items():
-            ratio, cpu = backed_up.seconds / found.seconds, found.cpu_seconds / backed_up.cpu_seconds
-            print(f"{name} over plain backup: {ratio:.2f}, with {cpu:.1f} times its CPU seconds")
-        source.execute(
-            f"INSERT INTO db.t SELECT number, randomString(100) FROM numbers({rows}, {rows // 100})"
-        )
-        ports = Ports(root / f"backup-{args.runs - 1}", source)
-        second = back_up(ports, "increment")
-        share = second.moved_bytes / second.bytes
-        print(f"second backup after 1 % new data: {share:.2%} of the bytes moved, in {second.seconds:.2f} s")
-        assert len(archived.listed(ports.location())) == 2
+    ratio = report.best("S3: AWS's client") / report.best("S3: backup")
+    report.ratio("S3: backup over AWS's client", ratio, 0.95, at_least=True)
+    for name in SEALED:
+        report.ratio(f"{name} over backup", report.best("backup") / report.best(f"backup, {name}"))
+    [second] = report.runs["second backup"]
+    report.ratio(
+        "second backup, share moved", second.detail["moved_mb"] / second.detail["mb"], 0.02, at_least=False
+    )
+    report.finish()
+
+
+def to_a_folder(report: Report, home: Path, source: LiveSource, parts: Sequence[Path]) -> None:
+    report.note("plain copy", plain_copy(parts, home / "copy"))
+    shutil.rmtree(home / "copy")
+    kinds = {
+        "backup": Ports(f"file://{home}/plain", source),
+        "backup, hard links": Ports(f"file://{home}/linked", source, hard_links=True),
+    } | {
+        f"backup, {name}": Ports(f"file://{home}/{name}", source, settings=settings)
+        for name, settings in SEALED.items()
+    }
+    for name, ports in kinds.items():
+        os.sync()
+        report.note(name, back_up(ports, "full"))
+        shutil.rmtree(ports.location().url.removeprefix("file://"))
+
+
+def to_s3(report: Report, source: LiveSource, server: S3Server, parts: Sequence[Path], turn: int) -> None:
+    report.note("S3: AWS's client", put_by_client(parts, server, f"client-{turn}"))
+    ports = Ports(f"s3://{BUCKET}/calve-{turn}", source, settings=server.properties())
+    report.note("S3: backup", back_up(ports, "full"))
+
+
+def increment(report: Report, home: Path, source: KeptSource, rows: int) -> None:
+    ports = Ports(f"file://{home}/plain", source)
+    back_up(ports, "full")
+    source.execute(f"INSERT INTO db.t SELECT number, randomString(100) FROM numbers({rows}, {rows // 100})")
+    report.note("second backup", back_up(ports, "increment"))
+    assert len(archived.listed(ports.location())) == 2
+
+
+_KEY = secrets.token_hex(32)
+SEALED = {
+    "encrypted": properties(keys=_KEY),
+    "zstd": properties(keys="", compression="zstd"),
+    "both": properties(keys=_KEY, compression="zstd"),
+}
 
 
 if __name__ == "__main__":
