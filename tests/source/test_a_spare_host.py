@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from calve.clickhouse.embedded import host
 from calve.clickhouse.embedded.host import HostProcess, Spare, spare
 from calve.clickhouse.embedded.source import EmbeddedSource
 
@@ -20,26 +21,67 @@ def expecting() -> Iterator[Spare]:
 
 
 def waiting(expecting: Spare) -> HostProcess:
-    host = expecting.host
-    assert host is not None
-    return host
+    waits = expecting.host
+    assert waits is not None
+    return waits
 
 
-def test_the_next_visit_is_by_the_child_that_waits_and_another_takes_its_place(
+def test_one_child_serves_the_visits_that_are_expected(tmp_path: Path, expecting: Spare) -> None:
+    first = waiting(expecting)
+    one, two = (EmbeddedSource(name, tmp_path / name, create=True) for name in ("one", "two"))
+    with one.visit() as session:
+        assert session.host is first
+        assert expecting.host is None, "another child would compete with the visit for the cores"
+        session.execute("CREATE TABLE t (a Int8) ENGINE = MergeTree ORDER BY a")
+    assert waiting(expecting) is first
+    with two.visit() as session:
+        assert session.host is first
+        assert session.rows("EXISTS TABLE t") == [{"result": 0}], "of the folder before, nothing is left"
+    assert expecting.host is None, "no other visit is expected"
+    assert not first.alive
+    with one.visit() as session:
+        assert session.rows("EXISTS TABLE t") == [{"result": 1}]
+
+
+def test_a_child_that_waits_leaves_the_folder_to_others(tmp_path: Path, expecting: Spare) -> None:
+    folder = tmp_path / "clickhouse"
+    with EmbeddedSource("main", folder, create=True).visit():
+        pass
+    other = HostProcess()
+    try:
+        assert other.open(folder, "", 60).ok
+        assert not any(
+            link.is_relative_to(folder)
+            for link in (Path(os.readlink(one)) for one in Path(f"/proc/{waiting(expecting).pid}/fd").iterdir())
+        )
+    finally:
+        other.close()
+
+
+def test_W9_a_child_is_replaced_after_some_visits(
+    tmp_path: Path, expecting: Spare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host, "_MOST_VISITS", 1)
+    first = waiting(expecting)
+    with EmbeddedSource("main", tmp_path / "clickhouse", create=True).visit() as session:
+        assert session.host is first
+    assert not first.alive
+    assert waiting(expecting) is not first
+
+
+def test_a_source_with_a_configuration_of_its_own_has_a_child_of_its_own(
     tmp_path: Path, expecting: Spare
 ) -> None:
-    first = waiting(expecting)
-    source = EmbeddedSource("main", tmp_path / "clickhouse", create=True)
-    with source.visit() as session:
-        assert session.host is first
-        assert expecting.host is None, "it would compete with the visit for the cores"
-        assert session.rows("SELECT 1 AS one") == [{"one": 1}]
-    second = waiting(expecting)
-    with source.visit() as session:
-        assert session.host is second
-    assert expecting.host is None, "no other visit is expected"
-    with source.visit() as session:
-        assert session.rows("SELECT 2 AS two") == [{"two": 2}]
+    config = tmp_path / "config.xml"
+    config.write_text("<clickhouse></clickhouse>")
+    with EmbeddedSource("plain", tmp_path / "plain", create=True).visit():
+        pass
+    used = waiting(expecting)
+    configured = EmbeddedSource("own", tmp_path / "own", engine_config=str(config), create=True)
+    with configured.visit() as session:
+        assert session.host is not used
+        own = session.host
+    assert own is not None and not own.alive
 
 
 def test_a_child_that_was_killed_while_it_waited_is_replaced(tmp_path: Path, expecting: Spare) -> None:

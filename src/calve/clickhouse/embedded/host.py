@@ -1,12 +1,14 @@
 """The child process that opens an embedded source, and its parent's side: start, ask, and an end that always comes.
 
-`python -m calve.clickhouse.embedded.host` loads the engine, is told the folder to open, and answers statements
-over its standard input and output until the input ends; then it closes the folder and goes. When the input ends
-in the middle of a statement its parent is gone or has given up, and it ends at once: nothing that it was doing
-outlives the visit.
+`python -m calve.clickhouse.embedded.host` loads the engine, receives the name of a folder to open, and answers
+statements over its standard input and output until an empty message; then it closes the folder and waits for the
+next. When its input ends it closes the folder and exits. When the input ends in the middle of a statement its parent
+is gone or has given up, and it ends at once: nothing that it was doing outlives the visit.
 
-A message between the two is its length, then its bytes. Loading the engine takes ten times as long as opening
-a folder, so a program that expects visits has a child ready that has loaded it.
+A message between the two is its length, then its bytes. Loading the engine costs four times as much as opening
+a folder, so a program that expects visits keeps a child that has loaded it. A closed folder is free for others: no
+file of it is open and nothing in it changes any more (tried). Each opening leaves five idle threads and 2 MB behind
+(W9), so a child serves only so many visits.
 """
 
 import contextlib
@@ -28,6 +30,7 @@ from typing import BinaryIO, Self
 from calve.clickhouse.engine.engine import ChdbSession, EngineError, load
 
 _LENGTH = struct.Struct(">Q")
+_CLOSE = b""  # the message that ends a visit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,24 +92,28 @@ def read_frame(stream: BinaryIO) -> bytes | None:
 def main() -> None:
     requests, answers = take_pipes()
     load()
-    told = read_frame(requests)
-    if told is None:
-        return
-    try:
-        session = ChdbSession(*json.loads(told))
-    except EngineError as error:
-        write_frame(answers, Answer(ok=False, data=str(error).encode()).pack())
-        return
-    write_frame(answers, Answer(ok=True, data=b"").pack())
-    inbox: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
+    inbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
     idle = threading.Event()
     idle.set()
     threading.Thread(target=_listen, args=(requests, inbox, idle), daemon=True).start()
-    while (request := inbox.get()) is not None:
-        answer = _answer(session, request)
+    session: ChdbSession | None = None
+    while (frame := inbox.get()) is not None:
+        answer = Answer(ok=True, data=b"")
+        if session is None:
+            try:
+                session = ChdbSession(*json.loads(frame))
+            except EngineError as error:
+                write_frame(answers, Answer(ok=False, data=str(error).encode()).pack())
+                return
+        elif frame == _CLOSE:
+            session.close()
+            session = None
+        else:
+            answer = _answer(session, Request.unpack(frame))
         idle.set()
         write_frame(answers, answer.pack())
-    session.close()
+    if session is not None:
+        session.close()
 
 
 def take_pipes() -> tuple[BinaryIO, BinaryIO]:
@@ -119,7 +126,7 @@ def take_pipes() -> tuple[BinaryIO, BinaryIO]:
     return requests, answers
 
 
-def _listen(requests: BinaryIO, inbox: "queue.SimpleQueue[Request | None]", idle: threading.Event) -> None:
+def _listen(requests: BinaryIO, inbox: "queue.SimpleQueue[bytes | None]", idle: threading.Event) -> None:
     while True:
         try:
             frame = read_frame(requests)
@@ -131,7 +138,7 @@ def _listen(requests: BinaryIO, inbox: "queue.SimpleQueue[Request | None]", idle
             inbox.put(None)
             return
         idle.clear()
-        inbox.put(Request.unpack(frame))
+        inbox.put(frame)
 
 
 def _answer(session: ChdbSession, request: Request) -> Answer:
@@ -148,6 +155,7 @@ if __name__ == "__main__":
 
 
 _CLOSE_SECONDS = 10.0
+_MOST_VISITS = 20  # of one child
 _CHUNK = 1 << 20
 _COMPLAINT_LENGTH = 600
 
@@ -161,11 +169,13 @@ class HostTimeout(Exception):
 
 
 class HostProcess:
-    """One child, for one folder. Not for two threads at once."""
+    """One child, with one folder open at a time. Not for two threads at once."""
 
     def __init__(self) -> None:
         # Unlinked from the start: it goes with the last process that holds it.
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the child)
+        self._visits = 0
+        self._configured = False
         # if we die from here on, the child's input ends and it ends itself
         self._child = subprocess.Popen(
             # -P: a file in the working folder must not stand in for a library
@@ -180,6 +190,8 @@ class HostProcess:
     def open(self, folder: Path, engine_config: str, seconds: float) -> Answer:
         """Open the folder, made if it is missing; the engine may say why it cannot."""
         deadline = time.monotonic() + seconds
+        self._visits += 1
+        self._configured = bool(engine_config)
         self._send(json.dumps([str(folder.absolute()), engine_config]).encode())
         return self._receive(deadline)
 
@@ -189,8 +201,27 @@ class HostProcess:
         self._send(Request(sql=sql, settings=settings).pack())
         return self._receive(deadline)
 
+    @property
+    def is_fresh(self) -> bool:
+        """Whether it has opened no folder yet."""
+        return self._visits == 0
+
+    def rest(self) -> bool:
+        """End the visit and keep the child: the folder is free when this returns. False if the child is not fit
+        for another visit, and is to be closed."""
+        if self._configured or self._visits >= _MOST_VISITS:
+            return False  # a configuration holds for the whole process
+        try:
+            self._send(_CLOSE)
+            closed = self._receive(time.monotonic() + _CLOSE_SECONDS).ok
+        except (HostDied, HostTimeout):
+            return False  # it has ended, and the folder is free
+        self._complaints.seek(0)
+        self._complaints.truncate()  # of the visit that has ended
+        return closed
+
     def close(self) -> None:
-        """End the visit in order: the folder is free when this returns."""
+        """End the visit in order, and the child: the folder is free when this returns."""
         with contextlib.suppress(OSError):
             if self._child.stdin is not None:
                 self._child.stdin.close()
@@ -283,14 +314,28 @@ class Spare:
                 self.host = None
         self.refill()
 
-    def take(self) -> HostProcess:
+    def take(self, *, fresh: bool = False) -> HostProcess:
+        """`fresh` asks for a child that has opened no folder yet."""
         with self._lock:
             self._expected = max(0, self._expected - 1)
             host, self.host = self.host, None
-        if host is not None and not host.alive:
+        if host is not None and (not host.alive or (fresh and not host.is_fresh)):
             host.kill()
             host = None
         return host or HostProcess()
+
+    def keep(self, host: HostProcess) -> None:
+        """Called when a visit has ended: its child waits for the next one, if that is expected. In any case the
+        folder is free when this returns."""
+        with self._lock:
+            wanted = self._expected > 0 and self.host is None
+        if wanted and host.rest():
+            with self._lock:
+                if self._expected and self.host is None:
+                    self.host = host
+                    return
+        host.close()
+        self.refill()
 
     def refill(self) -> None:
         """Called when a visit has ended, so that the two do not compete for the cores."""
@@ -342,8 +387,7 @@ class Gate:
         with self._changed:
             hand_on = host is not None and self._waiting > 0 and not old
         if host is not None and not hand_on:
-            host.close()  # before the next may enter: it finds the folder free
-            spare.refill()
+            spare.keep(host)  # before the next may enter: it finds the folder free
         with self._changed:
             self._host = host if hand_on else None
             self._busy = False

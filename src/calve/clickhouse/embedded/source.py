@@ -93,7 +93,7 @@ class EmbeddedSource(EngineSource):
         deadline = time.monotonic() + self._busy_seconds
         while True:
             if not _is_locked(self.folder):
-                host = spare.take()
+                host = spare.take(fresh=bool(self._engine_config))
                 if self._opened(host):
                     return host
             if time.monotonic() >= deadline:
