@@ -50,10 +50,8 @@ def test_a_child_that_waits_leaves_the_folder_to_others(tmp_path: Path, expectin
     other = HostProcess()
     try:
         assert other.open(folder, "", 60).ok
-        assert not any(
-            link.is_relative_to(folder)
-            for link in (Path(os.readlink(one)) for one in Path(f"/proc/{waiting(expecting).pid}/fd").iterdir())
-        )
+        held = [one.readlink() for one in Path(f"/proc/{waiting(expecting).pid}/fd").iterdir()]
+        assert not any(one.is_relative_to(folder) for one in held)
     finally:
         other.close()
 
