@@ -9,7 +9,7 @@ import pytest
 from support.local_runner import LocalRunner
 from support.postgres import Postgres, postgres
 from support.spark_sql import SparkSql
-from support.sparks import Sparks
+from support.sparks import QUICK, Sparks
 
 # The shipped contract suites assert too; without this their failures say nothing.
 pytest.register_assert_rewrite("calve.testing.contracts")
@@ -19,8 +19,7 @@ _PATHS = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
 os.environ["PYTHONPATH"] = os.pathsep.join(path for path in _PATHS if path)
 
 # JVMs that live for seconds: the quick compiler and one collecting thread cost a third less.
-os.environ["SPARK_CONF_DIR"] = str(Path(__file__).parent / "support" / "spark_conf")
-os.environ["SPARK_LAUNCHER_OPTS"] = (Path(os.environ["SPARK_CONF_DIR"]) / "java-opts").read_text().strip()
+os.environ["SPARK_LAUNCHER_OPTS"] = os.environ["SPARK_SUBMIT_OPTS"] = QUICK
 
 # What takes longest begins first, so that the programs of a run end together (`pytest --durations=0`).
 SLOWEST_FIRST = (

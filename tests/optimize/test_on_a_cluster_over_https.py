@@ -13,7 +13,7 @@ from calve.spark.java import java_home
 from calve.spark.runner import SparkRunner
 from support.optimizing import OptimizeScene
 from support.s3 import S3Server, s3_server
-from support.sparks import Sparks
+from support.sparks import Sparks, java_options
 from support.tls import Authority, TlsFront
 
 pytestmark = [pytest.mark.spark, pytest.mark.services]
@@ -41,8 +41,8 @@ def cluster(
         "-noprompt",
     ]
     subprocess.run([java_home() / "bin" / "keytool", *told], check=True, capture_output=True, timeout=60)
-    options = f"-Djavax.net.ssl.trustStore={store} -Djavax.net.ssl.trustStorePassword=changeit"
-    conf = {"spark.executor.extraJavaOptions": options}
+    trust = f"-Djavax.net.ssl.trustStore={store} -Djavax.net.ssl.trustStorePassword=changeit"
+    conf = {"spark.executor.extraJavaOptions": f"{java_options()} {trust}"}
     with sparks.own("local-cluster[1,2,1024]", conf, slots=2) as runner:  # one executor is enough to tell
         yield runner
 

@@ -17,6 +17,7 @@ from support.outage_place import BUCKET, make_table
 from support.postgres import Postgres
 from support.programs import Program
 from support.s3 import Keys, S3Server, s3_server
+from support.sparks import java_options
 
 SOURCE = "canary-of-the-source-8c2e"
 STORE = "canary-of-the-store-71aa"
@@ -86,6 +87,8 @@ access_key_id = "calve-test"
 secret_access_key = "{S3}"
 [spark]
 master = "{os.environ.get("CALVE_TEST_MASTER", "local-cluster[2,1,1024]")}"
+[spark.conf]
+"spark.executor.extraJavaOptions" = "{java_options()}"
 [limits]
 tick_seconds = 0.1
 connect_seconds = 2

@@ -15,7 +15,7 @@ from calve.model.states import ProcessState, TaskState
 from calve.spark.runner import SparkRunner
 from support.calve_command import call
 from support.outage_place import PARTS, OutagePlace, make_table, until
-from support.sparks import CONF, Sparks
+from support.sparks import Sparks, common_conf
 from support.standalone import Standalone
 from support.watched_runner import WatchedRunner
 
@@ -30,7 +30,7 @@ class SparkPlace(OutagePlace):
 
 @contextmanager
 def place_on(folder: Path, cluster: Standalone) -> Iterator["SparkPlace"]:
-    conf = CONF | {"spark.pyspark.python": sys.executable}
+    conf = common_conf() | {"spark.pyspark.python": sys.executable}
     spark = SparkRunner(master=cluster.url, conf=conf, slots=2, connect_seconds=2)
     runner = WatchedRunner(spark)
     with closing(runner):

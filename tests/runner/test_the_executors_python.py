@@ -20,6 +20,7 @@ from calve.model.states import ProcessState
 from calve.spark import executor
 from calve.spark.runner import KEEP_LOGS_DAYS, SparkRunner, log_file, remove_old_logs
 from support.place import Place
+from support.sparks import common_conf, java_options
 from support.standalone import Standalone
 
 
@@ -45,7 +46,7 @@ def run(
     master: str, python: str, log: Path, *, function: str = "calve.app.doctor.task:run"
 ) -> list[TaskResult]:
     results: list[TaskResult] = []
-    conf = {"spark.pyspark.python": python}
+    conf = common_conf() | {"spark.pyspark.python": python}
     with closing(SparkRunner(master=master, conf=conf, log=log)) as runner:
         runner.run("wave", [order()], results.append)
     return results
@@ -94,7 +95,11 @@ def test_T18_spark_pyspark_python_holds_on_this_machine_too(bare: str, tmp_path:
 def test_T18_an_export_and_doctor_tell_the_executors_error(
     cluster: Standalone, bare: str, tmp_path: Path
 ) -> None:
-    conf = {"CALVE_SPARK__MASTER": cluster.url, "CALVE_SPARK__CONF__spark.pyspark.python": bare}
+    conf = {
+        "CALVE_SPARK__MASTER": cluster.url,
+        "CALVE_SPARK__CONF__spark.pyspark.python": bare,
+        "CALVE_SPARK__CONF__spark.executor.extraJavaOptions": java_options(),
+    }
     place = Place(tmp_path, **conf)
     place.execute(
         "CREATE DATABASE db",

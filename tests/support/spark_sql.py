@@ -22,6 +22,7 @@ import pyarrow.ipc
 
 from calve.spark import java
 from calve.spark.java import java_home
+from support.sparks import java_options
 
 
 class SparkSqlError(Exception):
@@ -143,6 +144,7 @@ def _session() -> Any:
     return (
         SparkSession.builder.master("local[2]")
         .config("spark.jars", ",".join(paths))
+        .config("spark.driver.extraJavaOptions", java_options())
         .config("spark.ui.enabled", "false")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")

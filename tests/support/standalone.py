@@ -15,6 +15,7 @@ import pyspark
 
 from calve.spark.java import java_home
 from support.programs import Program, free_ports
+from support.sparks import java_options
 
 SPARK_HOME = Path(pyspark.__file__).parent
 
@@ -63,7 +64,10 @@ class Standalone:
                 "--host", "127.0.0.1", "--webui-port", "0", *arguments,
             ],
             log,
-            {"JAVA_HOME": str(java_home()), "SPARK_HOME": str(SPARK_HOME), "PYTHONPATH": "", "VIRTUAL_ENV": ""},
+            {
+                "JAVA_HOME": str(java_home()), "SPARK_HOME": str(SPARK_HOME),
+                "SPARK_DAEMON_JAVA_OPTS": java_options(), "PYTHONPATH": "", "VIRTUAL_ENV": "",
+            },
         )  # fmt: skip
         program.wait_ready(lambda: ready in log.read_text(errors="replace")[begin:])
         return program

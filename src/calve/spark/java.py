@@ -68,10 +68,7 @@ class ClassArchive:
 
     def options(self, home: str) -> list[str]:
         """What a JVM of that runtime is told at its start."""
-        import pyspark
-
-        of = hashlib.sha256(f"{home} {pyspark.__file__} {pyspark.__version__}".encode()).hexdigest()[:12]
-        self._archive = cache_folder() / f"spark-classes-{of}.jsa"
+        self._archive = class_archive(home)
         if " " in str(self._archive):
             return []  # Spark would take it for two options
         if self._archive.exists():
@@ -91,6 +88,14 @@ class ClassArchive:
         elif self._written is not None:
             self._written.unlink(missing_ok=True)
         self._written = None
+
+
+def class_archive(home: str) -> Path:
+    """Where the classes are of that runtime and the PySpark installed."""
+    import pyspark
+
+    of = hashlib.sha256(f"{home} {pyspark.__file__} {pyspark.__version__}".encode()).hexdigest()[:12]
+    return cache_folder() / f"spark-classes-{of}.jsa"
 
 
 FETCH_SECONDS = 600
