@@ -5,7 +5,7 @@ import pytest
 
 from calve.spark.runner import SparkRunner
 from support.place import Place, kept_place
-from support.sparks import CLUSTER, LOCAL, Sparks
+from support.sparks import LOCAL, Sparks
 
 EVENTS = (
     "CREATE DATABASE db",
@@ -23,10 +23,10 @@ EVENTS = (
 )
 
 
-@pytest.fixture(params=[LOCAL, CLUSTER])
+@pytest.fixture
 def runner(request: pytest.FixtureRequest, sparks: Sparks) -> SparkRunner:
-    """In one JVM, and with executors that are processes of their own (D16)."""
-    return sparks.runner(request.param)
+    """In one JVM, unless a test asks for executors that are processes of their own too (D16)."""
+    return sparks.runner(getattr(request, "param", LOCAL))
 
 
 @pytest.fixture

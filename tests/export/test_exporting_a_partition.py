@@ -6,10 +6,15 @@ import pytest
 from calve.model.errors import NotFoundError, RefusedError
 from calve.model.states import ProcessState
 from support.place import Place
+from support.sparks import CLUSTER, LOCAL
 
 pytestmark = pytest.mark.spark
 
+# What executors have a part in; the rest is settled before a task runs, or after.
+on_a_cluster_too = pytest.mark.parametrize("runner", [LOCAL, CLUSTER], indirect=True)
 
+
+@on_a_cluster_too
 def test_rows_and_sums_equal_the_source_s_for_two_readers(place: Place) -> None:
     [process] = place.export("db.events", "202401")
     assert process.state is ProcessState.COMPLETED, process.error
@@ -31,6 +36,7 @@ def test_the_snapshot_names_its_process_and_nothing_is_left_at_the_source(place:
     assert place.frozen == []
 
 
+@on_a_cluster_too
 def test_several_partitions_are_a_batch_of_processes(place: Place) -> None:
     processes = place.export("db.events")
     assert [process.partitions for process in processes] == [("202401",), ("202402",), ("202403",)]
@@ -54,6 +60,7 @@ def test_what_is_exported_and_unchanged_is_skipped_also_after_a_merge(place: Pla
     assert place.read().num_rows == 1000
 
 
+@on_a_cluster_too
 def test_what_changed_since_is_told_and_replaced_by_force(place: Place) -> None:
     place.export("db.events", "202401")
     place.execute("INSERT INTO db.events (id, day) VALUES (77, '2024-01-05')")

@@ -4,8 +4,7 @@ an outage like any other (T14). It is said within seconds, uses no budget, and e
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from pathlib import Path
+from contextlib import ExitStack, closing
 
 import pytest
 
@@ -25,90 +24,102 @@ ROWS = 50
 
 
 class SparkPlace(OutagePlace):
+    """With a cluster of its own, which each test stops and starts, and tables that each test makes."""
+
     spark: SparkRunner
+    cluster: Standalone
+
+    def make(self, table: str) -> None:
+        self.place.execute(*make_table(table, rows=ROWS))
+
+    @property
+    def service(self) -> str:
+        return f"spark:{self.cluster.url}"
 
 
-@contextmanager
-def place_on(folder: Path, cluster: Standalone) -> Iterator["SparkPlace"]:
-    conf = common_conf() | {"spark.pyspark.python": sys.executable}
-    spark = SparkRunner(master=cluster.url, conf=conf, slots=2, connect_seconds=2)
-    runner = WatchedRunner(spark)
-    with closing(runner):
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory, sparks: Sparks) -> Iterator[SparkPlace]:
+    sparks.close()  # PySpark has room for one
+    folder = tmp_path_factory.mktemp("spark-place")
+    with ExitStack() as stack:
+        cluster = stack.enter_context(Standalone(folder))
+        conf = common_conf() | {"spark.pyspark.python": sys.executable}
+        spark = SparkRunner(master=cluster.url, conf=conf, slots=2, connect_seconds=2)
+        runner = stack.enter_context(closing(WatchedRunner(spark)))
         place = SparkPlace(folder / "place", runner, {}, CALVE_SPARK__MASTER=cluster.url)
-        place.spark = spark
-        place.place.execute(*make_table("events", rows=ROWS))
+        place.spark, place.cluster = spark, cluster
+        stack.callback(place.close)
         yield place
         print(place.everything_told())
-        place.close()
 
 
-@pytest.fixture
-def cluster(tmp_path: Path, sparks: Sparks) -> Standalone:
-    sparks.close()  # PySpark has room for one
-    folder = tmp_path / "cluster"
-    folder.mkdir()
-    return Standalone(folder)
-
-
-def test_T14_a_master_that_is_away_at_the_start_is_said_and_waited_for(
-    tmp_path: Path, cluster: Standalone
-) -> None:
-    service = f"spark:{cluster.url}"
-    with place_on(tmp_path, cluster) as place, place.worker():
-        ids = place.submit("events", "lake.ns.events")
+def test_T14_a_master_that_is_away_at_the_start_is_said_and_waited_for(place: SparkPlace) -> None:
+    place.spark.close()
+    place.cluster.stop_master()
+    place.make("early")
+    with place.worker():
+        ids = place.submit("early", "lake.ns.early")
         until(lambda: place.planned(ids), "the plans: they need no Spark")
         began = time.monotonic()
-        until(lambda: place.breakers() == [service], "the breaker to open")
+        until(lambda: place.breakers() == [place.service], "the breaker to open")
         assert time.monotonic() - began < 10
         until(lambda: len(waiting_for(place.app.store, place.rows(ids))) == len(ids), "all to wait for it")
         said = why(place.app.store, place.rows(ids)[0])
-        assert f"It waits for {service}, which has been down since" in said and "Connection refused" in said
+        assert f"It waits for {place.service}, which has been down since" in said
+        assert "Connection refused" in said
         [opened] = place.app.store.breakers()
         until(lambda: place.app.store.breakers()[0].probes > opened.probes + 6, "more probes than tries")
         listed = call("ps", cwd=place.place.folder, env=place.place.settings)
-        assert f"{service} has been down since" in listed.err
+        assert f"{place.service} has been down since" in listed.err
         assert not place.ended(ids)
-        with cluster:
-            ended = place.finish(ids, seconds=240)
-    completed_without_budget(place, ids, ended)
+        place.cluster.start_master()
+        ended = place.finish(ids, seconds=240)
+    completed_without_budget(place, "early", ids, ended)
 
 
-@pytest.mark.parametrize("when", ["Spark starts", "tasks run"])
-def test_T14_a_master_that_is_killed_and_comes_back(tmp_path: Path, cluster: Standalone, when: str) -> None:
-    service = f"spark:{cluster.url}"
-    with cluster, place_on(tmp_path, cluster) as place, place.worker():
-        if when == "tasks run":
-            place.spark.warm()
-        ids = place.submit("events", "lake.ns.events")
+@pytest.mark.parametrize("when", ["tasks run", "Spark starts"])
+def test_T14_a_master_that_is_killed_and_comes_back(place: SparkPlace, when: str) -> None:
+    table = when.replace(" ", "_").lower()
+    place.make(table)
+    if when == "tasks run":
+        place.spark.warm()
+    else:
+        place.spark.close()
+    with place.worker():
+        ids = place.submit(table, f"lake.ns.{table}")
         until(lambda: place.runner.busy == 2, "tasks to run")
-        cluster.stop_master()
+        place.cluster.stop_master()
         began = time.monotonic()
-        until(lambda: place.breakers() == [service] and place.runner.busy == 0, "the breaker to open")
+        until(lambda: place.breakers() == [place.service] and place.runner.busy == 0, "the breaker to open")
         assert time.monotonic() - began < 15
         assert not place.ended(ids)
-        cluster.start_master()
+        place.cluster.start_master()
         ended = place.finish(ids, seconds=240)
         assert place.breakers() == []
-    completed_without_budget(place, ids, ended)
+    completed_without_budget(place, table, ids, ended)
 
 
 def test_T14_a_master_that_is_restarted_between_two_exports_knows_nothing_of_the_first(
-    tmp_path: Path, cluster: Standalone
+    place: SparkPlace,
 ) -> None:
     """Its application would wait for executors for ever: another one is started."""
-    with cluster, place_on(tmp_path, cluster) as place, place.worker():
-        first = place.submit("events", "lake.ns.events", "0")
+    place.make("later")
+    place.spark.warm()
+    with place.worker():
+        first = place.submit("later", "lake.ns.later", "0")
         ended = place.finish(first, seconds=240)
-        cluster.stop_master()
-        cluster.start_master()
-        rest = place.submit("events", "lake.ns.events", "1", "2", "3", "4")
+        place.cluster.stop_master()
+        place.cluster.start_master()
+        rest = place.submit("later", "lake.ns.later", "1", "2", "3", "4")
         ended += place.finish(rest, seconds=240)
-    completed_without_budget(place, first + rest, ended)
+    completed_without_budget(place, "later", first + rest, ended)
 
 
-def completed_without_budget(place: OutagePlace, ids: list[ProcessId], ended: list[Process]) -> None:
+def completed_without_budget(
+    place: OutagePlace, table: str, ids: list[ProcessId], ended: list[Process]
+) -> None:
     assert {process.state for process in ended} == {ProcessState.COMPLETED}, ended
-    assert place.ids_in("lake.ns.events") == list(range(PARTS * ROWS))
+    assert place.ids_in(f"lake.ns.{table}") == list(range(PARTS * ROWS))
     with place.place.app() as app:
         for process_id in ids:
             for task in app.store.tasks(process_id):
