@@ -25,6 +25,7 @@ from calve.control.step import (
     Undo,
     Wait,
 )
+from calve.model.access import Halt
 from calve.model.errors import ErrorInfo, Outcome
 from calve.model.limits import Limits
 from calve.model.process import Breaker, Process, ProcessId, TaskCounts
@@ -44,6 +45,7 @@ TEMPORARY = ErrorInfo(code="flaky", message="flaky", retryable=True)
 PERMANENT = ErrorInfo(code="denied", message="denied")
 UNKNOWN = ErrorInfo(code="no_answer", message="no answer", retryable=True, outcome=Outcome.UNKNOWN)
 LANE = Breaker(service="lake", reason="down", opened_at=BEFORE, probe_at=LATER)
+HALT = Halt(kind="fake", source="", who="anne")
 SOURCE = Breaker(service="source:main", reason="down", opened_at=BEFORE, probe_at=LATER)
 
 
@@ -69,15 +71,18 @@ ENDING: dict[str, list[Any]] = {
     "not_before": [None, LATER],
 }
 AROUND: dict[str, list[Any]] = {
-    "down": [None, LANE, SOURCE],
+    "held": [(None, None), (LANE, None), (SOURCE, None), (None, HALT)],
     "drain": [(False, False), (True, False), (True, True)],
 }
 
 
 def facts_of(row: Process, around: dict[str, Any], **more: Any) -> Facts:
     draining, drain_over = around["drain"]
+    down, halt = around["held"]
+    halted = halt if halt is not None and halt.holds(row) else None  # as `gather` does
     return Facts(
-        process=row, now=NOW, limits=LIMITS, down=around["down"], draining=draining, drain_over=drain_over, **more
+        process=row, now=NOW, limits=LIMITS, down=down, halted=halted, draining=draining, drain_over=drain_over,
+        **more,
     )  # fmt: skip
 
 
@@ -173,7 +178,9 @@ def test_a_step_exists_or_something_named_is_waited_for(state: ProcessState) -> 
         if isinstance(step, Wait):
             assert step.reason
             # Nothing waits for ever: somebody here works, or it is looked at again by someone.
-            known = facts.busy or facts.in_flight or facts.draining or facts.down or step.until
+            known = (
+                facts.busy or facts.in_flight or facts.draining or facts.down or facts.halted or step.until
+            )
             slots = facts.process.tasks.running or facts.ready or _pending_tasks(facts)
             assert known or slots, (facts, step)
         for after in target(step):
@@ -254,6 +261,22 @@ def test_a_lease_is_never_given_up_while_work_is_under_way(state: ProcessState) 
         step = decide(facts)
         if isinstance(step, Wait) and step.yields:
             assert not facts.in_flight, (facts, step)
+
+
+@pytest.mark.parametrize("state", sorted(ALL))
+def test_what_is_halted_begins_nothing_and_lets_running_tasks_finish(state: ProcessState) -> None:
+    met = 0
+    for facts in ALL[state]():
+        if facts.halted is None:
+            continue
+        met += 1
+        step = decide(facts)
+        assert not isinstance(step, Plan | RunTasks | StartPublishing), (facts, step)
+        if isinstance(step, StopTasks):
+            assert facts.down or facts.drain_over, (facts, step)
+        if isinstance(step, Wait) and not (facts.busy or facts.in_flight or facts.down or facts.lost):
+            assert (step.yields and "stopped" in step.reason) or facts.draining, (facts, step)
+    assert bool(met) == (state is not ProcessState.PUBLISHING), "a publish that has begun goes on"
 
 
 def test_a_lane_that_is_down_yields_its_leases() -> None:

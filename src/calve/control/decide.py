@@ -59,7 +59,7 @@ def _pending(facts: Facts) -> Step | Wait:
         return End(
             state=ProcessState.FAILED, error=_gave_up("planning", process.plan_attempts, process.error)
         )
-    return _held_back(facts) or Plan()
+    return _halted(facts) or _held_back(facts) or Plan()
 
 
 def _running(facts: Facts) -> Step | Wait:
@@ -77,6 +77,9 @@ def _running(facts: Facts) -> Step | Wait:
         return _stop(facts, "worker_stopped", "the worker is stopping")
     if facts.lost:
         return _recover(facts)
+    halted = _halted(facts)
+    if halted is not None:
+        return halted
     if tasks.done >= tasks.total:
         return StartPublishing()
     if facts.in_flight and (facts.draining or facts.down is not None):
@@ -189,6 +192,15 @@ def _must_end(facts: Facts) -> End | None:
     if process.error is not None and not process.error.retryable:
         return End(state=ProcessState.FAILED, error=process.error)
     return None
+
+
+def _halted(facts: Facts) -> Wait | None:
+    """What is halted is passed over when claiming, so the lease can go once running tasks have finished.
+    Nothing is stopped half-way, and a publish that has begun goes on."""
+    if facts.halted is None:
+        return None
+    finishing = f"; {facts.in_flight} running tasks finish" if facts.in_flight else ""
+    return Wait(reason=f"{facts.halted}{finishing}", yields=not facts.in_flight)
 
 
 def _held_back(facts: Facts, *, also_draining: bool = True) -> Wait | None:

@@ -14,6 +14,7 @@ from datetime import datetime
 from calve.control.budget import holding_back
 from calve.control.inflight import InFlight
 from calve.control.ports import StoreReader
+from calve.model.access import Halt, halting
 from calve.model.errors import ErrorInfo
 from calve.model.limits import Limits
 from calve.model.process import Breaker, Lease, Process, Task
@@ -43,6 +44,7 @@ class Facts:
     # around it
     busy: str = ""  # the slow step that this worker performs for it now
     down: Breaker | None = None  # the open breaker that holds it back
+    halted: Halt | None = None  # somebody stopped work of its kind
     draining: bool = False
     drain_over: bool = False  # draining, and running tasks had their time
 
@@ -54,6 +56,7 @@ class Around:
     now: datetime
     limits: Limits
     breakers: Sequence[Breaker]
+    halts: Sequence[Halt]
     free_slots: int
     draining: bool
     drain_over: bool
@@ -74,6 +77,7 @@ def gather(
         limits=around.limits,
         busy=busy,
         down=holding_back(process, around.breakers),
+        halted=halting(process, around.halts),
         draining=around.draining,
         drain_over=around.drain_over,
     )
@@ -100,7 +104,8 @@ def _running(
     stopped = sum(lost.stopped for lost in in_flight.lost(lease).values())
     waves = in_flight.waves(lease)
     pending = tasks.total - tasks.done - tasks.failed - tasks.running
-    may_start = pending > 0 and around.free_slots > 0 and facts.down is None and not facts.draining
+    held = facts.down is not None or facts.halted is not None or facts.draining
+    may_start = pending > 0 and around.free_slots > 0 and not held
     ready = tuple(reader.ready_tasks(process.id, around.free_slots)) if may_start else ()
     waits = may_start and not ready
     return Gathered(

@@ -112,7 +112,7 @@ class StoreWriter(Protocol):
         what this worker holds already (a lost acknowledgement, L22), without raising it. Needs
         must lie within `reach`, and the kind among those that `reach` names (`model.reach`). Lanes
         in `closed_lanes` are passed over, except processes with a cancel request or past their
-        deadline; so are processes that back off. Terminal processes whose `cleanup_at` is due count
+        deadline; so is what a halt holds (`Halt.holds`), and so are processes that back off. Terminal processes whose `cleanup_at` is due count
         as needing a step. Fair: takes lanes in turn. `limit` bounds what is newly taken, `only` (a few
         hundred ids) says of which; what is held already comes on top."""
 

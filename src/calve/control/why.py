@@ -7,6 +7,7 @@ from typing import assert_never
 
 from calve.control.budget import holding_back, known_to
 from calve.control.ports import StoreReader
+from calve.model.access import halting
 from calve.model.errors import Outcome
 from calve.model.process import Breaker, Process, ProcessId, Worker, WorkerId
 from calve.model.reach import kinds_in, reaches
@@ -23,6 +24,7 @@ def why(reader: StoreReader, process: Process) -> str:
         return _ended(process)
     return (
         _asked_to_end(process, now)
+        or _halted(reader, process)
         or _no_worker(reader, process, now)
         or _down(reader, process)
         or _backing_off(process, now)
@@ -49,6 +51,20 @@ def _asked_to_end(process: Process, now: datetime) -> str:
     if process.deadline_at <= now:
         return f"Its deadline passed at {_time(process.deadline_at)}; it waits for a worker to end it."
     return ""
+
+
+def _halted(reader: StoreReader, process: Process) -> str:
+    halt = halting(process, reader.halts())
+    if halt is None:
+        return ""
+    reason = f" ({halt.reason})" if halt.reason else ""
+    running = f" {process.tasks.running} running tasks finish first." if process.tasks.running else ""
+    table = halt.source.partition(":")[2]
+    start = f"`calve sql 'SYSTEM START {halt.kind.upper()}S{f' {table}' if table else ''}'`"
+    return (
+        f"{str(halt).capitalize()} since {_time(halt.made_at)} by {halt.who}{reason}; start them with {start}."
+        f"{running} Its deadline stays {_time(process.deadline_at)}."
+    )
 
 
 def _no_worker(reader: StoreReader, process: Process, now: datetime) -> str:

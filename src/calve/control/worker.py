@@ -18,6 +18,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
+from calve import __version__
 from calve.control.background import History, Pool, ReleaseDrain, probe_due
 from calve.control.budget import Breakers, Random, holding_back, known_to
 from calve.control.decide import decide
@@ -31,6 +32,7 @@ from calve.control.step import Resolve, SlowStep, Step, Undo, Wait
 from calve.control.steps.context import Context, Plans, Spawn
 from calve.control.steps.publish import stop_waves
 from calve.control.steps.tasks import record_results
+from calve.model.access import Halt, halting
 from calve.model.errors import CalveError, ConflictError, ErrorInfo, FenceLostError
 from calve.model.limits import Limits
 from calve.model.process import Breaker, Lease, Process, Worker, WorkerId, new_worker_id
@@ -131,11 +133,11 @@ class WorkerLoop:
         with self._guarded("saying that it lives"):
             self._beat()
         with self._guarded("moving processes"):
-            breakers = known_to(self._reach, self._store.breakers())
+            breakers, halts = known_to(self._reach, self._store.breakers()), self._store.halts()
             self._log_breakers(breakers)
             rows = self._claim(breakers)
             self._stop_overdue()
-            self._advance(rows, breakers)
+            self._advance(rows, breakers, halts)
             probe_due(self._context, breakers, self._reach)
         with self._guarded("releasing pins"):
             self._drain.tick()
@@ -215,12 +217,13 @@ class WorkerLoop:
             else:
                 _log.warning("process %s: lease lost to %s; its tasks here are stopped", row.id, row.owner)
 
-    def _advance(self, rows: Sequence[Process], breakers: Sequence[Breaker]) -> None:
+    def _advance(self, rows: Sequence[Process], breakers: Sequence[Breaker], halts: Sequence[Halt]) -> None:
         """Facts of all, then the slots shared among them, then one step each."""
         around = Around(
             now=self._store.now(),
             limits=self._limits,
             breakers=breakers,
+            halts=halts,
             free_slots=max(self._slots - self.in_flight.slots_used(), 0),
             draining=self._stops > 0,
             drain_over=self._drain_over(),
@@ -240,7 +243,7 @@ class WorkerLoop:
                 if isinstance(step, Wait) and not facts.in_flight and not facts.busy:
                     idle.append(process)
         if len(rows) >= self._limits.processes_per_worker:
-            self._make_room(rows, idle, breakers)
+            self._make_room(rows, idle, breakers, halts)
 
     def _gather(self, row: Process, around: Around) -> Gathered:
         lease = self.holding.lease(row.id)
@@ -288,7 +291,11 @@ class WorkerLoop:
         self.in_flight.forget(lease)
 
     def _make_room(
-        self, rows: Sequence[Process], idle: Sequence[Process], breakers: Sequence[Breaker]
+        self,
+        rows: Sequence[Process],
+        idle: Sequence[Process],
+        breakers: Sequence[Breaker],
+        halts: Sequence[Halt],
     ) -> None:
         """A full worker whose processes all wait must not keep another lane from being looked at (L6):
         the lane that has most gives up one that waits."""
@@ -302,6 +309,7 @@ class WorkerLoop:
             and (row.not_before is None or row.not_before <= now)
             and reaches(self._reach, row)
             and holding_back(row, breakers) is None
+            and halting(row, halts) is None
         ]
         if elsewhere and idle:
             still = {lease.process_id for lease in self.holding.leases()}
@@ -350,6 +358,7 @@ class WorkerLoop:
                 heartbeat_at=long_ago,
                 draining=self._stops > 0,
                 error=self._last_error(),
+                version=__version__,
             )
         )
         self._beat_at = now

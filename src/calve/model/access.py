@@ -4,12 +4,13 @@ Rights belong to verbs of the façade; here is only their order. Times are the s
 given to a store that sets the time itself, it may be None.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
 from calve.model.errors import RefusedError
-from calve.model.process import ProcessId
+from calve.model.process import Process, ProcessId
 from calve.model.states import ProcessState
 
 
@@ -92,7 +93,7 @@ class Token:
 
 @dataclass(frozen=True, kw_only=True)
 class Halt:
-    """Work of a kind that nobody begins until the halt is lifted."""
+    """Work of a kind that nobody begins or goes on with until the halt is lifted."""
 
     kind: str
     source: str  # as `Process.source`; "" means all
@@ -100,8 +101,18 @@ class Halt:
     reason: str = ""
     made_at: datetime | None = None
 
-    def holds(self, kind: str, source: str) -> bool:
-        return self.kind == kind and self.source in ("", source)
+    def holds(self, process: Process) -> bool:
+        """Not one that publishes: between a send and a look at it there is nothing to wait for."""
+        begun = process.state not in (ProcessState.PENDING, ProcessState.RUNNING)
+        return not begun and self.kind == process.kind and self.source in ("", process.source)
+
+    def __str__(self) -> str:
+        return f"{self.kind}s{f' of {self.source}' if self.source else ''} are stopped"
+
+
+def halting(process: Process, halts: Iterable[Halt]) -> Halt | None:
+    """The halt that holds a process back."""
+    return next((halt for halt in halts if halt.holds(process)), None)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,11 +35,12 @@ from sqlalchemy.sql.selectable import CTE
 from calve.model.change import LEASED, TAKEN_OVER, NewEvent
 from calve.model.process import Lease, Process, ProcessId, Worker, WorkerId
 from calve.model.reach import kinds_in
+from calve.model.states import ProcessState
 from calve.store import rows
 from calve.store.database import seconds_to_us
 from calve.store.reader import SqlReader
 from calve.store.rows import Entry, record
-from calve.store.tables import breakers, processes, workers
+from calve.store.tables import breakers, halts, processes, workers
 
 _ROUNDS = 3  # of choosing again what a rival was quicker to take
 
@@ -161,12 +162,13 @@ class Leases(SqlReader):
         columns = (_p.seq, _p.id, _p.owner, _p.priority, _p.lane)
         open_lane = _p.lane.not_in(sorted(closed_lanes)) if closed_lanes else true()
         calm = and_(or_(_p.not_before.is_(None), _p.not_before <= clock), open_lane)
-        urgent = or_(_p.cancel_requested.is_(True), _p.deadline_at <= clock)
         known = _p.kind.in_(sorted(kinds)) if kinds is not None else true()
         free = and_(self._free(), or_(_p.owner.is_(None), _p.owner != worker), _p.needs.in_(needs), known)
         candidates = union_all(
             select(*columns, _one(1).label("working")).where(_p.finished_at.is_(None), ~self._free()),
-            select(*columns, _one(0)).where(_p.finished_at.is_(None), free, or_(urgent, calm)),
+            select(*columns, _one(0)).where(
+                _p.finished_at.is_(None), free, or_(self._urgent(), and_(calm, ~_halted()))
+            ),
             select(*columns, _one(0)).where(self._due(), free, calm),
         ).cte("candidates")
         c = candidates.c
@@ -175,6 +177,9 @@ class Leases(SqlReader):
 
     def _free(self) -> ColumnElement[bool]:
         return or_(_p.owner.is_(None), _p.lease_until <= self._database.clock)
+
+    def _urgent(self) -> ColumnElement[bool]:
+        return or_(_p.cancel_requested.is_(True), _p.deadline_at <= self._database.clock)
 
     def _due(self) -> ColumnElement[bool]:
         """An ended process that still needs a step."""
@@ -185,9 +190,10 @@ class Leases(SqlReader):
     ) -> list[Process]:
         clock = self._database.clock
         # Rows that a rival is just taking are passed over, not waited for.
+        wanted = or_(and_(_p.finished_at.is_(None), or_(self._urgent(), ~_halted())), self._due())
         still_free = (
             select(_p.seq)
-            .where(_p.id.in_(list(chosen)), self._free(), or_(_p.finished_at.is_(None), self._due()))
+            .where(_p.id.in_(list(chosen)), self._free(), wanted)
             .order_by(_p.seq)
             .with_for_update(skip_locked=True)
         )
@@ -224,6 +230,13 @@ class Leases(SqlReader):
             .values(owner=None, lease_until=None)
         )
         self._database.write(lambda connection: connection.execute(give_up).rowcount)
+
+
+def _halted() -> ColumnElement[bool]:
+    """As `Halt.holds`."""
+    held = _p.state.in_([ProcessState.PENDING.value, ProcessState.RUNNING.value])
+    of_it = (halts.c.kind == _p.kind) & or_(halts.c.source == "", halts.c.source == _p.source)
+    return and_(held, select(halts.c.kind).where(of_it).exists())
 
 
 def _one(value: int) -> ColumnElement[int]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from calve.model.access import Asked
+from calve.model.access import Asked, Halt, halting
 from calve.model.apply import Applied, apply_change, handed_back, handed_back_message, releasing
 from calve.model.change import (
     ADOPTED,
@@ -262,7 +262,8 @@ class MemoryStore(MemoryReader):
             now = self.now()
             rows = self.rows.processes.values()
             held = [row for row in rows if row.owner == worker]
-            free = [row for row in rows if _claimable(row, worker, reach, closed_lanes, now)]
+            halts = self.halts()
+            free = [row for row in rows if _claimable(row, worker, reach, closed_lanes, halts, now)]
             working = [row for row in rows if row.state in PROCESS_LIVE and _leased(row, now)]
             chosen = [row for row in _in_turn(working, free) if only is None or row.id in only]
             taken = [self._take(row, worker, now, lease_seconds) for row in chosen[:limit]]
@@ -469,7 +470,12 @@ def _leased(row: Process, now: datetime) -> bool:
 
 
 def _claimable(
-    row: Process, worker: WorkerId, reach: frozenset[str], closed_lanes: frozenset[str], now: datetime
+    row: Process,
+    worker: WorkerId,
+    reach: frozenset[str],
+    closed_lanes: frozenset[str],
+    halts: Sequence[Halt],
+    now: datetime,
 ) -> bool:
     if row.owner == worker or _leased(row, now) or not reaches(reach, row):
         return False
@@ -479,7 +485,8 @@ def _claimable(
     else:
         wanted = True
         urgent = row.cancel_requested or row.deadline_at <= now
-    return wanted and (urgent or (_due(row.not_before, now) and row.lane not in closed_lanes))
+    held = row.lane in closed_lanes or halting(row, halts) is not None
+    return wanted and (urgent or (_due(row.not_before, now) and not held))
 
 
 def _in_turn(working: Iterable[Process], free: Iterable[Process]) -> list[Process]:

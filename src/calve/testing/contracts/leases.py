@@ -3,6 +3,8 @@
 import pytest
 
 from calve.control.ports import Store
+from calve.control.registry import ServedStore
+from calve.model.access import Asked, Halt
 from calve.model.change import Budget, Change, CleanUpIn, CountAttempt, NoCleanUp, WaitFor
 from calve.model.errors import FenceLostError
 from calve.model.process import Process, ProcessId, WorkerId
@@ -19,8 +21,12 @@ from calve.testing.contracts.contract import (
     lease_of,
     move,
     new,
+    publishing,
+    running,
     submit,
 )
+
+ASKED = Asked(who="anne", verb="halt")
 
 
 def take(
@@ -30,6 +36,31 @@ def take(
 
 
 class LeasesContract(Contract):
+    def test_what_is_halted_is_not_claimed_until_the_halt_is_lifted(self, store: ServedStore) -> None:
+        row, other = submit(store), submit(store, source="main:db.t")
+        backup = submit(store, kind="backup")
+        store.put_halt(Halt(kind="export", source="main:db.events", who="anne"), ASKED)
+        assert {one.id for one in take(store)} == {other.id, backup.id}
+        store.put_halt(Halt(kind="export", source="", who="anne"), ASKED)
+        assert store.lift_halt("export", "main:db.events", ASKED)
+        assert take(store, BERT) == []
+        store.lift_halt("export", "", ASKED)
+        assert [one.id for one in take(store, BERT)] == [row.id]
+
+    def test_a_halt_keeps_nobody_from_ending_publishing_or_cleaning_up(
+        self, store: ServedStore, clock: FakeClock
+    ) -> None:
+        cancelled, late = submit(store), submit(store, deadline_seconds=60)
+        publishes, runs = publishing(store), running(store)
+        ended = move(store, running(store), ProcessState.FAILED, CleanUpIn(1))
+        waiting = submit(store)
+        store.put_halt(Halt(kind="export", source="", who="anne"), ASKED)
+        store.request_cancel(cancelled.id)
+        clock.advance(LEASE_SECONDS * 3)
+        taken = {one.id for one in take(store, BERT)}
+        assert taken == {cancelled.id, late.id, publishes.id, ended.id}
+        assert not taken & {runs.id, waiting.id}
+
     def test_a_claim_takes_the_lease_and_raises_the_fence(self, store: Store) -> None:
         row = submit(store)
         (held,) = take(store)
