@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from calve.clickhouse.sql.tokens import name, string
 from calve.model.errors import UsageError
 from calve.sql import codes
-from calve.sql.statement import Clause, Export, Kill, Select, Switch, parse
+from calve.sql.statement import Clause, Export, Kill, Select, Switch, parse, split
 
 
 @pytest.mark.parametrize(
@@ -143,3 +143,16 @@ def test_garbage_is_an_error_or_a_statement_and_never_takes_long(text: str) -> N
     except UsageError as error:
         assert codes.known(error).status < 500
     assert time.process_time() - started < 1.0
+
+
+@pytest.mark.parametrize(
+    ("script", "statements"),
+    [
+        ("SELECT 1", ["SELECT 1"]),
+        ("SELECT 1; ; SELECT ';' ;\n-- end", ["SELECT 1;", " SELECT ';' ;"]),
+        ("SELECT 'open; SELECT 2", ["SELECT 'open; SELECT 2"]),
+        (" ;; ", []),
+    ],
+)
+def test_a_script_is_split_outside_of_quotes_and_comments(script: str, statements: list[str]) -> None:
+    assert split(script) == statements

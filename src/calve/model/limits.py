@@ -68,5 +68,9 @@ class Limits:
     upload_mb_per_second: float = _limit(
         0.0, "what all tasks of one worker upload together, on each machine they run on; 0 means no limit"
     )
+    select_seconds: float = _limit(15.0, "how long one SELECT of `calve sql` or a server may take")
+    select_memory_mb: int = _count(1024, "memory of the process that runs a SELECT; the engine gets half")
+    select_rows: int = _count(100_000, "rows of each table that a SELECT sees, the newest first")
+    select_at_once: int = _count(2, "SELECTs that one server runs at the same time")
     file_mb: int = _count(128, "size at which data files roll")
     open_files: int = _count(32, "destination partitions that one task writes at the same time")

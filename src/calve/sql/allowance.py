@@ -116,10 +116,12 @@ FORMATS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Allowed:
-    """A SELECT that may run: the parser's own text of it, and which of the tables it reads."""
+    """A SELECT that may run: the parser's own text of it, and what it reads."""
 
     sql: str
     tables: tuple[str, ...]
+    columns: frozenset[str] | None = None  # names that it mentions, without their tables; None: any, by *
+    ids: tuple[str, ...] = ()  # of the processes that its WHERE asks for, where it is that simple
 
 
 def format_named(name: str) -> str:
@@ -151,7 +153,7 @@ def allowed(parser: Parser, sql: str, tables: Collection[str]) -> Allowed:
         _check(node)
         if node.kind == "TableIdentifier" and (table := _table(_name(node), tables)):
             read[table] = None
-    return Allowed(sql=normal, tables=tuple(read))
+    return Allowed(sql=normal, tables=tuple(read), columns=_columns(nodes), ids=_ids(normal, nodes))
 
 
 def _normal(parser: Parser, sql: str) -> str:
@@ -241,6 +243,47 @@ def _table(name: str, tables: Collection[str]) -> str:
     if name in tables:
         return name
     raise codes.wrong(f"there is no table {name}", code=codes.TABLE, hint=f"there are {', '.join(tables)}")
+
+
+def _columns(nodes: list[Node]) -> frozenset[str] | None:
+    if any("Asterisk" in node.kind or "Matcher" in node.kind for node in nodes):
+        return None
+    names = [_name(node).split(".") for node in nodes if node.kind == "Identifier"]
+    return frozenset(piece for name in names for piece in name)
+
+
+_ID_COLUMNS = frozenset({"id", "process_id", "transaction_id"})
+_CLAUSE_WORDS = frozenset({"PREWHERE", "HAVING", "QUALIFY", "JOIN", "WITH", "UNION", "INTERSECT", "EXCEPT"})
+
+
+def _ids(normal: str, nodes: list[Node]) -> tuple[str, ...]:
+    """`SELECT … FROM one_table WHERE id = 'x' AND …`: reading only that process gives the same rows. The
+    engine compares again, so to find nothing here is always right."""
+    words = [word.text.upper() for word in tokens(normal) if word.sort is Sort.NAME]
+    aliased = {node.text.partition(" (alias ")[2].removesuffix(")") for node in nodes}
+    if (
+        words.count("SELECT") != 1
+        or "WHERE" not in words
+        or _CLAUSE_WORDS & set(words)
+        or _ID_COLUMNS & aliased
+    ):
+        return ()
+    if [node.kind for node in nodes].count("TableExpression") != 1:
+        return ()
+    [select] = (node for node in nodes if node.kind == "SelectQuery")
+    after = [child.kind for child in select.children].index("TablesInSelectQuery") + 1
+    conditions = [select.children[after]]
+    for one in conditions:
+        if one.kind == "Function" and one.text == "and":
+            conditions += one.arguments or ()
+    for one in conditions:
+        match one:
+            case Node(kind="Function", text="equals", children=(Node(children=(column, value)),)) if (
+                column.kind == "Identifier" and value.kind == "Literal" and value.text.startswith("'")
+            ):
+                if column.text.rpartition(".")[2] in _ID_COLUMNS and value.text[1:-1].isalnum():
+                    return (value.text[1:-1],)
+    return ()
 
 
 def _name(node: Node) -> str:

@@ -13,6 +13,7 @@ from calve.clickhouse.sql.tokens import Sort, TableName, Token, tokens
 from calve.clickhouse.sql.tokens import name as quoted_name
 from calve.model.errors import UsageError
 from calve.sql import codes
+from calve.sql.settings import PREFER_REMOTE
 
 LONGEST_KB = 64
 _HELP = "ALTER TABLE db.t EXPORT …, KILL EXPORT WHERE …, SYSTEM STOP|START EXPORTS, SELECT"
@@ -24,6 +25,7 @@ _PIECE = re.compile(
       | (?P<plain>[^'"`;$#/\-\x00\x80-\U0010ffff]++|/(?!\*)|-(?!-))""",
     re.VERBOSE | re.DOTALL,
 )
+_FRESH = [[word, PREFER_REMOTE, "="] for word in ("SETTINGS", "settings")]
 _ELSEWHERE = {
     "INSERT": "this server stores nothing; read with SELECT",
     "CREATE": "tables here are fixed; see docs/sql.md",
@@ -130,6 +132,21 @@ def scan(text: str) -> str:
         else:
             kept.append(found.group())
     return "".join(kept).strip()
+
+
+def split(text: str) -> list[str]:
+    """The statements of a script, as they are. What cannot be read is the last one, for `parse` to refuse."""
+    made: list[str] = []
+    start = at = 0
+    says = False  # whether there is more than space and comments
+    while (found := _PIECE.match(text, at)) is not None:
+        at = found.end()
+        if found.lastgroup == "end":
+            made += [text[start:at]] if says else []
+            start, says = at, False
+        elif found.lastgroup != "comment":
+            says = says or bool(found.group().strip())
+    return [*made, text[start:]] if says or at < len(text) else made
 
 
 def _unread(text: str, at: int) -> str:
@@ -349,8 +366,9 @@ def _not_a_switch() -> UsageError:
 
 def _select(words: _Words, text: str) -> Select:
     rest, form = _format(words.all)
-    if not rest:
-        raise codes.wrong("there is no statement", hint=_HELP)
+    # Altinity's users add it to every look at these tables; here all information is fresh.
+    if [one.text for one in rest[-4:-1]] in _FRESH and rest[-1].sort is Sort.NUMBER:
+        rest = rest[:-4]
     return Select(sql=text[: rest[-1].end], form=form)
 
 

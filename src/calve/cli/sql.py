@@ -1,0 +1,130 @@
+"""`calve sql`: statements that users of ClickHouse know, one as an argument or many at a prompt."""
+
+import contextlib
+import getpass
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from calve.cli import output
+from calve.cli.command import CliSession, command
+from calve.model.access import Caller, Role
+from calve.model.errors import CalveError
+
+if TYPE_CHECKING:
+    from calve.sql.execution import Result, Sql
+
+_PROMPT, _MORE = "calve> ", "     > "
+
+
+@command(
+    "sql",
+    examples=[
+        'calve sql "SELECT id, state, rows FROM calve.processes"',
+        "calve sql \"ALTER TABLE db.events EXPORT PARTITION ID '202401' TO TABLE lake.ns.events\"",
+        "calve sql \"KILL EXPORT PARTITION WHERE partition_id = '202401'\"",
+        'calve sql "SELECT * FROM system.replicated_partition_exports" --format Vertical',
+        "calve sql",
+    ],
+)
+@click.argument("statement", metavar="[STATEMENT]", required=False)
+@click.option(
+    "--format", "form", metavar="FORMAT", default="", help="Output format of a SELECT: JSON, CSV, TSV, …"
+)
+def sql(session: CliSession, statement: str | None, form: str) -> int:
+    """Run a statement: SELECT, ALTER TABLE … EXPORT, KILL EXPORT, SYSTEM STOP|START EXPORTS. Without one, read
+    statements from the terminal or from standard input, each ended by a semicolon.
+    """
+    chosen = form or ("JSON" if session.json else "PrettyCompact" if sys.stdout.isatty() else "TabSeparated")
+    with _opened(session) as opened:
+        caller = Caller(name=f"cli:{_user()}@{socket.gethostname()}", role=Role.ADMIN)
+        if statement is not None:
+            _show(session, opened.run(caller, statement, form=chosen))
+            return 0
+        return _talk(session, opened, caller, chosen)
+
+
+@contextlib.contextmanager
+def _opened(session: CliSession) -> "Iterator[Sql]":
+    from calve.app.calve import Calve
+    from calve.app.desk import Desk
+    from calve.sql import execution
+
+    calve, limits = session.calve, session.config.limits
+    assert isinstance(calve, Calve)
+    # Not required here: this user can read these files without us, and is told.
+    cages = execution.cages(limits, required=False)
+    try:
+        yield execution.Sql(Desk(calve), cages, limits)
+    finally:
+        cages.close()
+
+
+def _talk(session: CliSession, opened: "Sql", caller: Caller, form: str) -> int:
+    """A statement that fails ends a script, and not a conversation."""
+    talks = sys.stdin.isatty()
+    if talks:
+        with contextlib.suppress(ImportError):
+            import readline  # noqa: F401 - lines can be edited and recalled; nothing is kept
+    for text in _statements(talks):
+        try:
+            _show(session, opened.run(caller, text, form=form))
+        except CalveError as error:
+            if not talks:
+                raise
+            output.error(error.info)
+    return 0
+
+
+def _statements(talks: bool) -> Iterator[str]:
+    from calve.sql.statement import split
+
+    if not talks:
+        yield from split(sys.stdin.read())
+        return
+    text = ""
+    while True:
+        try:
+            text += input(_MORE if text else _PROMPT) + "\n"
+        except EOFError:
+            output.say()
+            return
+        except KeyboardInterrupt:
+            output.say()
+            text = ""
+            continue
+        if text.strip().lower() in ("exit", "quit"):
+            return
+        if text.rstrip().endswith(";"):
+            yield from split(text)
+            text = ""
+
+
+def _show(session: CliSession, result: "Result") -> None:
+    if result.data:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(result.data)
+        sys.stdout.flush()
+    elif result.processes:
+        session.answer({"processes": list(result.processes), "joined": list(result.joined)}, "")
+        for process in result.processes:
+            session.say(f"{process} {'is under way already' if process in result.joined else 'queued'}")
+        if not session.calve.has_workers(session.calve.find(result.processes)):
+            session.say("hint: no worker takes it yet; start one: calve worker")
+    for table in result.truncated:
+        session.say(
+            f"warning: {table} has more rows than a SELECT sees (limits.select_rows); the oldest are missing"
+        )
+    for note in result.notes:
+        session.say(f"warning: {note}")
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's user without a name
+        return str(os.getuid())
