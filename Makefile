@@ -1,6 +1,6 @@
 # Every target does its own set-up. Paths are relative, so that a clone may live in any folder.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-long lint format bench docs lock clean
+.PHONY: help setup demo test test-fast test-long lint format bench docs model lock clean
 MAKEFLAGS += --no-print-directory
 
 help:  ## show this
@@ -25,14 +25,14 @@ test-long:  ## run what takes longer: more rounds of kills, more generated table
 	@scripts/test long
 
 lint: setup  ## ruff, mypy strict, import contracts
-	@.venv/bin/ruff check src tests bench scripts
-	@.venv/bin/ruff format --check --quiet src tests bench scripts || { echo "hint: make format" >&2; exit 1; }
+	@.venv/bin/ruff check src tests bench scripts formal
+	@.venv/bin/ruff format --check --quiet src tests bench scripts formal || { echo "hint: make format" >&2; exit 1; }
 	@.venv/bin/mypy
 	@.venv/bin/lint-imports --cache-dir .import_linter_cache
 
 format: setup  ## put the code into its form
-	@.venv/bin/ruff check --fix --quiet src tests bench scripts
-	@.venv/bin/ruff format --quiet src tests bench scripts
+	@.venv/bin/ruff check --fix --quiet src tests bench scripts formal
+	@.venv/bin/ruff format --quiet src tests bench scripts formal
 
 bench: setup  ## run every benchmark (BENCH="export --quick" for one, in a minute)
 	@.venv/bin/python bench/run.py $(BENCH)
@@ -40,6 +40,9 @@ bench: setup  ## run every benchmark (BENCH="export --quick" for one, in a minut
 docs: setup  ## write the generated pages anew and check every link
 	@.venv/bin/python scripts/generate_docs.py
 	@.venv/bin/python scripts/check_links.py
+
+model: setup  ## check the model of publishing with TLC, and that it finds every planted mistake
+	@.venv/bin/python formal/check.py
 
 lock: setup  ## compile requirements.lock (LOCK=--upgrade for newer versions)
 	@scripts/lock $(LOCK)
