@@ -14,8 +14,36 @@ import contracts (`pyproject.toml`) hold them apart:
 - `tasks`    what every task on an executor does alike.
 - `export`, `backup`, `restore`, `optimize`  the kinds: what a process does.
 - `app`      configuration and wiring, the one place that builds the others.
+- `client`   Calve from outside: `Client`, and what `calve --server` asks with.
 - `cli`      what a person types.
 - `testing`  shipped fakes, contract suites, fault injection.
+
+What other programs may rely on is `__all__`; it is loaded when it is first used.
 """
 
+from typing import TYPE_CHECKING, Any
+
 __version__ = "0.1.0"
+__all__ = ["CalveError", "Client", "Event", "Process", "ProcessState", "__version__"]
+
+_HOMES = {
+    "CalveError": "calve.model.errors",
+    "Client": "calve.client.client",
+    "Event": "calve.model.process",
+    "Process": "calve.model.process",
+    "ProcessState": "calve.model.states",
+}
+
+if TYPE_CHECKING:
+    from calve.client.client import Client
+    from calve.model.errors import CalveError
+    from calve.model.process import Event, Process
+    from calve.model.states import ProcessState
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'calve' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)

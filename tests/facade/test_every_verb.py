@@ -16,7 +16,7 @@ from calve.model.access import Role
 # Commands whose verb has another name, and the two that work without a configuration.
 NAMED_OTHERWISE = {"ps": "processes", "config": "settings", "wait": "follow"}
 WITHOUT_CONFIGURATION = {"demo", "init"}
-NOT_VERBS = {"close"}
+NOT_VERBS = {"close", "on_behalf"}
 
 
 def methods(of: type) -> set[str]:

@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -10,10 +12,11 @@ from calve.app.calve import Calve
 from calve.app.config import load_config
 from calve.app.config.template import render
 from calve.app.desk import _SERVED, VERBS, Desk, Reach
+from calve.app.values import Selection
 from calve.app.view import process_json
 from calve.clickhouse.embedded.source import EmbeddedSource
 from calve.model.access import Caller, Role
-from calve.model.errors import DeniedError, UsageError
+from calve.model.errors import CalveError, DeniedError, RefusedError, StoreUnknownError, UsageError
 from calve.model.process import ProcessQuery
 
 VIEWER, OPERATOR, ADMIN = (Caller(name=role.value, role=role) for role in Role)
@@ -51,7 +54,7 @@ OPERATORS = [
     "cancel",
     "retry",
 ]
-ADMINS = ["backup_restore", "backup_delete", "backup_prune"]
+ADMINS = ["backup_restore", "backup_delete", "backup_prune", "token_new", "token_list", "token_revoke"]
 
 
 @pytest.fixture(scope="module")
@@ -193,3 +196,112 @@ def test_the_services_that_a_verb_will_ask(desk: Desk) -> None:
     assert desk.services("export", {"table": "t", "to": "s3://b/x"}) == ("source:main", "storage:s3")
     assert desk.services("backup_list", {}) == ("backups",)
     assert desk.services("verify", {"ids": ["x"]}) == ("verify",)
+
+
+def submitted(calve: Calve) -> list[str]:
+    return [one.id for one in calve.processes(ProcessQuery(limit=1000))]
+
+
+def audited(calve: Calve) -> list[tuple[str, str, str]]:
+    entries = calve.registry.audited(None, 1000)
+    return [(one.who, one.verb, " ".join(one.processes)) for one in entries]
+
+
+def test_the_same_key_and_request_are_answered_as_they_were_first(calve: Calve, desk: Desk) -> None:
+    wanted = {"table": "db.t", "to": "lake.ns.keys", "partitions": ["0"]}
+    first = desk.perform(OPERATOR, "export", wanted, key="k1")
+    known, noted = submitted(calve), audited(calve)
+    desk.perform(OPERATOR, "cancel", {"ids": [first["processes"][0]["id"]]})
+    assert desk.perform(OPERATOR, "export", wanted, key="k1") == first  # as it was then, not as it is now
+    assert desk.perform(OPERATOR, "export", dict(reversed(wanted.items())), key="k1") == first
+    assert desk.replay(OPERATOR, "export", wanted, "k1") == first
+    assert submitted(calve) == known
+    assert audited(calve)[1:] == noted
+    assert noted[0] == ("operator", "export", first["processes"][0]["id"])
+
+
+def test_a_key_is_not_taken_for_another_request_or_from_another_caller(calve: Calve, desk: Desk) -> None:
+    wanted = {"table": "db.t", "to": "lake.ns.others", "partitions": ["0"]}
+    first = desk.perform(OPERATOR, "export", wanted, key="k2")
+    with pytest.raises(RefusedError) as caught:
+        desk.perform(OPERATOR, "export", wanted | {"partitions": ["1"]}, key="k2")
+    assert caught.value.code == "key_reused"
+    assert desk.replay(ADMIN, "export", wanted, "k2") is None
+    with pytest.raises(DeniedError):
+        desk.replay(VIEWER, "export", wanted, "k2")
+    again = desk.perform(ADMIN, "export", wanted, key="k2")  # another's key: a request of its own, that joins
+    assert again["joined"] == [one["id"] for one in first["processes"]]
+
+
+def test_one_key_at_the_same_moment_is_one_submission(calve: Calve, desk: Desk) -> None:
+    wanted = {"table": "db.t", "to": "lake.ns.race", "all": True}
+    before = len(submitted(calve))
+    barrier = Barrier(8)
+
+    def ask(_: int) -> Any:
+        barrier.wait(30)
+        return desk.perform(OPERATOR, "export", wanted, key="k3")
+
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(ask, range(8)))
+    assert len(submitted(calve)) == before + 2
+    assert {tuple(one["id"] for one in answer["processes"]) for answer in answers} == {
+        tuple(one["id"] for one in answers[0]["processes"])
+    }
+
+
+def test_an_answer_that_was_not_kept_is_made_again_from_its_processes(
+    calve: Calve, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Dies(Exception):
+        """Between the submission and the text of its answer."""
+
+    def die(*_: Any) -> None:
+        raise Dies
+
+    wanted = {"table": "db.t", "to": "lake.ns.dies", "partitions": ["1"]}
+    with monkeypatch.context() as patch:
+        patch.setattr(type(calve.registry), "answer_request", die)
+        with pytest.raises(Dies):
+            desk.perform(OPERATOR, "export", wanted, key="k4")
+    known = submitted(calve)
+    again = desk.perform(OPERATOR, "export", wanted, key="k4")
+    assert [one["id"] for one in again["processes"]] == known[:1]
+    assert again["destination"] == "lake.ns.dies"
+    assert submitted(calve) == known
+
+
+def test_a_lost_acknowledgement_is_read_back(
+    calve: Calve, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = type(calve.registry)
+    submit = store.submit  # type: ignore[attr-defined]
+
+    def lost(*given: Any, **named: Any) -> Any:
+        submit(*given, **named)
+        raise StoreUnknownError("the commit's acknowledgement was lost", code="store_unknown")
+
+    wanted = {"table": "db.t", "to": "lake.ns.lost", "partitions": ["1"]}
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "submit", lost)
+        answer = desk.perform(OPERATOR, "export", wanted, key="k5")
+    assert [one["id"] for one in answer["processes"]] == submitted(calve)[:1]
+
+
+def test_what_changes_outside_of_the_store_is_audited_before_and_after(calve: Calve, desk: Desk) -> None:
+    with pytest.raises(CalveError):
+        desk.perform(ADMIN, "backup_delete", {"name": "none"})
+    desk.perform(ADMIN, "backup_prune", {"last": 1})
+    desk.perform(VIEWER, "backup_prune", {"last": 1, "dry_run": True})
+    entries = calve.registry.audited(None, 4)
+    assert [(one.verb, one.outcome.value) for one in entries] == [
+        ("backup_prune", "done"), ("backup_prune", "asked"), ("backup_delete", "failed"), ("backup_delete", "asked"),
+    ]  # fmt: skip
+    assert {one.who for one in entries} == {"admin"}
+
+
+def test_a_local_change_names_the_user(calve: Calve) -> None:
+    calve.export("db.t", "lake.ns.mine", Selection(all=True))
+    who, verb, _ = audited(calve)[0]
+    assert who.startswith("local:")
+    assert verb == "export"

@@ -6,8 +6,13 @@ one call and followed by another. Verbs of processes answer with values (`app.vi
 reports are documents: the JSON that `--json` prints. `app.desk` says who may use which verb.
 """
 
+import getpass
+import os
+import socket
 from collections.abc import Generator, Iterator, Sequence
-from datetime import datetime
+from contextlib import contextmanager, nullcontext
+from copy import copy
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Self
 
 from calve.app import processes as _processes
@@ -15,9 +20,11 @@ from calve.app import view
 from calve.app.config import Config
 from calve.app.front import ExportAnswer, Json
 from calve.app.wiring import App
-from calve.control.client import CancelAnswer, Submitted
+from calve.control.client import CancelAnswer, Submitted, asked_store
 from calve.control.ports import Runner, Store
 from calve.control.why import waiting_for
+from calve.model.access import Asked, AuditOutcome, Role
+from calve.model.errors import CalveError
 from calve.model.process import Breaker, Event, Process, ProcessId, ProcessQuery
 
 if TYPE_CHECKING:
@@ -31,6 +38,7 @@ if TYPE_CHECKING:
         Selection,
     )
     from calve.app.work import WorkerProgram
+    from calve.control.registry import Registry
 
 
 class Calve:
@@ -43,11 +51,25 @@ class Calve:
     def __init__(self, config: Config, *, runner: Runner | None = None) -> None:
         self.config = config
         self._app = App(config, runner=runner)
+        self._asked: Asked | None = None
+
+    def on_behalf(self, asked: Asked) -> "Calve":
+        """The same façade for one change that somebody asked for. Only the original is closed."""
+        made = copy(self)
+        made._asked = asked
+        return made
 
     @property
-    def _store(self) -> Store:
-        """The store that changes go to."""
-        return self._app.store
+    def registry(self) -> "Registry":
+        """What servers keep in the store."""
+        return self._app.registry
+
+    def _asking(self, verb: str, subject: str = "") -> Asked:
+        return self._asked or Asked(who=person(), verb=verb, subject=subject)
+
+    def _store(self, verb: str, subject: str = "") -> Store:
+        """The store, for a change: who asked is written with it."""
+        return asked_store(self._app.store, self._asking(verb, subject))
 
     def close(self) -> None:
         self._app.close()
@@ -185,36 +207,74 @@ class Calve:
         from calve.app import exports
 
         request = exports.export_request(self._app, table, to, selection, options)
-        return exports.export(self._app, self._store, request, selection)
+        return exports.export(self._app, self._store("export", request.source_table), request, selection)
 
     def optimize(self, table: str, options: "OptimizeOptions | None" = None) -> Submitted:
         from calve.app.health import optimize_request, submit_optimize
 
-        return submit_optimize(self._app, self._store, optimize_request(self._app, table, options))
+        request = optimize_request(self._app, table, options)
+        return submit_optimize(self._app, self._store("optimize", request.name), request)
 
     def backup_create(
         self, name: str, tables: Sequence[str], options: "BackupOptions | None" = None, *, source: str = ""
     ) -> Submitted:
         from calve.app import backups
 
-        return backups.create(self._app, self._store, name, tables, options, source=source)
+        return backups.create(
+            self._app, self._store("backup_create", name), name, tables, options, source=source
+        )
 
     def backup_restore(
         self, name: str, options: "RestoreOptions | None" = None, *, source: str = ""
     ) -> Submitted:
         from calve.app import backups
 
-        return backups.restore(self._app, self._store, name, options, source=source)
+        return backups.restore(self._app, self._store("backup_restore", name), name, options, source=source)
 
     def backup_delete(self, name: str) -> Json:
         from calve.app import backup_view, backups
 
-        return backup_view.deleted_json(backups.delete_backup(self._app, name))
+        with self._audited("backup_delete", name):
+            return backup_view.deleted_json(backups.delete_backup(self._app, name))
 
     def backup_prune(self, keep: "Keep", *, dry_run: bool = False) -> Json:
         from calve.app import backup_view, backups
 
-        return backup_view.pruned_json(backups.prune(self._app, keep, dry_run=dry_run), dry_run=dry_run)
+        with nullcontext() if dry_run else self._audited("backup_prune", self.config.backup_url):
+            return backup_view.pruned_json(backups.prune(self._app, keep, dry_run=dry_run), dry_run=dry_run)
+
+    @contextmanager
+    def _audited(self, verb: str, subject: str) -> Iterator[None]:
+        """A change that no row of the store holds: noted before it and after."""
+        store, asked = self._app.registry, self._asking(verb, subject)
+        # If we die in here, the audit has "asked" and no outcome: it may have happened.
+        store.audit(asked, AuditOutcome.ASKED)
+        try:
+            yield
+        except CalveError as error:
+            store.audit(asked, AuditOutcome.FAILED, error.message)
+            raise
+        store.audit(asked, AuditOutcome.DONE)
+
+    def token_new(self, role: str, *, name: str = "", expires: timedelta | None = None) -> Json:
+        """The answer has the token's text, which nobody can see again."""
+        from calve.app import access
+
+        asked = self._asking("token_new")
+        return access.token_new(
+            self._app.registry, Role(role), asked, now=self.now(), name=name, expires=expires
+        )
+
+    def token_list(self) -> list[Json]:
+        from calve.app import access
+
+        return access.token_list(self._app.registry, self.now())
+
+    def token_revoke(self, names: Sequence[str]) -> list[Json]:
+        """By name or id."""
+        from calve.app import access
+
+        return access.token_revoke(self._app.registry, tuple(names), self._asking("token_revoke"), self.now())
 
     def run(
         self, ids: Sequence[ProcessId], *, timeout_seconds: float | None = None
@@ -236,7 +296,7 @@ class Calve:
 
     def cancel(self, ids: Sequence[str]) -> list[CancelAnswer]:
         """Ask processes to stop; `stop` sees to it that they do."""
-        return _processes.cancel_all(self._app, self._store, ids)
+        return _processes.cancel_all(self._app, self._store("cancel"), ids)
 
     def stop(self, processes: Sequence[Process]) -> "Generator[Standing, None, None]":
         """Follow processes that were asked to stop; see `work.stopped`."""
@@ -245,9 +305,18 @@ class Calve:
         return stopped(self._app, processes)
 
     def retry(self, ids: Sequence[str]) -> Submitted:
-        return _processes.retry_all(self._app, self._store, ids)
+        return _processes.retry_all(self._app, self._store("retry"), ids)
 
     def worker(self) -> "WorkerProgram":
         from calve.app.work import WorkerProgram
 
         return WorkerProgram(self._app)
+
+
+def person() -> str:
+    """Who the audit names where no token says it: the user of this program."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container's user without a name
+        user = str(os.getuid())
+    return f"local:{user}@{socket.gethostname()}"

@@ -5,6 +5,8 @@ is checked here, in `Desk.perform`, and nowhere else. Every public method of `Ca
 fails for one that has none. Options are listed here, not read from the kinds: a server starts without them.
 """
 
+import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -14,11 +16,12 @@ from typing import Any
 
 from calve.app import view
 from calve.app.arguments import checked
-from calve.app.calve import Calve
-from calve.app.front import Json
-from calve.model.access import Caller, Role
-from calve.model.errors import DeniedError, UsageError
+from calve.app.calve import Calve, person
+from calve.app.front import ExportAnswer, Json, Submitted
+from calve.model.access import Asked, Caller, Replayed, Role
+from calve.model.errors import DeniedError, StoreUnknownError, UsageError
 from calve.model.process import BatchId, ProcessQuery
+from calve.model.refusals import key_reused
 from calve.model.states import PROCESS_LIVE, ProcessState
 
 
@@ -72,6 +75,8 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
             *_verbs(_O, Reach.STORE, "cancel retry", changes=True),
             *_verbs(_A, Reach.OUTSIDE, "backup_restore backup_delete", changes=True),
             Verb(name="backup_prune", role=_A, reach=Reach.OUTSIDE, changes=True, lowered={"dry_run": _V}),
+            *_verbs(_A, Reach.STORE, "token_list"),
+            *_verbs(_A, Reach.STORE, "token_new token_revoke", changes=True),
             *_verbs(_A, Reach.HERE, "follow run pin stop worker", changes=True),
         )
     }
@@ -79,6 +84,8 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
 
 Given = Mapping[str, Any]
 
+# Their processes and their key are one transaction of the store.
+SUBMITS = frozenset({"export", "optimize", "backup_create", "backup_restore", "retry"})
 _IDS = {"ids": list}
 _SELECTION = {"partitions": list, "parts": list, "all": bool, "older_than": timedelta}
 _EXPORT = {
@@ -129,12 +136,59 @@ class Desk:
             )
         return found
 
-    def perform(self, caller: Caller, verb: str, arguments: Given) -> Any:
-        """The JSON that the verb answers with. Blocks: run it in a thread."""
-        self.check(caller, verb, arguments)
+    def perform(self, caller: Caller, verb: str, arguments: Given, *, key: str = "") -> Any:
+        """The JSON that the verb answers with. Blocks: run it in a thread.
+
+        With a `key` what submits is done once: asked again by this caller it answers as it did first, and
+        with other arguments it is RefusedError (code `key_reused`). Other verbs may be repeated as they are."""
+        found = self.check(caller, verb, arguments)
         served = _SERVED[verb]
         given = checked(arguments, served.options, required=served.required, choices=served.choices)
-        return served.answer(self._calve, given)
+        if not found.changes:
+            return served.answer(self._calve, given)
+        key = key if verb in SUBMITS else ""
+        asked = Asked(
+            who=caller.name, verb=verb, key=key, hash=_hash(verb, arguments), subject=_subject(given)
+        )
+        if key and (first := self._replay(asked)) is not None:
+            return first
+        try:
+            answer = served.answer(self._calve.on_behalf(asked), given)
+        except (Replayed, StoreUnknownError):
+            # Another request with this key came first, or the store's word was lost: what is there counts.
+            if key and (first := self._replay(asked)) is not None:
+                return first
+            raise
+        if key:
+            # If we die here, the same request again is answered from its processes.
+            self._calve.registry.answer_request(caller.name, key, json.dumps(answer))
+        return answer
+
+    def replay(self, caller: Caller, verb: str, arguments: Given, key: str) -> Any | None:
+        """What `perform` answered to this before; None if it did not. Asks the store only."""
+        self.check(caller, verb, arguments)
+        return self._replay(Asked(who=caller.name, verb=verb, key=key, hash=_hash(verb, arguments)))
+
+    def _replay(self, asked: Asked) -> Any | None:
+        request = self._calve.registry.request(asked.who, asked.key)
+        if request is None:
+            return None
+        if request.hash != asked.hash:
+            raise key_reused(asked.key)
+        if request.answer is not None:
+            return json.loads(request.answer)
+        made = Submitted(processes=tuple(self._calve.find(request.processes)))
+        if asked.verb != "export":
+            return view.submitted_json(made)
+        one = made.processes[0] if made.processes else None
+        return view.export_answer_json(
+            ExportAnswer(
+                processes=made.processes,
+                source=one.source if one else "",
+                destination=one.destination if one else "",
+                partitions=tuple(name for process in made.processes for name in process.partitions),
+            )
+        )
 
     def options(self, verb: str) -> Mapping[str, type]:
         """What the verb takes; `list` is one of texts, `dict` of texts by name."""
@@ -163,6 +217,23 @@ class Desk:
                 f"storage:{to.partition('://')[0]}" if "/" in to else f"catalog:{to.partition('.')[0]}"
             )
         return tuple(found) or (verb,)
+
+
+def local_caller() -> Caller:
+    """The user of this program, who has its configuration and so may do everything."""
+    return Caller(name=person(), role=Role.ADMIN)
+
+
+def _hash(verb: str, arguments: Given) -> str:
+    """Of what the client sent, before defaults are added: an upgrade in between changes no hash."""
+    text = json.dumps([verb, arguments], sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+
+
+def _subject(given: Given) -> str:
+    """What a change is about, for people who read the audit."""
+    named = given.get("ids") or given.get("names") or (given.get("table") or given.get("name") or "",)
+    return " ".join(named)[:200]
 
 
 def _list(of: Callable[[Any], Json]) -> Callable[[Any], list[Json]]:
@@ -335,6 +406,17 @@ _SERVED: Mapping[str, _Served] = {
     "backup_prune": _Served(
         answer=_backup_prune,
         options={"last": int, "daily": int, "weekly": int, "monthly": int, "yearly": int, "dry_run": bool},
+    ),
+    "token_new": _Served(
+        answer=lambda calve, given: calve.token_new(
+            given["role"], name=given.get("name", ""), expires=given.get("expires")
+        ),
+        options={"role": str, "name": str, "expires": timedelta}, required=("role",),
+        choices={"role": tuple(role.value for role in Role)},
+    ),
+    "token_list": _Served(answer=lambda calve, _: calve.token_list()),
+    "token_revoke": _Served(
+        answer=lambda calve, given: calve.token_revoke(given["names"]), options={"names": list}, required=("names",)
     ),
     "cancel": _by_ids(Calve.cancel, _list(view.cancelled_json)),
     "retry": _by_ids(Calve.retry, view.submitted_json),

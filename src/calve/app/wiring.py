@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar, cast, overload
 
 from calve.app.config import Config, SourceConfig
 from calve.app.destination import catalog_properties, properties_of
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from calve.archive.location import Location
     from calve.clickhouse.source import LiveSource, Source
     from calve.clickhouse.sql.tokens import TableName
+    from calve.control.registry import Registry
     from calve.control.worker import WorkerLoop
     from calve.destination.port import Destination
     from calve.objects.storage import Storage
@@ -103,6 +104,11 @@ class App:
         )
         self.closing.callback(opened.close)
         return opened
+
+    @property
+    def registry(self) -> "Registry":
+        """The same store, as what serves others needs it."""
+        return cast("Registry", self.store)
 
     def find(self, texts: Sequence[str]) -> list[ProcessId]:
         """The processes that a person means, each once, in the order given."""

@@ -7,15 +7,18 @@ Options that several commands share, and how spans of time are read.
 """
 
 import functools
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from calve.app.arguments import span
 from calve.cli import output
+from calve.model.errors import UsageError
 
 if TYPE_CHECKING:
     from calve.app.config import Config
@@ -29,6 +32,8 @@ class CliSession:
     json: bool = False
     debug: bool = False
     config_path: str | None = None
+    server_url: str | None = None
+    token_file: str | None = None
     environ: Mapping[str, str] | None = None  # in place of the program's own
 
     @cached_property
@@ -37,13 +42,42 @@ class CliSession:
 
         return load_config(self.config_path, environ=self.environ)
 
+    @property
+    def server(self) -> str:
+        """The address of the server that answers; "" if this program does."""
+        environ = os.environ if self.environ is None else self.environ
+        return self.server_url or environ.get("CALVE_SERVER", "")
+
     @cached_property
     def calve(self) -> "Front":
+        made = self._remote() if self.server else self._local()
+        click.get_current_context().call_on_close(made.close)
+        return made
+
+    def _local(self) -> "Front":
         from calve.app.calve import Calve
 
-        calve = Calve(self.config)
-        click.get_current_context().call_on_close(calve.close)
-        return calve
+        return Calve(self.config)
+
+    def _remote(self) -> "Front":
+        from calve.client.remote import RemoteCalve
+        from calve.client.transport import Transport, given_token
+
+        environ = os.environ if self.environ is None else self.environ
+        config = Path(self.config_path or environ.get("CALVE_CONFIG") or "calve.toml")
+        return RemoteCalve(
+            Transport(
+                self.server,
+                given_token(self.token_file, environ),
+                local_file=config.absolute().with_name("calve.token"),
+                ca_file=environ.get("CALVE_CA_FILE", ""),
+            )
+        )
+
+    def only_here(self, what: str) -> None:
+        """UsageError if a server was asked to do it."""
+        if self.server_url:
+            raise UsageError(f"calve {what} runs here only", code="runs_here", hint="omit --server")
 
     def answer(self, document: Any, text: str) -> None:
         """The command's data: JSON where it was asked for, otherwise text for people."""
@@ -61,14 +95,9 @@ class CliSession:
         if not self.json:
             output.say(text)
 
-    def within(self, *, json: bool, debug: bool, config_path: str | None) -> "CliSession":
+    def within(self, shared: Mapping[str, Any]) -> "CliSession":
         """The session of a command below this one; its own options win."""
-        return replace(
-            self,
-            json=json or self.json,
-            debug=debug or self.debug,
-            config_path=config_path or self.config_path,
-        )
+        return replace(self, **{name: value for name, value in shared.items() if value})
 
 
 class _WithExamples(click.Command):
@@ -122,11 +151,10 @@ def command(name: str, *, examples: Sequence[str]) -> Callable[[Callable[..., in
 
     def make(body: Callable[..., int | None]) -> CalveCommand:
         @functools.wraps(body)
-        def run(
-            ctx: click.Context, /, as_json: bool, config_path: str | None, debug: bool, **given: Any
-        ) -> int:
+        def run(ctx: click.Context, /, **given: Any) -> int:
             above: CliSession = ctx.obj or CliSession()
-            return body(above.within(json=as_json, debug=debug, config_path=config_path), **given) or 0
+            shared = {name: given.pop(name) for name in SHARED}
+            return body(above.within(shared), **given) or 0
 
         made = click.command(name, cls=CalveCommand, examples=examples)(
             shared_options(click.pass_context(run))
@@ -144,9 +172,9 @@ def group(
 
     def make(body: Callable[[], None]) -> CommandGroup:
         @functools.wraps(body)
-        def run(ctx: click.Context, /, as_json: bool, config_path: str | None, debug: bool) -> None:
+        def run(ctx: click.Context, /, **shared: Any) -> None:
             above: CliSession = ctx.obj or CliSession()
-            ctx.obj = above.within(json=as_json, debug=debug, config_path=config_path)
+            ctx.obj = above.within(shared)
 
         made = click.group(name, cls=CommandGroup, examples=examples)(shared_options(click.pass_context(run)))
         assert isinstance(made, CommandGroup)
@@ -157,12 +185,17 @@ def group(
     return make
 
 
+SHARED = ("json", "debug", "config_path", "server_url", "token_file")  # fields of `CliSession`
+
+
 def shared_options(body: Callable[..., Any]) -> Callable[..., Any]:
     """The options that every command takes, and the group before it."""
     for option in (
         click.option("--debug", is_flag=True, help="Show tracebacks."),
         click.option("--config", "config_path", metavar="PATH", help="Configuration file. [default: ./calve.toml]"),
-        click.option("--json", "as_json", is_flag=True, help="Print one JSON document on stdout."),
+        click.option("--token-file", metavar="PATH", help="The token for --server. [default: CALVE_TOKEN]"),
+        click.option("--server", "server_url", metavar="URL", help="Ask a calve serve there. [default: CALVE_SERVER]"),
+        click.option("--json", is_flag=True, help="Print one JSON document on stdout."),
     ):  # fmt: skip
         body = option(body)
     return body

@@ -43,6 +43,7 @@ def demo(session: CliSession, rows: int, folder: Path) -> int:
     from calve.app.demo.compare import differences, readings
     from calve.app.demo.folder import statements
 
+    session.only_here("demo")
     began = time.monotonic()
     session = _of_the_demo(session, folders.prepare(folder))
     output.say(f"making {TABLE} with {output.counted(rows, 'row')} in an embedded ClickHouse")

@@ -57,6 +57,7 @@ def init(session: CliSession, folder: Path) -> None:
     """
     from calve.app.config.template import write
 
+    session.only_here("init")
     file = write(folder)
     session.answer({"file": str(file.absolute())}, str(file))
     session.say("Edit it, then check everything with: calve doctor")

@@ -9,12 +9,14 @@ import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 from click.exceptions import NoArgsIsHelpError
 
 from calve import __version__
 from calve.cli import output
+from calve.cli.access import token
 from calve.cli.backup import backup
 from calve.cli.command import CalveCommand, CliSession, CommandGroup, shared_options
 from calve.cli.demo import demo
@@ -30,7 +32,7 @@ from calve.cli.sql import sql
 from calve.model.errors import CalveError, ErrorInfo
 
 COMMANDS: tuple[CalveCommand | CommandGroup, ...] = (
-    demo, init, config, doctor, partitions, export, backup, health, optimize, history, ps, show, events, why, wait, cancel, retry, verify, sql, worker,
+    demo, init, config, doctor, partitions, export, backup, health, optimize, history, ps, show, events, why, wait, cancel, retry, verify, sql, worker, token,
 )  # fmt: skip
 
 
@@ -42,11 +44,11 @@ COMMANDS: tuple[CalveCommand | CommandGroup, ...] = (
 @click.version_option(__version__, prog_name="calve", message="%(prog)s %(version)s")
 @shared_options
 @click.pass_context
-def calve(ctx: click.Context, as_json: bool, config_path: str | None, debug: bool) -> None:
+def calve(ctx: click.Context, /, **shared: Any) -> None:
     """Publish partitions of ClickHouse tables as Apache Iceberg snapshots, exactly once; back the same
     tables up; keep the Iceberg tables healthy.
     """
-    ctx.obj = CliSession(json=as_json, debug=debug, config_path=config_path)
+    ctx.obj = CliSession().within(shared)
 
 
 for made in COMMANDS:

@@ -29,6 +29,8 @@ def run_to_the_end(
     timeout_seconds: float | None = None,
 ) -> list[Process]:
     """Follow them with a progress bar; with a worker of our own where there is none."""
+    if own_worker and session.server:
+        warn_without_worker(session, [one for one in processes if one.state not in PROCESS_TERMINAL])
     follow = session.calve.run if own_worker else session.calve.follow
     last = _followed(session, processes, follow, timeout_seconds)
     if not last.ended:
@@ -42,7 +44,7 @@ def leave(
 ) -> list[Process]:
     """`--no-wait`: leave them to the workers, once the source may change or, with `queued`, at once."""
     processes = list(queued)
-    if no_wait == PINNED:
+    if no_wait == PINNED and (not session.server or session.calve.has_workers(queued)):
         last = _followed(session, queued, session.calve.pin, timeout_seconds)
         if not last.pinned:
             _say_how_to_go_on(session, last, "timed out: not all of the data is pinned yet.")
@@ -151,6 +153,8 @@ def _say_how_to_go_on(session: CliSession, last: Standing, what: str) -> None:
 
 
 def _command(session: CliSession) -> str:
+    if session.server_url:
+        return f"calve --server {shlex.quote(session.server_url)}"
     return "calve" if session.config_path is None else f"calve --config {shlex.quote(session.config_path)}"
 
 

@@ -27,6 +27,15 @@ class SortBy:
     def __bool__(self) -> bool:
         return bool(self.columns or self.zorder or self.table)
 
+    def __str__(self) -> str:
+        """As `parse_sort` reads it."""
+        if self.table:
+            return "table"
+        if self.zorder:
+            return f"zorder({', '.join(self.zorder)})"
+        nulls = {"NULLS_FIRST": "nulls first", "NULLS_LAST": "nulls last"}
+        return ", ".join(f"`{one.name}` {one.direction} {nulls[one.nulls]}" for one in self.columns)
+
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizeOptions:

@@ -1,0 +1,139 @@
+"""Who is who: tokens are made, listed and revoked here, and a token becomes a `Caller`.
+
+The store has only SHA-256 of a token: its 256 bits are random, so nothing slower is needed. Comparisons take
+the same time for every wrong token.
+"""
+
+import hashlib
+import hmac
+import re
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from calve.app.token_file import LOCAL, make_token, token_id
+from calve.app.view import Json, time_json
+from calve.control.registry import Registry
+from calve.model.access import Asked, Caller, Role, Token
+from calve.model.errors import NotFoundError, UsageError
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
+_RESERVED = frozenset({LOCAL, "local-reader"})
+_KEEP_SECONDS = 5.0
+_KEPT = 1000
+_NOBODY = hashlib.sha256(b"").hexdigest()
+
+
+def token_new(
+    registry: Registry, role: Role, asked: Asked, *, now: datetime, name: str = "", expires: timedelta | None = None
+) -> Json:  # fmt: skip
+    """The token's document with its text, which is nowhere else and is never shown again."""
+    made, text = make_token()
+    name = name or f"{role.value}-{made}"
+    if not _NAME.fullmatch(name) or name in _RESERVED:
+        raise UsageError(
+            f"invalid name {name!r}",
+            code="token_name",
+            hint="use up to 64 letters, digits, '.', '_', '@' and '-'",
+        )
+    token = Token(
+        id=made,
+        name=name,
+        role=role,
+        hash=_hash(text),
+        created_by=asked.who,
+        expires_at=now + expires if expires else None,
+    )
+    # If we die here, there is a token whose text nobody has: it is listed, and can be revoked.
+    registry.put_token(token, replace(asked, subject=name))
+    return token_json(replace(token, created_at=now), now) | {"token": text}
+
+
+def token_list(registry: Registry, now: datetime) -> list[Json]:
+    return [token_json(token, now) for token in registry.tokens()]
+
+
+def token_revoke(registry: Registry, names: tuple[str, ...], asked: Asked, now: datetime) -> list[Json]:
+    """By name or id; all of them are known, or none is revoked."""
+    known = registry.tokens()
+    found: list[Token] = []
+    for name in dict.fromkeys(names):
+        one = next((token for token in known if name in (token.name, token.id)), None)
+        if one is None:
+            raise NotFoundError(f"no token {name!r}", code="no_such_token", hint="calve token list")
+        found.append(one)
+    # If we die here, some are revoked; asked again, the rest are.
+    return [
+        token_json(registry.revoke_token(token.id, replace(asked, subject=token.name)), now)
+        for token in found
+    ]
+
+
+def token_json(token: Token, now: datetime) -> Json:
+    """Without the hash: nobody needs it."""
+    return {
+        "id": token.id,
+        "name": token.name,
+        "role": token.role.value,
+        "valid": token.valid(now),
+        "created_at": time_json(token.created_at),
+        "created_by": token.created_by,
+        "expires_at": time_json(token.expires_at),
+        "revoked_at": time_json(token.revoked_at),
+    }
+
+
+class Gatekeeper:
+    """Turns the text of a token into a caller. An answer is kept for five seconds, also "nobody": so long a
+    revoked token still works, and so seldom a flood of wrong ones reaches the store. May be shared by threads."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        *,
+        local_token: str = "",
+        now: Callable[[], datetime],
+        seconds: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._registry = registry
+        self._local = local_token
+        self._now = now
+        self._seconds = seconds
+        self._lock = threading.Lock()
+        self._known: dict[str, tuple[float, Token | None]] = {}
+
+    def caller(self, text: str, *, origin: str = "", loopback: bool = False) -> Caller | None:
+        """Who has this token; None for a wrong, revoked or expired one. The host's own token counts only if
+        the peer is on this host."""
+        given = token_id(text)
+        if given == LOCAL:
+            same = hmac.compare_digest(_hash(text), _hash(self._local))
+            return (
+                Caller(name=LOCAL, role=Role.ADMIN, origin=origin)
+                if same and self._local and loopback
+                else None
+            )
+        token = self._found(text, given or "")
+        return Caller(name=token.name, role=token.role, origin=origin) if token else None
+
+    def _found(self, text: str, given: str) -> Token | None:
+        key = _hash(text)
+        with self._lock:
+            until, token = self._known.get(key, (0.0, None))
+        if self._seconds() < until:
+            return token
+        token = self._registry.token(given) if given else None
+        same = hmac.compare_digest(key, token.hash if token else _NOBODY)
+        if token is not None and not (same and token.valid(self._now())):
+            token = None
+        with self._lock:
+            while len(self._known) >= _KEPT:
+                del self._known[next(iter(self._known))]
+            self._known[key] = (self._seconds() + _KEEP_SECONDS, token)
+        return token
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()

@@ -1,0 +1,66 @@
+"""Lists and documents that a notebook shows as tables. They are plain lists and dicts otherwise."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, is_dataclass
+from datetime import datetime
+from enum import Enum
+from html import escape
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+_MOST_ROWS = 500
+_MOST_LETTERS = 200
+# Of a process, what a person looks for; the rest is in its fields.
+_PROCESS = (
+    "id", "kind", "state", "source", "destination", "partitions", "rows", "files", "bytes", "created_at", "finished_at",
+    "error",
+)  # fmt: skip
+
+
+class Table(list[T]):
+    def _repr_html_(self) -> str:
+        rows = [_columns(one) for one in self[:_MOST_ROWS]]
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        head = "".join(f"<th>{escape(name)}</th>" for name in names)
+        body = "".join(_row(row.get(name) for name in names) for row in rows)
+        left = len(self) - _MOST_ROWS
+        more = f"<p>… and {left} more</p>" if left > 0 else ""
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+
+
+class Document(dict[str, Any]):
+    def _repr_html_(self) -> str:
+        rows = "".join(f"<tr><th>{escape(str(name))}</th>{_cell(value)}</tr>" for name, value in self.items())
+        return f"<table><tbody>{rows}</tbody></table>"
+
+
+def _columns(one: Any) -> Mapping[str, Any]:
+    if isinstance(one, Mapping):
+        return one
+    if is_dataclass(one) and not isinstance(one, type):
+        names = [field.name for field in fields(one)]
+        shown = _PROCESS if set(_PROCESS) <= set(names) else names
+        return {name: getattr(one, name) for name in shown}
+    return {"value": one}
+
+
+def _row(values: Iterable[Any]) -> str:
+    return f"<tr>{''.join(map(_cell, values))}</tr>"
+
+
+def _cell(value: Any) -> str:
+    return f"<td>{escape(_text(value))}</td>"
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%d %H:%M:%S}"
+    if isinstance(value, Enum):
+        return str(value.value)
+    if isinstance(value, list | tuple | set | frozenset):
+        text = ", ".join(map(_text, value))
+    else:
+        text = str(getattr(value, "message", value))  # of an error
+    return text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]}…"

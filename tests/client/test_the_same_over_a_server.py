@@ -1,0 +1,175 @@
+"""`calve --server` answers as `calve` does: the same output, the same JSON, the same exit codes."""
+
+import os
+import re
+import shlex
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import pytest
+
+from calve import Client
+from calve.app.calve import Calve
+from calve.app.config import load_config
+from calve.app.config.template import render
+from calve.app.token_file import keep_token
+from calve.clickhouse.embedded.source import EmbeddedSource
+from calve.model.process import ProcessQuery
+from support.calve_command import Answer, Run, in_this_process
+from support.desk_server import desk_server
+from support.local_runner import LocalRunner
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("both")
+    (made / "calve.toml").write_text(render())
+    with EmbeddedSource("main", made / "clickhouse", create=True).visit() as session:
+        session.execute("CREATE DATABASE db")
+        session.execute(
+            "CREATE TABLE db.t (id UInt64, m UInt8) ENGINE = MergeTree PARTITION BY m ORDER BY id"
+        )
+        session.execute("INSERT INTO db.t SELECT number, number % 3 FROM numbers(300)")
+    return made
+
+
+@pytest.fixture(scope="module")
+def url(folder: Path) -> Iterator[str]:
+    """A server on the folder, in which an export of one partition has completed and one was cancelled."""
+    with ExitStack() as stack:
+        before = Path.cwd()
+        os.chdir(folder)
+        stack.callback(os.chdir, before)
+        calve = stack.enter_context(
+            Calve(load_config(folder / "calve.toml", environ={}), runner=LocalRunner())
+        )
+        address = stack.enter_context(desk_server(calve, keep_token(folder / "calve.token")))
+        with Client(address) as client:
+            done = client.export("db.t", "lake.ns.t", partitions=["0"])
+            gone = client.export("db.t", "lake.ns.t", partitions=["1"])
+            client.cancel(gone.process.id)
+            with closing(calve.run([done.process.id, gone.process.id])) as standings:
+                for _ in standings:
+                    pass
+            client.export("db.t", "lake.ns.waits", partitions=["1", "2"])
+        yield address
+
+
+@pytest.fixture
+def run(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    return in_this_process(folder, capsys, monkeypatch)
+
+
+@pytest.fixture
+def ids(folder: Path, url: str) -> dict[str, str]:
+    with Calve(load_config(folder / "calve.toml", environ={})) as calve:
+        found = calve.processes(ProcessQuery())
+    return {one.state.value: one.id for one in found} | {
+        "BATCH": str(next(one.batch for one in found if one.batch))
+    }
+
+
+def comparable(answer: Answer) -> tuple[int, str, str]:
+    """Without what differs from one second to the next."""
+    ages = re.compile(r"\b(\d+[smh] )?\d+[smh]( ago)?\b")
+    return answer.code, *(re.sub(" +", " ", ages.sub("AGE", text)) for text in (answer.out, answer.err))
+
+
+READS = [
+    "ps", "ps --all", "ps --all --json", "ps --all --ids", "ps --all --table db.t --to lake.ns.t --json",
+    "ps --all --kind export --state completed --since 7d --limit 1", "ps --batch BATCH --json", "ps --workers",
+    "ps --workers --json", "ps --table main:db.none", "show COMPLETED", "show COMPLETED --json", "show CANCELLED",
+    "show BATCH --json", "events COMPLETED", "events COMPLETED --json", "why PENDING", "why BATCH --json", "why BATCH",
+    "partitions db.t", "partitions db.t --to lake.ns.t --json", "partitions db.t --parts", "partitions db.t --parts --json",
+    "export db.t --all --to lake.ns.t --dry-run", "export db.t --all --to lake.ns.t --dry-run --json",
+    "export db.t --all --to ./folder/ --dry-run --json", "export db.t --partition 0 --to lake.ns.t",
+    "export db.t --partition 0 --to lake.ns.t --json", "history", "history --json", "health lake.ns.t",
+    "health lake.ns.t --json", "verify COMPLETED", "verify COMPLETED --json", "backup list", "backup list --json",
+    "optimize lake.ns.t --dry-run", "optimize lake.ns.t --dry-run --full --sort 'id desc' --json", "config --json",
+    "backup prune --keep-last 1 --dry-run --json", "token list --json",
+]  # fmt: skip
+ERRORS = [
+    "show nosuch", "show nosuch --json", "why nosuch", "retry COMPLETED", "retry PENDING --json", "verify CANCELLED",
+    "partitions db.none", "partitions other:db.t", "export db.none --all --to lake.ns.t", "export db.t --all --to nolake.ns.t",
+    "export db.t --partition 9 --to lake.ns.t --json", "export db.t --all --to lake.ns.t --where 'no such'", "health lake.ns.none",
+    "backup show none", "backup delete none --json", "backup prune", "backup verify none", "cancel COMPLETED",
+    "cancel COMPLETED --json", "optimize lake.ns.none",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", READS)
+def test_what_is_read(run: Run, url: str, ids: dict[str, str], command: str) -> None:
+    here, there = both(run, url, ids, command)
+    assert here.code == 0, here.err
+    assert comparable(there) == comparable(here)
+
+
+@pytest.mark.parametrize("command", ERRORS)
+def test_what_is_refused(run: Run, url: str, ids: dict[str, str], command: str) -> None:
+    here, there = both(run, url, ids, command)
+    assert here.code in (1, 2, 3, 4), here.out
+    assert comparable(there) == comparable(here)
+
+
+def both(run: Run, url: str, ids: dict[str, str], command: str) -> tuple[Answer, Answer]:
+    words = [ids.get(word, word) for word in shlex.split(command)]
+    return run(*words), run(*words, "--server", url)
+
+
+def test_work_that_is_queued_joined_and_stopped(run: Run, url: str) -> None:
+    asked = ("export", "db.t", "--partition", "2", "--to", "lake.ns.queued", "--no-wait=queued", "--json")
+    there = run(*asked, env={"CALVE_SERVER": url})
+    assert there.code == 0
+    assert "no worker is running" in there.err
+    queued = run(*asked[:-1], "--server", url)
+    assert queued.out == there.json["id"] + "\n"
+    assert f"follow with: calve --server {url} wait {there.json['id']}" in queued.err
+    assert run(*asked, env={"CALVE_SERVER": url}).json["id"] == run(*asked).json["id"] == there.json["id"]
+    stopped = run("cancel", there.json["id"], "--no-wait", "--server", url)
+    assert stopped.code == 0
+    assert "it is being stopped" in stopped.out
+
+
+def test_a_wait_that_times_out_says_how_to_go_on(run: Run, url: str, ids: dict[str, str]) -> None:
+    answer = run("wait", ids["PENDING"], "--timeout", "0s", "--server", url)
+    assert answer.code == 130
+    assert f"calve --server {url} cancel" in answer.err
+
+
+def test_what_needs_this_program_is_refused(run: Run, url: str) -> None:
+    run("worker", "--server", url).is_error(2, "a worker runs where its configuration is", "omit --server")
+    run("init", "--server", url).is_error(2, "calve init runs here only", "omit --server")
+    run("demo", "--server", url).is_error(2, "calve demo runs here only", "omit --server")
+
+
+def test_a_server_that_is_not_there(run: Run) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    answer = run("ps", "--server", f"http://127.0.0.1:{port}")
+    answer.is_error(1, "does not answer: Connection refused", "check that calve serve is running")
+
+
+def test_a_folder_is_of_the_place_where_it_is_typed(run: Run, url: str, folder: Path, tmp_path: Path) -> None:
+    shown = run(
+        "export", "db.t", "--all", "--to", "./out/", "--dry-run", "--json", "--server", url, cwd=tmp_path
+    )
+    assert shown.json["destination"] == f"file://{tmp_path}/out/"
+
+
+def test_a_reader_without_the_token_may_not_change_anything(run: Run, url: str, tmp_path: Path) -> None:
+    """Elsewhere than in the server's folder there is no token that the command reads by itself."""
+    assert run("ps", "--server", url, cwd=tmp_path).code == 0
+    answer = run("export", "db.t", "--all", "--to", "lake.ns.x", "--server", url, cwd=tmp_path)
+    answer.is_error(1, "local-reader is viewer, and export needs operator", "there is no token file")
+
+
+def test_a_token_of_a_role(run: Run, url: str, tmp_path: Path) -> None:
+    text = run("token", "new", "--role", "viewer", "--name", "grafana", "--server", url).out.strip()
+    (tmp_path / "token").write_text(text)
+    given = ("--server", url, "--token-file", str(tmp_path / "token"))
+    assert run("ps", *given).code == 0
+    run("cancel", "x", *given).is_error(1, "grafana is viewer, and cancel needs operator")
+    wrong = text[:-1] + ("A" if text[-1] != "A" else "B")
+    run("ps", "--server", url, env={"CALVE_TOKEN": wrong}).is_error(1, "the token is wrong")
