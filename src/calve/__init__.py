@@ -18,10 +18,11 @@ import contracts (`pyproject.toml`) hold them apart:
 - `cli`      what a person types.
 - `testing`  shipped fakes, contract suites, fault injection.
 
-What other programs may rely on is `__all__`; it is loaded when it is first used.
+What other programs may rely on is `__all__`; it is loaded when it is first used. Its types are in `__init__.pyi`: an
+import here, even for types only, would let every room that reads the version import the client.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 __version__ = "0.1.0"
 __all__ = ["CalveError", "Client", "Event", "Process", "ProcessState", "__version__"]
@@ -33,12 +34,6 @@ _HOMES = {
     "Process": "calve.model.process",
     "ProcessState": "calve.model.states",
 }
-
-if TYPE_CHECKING:
-    from calve.client.client import Client
-    from calve.model.errors import CalveError
-    from calve.model.process import Event, Process
-    from calve.model.states import ProcessState
 
 
 def __getattr__(name: str) -> Any:

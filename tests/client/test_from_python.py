@@ -1,5 +1,6 @@
 """`from calve import Client`: what is public, and that it answers alike here and through a server."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -26,8 +27,10 @@ def test_what_is_public() -> None:
         "process", "processes", "restore", "retry", "verify", "wait", "why", "workers",
     }  # fmt: skip
     assert (Path(calve.__file__).parent / "py.typed").exists()
+    stub = Path(calve.__file__).with_suffix(".pyi").read_text(encoding="utf-8")
+    assert f"__all__ = {json.dumps(calve.__all__)}" in stub
     with pytest.raises(AttributeError, match="no attribute 'Calve'"):
-        _ = calve.Calve
+        _ = calve.Calve  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
@@ -116,13 +119,13 @@ def test_errors_are_the_same(client: Client) -> None:
         lambda: client.export("db.t", "lake.ns.t", al=True),
         lambda: client.export("db.t", "lake.ns.t"),
         lambda: client.partitions("db.none"),
-        lambda: client.wait(),
+        client.wait,
     ):
         with pytest.raises(CalveError) as caught:
             wrong()
         seen.append((caught.value.exit_code, caught.value.code))
     assert seen == [
-        (3, "no_such_process"), (2, "unknown_option"), (2, "selection"), (3, "no_such_table"), (2, "missing_option"),
+        (3, "process_not_found"), (2, "unknown_option"), (2, "selection"), (3, "no_table"), (2, "missing_option"),
     ]  # fmt: skip
 
 
