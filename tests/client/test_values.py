@@ -4,7 +4,7 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from calve.app import view
@@ -22,6 +22,8 @@ from calve.model.errors import ErrorInfo, Outcome
 from calve.model.process import Breaker, Event, Pin, Process, Task, TaskCounts, Worker
 from calve.model.states import PinState, ProcessState, TaskState
 
+# However busy the machine is.
+law = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=50)
 text = st.text(max_size=8)
 ids = st.text("abcdefgh2345", min_size=1, max_size=6)
 number = st.integers(0, 2**62)
@@ -76,6 +78,7 @@ def sent(document: Any) -> Any:
     return json.loads(json.dumps(document))
 
 
+@law
 @given(processes)
 def test_a_process(process: Process) -> None:
     document = sent(view.served_json(process))
@@ -84,6 +87,7 @@ def test_a_process(process: Process) -> None:
     assert view.process_json(again) == sent(view.process_json(process))
 
 
+@law
 @given(details)
 def test_what_show_has(detail: ProcessDetail) -> None:
     document = sent(view.served_detail_json(detail))
@@ -92,6 +96,7 @@ def test_what_show_has(detail: ProcessDetail) -> None:
     assert view.detail_json(again) == sent(view.detail_json(detail))
 
 
+@law
 @given(many, st.dictionaries(ids, number, max_size=2), st.dictionaries(ids, breakers, max_size=2))
 def test_a_standing(processes: Any, sizes: Any, outages: Any) -> None:
     standing = Standing(processes=processes, own_worker=False, sizes=sizes, outages=outages)
@@ -101,6 +106,7 @@ def test_a_standing(processes: Any, sizes: Any, outages: Any) -> None:
     assert (again.ended, again.pinned) == (standing.ended, standing.pinned)
 
 
+@law
 @given(many, text, texts, st.lists(errors.filter(bool), max_size=2))
 def test_answers_to_changes(processes: Any, words: str, unchanged: Any, refused: Any) -> None:
     joined = frozenset(process.id for process in processes[:1])
@@ -117,6 +123,7 @@ def test_answers_to_changes(processes: Any, words: str, unchanged: Any, refused:
     assert view.export_answer_json(values.export_answer(document)) == document
 
 
+@law
 @given(st.builds(
     Worker, id=ids, host=text, slots=number, started_at=times, heartbeat_at=times, error=errors,
     reach=st.sets(st.sampled_from(["source:main", "catalog:lake", "kind:export", "kind:backup"])).map(sorted).map(tuple),
@@ -126,6 +133,7 @@ def test_a_worker(worker: Worker, state: WorkerState, held: int) -> None:
     assert view.worker_json(values.worker(document)) == document
 
 
+@law
 @given(events)
 def test_an_event(event: Event) -> None:
     document = sent(view.event_json(event))

@@ -251,4 +251,6 @@ def _cause(error: BaseException) -> str:
     """The innermost reason: what `requests` wraps around it helps nobody."""
     while error.__context__ is not None and str(error.__context__):
         error = error.__context__
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
     return str(error).rpartition(": ")[2] or type(error).__name__
