@@ -13,7 +13,7 @@ import click
 from calve.cli import output
 from calve.cli.command import CliSession, command
 from calve.model.access import Caller, Role
-from calve.model.errors import CalveError
+from calve.model.errors import CalveError, UsageError
 
 if TYPE_CHECKING:
     from calve.sql.execution import Result, Sql
@@ -54,6 +54,12 @@ def _opened(session: CliSession) -> "Iterator[Sql]":
     from calve.app.desk import Desk
     from calve.sql import execution
 
+    if session.server:
+        raise UsageError(
+            "calve sql runs here only",
+            code="runs_here",
+            hint="omit --server and CALVE_SERVER, or POST it to the server",
+        )
     calve, limits = session.calve, session.config.limits
     assert isinstance(calve, Calve)
     # Not required here: this user can read these files without us, and is told.
