@@ -26,6 +26,8 @@ REFUSED = "sql_refused"  # a construct that a SELECT here may not have
 SETTING = "sql_setting"
 FORMAT = "sql_format"
 TOO_LONG = "sql_too_long"
+READONLY = "sql_readonly"
+DATABASE = "sql_database"
 TIMEOUT = "select_timeout"
 MEMORY = "select_memory"
 BUSY = "select_busy"
@@ -54,6 +56,8 @@ _BY_CODE = {
     SETTING: Known(number=115, name="UNKNOWN_SETTING", status=400),
     FORMAT: Known(number=73, name="UNKNOWN_FORMAT", status=400),
     TOO_LONG: Known(number=62, name="SYNTAX_ERROR", status=413),
+    READONLY: Known(number=164, name="READONLY", status=405),
+    DATABASE: Known(number=81, name="UNKNOWN_DATABASE", status=404),
     TIMEOUT: Known(number=159, name="TIMEOUT_EXCEEDED", status=504),
     MEMORY: Known(number=241, name="MEMORY_LIMIT_EXCEEDED", status=413),
     BUSY: Known(number=202, name="TOO_MANY_SIMULTANEOUS_QUERIES", status=503),

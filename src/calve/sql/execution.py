@@ -18,7 +18,7 @@ from calve.clickhouse.engine.engine import EngineError
 from calve.model.access import Caller
 from calve.model.errors import CalveError, ErrorInfo, RefusedError, TemporaryError
 from calve.model.limits import Limits
-from calve.sql import allowance, codes, settings
+from calve.sql import allowance, codes, greeting, settings
 from calve.sql.statement import Clause, Export, Kill, Select, Statement, Switch, parse
 from calve.sql.tables import SCHEMAS, TABLES, Reader
 
@@ -61,14 +61,22 @@ class Sql:
         self._desk = desk
         self._cages = cages
         self._limits = limits
+        self._greetings: dict[tuple[str, str], bytes] = {}
 
     def run(self, caller: Caller, text: str, *, form: str = TEXT, seconds: float | None = None) -> Result:
         """CalveError, whose number at ClickHouse is `codes.known`. `form` is for a statement that names none."""
         return self.execute(caller, parse(text), form=form, seconds=seconds)
 
     def execute(
-        self, caller: Caller, statement: Statement, *, form: str = TEXT, seconds: float | None = None
+        self,
+        caller: Caller,
+        statement: Statement,
+        *,
+        form: str = TEXT,
+        seconds: float | None = None,
+        key: str = "",
     ) -> Result:
+        """`key`: what submits is done once, however often it is sent with it."""
         form = allowance.format_named(form)
         limit = min(seconds or self._limits.select_seconds, self._limits.select_seconds)
         match statement:
@@ -79,11 +87,19 @@ class Sql:
             case Kill():
                 return self._kill(caller, statement, allowance.format_named(statement.form or form), limit)
             case Export():
-                return self._export(caller, statement)
+                return self._export(caller, statement, key)
             case Switch():
                 return self._switch(caller, statement)
 
     def _select(self, caller: Caller, sql: str, form: str, seconds: float) -> Result:
+        meant = greeting.meant(sql)
+        if meant is None:
+            return self._selected(caller, sql, form, seconds)
+        if (meant, form) not in self._greetings:
+            self._greetings[meant, form] = self._selected(caller, meant, form, seconds).data
+        return Result(data=self._greetings[meant, form], form=form)
+
+    def _selected(self, caller: Caller, sql: str, form: str, seconds: float) -> Result:
         with self._cage(caller, seconds) as cage:
             allowed = allowance.allowed(Parser(cage), sql, TABLES)
             reader = self._reader(caller, allowed)
@@ -127,7 +143,7 @@ class Sql:
             if answer["process"]["id"] in ids
         }
 
-    def _export(self, caller: Caller, statement: Export) -> Result:
+    def _export(self, caller: Caller, statement: Export, key: str) -> Result:
         asked = settings.read(statement.settings)
         processes: list[str] = []
         joined: list[str] = []

@@ -1,0 +1,1 @@
+"""HTTP: requests become calls of the desk, and its answers responses. Rights are the desk's."""

@@ -1,0 +1,214 @@
+"""Enough of ClickHouse's HTTP interface for its clients: curl, clickhouse-connect, and what is built on it.
+
+`answer` turns one exchange into another and knows no web framework; who asks was decided before. Headers, formats,
+parameters and error codes are ClickHouse's, so a client shows our errors as it shows those of a server.
+"""
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from calve import __version__
+from calve.model.access import Caller
+from calve.model.errors import CalveError, UsageError
+from calve.sql import codes, settings
+from calve.sql.execution import TEXT, Result, Sql
+from calve.sql.statement import Export, Select, parse
+
+_DATABASES = frozenset({"", "default", "calve", "system"})
+# Clients send them to every server; here they change nothing.
+_WITHOUT_EFFECT = frozenset(
+    [
+        "session_id",
+        "session_timeout",
+        "session_check",
+        "wait_end_of_query",
+        "buffer_size",
+        "client_protocol_version",
+        "send_progress_in_http_headers",
+        "http_headers_progress_interval_ms",
+        "enable_http_compression",
+        "compress",
+        "decompress",
+        "stacktrace",
+        "quota_key",
+        "role",
+        "cancel_http_readonly_queries_on_client_close",
+        "max_threads",
+        "readonly",
+        "date_time_input_format",
+        "date_time_output_format",
+    ]
+)
+_READ_HERE = frozenset({"query", "query_id", "default_format", "database", "max_execution_time"})
+_TYPES = {
+    "JSON": "application/json; charset=UTF-8",
+    "JSONCompact": "application/json; charset=UTF-8",
+    "JSONStrings": "application/json; charset=UTF-8",
+    "JSONEachRow": "application/x-ndjson; charset=UTF-8",
+    "JSONCompactEachRow": "application/x-ndjson; charset=UTF-8",
+    "CSV": "text/csv; charset=UTF-8; header=absent",
+    "CSVWithNames": "text/csv; charset=UTF-8; header=present",
+    "TabSeparated": "text/tab-separated-values; charset=UTF-8",
+    "TSV": "text/tab-separated-values; charset=UTF-8",
+    "Markdown": "text/markdown; charset=UTF-8",
+    "Native": "application/octet-stream",
+    "RowBinary": "application/octet-stream",
+    "Parquet": "application/octet-stream",
+    "Arrow": "application/octet-stream",
+    "ArrowStream": "application/octet-stream",
+}
+_MOST_NAMED = 100  # in a header, which clients bound
+_OTHER_TYPE = "text/plain; charset=UTF-8"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """One request. `parameters` as the URL has them, `headers` by lower-case names."""
+
+    method: str
+    parameters: Sequence[tuple[str, str]]
+    headers: Mapping[str, str]
+    body: bytes = b""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answered:
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+def answer(sql: Sql, caller: Caller, asked: Asked) -> Answered:
+    """Blocks: run it in a thread. Raises nothing but what is not ours."""
+    given = dict(asked.parameters)
+    query_id = given.get("query_id", "")
+    shown = query_id if _printable(query_id) and query_id else str(uuid.uuid4())
+    try:
+        result = _run(sql, caller, asked, given)
+    except CalveError as error:
+        return failed(error, shown)
+    return _answered(result, shown)
+
+
+def pinged() -> Answered:
+    """`/ping`, `/replicas_status`: whether something answers."""
+    return Answered(status=200, headers={**_common(""), "Content-Type": _OTHER_TYPE}, body=b"Ok.\n")
+
+
+def failed(error: CalveError, query_id: str = "") -> Answered:
+    """An error as ClickHouse writes it."""
+    known = codes.known(error)
+    hint = f" Hint: {error.hint}." if error.hint else ""
+    text = f"Code: {known.number}. DB::Exception: {error.message}.{hint} ({known.name}) (version calve {__version__})\n"
+    headers = {
+        **_common(query_id),
+        "Content-Type": _OTHER_TYPE,
+        "X-ClickHouse-Exception-Code": str(known.number),
+    }
+    if known.status == 401:
+        headers["WWW-Authenticate"] = 'Basic realm="calve"'
+    if known.status in (429, 503):
+        headers["Retry-After"] = "1"
+    return Answered(status=known.status, headers=headers, body=text.encode("utf-8", "replace"))
+
+
+def _run(sql: Sql, caller: Caller, asked: Asked, given: Mapping[str, str]) -> Result:
+    if len(given) != len(asked.parameters):
+        raise codes.wrong("a parameter is given twice")
+    if not _printable(given.get("query_id", "")):
+        raise codes.wrong("invalid query_id", hint="give at most 200 printable ASCII characters")
+    if given.get("database", "") not in _DATABASES:
+        raise codes.wrong(
+            f"there is no database {given['database'][:100]!r}",
+            code=codes.DATABASE,
+            hint="omit it, and name tables with their database",
+        )
+    added = [
+        (name, value)
+        for name, value in given.items()
+        if name not in _READ_HERE and name not in _WITHOUT_EFFECT
+    ]
+    for name, _ in added:
+        if name.startswith("param_"):
+            raise codes.wrong(
+                f"query parameter {name.removeprefix('param_')[:100]!r} is not supported",
+                code=codes.SETTING,
+                hint="put the value into the statement, as clickhouse-connect's %(name)s does",
+            )
+    statement = parse(_text(asked, given))
+    if asked.method != "POST" and not isinstance(statement, Select):
+        raise codes.wrong("GET reads only", code=codes.READONLY, hint="send the statement with POST")
+    if isinstance(statement, Export):
+        statement = replace(statement, settings=(*added, *statement.settings))
+    else:
+        settings.read(added)  # refuses what is unknown
+    form = asked.headers.get("x-clickhouse-format") or given.get("default_format") or TEXT
+    return sql.execute(
+        caller,
+        statement,
+        form=form,
+        seconds=_seconds(given.get("max_execution_time", "0")),
+        key=given.get("query_id", ""),
+    )
+
+
+def _text(asked: Asked, given: Mapping[str, str]) -> str:
+    try:
+        body = asked.body.decode()
+    except UnicodeDecodeError:
+        raise codes.wrong("the statement is not valid UTF-8") from None
+    return "\n".join(one for one in (given.get("query", ""), body) if one)
+
+
+def _seconds(text: str) -> float | None:
+    """0 is no limit at ClickHouse, and ours here."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < 1e9:
+        raise _bad_time(text)
+    return seconds or None
+
+
+def _bad_time(text: str) -> UsageError:
+    return codes.wrong(f"invalid max_execution_time {text[:40]!r}", code=codes.SETTING, hint="give seconds")
+
+
+def _printable(query_id: str) -> bool:
+    return len(query_id) <= 200 and query_id.isascii() and (query_id.isprintable() or not query_id)
+
+
+def _answered(result: Result, query_id: str) -> Answered:
+    headers = {
+        **_common(query_id),
+        "Content-Type": _TYPES.get(result.form, _OTHER_TYPE),
+        "X-ClickHouse-Format": result.form,
+        "X-ClickHouse-Summary": json.dumps(
+            {
+                "read_rows": "0",
+                "read_bytes": "0",
+                "written_rows": "0",
+                "written_bytes": "0",
+                "result_bytes": str(len(result.data)),
+            }
+        ),
+    }
+    for name, values in (
+        ("Processes", result.processes),
+        ("Joined", result.joined),
+        ("Truncated", result.truncated),
+    ):
+        if values:
+            headers[f"X-Calve-{name}"] = ",".join(values[:_MOST_NAMED])
+    return Answered(status=200, headers=headers, body=result.data)
+
+
+def _common(query_id: str) -> dict[str, str]:
+    return {
+        "X-ClickHouse-Query-Id": query_id,
+        "X-ClickHouse-Server-Display-Name": "calve",
+        "X-ClickHouse-Timezone": "UTC",
+    }

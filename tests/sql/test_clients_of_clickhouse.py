@@ -1,0 +1,166 @@
+"""Real clients over ClickHouse's HTTP interface: clickhouse-connect, and requests as curl sends them."""
+
+import json
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from email.message import Message
+
+import clickhouse_connect
+import pytest
+from clickhouse_connect.driver.client import Client
+from clickhouse_connect.driver.exceptions import DatabaseError
+
+from calve.http.clickhouse import Asked, answer
+from calve.sql.tables import TABLES
+from sql.conversation import conversation
+from sql.front import DONE, OPERATOR, VIEWER, Front
+
+pytestmark = pytest.mark.programs
+
+
+@pytest.fixture(scope="module")
+def port(front: Front) -> Iterator[int]:
+    with conversation(front.sql, OPERATOR) as (port, _):
+        yield port
+
+
+@pytest.fixture(scope="module")
+def client(port: int) -> Iterator[Client]:
+    client = clickhouse_connect.get_client(host="127.0.0.1", port=port, username="any", password="token")
+    yield client
+    client.close()
+
+
+def test_clickhouse_connect_queries(client: Client, front: Front) -> None:
+    assert str(client.server_tz) == "UTC"
+    found = client.query(
+        "SELECT id, rows, created_at, partitions FROM calve.processes WHERE id = %(id)s", {"id": front.done}
+    )
+    assert found.column_names == ("id", "rows", "created_at", "partitions")
+    [(process, rows, _, partitions)] = found.result_rows
+    assert (process, rows, partitions) == (front.done, 25, [DONE])
+    assert client.ping()
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_clickhouse_connect_reads_every_column_type(client: Client, name: str) -> None:
+    found = client.query(f"SELECT * FROM {name}")
+    columns = [column for column, _ in TABLES[name].schema.columns]
+    assert list(found.column_names) == (
+        columns if found.result_rows else []
+    )  # Native says nothing of no rows
+
+
+def test_clickhouse_connect_commands(client: Client) -> None:
+    assert client.command("SELECT 1") == 1
+    client.command(
+        "ALTER TABLE db.t EXPORT PARTITION ID '0' TO TABLE lake.ns.connect",
+        settings={"export_merge_tree_partition_force_export": 1},
+    )
+    where = "destination_table = 'ns.connect' AND status = 'PENDING'"
+    assert client.query(f"SELECT count() FROM system.distributed_exports WHERE {where}").result_rows == [(1,)]
+    killed = client.command(f"KILL EXPORT PARTITION WHERE {where}")
+    assert killed[:3] == ["waiting", "db", "t"]
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("SELECT * FROM calve.nope", 60),
+        ("SELECT file('/etc/passwd')", 46),
+        ("SELECT nope FROM calve.processes", 47),
+        ("SELECT 1 +", 62),
+        ("CREATE TABLE x (a Int8) ENGINE = Memory", 48),
+    ],
+)
+def test_clickhouse_connect_shows_our_errors_with_their_codes(client: Client, text: str, code: int) -> None:
+    with pytest.raises(DatabaseError, match=rf"code: {code}\b"):
+        client.query(text)
+
+
+def test_clickhouse_connect_cannot_insert(client: Client) -> None:
+    with pytest.raises(DatabaseError):
+        client.insert("calve.processes", [["x"]], column_names=["id"], column_type_names=["String"])
+
+
+def test_a_client_connects_while_every_cage_is_taken(front: Front, port: int, client: Client) -> None:
+    """Its greetings were answered before, so they need none."""
+    with front.sql._cages.take("a"), front.sql._cages.take("b"):
+        again = clickhouse_connect.get_client(host="127.0.0.1", port=port, username="any", password="token")
+        with pytest.raises(DatabaseError, match="code: 202"):
+            again.query("SELECT count() FROM calve.processes")
+        again.close()
+
+
+def ask(port: int, path: str = "/", body: bytes | None = None, **headers: str) -> tuple[int, Message, str]:
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data=body, headers=headers)
+    try:
+        with urllib.request.urlopen(request) as response:
+            return response.status, response.headers, response.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.headers, error.read().decode()
+
+
+def query(**parameters: object) -> str:
+    return "/?" + urllib.parse.urlencode(parameters)
+
+
+def test_formats_come_from_the_statement_the_header_or_the_url(port: int) -> None:
+    assert ask(port, body=b"SELECT 1 AS a")[2] == "1\n"
+    assert ask(port, body=b"SELECT 1 AS a FORMAT CSVWithNames")[2] == '"a"\n1\n'
+    assert json.loads(ask(port, query(default_format="JSONEachRow"), b"SELECT 1 AS a")[2]) == {"a": 1}
+    status, headers, text = ask(port, query(query="SELECT 1 AS a"), **{"X-ClickHouse-Format": "JSONCompact"})
+    assert (status, json.loads(text)["data"]) == (200, [[1]])
+    assert headers["X-ClickHouse-Format"] == "JSONCompact"
+    assert headers["Content-Type"].startswith("application/json")
+    assert headers["X-ClickHouse-Timezone"] == "UTC"
+
+
+def test_the_statement_is_the_query_and_then_the_body(port: int) -> None:
+    assert ask(port, query(query="SELECT 1,"), b"2")[2] == "1\t2\n"
+
+
+def test_an_alter_answers_nothing_and_names_its_processes_in_a_header(port: int) -> None:
+    text = b"ALTER TABLE db.t EXPORT PARTITION ID '0' TO TABLE lake.ns.header"
+    status, headers, body = ask(port, query(query_id="q1"), text)
+    assert (status, body, headers["X-ClickHouse-Query-Id"]) == (200, "", "q1")
+    process = headers["X-Calve-Processes"]
+    _, again, _ = ask(port, query(query_id="q2"), text)
+    assert (again["X-Calve-Processes"], again["X-Calve-Joined"]) == (process, process)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "code"),
+    [
+        (query(query="KILL EXPORT PARTITION WHERE 1"), None, 405, "164"),
+        (query(database="other"), b"SELECT 1", 404, "81"),
+        (query(param_x="1"), b"SELECT {x:Int8}", 400, "115"),
+        (query(no_such_setting="1"), b"SELECT 1", 400, "115"),
+        (query(max_execution_time="soon"), b"SELECT 1", 400, "115"),
+        (query(query_id="a\nb"), b"SELECT 1", 400, "62"),
+        ("/?database=&database=", b"SELECT 1", 400, "62"),
+        ("/", b"SELECT '\xff'", 400, "62"),
+        ("/", b"", 400, "62"),
+        ("/", b"SELECT 1 FORMAT Nope", 400, "73"),
+        ("/", b"SELECT '" + b"x" * 70_000 + b"'", 413, "62"),
+        ("/", b"SELECT 1 INTO OUTFILE 'x'", 403, "392"),
+        ("/", b"ALTER TABLE db.t EXPORT PARTITION ID 'no' TO TABLE lake.ns.t", 404, "36"),
+    ],
+)
+def test_what_is_wrong_is_answered_as_clickhouse_does(
+    port: int, path: str, body: bytes | None, status: int, code: str
+) -> None:
+    found, headers, text = ask(port, path, body)
+    assert (found, headers["X-ClickHouse-Exception-Code"]) == (status, code)
+    assert text.startswith(f"Code: {code}. DB::Exception: ")
+
+
+def test_a_viewer_is_denied_with_the_code_of_access(front: Front) -> None:
+    for text in (
+        b"ALTER TABLE db.t EXPORT PARTITION ALL TO TABLE lake.ns.t",
+        b"KILL EXPORT PARTITION WHERE 1",
+    ):
+        denied = answer(front.sql, VIEWER, Asked(method="POST", parameters=(), headers={}, body=text))
+        assert (denied.status, denied.headers["X-ClickHouse-Exception-Code"]) == (403, "497")
