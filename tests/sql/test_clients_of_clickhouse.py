@@ -131,6 +131,19 @@ def test_an_alter_answers_nothing_and_names_its_processes_in_a_header(port: int)
     assert (again["X-Calve-Processes"], again["X-Calve-Joined"]) == (process, process)
 
 
+def test_a_query_id_is_the_key_of_a_submit(port: int, front: Front) -> None:
+    """The same statement sent again, as after a lost answer, has the first answer; another one is refused."""
+    text = b"ALTER TABLE db.t EXPORT PARTITION ID '0' TO TABLE lake.ns.key, EXPORT PART '3_4_4_0' TO TABLE lake.ns.key"
+    _, first, _ = ask(port, query(query_id="once"), text)
+    processes = first["X-Calve-Processes"]
+    assert len(processes.split(",")) == 2
+    front.run("KILL EXPORT PARTITION WHERE destination_table = 'ns.key'")
+    _, again, _ = ask(port, query(query_id="once"), text)
+    assert again["X-Calve-Processes"] == processes
+    status, headers, _ = ask(port, query(query_id="once"), text.replace(b"ns.key", b"ns.other"))
+    assert (status, headers["X-ClickHouse-Exception-Code"]) == (422, "36")
+
+
 @pytest.mark.parametrize(
     ("path", "body", "status", "code"),
     [

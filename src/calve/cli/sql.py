@@ -1,9 +1,6 @@
 """`calve sql`: statements that users of ClickHouse know, one as an argument or many at a prompt."""
 
 import contextlib
-import getpass
-import os
-import socket
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -12,10 +9,10 @@ import click
 
 from calve.cli import output
 from calve.cli.command import CliSession, command
-from calve.model.access import Caller, Role
 from calve.model.errors import CalveError, UsageError
 
 if TYPE_CHECKING:
+    from calve.model.access import Caller
     from calve.sql.execution import Result, Sql
 
 _PROMPT, _MORE = "calve> ", "     > "
@@ -39,9 +36,11 @@ def sql(session: CliSession, statement: str | None, form: str) -> int:
     """Run a statement: SELECT, ALTER TABLE … EXPORT, KILL EXPORT, SYSTEM STOP|START EXPORTS. Without one, read
     statements from the terminal or from standard input, each ended by a semicolon.
     """
+    from calve.app.desk import local_caller
+
     chosen = form or ("JSON" if session.json else "PrettyCompact" if sys.stdout.isatty() else "TabSeparated")
     with _opened(session) as opened:
-        caller = Caller(name=f"cli:{_user()}@{socket.gethostname()}", role=Role.ADMIN)
+        caller = local_caller()
         if statement is not None:
             _show(session, opened.run(caller, statement, form=chosen))
             return 0
@@ -70,7 +69,7 @@ def _opened(session: CliSession) -> "Iterator[Sql]":
         cages.close()
 
 
-def _talk(session: CliSession, opened: "Sql", caller: Caller, form: str) -> int:
+def _talk(session: CliSession, opened: "Sql", caller: "Caller", form: str) -> int:
     """A statement that fails ends a script, and not a conversation."""
     talks = sys.stdin.isatty()
     if talks:
@@ -127,10 +126,3 @@ def _show(session: CliSession, result: "Result") -> None:
         )
     for note in result.notes:
         session.say(f"warning: {note}")
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container's user without a name
-        return str(os.getuid())

@@ -148,10 +148,11 @@ class Sql:
         processes: list[str] = []
         joined: list[str] = []
         known: list[str] = []
-        for arguments in _selections(statement, asked):
+        for number, arguments in enumerate(_selections(statement, asked)):
             try:
-                # if we die here, what was queued goes on, and the same statement joins it
-                answer = self._desk.perform(caller, "export", arguments)
+                # if we die here, what was queued goes on; the same statement, with the same key, does the rest
+                own_key = f"{key}#{number}" if key and number else key
+                answer = self._desk.perform(caller, "export", arguments, key=own_key)
                 _refuse(answer)
             except CalveError as error:
                 if not processes:
