@@ -174,3 +174,13 @@ def test_a_token_of_a_role(run: Run, url: str, tmp_path: Path) -> None:
     run("cancel", "x", *given).is_error(1, "grafana is viewer, and cancel needs operator")
     wrong = text[:-1] + ("A" if text[-1] != "A" else "B")
     run("ps", "--server", url, env={"CALVE_TOKEN": wrong}).is_error(1, "the token is wrong")
+
+
+def test_a_proof_is_remembered(
+    url: str, ids: dict[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    with Client(url) as client:
+        assert client.verify(ids["COMPLETED"])[0]["ok"]
+        newest = client._ask("proofs", ids=[ids["COMPLETED"]])[0]
+    assert (newest["ok"], newest["depth"], newest["detail"]) == (True, "destination", "")

@@ -168,6 +168,6 @@ def test_the_commands(run: Run) -> None:
     table = run("token", "list").out.splitlines()
     assert table[0].split() == ["NAME", "ROLE", "STATE", "CREATED", "BY", "EXPIRES"]
     assert table[1].split()[:3] == ["airflow", "operator", "revoked"]
-    run("token", "revoke", "nobody").is_error(3, "no token 'nobody'", "calve token list")
+    run("token", "revoke", "nobody").is_error(3, "no token 'nobody' in this store", "calve token list")
     run("token", "new", "--role", "root").is_error(2, "Invalid value for '--role'")
     run("token", "new", "--role", "viewer", "--expires", "soon").is_error(2, "invalid time 'soon'")

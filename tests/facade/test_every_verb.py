@@ -36,9 +36,13 @@ def test_a_verb_without_a_role_fails() -> None:
     assert all(verb.name == name and isinstance(verb.role, Role) for name, verb in VERBS.items())
 
 
-def test_a_front_has_every_verb() -> None:
-    assert methods(Front) - NOT_VERBS == set(VERBS)
-    for name in VERBS:
+# What the command line has no command for.
+ONLY_SERVED = {"page", "servers", "breakers", "halts", "halt", "lift", "proofs", "audit"}
+
+
+def test_a_front_has_every_verb_of_the_command_line() -> None:
+    assert methods(Front) - NOT_VERBS == set(VERBS) - ONLY_SERVED
+    for name in set(VERBS) - ONLY_SERVED:
         mine, theirs = inspect.signature(getattr(Calve, name)), inspect.signature(getattr(Front, name))
         assert list(mine.parameters.values()) == list(theirs.parameters.values()), name
 

@@ -42,9 +42,17 @@ VIEWERS = [
     "optimize_preview",
     "backup_list",
     "backup_show",
+    "page",
+    "servers",
+    "breakers",
+    "halts",
+    "proofs",
 ]
 OPERATORS = [
     "settings",
+    "audit",
+    "halt",
+    "lift",
     "verify",
     "backup_verify",
     "doctor",
@@ -305,3 +313,50 @@ def test_a_local_change_names_the_user(calve: Calve) -> None:
     who, verb, _ = audited(calve)[0]
     assert who.startswith("local:")
     assert verb == "export"
+
+
+def test_pages_meet_every_process_once(calve: Calve, desk: Desk) -> None:
+    calve.export("db.t", "lake.ns.pages", Selection(all=True))
+    seen: list[str] = []
+    after = None
+    while True:
+        page = desk.perform(VIEWER, "page", {"limit": 2, "after": after})
+        assert len(page["processes"]) <= 2
+        seen += [one["id"] for one in page["processes"]]
+        if page["next"] is None:
+            break
+        after = page["next"]
+    assert seen == submitted(calve)
+    to = desk.perform(VIEWER, "page", {"table": "lake.ns.pages"})["processes"]
+    assert {one["destination"] for one in to} == {"lake.ns.pages"}
+    assert desk.perform(VIEWER, "page", {"table": "db.t", "limit": 1000})["processes"]
+    assert desk.perform(VIEWER, "page", {"table": "db.none"}) == {"processes": [], "next": None}
+
+
+def test_halts_are_made_once_shown_and_lifted_one_by_one(calve: Calve, desk: Desk) -> None:
+    made = desk.perform(OPERATOR, "halt", {"table": "db.t", "reason": "a migration"})
+    assert (made["kind"], made["source"], made["who"]) == ("export", "main:db.t", "operator")
+    assert made["unaware_workers"] == []
+    again = desk.perform(ADMIN, "halt", {"table": "main:db.t", "reason": "another"})
+    assert again["reason"] == "a migration"
+    desk.perform(ADMIN, "halt", {})
+    assert [one["source"] for one in desk.perform(VIEWER, "halts", {})] == ["", "main:db.t"]
+    with pytest.raises(RefusedError) as caught:
+        desk.perform(OPERATOR, "lift", {"table": "db.t"})
+    assert caught.value.code == "all_halted"
+    for table, lifted in (("", True), ("db.t", True), ("db.t", False)):
+        assert desk.perform(OPERATOR, "lift", {"table": table})["lifted"] is lifted
+    assert desk.perform(VIEWER, "halts", {}) == []
+    with pytest.raises(UsageError):
+        desk.perform(OPERATOR, "halt", {"kind": "everything"})
+
+
+def test_the_audit_is_read_in_pages(calve: Calve, desk: Desk) -> None:
+    for _ in range(3):
+        desk.perform(ADMIN, "token_new", {"role": "viewer"})
+    first = desk.perform(OPERATOR, "audit", {"limit": 2})
+    assert [one["verb"] for one in first["entries"]] == ["token_new", "token_new"]
+    rest = desk.perform(OPERATOR, "audit", {"before": first["next"]})
+    assert rest["entries"][0]["verb"] == "token_new"
+    assert rest["entries"][0]["number"] < first["next"]
+    assert rest["next"] is None

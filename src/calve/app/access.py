@@ -17,7 +17,8 @@ from calve.app.token_file import LOCAL, make_token, token_id
 from calve.app.view import Json, time_json
 from calve.control.registry import Registry
 from calve.model.access import Asked, Caller, Role, Token
-from calve.model.errors import NotFoundError, UsageError
+from calve.model.errors import UsageError
+from calve.model.refusals import no_such_token
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 _RESERVED = frozenset({LOCAL, "local-reader"})
@@ -62,7 +63,7 @@ def token_revoke(registry: Registry, names: tuple[str, ...], asked: Asked, now: 
     for name in dict.fromkeys(names):
         one = next((token for token in known if name in (token.name, token.id)), None)
         if one is None:
-            raise NotFoundError(f"no token {name!r}", code="no_such_token", hint="calve token list")
+            raise no_such_token(name)
         found.append(one)
     # If we die here, some are revoked; asked again, the rest are.
     return [

@@ -57,7 +57,7 @@ def checked(
         if known.get(name) in (None, "", []):
             raise UsageError(f"{name} is missing", code="missing_option", hint=_form(name, options[name]))
     for name in choices:
-        if name in known and known[name] not in choices[name]:
+        if known.get(name) and known[name] not in choices[name]:
             raise UsageError(f"invalid {name}", code="bad_option", hint=f"give {', '.join(choices[name])}")
     return {name: _read(name, value, options[name]) for name, value in known.items()}
 

@@ -23,8 +23,8 @@ from calve.app.wiring import App
 from calve.control.client import CancelAnswer, Submitted, asked_store
 from calve.control.ports import Runner, Store
 from calve.control.why import waiting_for
-from calve.model.access import Asked, AuditOutcome, Role
-from calve.model.errors import CalveError
+from calve.model.access import Asked, AuditOutcome, Halt, Proof, Role
+from calve.model.errors import CalveError, RefusedError
 from calve.model.process import Breaker, Event, Process, ProcessId, ProcessQuery
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     )
     from calve.app.work import WorkerProgram
     from calve.control.registry import Registry
+
+_MOST_DETAIL = 2000
 
 
 class Calve:
@@ -94,6 +96,15 @@ class Calve:
         """Newest first; `source` and `destination` as a person types them."""
         return self._app.store.processes(_processes.completed(self._app, query))
 
+    def page(self, query: ProcessQuery) -> Json:
+        """`processes`, newest first, and in `next` what to give as `before` for the page after."""
+        found = self.processes(query)
+        more = len(found) == query.limit
+        return {
+            "processes": [view.served_json(process) for process in found],
+            "next": found[-1].id if found and more else None,
+        }
+
     def find(self, ids: Sequence[str]) -> list[Process]:
         return _processes.found(self._app, ids)
 
@@ -116,6 +127,22 @@ class Calve:
 
     def workers(self) -> "list[WorkerStatus]":
         return _processes.workers(self._app)
+
+    def servers(self) -> list[Json]:
+        return [view.plain_json(one) for one in self.registry.servers()]
+
+    def breakers(self) -> list[Json]:
+        """Services that are down."""
+        return [view.breaker_json(one) for one in self._app.store.breakers()]
+
+    def halts(self) -> list[Json]:
+        """What is not begun until it is lifted."""
+        return [view.plain_json(one) for one in self._app.store.halts()]
+
+    def audit(self, *, before: int | None = None, limit: int = 100) -> Json:
+        """Changes and who asked for them, newest first."""
+        found = [view.plain_json(one) for one in self.registry.audited(before, limit)]
+        return {"entries": found, "next": found[-1]["number"] if len(found) == limit else None}
 
     def has_workers(self, processes: Sequence[Process]) -> bool:
         """Whether a running worker will take each of them."""
@@ -148,10 +175,25 @@ class Calve:
     def verify(self, ids: Sequence[str], *, deep: bool = False) -> list[Json]:
         from calve.app.proof import ExportProof, proofs
 
-        return [
+        found = [
             view.export_proof_json(one) if isinstance(one, ExportProof) else view.optimize_proof_json(one)
             for one in proofs(self._app, ids, deep=deep)
         ]
+        for one in found:
+            # If we die here, it was proven and nobody knows: it can be proven again.
+            self.registry.record_proof(
+                Proof(
+                    process_id=one["id"],
+                    ok=one["ok"],
+                    depth="source" if deep else "destination",
+                    detail="; ".join(one["faults"])[:_MOST_DETAIL],
+                )
+            )
+        return found
+
+    def proofs(self, ids: Sequence[str]) -> list[Json]:
+        """What `verify` found, newest first."""
+        return [view.plain_json(one) for one in self.registry.proofs(self._app.find(ids))]
 
     def health(self, table: str, *, orphans: bool = False) -> Json:
         from calve.app.health import table_health
@@ -303,6 +345,27 @@ class Calve:
         from calve.app.work import stopped
 
         return stopped(self._app, processes)
+
+    def halt(self, table: str = "", *, kind: str = "export", reason: str = "") -> Json:
+        """Begin no work of a kind, of a table or of all, until it is lifted. What is being published goes on.
+        The answer names workers of an old version, which do not know halts."""
+        source = _processes.source_table(self._app, table)
+        asked = self._asking("halt", source)
+        made = self.registry.put_halt(Halt(kind=kind, source=source, who=asked.who, reason=reason), asked)
+        old = [worker.id for worker in self._app.store.workers() if not worker.version]
+        return view.plain_json(made) | {"unaware_workers": old}
+
+    def lift(self, table: str = "", *, kind: str = "export") -> Json:
+        """Exactly the halt that was made. RefusedError for a table while all are halted."""
+        source = _processes.source_table(self._app, table)
+        if source and any(one.kind == kind and not one.source for one in self._app.store.halts()):
+            raise RefusedError(
+                f"all work of kind {kind} is stopped, not only that of {source}",
+                code="all_halted",
+                hint="start all of it first",
+            )
+        lifted = self.registry.lift_halt(kind, source, self._asking("lift", source))
+        return {"kind": kind, "source": source, "lifted": lifted}
 
     def retry(self, ids: Sequence[str]) -> Submitted:
         return _processes.retry_all(self._app, self._store("retry"), ids)

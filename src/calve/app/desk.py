@@ -8,7 +8,7 @@ fails for one that has none. Options are listed here, not read from the kinds: a
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from types import MappingProxyType
@@ -63,10 +63,11 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
         verb.name: verb
         for verb in (
             *_verbs(_V, Reach.STORE, "now find has_workers notes outages processes show events why standing"),
-            *_verbs(_V, Reach.STORE, "workers history"),
+            *_verbs(_V, Reach.STORE, "workers history page servers breakers halts proofs"),
             *_verbs(_V, Reach.OUTSIDE, "partitions parts health export_preview optimize_preview"),
             *_verbs(_V, Reach.OUTSIDE, "backup_list backup_show"),
-            *_verbs(_O, Reach.STORE, "settings"),
+            *_verbs(_O, Reach.STORE, "settings audit"),
+            *_verbs(_O, Reach.STORE, "halt lift", changes=True),
             *_verbs(_O, Reach.OUTSIDE, "verify backup_verify doctor"),
             Verb(name="export", role=_O, reach=Reach.OUTSIDE, changes=True, raised=_RAISED),
             Verb(name="backup_create", role=_O, reach=Reach.OUTSIDE, changes=True,
@@ -84,8 +85,19 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
 
 Given = Mapping[str, Any]
 
+KINDS = ("export", "backup", "restore", "optimize")
 # Their processes and their key are one transaction of the store.
 SUBMITS = frozenset({"export", "optimize", "backup_create", "backup_restore", "retry"})
+_MOST = 1000  # of a list
+_FILTERS = {
+    "kind": str,
+    "states": list,
+    "table": str,
+    "to": str,
+    "batch": str,
+    "since": datetime,
+    "limit": int,
+}
 _IDS = {"ids": list}
 _SELECTION = {"partitions": list, "parts": list, "all": bool, "older_than": timedelta}
 _EXPORT = {
@@ -248,23 +260,40 @@ def _by_ids(method: Callable[..., Any], shown: Callable[[Any], Any]) -> _Served:
 
 def _processes(calve: Calve, given: Given) -> list[Json]:
     """As `calve ps`: those that have not ended, unless states, a batch or `all` say otherwise."""
+    query = _query(given, source=given.get("table", ""))
+    if not query.states and not given.get("all") and not query.batch:
+        query = replace(query, states=PROCESS_LIVE)
+    return [view.served_json(process) for process in calve.processes(query)]
+
+
+def _page(calve: Calve, given: Given) -> Json:
+    """All, unless states are given. `table` is the source or the destination."""
+    after = given.get("after")
+    before = calve.find([after])[0].id if after else None
+    return calve.page(replace(_query(given, table=given.get("table", "")), before=before))
+
+
+def _query(given: Given, *, source: str = "", table: str = "") -> ProcessQuery:
     try:
         states = frozenset(ProcessState(state.upper()) for state in given.get("states", ()))
     except ValueError:
         names = ", ".join(state.value for state in ProcessState)
         raise UsageError("invalid states", code="bad_option", hint=f"give some of {names}") from None
-    if not states and not given.get("all") and not given.get("batch"):
-        states = PROCESS_LIVE
-    query = ProcessQuery(
+    return ProcessQuery(
         states=states,
         kind=given.get("kind", ""),
-        source=given.get("table", ""),
         destination=given.get("to", ""),
         batch=BatchId(given["batch"]) if given.get("batch") else None,
         created_since=given.get("since"),
-        limit=min(max(given.get("limit", 200), 1), 1000),
+        created_before=given.get("until"),
+        limit=_limit(given, 200),
+        source=source,
+        table=table,
     )
-    return [view.served_json(process) for process in calve.processes(query)]
+
+
+def _limit(given: Given, default: int) -> int:
+    return int(min(max(given.get("limit", default), 1), _MOST))
 
 
 def _workers_for(calve: Calve, given: Given) -> Json:
@@ -329,10 +358,25 @@ _TABLE = ("table",)
 _SERVED: Mapping[str, _Served] = {
     "now": _Served(answer=lambda calve, _: {"now": view.time_json(calve.now())}),
     "settings": _Served(answer=lambda calve, _: calve.settings()),
-    "processes": _Served(
-        answer=_processes,
-        options={"kind": str, "states": list, "all": bool, "table": str, "to": str, "batch": str,
-                 "since": datetime, "limit": int},
+    "processes": _Served(answer=_processes, options={**_FILTERS, "all": bool}, choices={"kind": KINDS}),
+    "page": _Served(answer=_page, options={**_FILTERS, "until": datetime, "after": str}, choices={"kind": KINDS}),
+    "servers": _Served(answer=lambda calve, _: calve.servers()),
+    "breakers": _Served(answer=lambda calve, _: calve.breakers()),
+    "halts": _Served(answer=lambda calve, _: calve.halts()),
+    "halt": _Served(
+        answer=lambda calve, given: calve.halt(
+            given.get("table", ""), kind=given.get("kind", "export"), reason=given.get("reason", "")
+        ),
+        options={"table": str, "kind": str, "reason": str}, choices={"kind": KINDS},
+    ),
+    "lift": _Served(
+        answer=lambda calve, given: calve.lift(given.get("table", ""), kind=given.get("kind", "export")),
+        options={"table": str, "kind": str}, choices={"kind": KINDS},
+    ),
+    "proofs": _by_ids(Calve.proofs, list),
+    "audit": _Served(
+        answer=lambda calve, given: calve.audit(before=given.get("before"), limit=_limit(given, 100)),
+        options={"before": int, "limit": int},
     ),
     "find": _by_ids(Calve.find, _list(view.served_json)),
     "show": _by_ids(Calve.show, _list(view.served_detail_json)),
@@ -360,7 +404,7 @@ _SERVED: Mapping[str, _Served] = {
     ),
     "history": _Served(
         answer=lambda calve, given: calve.history(
-            given.get("table", ""), limit=min(max(given.get("limit", 50), 1), 1000)
+            given.get("table", ""), limit=_limit(given, 50)
         ),
         options={"table": str, "limit": int},
     ),

@@ -24,10 +24,20 @@ _EVENTS_PER_READ = 1000
 
 def completed(app: App, query: ProcessQuery) -> ProcessQuery:
     """Names as a person types them, as the store has them."""
-    source = query.source
-    if source and ":" not in source:
-        source = f"{app.config.default_source}:{source}"
-    return replace(query, source=source, destination=as_stored(query.destination, app.config))
+    table = query.table
+    if "/" not in table and table.count(".") < 2:  # not a destination
+        table = source_table(app, table)
+    return replace(
+        query,
+        source=source_table(app, query.source),
+        destination=as_stored(query.destination, app.config),
+        table=table,
+    )
+
+
+def source_table(app: App, text: str) -> str:
+    """`db.t` as `main:db.t`."""
+    return text if not text or ":" in text else f"{app.config.default_source}:{text}"
 
 
 def found(app: App, ids: Sequence[str]) -> list[Process]:

@@ -5,8 +5,9 @@ Of backups: `backup_view`. Imports nothing heavy at run time: `ps --json` uses i
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from datetime import UTC, datetime
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from calve.destination.names import is_folder
@@ -336,6 +337,19 @@ def config_json(config: "Config") -> Json:
             setting.key: {"value": setting.shown, "origin": setting.origin} for setting in config.settings
         },
     }
+
+
+def plain_json(value: Any) -> Json:
+    """A value of the registry, by the names of its fields."""
+    return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return time_json(value)
+    if isinstance(value, Enum):
+        return value.value
+    return list(value) if isinstance(value, tuple) else value
 
 
 def error_json(error: ErrorInfo | None) -> Json | None:
