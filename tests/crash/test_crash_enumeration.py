@@ -4,21 +4,34 @@ Then a new worker starts, everything else works, and whatever happened: each pro
 published twice, no published file is deleted, no lease and no pin is left.
 """
 
+import contextlib
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from calve.control.client import retry
+from calve.control.client import asked_store, retry, submit_once
 from calve.control.ports import Store
-from calve.model.errors import ErrorInfo
+from calve.control.registry import ServedStore
+from calve.model.access import Asked, Notice, Replayed
+from calve.model.errors import ErrorInfo, StoreError
 from calve.model.limits import Limits
+from calve.model.process import ProcessId
 from calve.model.states import Leftovers, ProcessState
 from calve.store import SqlStore, open_store
 from calve.testing.clock import FakeClock
+from calve.testing.contracts.contract import new
 from calve.testing.fake_runner import Ends
-from calve.testing.faults import KIND_CALLS, RUNNER_CALLS, STORE_CALLS, Break, Crash, Faults
+from calve.testing.faults import (
+    KIND_CALLS,
+    RUNNER_CALLS,
+    STORE_CALLS,
+    Break,
+    Crash,
+    Faults,
+    crashing_store,
+)
 from calve.testing.memory_store import MemoryStore
 from calve.testing.scene import Scene
 
@@ -166,13 +179,13 @@ def test_a_retry_that_adopts_breaks_anywhere_and_still_publishes_once(how: Break
     for at in range(1, mutating_calls(life) + 1):
         scene, faults = live_and_break(life, at, how)
         scene.check_settled()
-        old, new = scene.ids
+        old, again = scene.ids
         where = f"{how} call {at} ({faults.calls[at - 1]})"
-        assert scene.state(new) is ProcessState.COMPLETED, where
+        assert scene.state(again) is ProcessState.COMPLETED, where
         assert len(scene.world.snapshots) == 1, where
         assert scene.row(old).leftovers is Leftovers.GONE, where
         # What was adopted was not run again.
-        assert scene.world.runs[new, 0] == scene.world.runs[new, 1] == 0, where
+        assert scene.world.runs[again, 0] == scene.world.runs[again, 1] == 0, where
 
 
 @pytest.mark.parametrize("how", list(Break))
@@ -200,3 +213,78 @@ def test_the_same_holds_over_a_real_database(tmp_path: Path, life: Life, how: Br
                 _check_end(life, scene)
             except AssertionError as error:
                 raise AssertionError(f"{where}: {error}") from error
+
+
+@pytest.mark.parametrize("how", list(Break))
+def test_a_request_with_a_key_that_breaks_anywhere_is_accepted_once_and_answered_alike(how: Break) -> None:
+    """What a server does: submit, keep the answer; then the client, which saw none, sends it again."""
+    asked = Asked(who="anne", verb="export", key="k", hash="h")
+    item = new(lock="l")
+
+    def ask(store: ServedStore) -> tuple[ProcessId, ...]:
+        try:
+            made = submit_once(
+                asked_store(store, asked),
+                lambda process: process.id == item.id,
+                lambda joined: [] if joined else [item],
+            )
+            ids = tuple(process.id for process in made.processes)
+        except Replayed as again:
+            ids = again.request.processes
+        store.answer_request("anne", "k", " ".join(ids))
+        return ids
+
+    for at in (1, 2):
+        store, faults = MemoryStore(FakeClock()), Faults(at=at, how=how)
+        with contextlib.suppress(Crash, StoreError):
+            ask(crashing_store(store, faults))
+        assert faults.calls[at - 1] == ("submit", "answer_request")[at - 1]
+        assert ask(store) == ask(store) == (item.id,)
+        assert [process.id for process in store.live()] == [item.id]
+        assert len(store.audited(None, 10)) == 1
+        request = store.request("anne", "k")
+        assert request is not None and (request.processes, request.answer) == ((item.id,), item.id)
+
+
+@pytest.mark.parametrize("how", list(Break))
+def test_a_notice_whose_notifier_breaks_anywhere_is_added_once_and_sent_at_least_once(how: Break) -> None:
+    clock = FakeClock()
+    sent: list[str] = []
+
+    def tell(store: ServedStore) -> None:
+        after = store.follow_target("ops")
+        store.number_events()
+        news = [
+            Notice(
+                id=f"{event.position}-ops",
+                target="ops",
+                name=event.name,
+                process_id=event.process_id,
+                body="{}",
+            )
+            for event in store.feed(after, 100)
+        ]
+        if news:
+            store.add_notices("ops", after=after, upto=after + len(news), notices=news)
+        for notice in store.claim_notices("ops", limit=10, lease_seconds=30):
+            sent.append(notice.id)
+            store.record_notices([notice.id])
+
+    whole = Faults()
+    store = MemoryStore(clock)
+    tell(store)
+    store.submit([new(), new()])
+    tell(crashing_store(store, whole))
+    assert whole.calls[-1] == "record_notices"
+    for at in range(1, len(whole.calls) + 1):
+        sent.clear()
+        store, faults = MemoryStore(clock), Faults(at=at, how=how)
+        tell(store)
+        store.submit([new(), new()])
+        with contextlib.suppress(Crash, StoreError):
+            tell(crashing_store(store, faults))
+        clock.advance(31)
+        tell(store)
+        assert set(sent) == {"1-ops", "2-ops"}, (at, whole.calls[at - 1])
+        assert len(sent) <= 3
+        assert store.totals().notices_waiting == 0

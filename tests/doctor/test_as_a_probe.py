@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from calve import __version__
 from calve.app.config import load_config
 from calve.app.config.template import render, write
 from calve.app.doctor.examine import examine
@@ -100,3 +101,20 @@ def test_a_dead_worker_that_still_holds_work_is_a_warning(tmp_path: Path) -> Non
         store.claim(WORKER.id, frozenset(), lease_seconds=60, limit=1)
     [finding] = [one for one in findings(tmp_path) if one.part == "worker:dead"]
     assert finding.severity is Severity.WARNING and finding.remedy == "calve worker"
+
+
+def test_workers_of_other_versions_are_a_warning_that_names_them(tmp_path: Path) -> None:
+    (tmp_path / "calve.toml").write_text(render())
+    with open_store(f"sqlite:///{tmp_path}/calve.db") as store:
+        store.heartbeat(replace(WORKER, id=WorkerId("today"), version=__version__))
+        warned = [
+            one for one in findings(tmp_path) if one.part == "workers" and one.severity is Severity.WARNING
+        ]
+        assert warned == []
+        store.heartbeat(replace(WORKER, id=WorkerId("first")))
+        store.heartbeat(replace(WORKER, id=WorkerId("other"), version="0.3.9"))
+    [finding] = [
+        one for one in findings(tmp_path) if one.part == "workers" and one.severity is Severity.WARNING
+    ]
+    assert "2 of 3" in finding.words and "first, other" in finding.words and "0.3.9, unnamed" in finding.words
+    assert "halts" in finding.words

@@ -1,5 +1,6 @@
 """The schema built whole is the schema migrated; old databases open; openers may race."""
 
+import re
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -139,6 +140,30 @@ def test_a_step_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: py
 def test_both_databases_have_the_same_steps() -> None:
     numbers = [number for number, _ in steps("sqlite")]
     assert numbers == [number for number, _ in steps("postgresql")] == list(range(1, newest() + 1))
+
+
+@pytest.mark.parametrize("dialect", ["sqlite", "postgresql"])
+def test_steps_only_add_so_that_older_programs_go_on(dialect: str) -> None:
+    """What an older program reads and writes stays: no column of its tables goes, moves or becomes required."""
+    for number, sql in steps(dialect)[1:]:
+        added: set[tuple[str, str]] = set()
+        made: set[str] = set()
+        for statement in statements(sql):
+            text = "\n".join(line for line in statement.splitlines() if not line.startswith("--"))
+            if found := re.match(r"CREATE TABLE (\w+) \(", text):
+                made.add(found[1])
+            elif found := re.fullmatch(r"ALTER TABLE (\w+) ADD COLUMN (\w+) \w+( DEFAULT \w+)?", text):
+                added.add((found[1], found[2]))
+            elif (found := re.fullmatch(r"ALTER TABLE (\w+) ALTER COLUMN (\w+) DROP DEFAULT", text)) or (
+                found := re.fullmatch(r"UPDATE (\w+) SET (\w+) = \w+", text)
+            ):
+                assert (found[1], found[2]) in added, (number, text)
+            elif found := re.match(r"INSERT INTO (\w+) ", text):
+                assert found[1] in made, (number, text)
+            elif found := re.match(r"CREATE UNIQUE INDEX \w+ ON (\w+) \((\w+)\)", text):
+                assert found[1] in made or (found[1], found[2]) in added, (number, text)
+            else:
+                assert re.match(r"CREATE INDEX \w+ ON \w+ ", text), (number, text)
 
 
 @pytest.mark.parametrize("fixture", sorted(FIXTURES.glob("*.sql")), ids=lambda path: path.stem)

@@ -50,9 +50,10 @@ class Calve:
     `options` are values of `calve.app.values`, one class for each verb that takes some.
     """
 
-    def __init__(self, config: Config, *, runner: Runner | None = None) -> None:
+    def __init__(self, config: Config, *, runner: Runner | None = None, migrate: bool = False) -> None:
+        """`migrate`: change the store's schema also while older workers use it."""
         self.config = config
-        self._app = App(config, runner=runner)
+        self._app = App(config, runner=runner, migrate=migrate)
         self._asked: Asked | None = None
 
     def on_behalf(self, asked: Asked) -> "Calve":

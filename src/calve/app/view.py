@@ -245,6 +245,7 @@ def worker_json(status: "WorkerStatus") -> Json:
         "started_at": time_json(worker.started_at),
         "heartbeat_at": time_json(worker.heartbeat_at),
         "error": error_json(worker.error),
+        "version": worker.version,
     }
 
 

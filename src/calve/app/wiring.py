@@ -74,9 +74,11 @@ class App:
     Each part has a lock of its own, so a catalog that is slow to open holds up nobody but its users.
     """
 
-    def __init__(self, config: Config, *, runner: Runner | None = None) -> None:
-        """A `runner` that is lent is closed by its owner; without one, Spark is started when needed."""
+    def __init__(self, config: Config, *, runner: Runner | None = None, migrate: bool = False) -> None:
+        """A `runner` that is lent is closed by its owner; without one, Spark is started when needed.
+        `migrate`: bring the store to this version's schema also while older workers use it."""
         self.config = config
+        self._migrate = migrate
         self.brief = False  # Spark is for one command that leaves the JVM little to do
         self.closing = ExitStack()
         self._locks: dict[str, threading.RLock] = {}
@@ -100,7 +102,10 @@ class App:
 
         limits = self.config.limits
         opened = open_store(
-            self.config.store_url, connect_seconds=limits.connect_seconds, call_seconds=limits.call_seconds
+            self.config.store_url,
+            connect_seconds=limits.connect_seconds,
+            call_seconds=limits.call_seconds,
+            migrate_beside_workers=self._migrate,
         )
         self.closing.callback(opened.close)
         return opened

@@ -35,6 +35,7 @@ class CliSession:
     server_url: str | None = None
     token_file: str | None = None
     environ: Mapping[str, str] | None = None  # in place of the program's own
+    migrate: bool = False
 
     @cached_property
     def config(self) -> "Config":
@@ -57,7 +58,7 @@ class CliSession:
     def _local(self) -> "Front":
         from calve.app.calve import Calve
 
-        return Calve(self.config)
+        return Calve(self.config, migrate=self.migrate)
 
     def _remote(self) -> "Front":
         from calve.client.remote import RemoteCalve

@@ -42,13 +42,19 @@ COMMANDS: tuple[CalveCommand | CommandGroup, ...] = (
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name="calve", message="%(prog)s %(version)s")
+@click.option(
+    "--migrate",
+    is_flag=True,
+    envvar="CALVE_MIGRATE",
+    help="Bring the store to this version's schema also while older workers use it. [env: CALVE_MIGRATE=1]",
+)
 @shared_options
 @click.pass_context
-def calve(ctx: click.Context, /, **shared: Any) -> None:
+def calve(ctx: click.Context, /, migrate: bool, **shared: Any) -> None:
     """Publish partitions of ClickHouse tables as Apache Iceberg snapshots, exactly once; back the same
     tables up; keep the Iceberg tables healthy.
     """
-    ctx.obj = CliSession().within(shared)
+    ctx.obj = CliSession(migrate=migrate).within(shared)
 
 
 for made in COMMANDS:

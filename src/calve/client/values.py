@@ -143,6 +143,7 @@ def worker(document: Json) -> WorkerStatus:
             heartbeat_at=time(document["heartbeat_at"]) or _LONG_AGO,
             draining=state is WorkerState.DRAINING,
             error=error(document["error"]),
+            version=document.get("version", ""),  # a server of before it was shown
         ),
         state=state,
         processes=document["processes"],

@@ -1,6 +1,7 @@
 """The store as others see it: opened by its URL, brought to the schema of this program, closed when done.
 
-Openers may race: one of them migrates.
+Openers may race: one of them migrates. Steps only add, so that older programs go on beside the new schema;
+still it is not changed under running ones unless that is asked for.
 """
 
 from collections.abc import Callable
@@ -13,14 +14,15 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from calve.model.errors import UsageError
 from calve.store.changes import Changes
-from calve.store.database import Database, make_engine
+from calve.store.database import Database, make_engine, seconds_to_us
 from calve.store.drain import History, Releases
 from calve.store.failures import translate
 from calve.store.leases import Leases
 from calve.store.notices import Notices
 from calve.store.submissions import Submissions
-from calve.store.tables import schema_version
+from calve.store.tables import schema_version, servers, workers
 
+_SHOWN = 5  # workers
 _ADVISORY_LOCK = 0x63616C7665  # "calve": any constant that no other program is likely to take
 
 
@@ -55,6 +57,35 @@ def migrate(database: Database, *, upto: int | None = None) -> None:
             code="store_too_new",
             hint="pip install --upgrade calve",
         )
+
+
+def check_running(database: Database, seconds: float) -> None:
+    """Refuse to change the schema under older workers and servers that were heard of so lately."""
+    version = database.read(current_version)
+    if not 0 < version < newest():
+        return
+    running = database.read(lambda connection: _heard_of(connection, database, seconds))
+    if running:
+        raise UsageError(
+            f"the store {database.url.render_as_string(hide_password=True)} has schema {version}, this version"
+            f" needs schema {newest()}, and older workers are running: {', '.join(running[:_SHOWN])}"
+            f"{', …' if len(running) > _SHOWN else ''}; nothing was changed",
+            code="older_workers",
+            hint="stop them and wait a minute, or give `calve --migrate` once: they go on beside the new schema",
+        )
+
+
+def _heard_of(connection: Connection, database: Database, seconds: float) -> list[str]:
+    """By name; in tables that the older schema may not have."""
+    lately = database.clock - seconds_to_us(seconds)
+    return [
+        str(name)
+        for table in (workers, servers)
+        if inspect(connection).has_table(table.name)
+        for name in connection.execute(
+            select(table.c.id).where(table.c.heartbeat_at > lately).order_by(table.c.id)
+        ).scalars()
+    ]
 
 
 def current_version(connection: Connection) -> int:
@@ -112,13 +143,18 @@ def open_store(
     *,
     connect_seconds: float = 5.0,
     call_seconds: float = 15.0,
+    migrate_beside_workers: bool = False,
+    fresh_seconds: float = 60.0,
     clock_offset_seconds: Callable[[], float] | None = None,
 ) -> SqlStore:
-    """Open, and make or migrate the schema where needed. `clock_offset_seconds` moves the
-    database's clock for this store; tests give it."""
+    """Open, and make or migrate the schema where needed. UsageError (code `older_workers`) if older programs
+    use the store, unless `migrate_beside_workers`. `clock_offset_seconds` moves the database's clock for this
+    store; tests give it."""
     engine = make_engine(url, connect_seconds=connect_seconds, call_seconds=call_seconds)
     database = Database(engine, call_seconds=call_seconds, clock_offset_seconds=clock_offset_seconds)
     try:
+        if not migrate_beside_workers:
+            check_running(database, fresh_seconds)
         migrate(database)
     except BaseException:
         database.close()

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from datetime import timedelta
 
+from calve import __version__
 from calve.app.doctor.finding import Finding
 from calve.app.wiring import App
 from calve.control.steps.publish import LEFT_IN_PLACE
@@ -32,6 +33,19 @@ def workers(app: App) -> Iterator[Finding]:
             words=f"silent for {silent // timedelta(seconds=1)} s, and no other worker runs to take over"
             f" its {held[worker.id]} processes",
             remedy="calve worker",
+        )
+    others = [worker for worker in alive if worker.version != __version__]
+    if others:
+        versions = sorted({worker.version or "unnamed" for worker in others})
+        unknown = any(not worker.version for worker in others)
+        yield Finding(
+            part="workers",
+            ok=True,
+            warning=True,
+            words=f"{len(others)} of {len(alive)} run another version ({', '.join(versions)}) than this one,"
+            f" {__version__}: {', '.join(worker.id for worker in others[:5])}"
+            + ("; a worker that names no version does not know halts" if unknown else ""),
+            remedy="restart them with this version",
         )
     words = f"{len(alive)} running" if alive else "none is running; commands start their own"
     yield Finding(part="workers", ok=True, words=words)
