@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,7 +11,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from calve.control.ports import Store
+from calve.control.registry import ServedStore
+from calve.model.access import Asked, Halt
 from calve.model.change import (
     Budget,
     Change,
@@ -40,6 +41,7 @@ from calve.testing.memory_store import MemoryStore
 
 IDS = [ProcessId(name) for name in ("pa", "pb", "pc")]
 some_id, worker = st.sampled_from(IDS), st.sampled_from([ANNE, BERT])
+ASKED = Asked(who="bert", verb="halt")
 maybe_error = st.sampled_from([None, FAILURE, UNKNOWN])
 
 task_changes = st.builds(
@@ -81,6 +83,11 @@ calls = st.one_of(
     st.tuples(st.just("apply"), some_id, worker, changes),
     st.tuples(st.just("apply"), some_id, worker, changes),
     st.tuples(st.just("cancel"), some_id),
+    st.tuples(st.just("keyed"), some_id, st.sampled_from(["k1", "k2"]), st.sampled_from(["h1", "h2"])),
+    st.tuples(st.just("halt"), st.sampled_from(["", "main:db.events"])),
+    st.tuples(st.just("lift"), st.sampled_from(["", "main:db.events"])),
+    st.tuples(st.just("number"), st.integers(1, 3)),
+    st.tuples(st.just("forget"), st.integers(1, 9)),
     st.tuples(st.just("renew"), worker),
     st.tuples(st.just("yield"), some_id, worker),
     st.tuples(st.just("drain"), worker),
@@ -89,7 +96,7 @@ calls = st.one_of(
 )
 
 
-def perform(store: Store, clock: FakeClock, call: tuple[Any, ...]) -> Any:
+def perform(store: ServedStore, clock: FakeClock, call: tuple[Any, ...]) -> Any:
     match call:
         case ("submit", process_id, retry_of, lane):
             return store.submit([new(id=process_id, retry_of=retry_of, lane=lane, lock=f"lock {lane}")])
@@ -101,6 +108,17 @@ def perform(store: Store, clock: FakeClock, call: tuple[Any, ...]) -> Any:
             return store.apply(lease, Change(*change.items, expect_version=row.version))
         case ("cancel", process_id):
             return store.request_cancel(process_id)
+        case ("keyed", process_id, key, hash):
+            asked = Asked(who="anne", verb="export", key=key, hash=hash)
+            return store.submit([new(id=process_id, lock=f"lock {key}")], asked=asked)
+        case ("halt", source):
+            return store.put_halt(Halt(kind="export", source=source, who="anne"), ASKED)
+        case ("lift", source):
+            return store.lift_halt("export", source, ASKED)
+        case ("number", limit):
+            return store.number_events(limit)
+        case ("forget", limit):
+            return store.forget_history(days=0.0001, after=0, limit=limit) > 0
         case ("renew", name):
             return sorted(store.renew(name, lease_seconds=30))
         case ("yield", process_id, name):
@@ -117,7 +135,7 @@ def perform(store: Store, clock: FakeClock, call: tuple[Any, ...]) -> Any:
             raise AssertionError(other)
 
 
-def answer(store: Store, clock: FakeClock, call: tuple[Any, ...]) -> Any:
+def answer(store: ServedStore, clock: FakeClock, call: tuple[Any, ...]) -> Any:
     try:
         return timeless(perform(store, clock, call))
     except CalveError as error:
@@ -126,7 +144,7 @@ def answer(store: Store, clock: FakeClock, call: tuple[Any, ...]) -> Any:
 
 def timeless(value: Any) -> Any:
     """Times differ between the clocks; whether there is one does not. Events are numbered apart."""
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [timeless(item) for item in value]
     if isinstance(value, datetime):
         return "a time"
@@ -135,7 +153,7 @@ def timeless(value: Any) -> Any:
     return value
 
 
-def everything(store: Store) -> dict[str, Any]:
+def everything(store: ServedStore) -> dict[str, Any]:
     rows = store.processes(ProcessQuery())
     return {
         "processes": timeless(rows),
@@ -145,13 +163,19 @@ def everything(store: Store) -> dict[str, Any]:
         "next": [timeless(store.next_task_at(row.id)) for row in rows],
         "pins": timeless(store.pins()),
         "holders": [timeless(store.holder(f"lock {lane}")) for lane in "ab"],
+        "halts": timeless(store.halts()),
+        "audit": timeless(store.audited(None, 100)),
+        "requests": [timeless(store.request("anne", key)) for key in ("k1", "k2")],
+        "feed": [(event.process_id, event.name, event.position) for event in store.feed(0, 1000)],
+        "forgotten": replace(store.feed_state(), store_id=""),
+        "totals": timeless(store.totals().tallies),
         "plans": [store.plan(row.id) for row in rows],
         "events": [[(event.name, event.message) for event in store.events(row.id)] for row in rows],
     }
 
 
 @contextmanager
-def both() -> Iterator[tuple[tuple[Store, FakeClock], tuple[Store, FakeClock]]]:
+def both() -> Iterator[tuple[tuple[ServedStore, FakeClock], tuple[ServedStore, FakeClock]]]:
     first, second = FakeClock(), FakeClock()
     with TemporaryDirectory() as folder:
         url = f"sqlite:///{Path(folder) / 'calve.db'}"

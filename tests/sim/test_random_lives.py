@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from calve.control.ports import Store
+from calve.control.registry import ServedStore
 from calve.store import open_store
 from calve.testing.clock import FakeClock
 from calve.testing.memory_store import MemoryStore
@@ -22,7 +22,7 @@ COMMON: dict[str, Any] = {
 
 
 class InMemory(Simulation):
-    def make_store(self, clock: FakeClock) -> Store:
+    def make_store(self, clock: FakeClock) -> ServedStore:
         return MemoryStore(clock)
 
 
@@ -32,7 +32,7 @@ def test_random_lives_over_the_store_in_memory() -> None:
 
 def test_random_lives_over_sqlite(tmp_path: Path) -> None:
     class OverSqlite(Simulation):
-        def make_store(self, clock: FakeClock) -> Store:
+        def make_store(self, clock: FakeClock) -> ServedStore:
             folder = tempfile.mkdtemp(dir=tmp_path)
             return open_store(f"sqlite:///{folder}/s.db", clock_offset_seconds=clock.offset_seconds)
 
@@ -46,7 +46,7 @@ def test_random_lives_over_postgresql(postgres_url: str) -> None:
     """One database for all lives: each finds what those before it left, which must not matter."""
 
     class OverPostgres(Simulation):
-        def make_store(self, clock: FakeClock) -> Store:
+        def make_store(self, clock: FakeClock) -> ServedStore:
             return open_store(postgres_url, clock_offset_seconds=clock.offset_seconds)
 
     run_state_machine_as_test(

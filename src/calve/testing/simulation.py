@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from calve.control.client import cancel, retry
-from calve.control.ports import Store
+from calve.control.registry import ServedStore
 from calve.control.worker import WorkerLoop
+from calve.model.access import Asked, Halt
 from calve.model.errors import (
     CalveError,
     ErrorInfo,
@@ -48,6 +49,7 @@ ERRORS: tuple[Callable[[], CalveError], ...] = (
     lambda: PermanentError("wrong credentials", code="denied"),
     lambda: UnknownOutcomeError("no answer", code="no_answer"),
 )
+OPERATOR = Asked(who="anne", verb="halt")
 CALLS = ("take", "plan", "find_receipt", "publish", "send", "fence", "undo", "release")
 
 
@@ -55,12 +57,13 @@ class Simulation(RuleBasedStateMachine):
     """Subclass it and say how to make a store."""
 
     @abstractmethod
-    def make_store(self, clock: FakeClock) -> Store: ...
+    def make_store(self, clock: FakeClock) -> ServedStore: ...
 
     @initialize(seed=st.integers(0, 1000))
     def begin(self, seed: int) -> None:
         clock = FakeClock()
-        self.scene = Scene(store=self.make_store(clock), clock=clock, limits=LIMITS, seed=seed)
+        self.store = self.make_store(clock)
+        self.scene = Scene(store=self.store, clock=clock, limits=LIMITS, seed=seed)
         self.prefix = new_process_id()  # stores may be shared by many lives
         self.ended: dict[ProcessId, ProcessState] = {}
         self.key_of: dict[ProcessId, str] = {}
@@ -111,6 +114,11 @@ class Simulation(RuleBasedStateMachine):
             return
         self.scene.ids.append(made.process.id)
         self.key_of[made.process.id] = name
+
+    @rule(source=st.sampled_from(("", "main:db.events")))
+    def halt_or_lift(self, source: str) -> None:
+        if not self.store.lift_halt("fake", source, OPERATOR):
+            self.store.put_halt(Halt(kind="fake", source=source, who=OPERATOR.who), OPERATOR)
 
     def _holds(self, name: str) -> bool:
         rows = [self.scene.row(key) for key, lock in self.key_of.items() if lock == name]
@@ -201,6 +209,8 @@ class Simulation(RuleBasedStateMachine):
         if not hasattr(self, "scene"):
             return
         scene = self.scene
+        for halt in self.store.halts():
+            self.store.lift_halt(halt.kind, halt.source, OPERATOR)
         scene.world.down.clear()
         scene.world.faults.clear()
         scene.world.commits.clear()
