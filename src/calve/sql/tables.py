@@ -4,8 +4,9 @@ Rows are made of the documents that the desk answers with, so a SELECT shows not
 otherwise, and nothing outside of the store is asked. What Calve does not know is empty or 0; docs/sql.md says which.
 """
 
+import contextlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
@@ -20,7 +21,7 @@ from calve.model.errors import NotFoundError, UsageError
 Json = dict[str, Any]
 _PIECE = 1000  # lines that are sent to the engine at once
 _DETAILS = 50  # processes that are read in full at once
-_MOST_PROCESSES = 1000  # of one question to the desk
+_PAGE = 1000  # processes of one question to the desk
 
 _TIME, _MAYBE = "DateTime('UTC')", "Nullable(DateTime('UTC'))"
 _WORD = "LowCardinality(String)"
@@ -38,25 +39,24 @@ class Reader:
     columns: frozenset[str] | None = None
     truncated: set[str] = field(default_factory=set)
 
-    def processes(self, table: str, kind: str = "") -> list[Json]:
-        """Newest first."""
+    def processes(self, kind: str = "") -> Iterator[Json]:
+        """Newest first, page by page: who needs no more asks for no more."""
         if self.ids:
-            try:
-                found = self.ask("find", {"ids": list(self.ids)})
-            except (NotFoundError, UsageError):
-                return []  # a SELECT of what is not there has no rows
-            return [one for one in found if kind in ("", one["kind"])]
-        asked = {"all": True, "limit": _MOST_PROCESSES} | ({"kind": kind} if kind else {})
-        found = self.ask("processes", asked)
-        if len(found) == _MOST_PROCESSES:
-            self.truncated.add(table)
-        return list(found)
+            with contextlib.suppress(NotFoundError, UsageError):  # a SELECT of what is not there has no rows
+                yield from (one for one in self.ask("find", {"ids": list(self.ids)}) if kind in ("", one["kind"]))
+            return
+        after: str | None = ""
+        while after is not None:
+            asked = {"limit": _PAGE, "kind": kind, "after": after}
+            page = self.ask("page", {name: value for name, value in asked.items() if value})
+            yield from page["processes"]
+            after = page["next"]
 
-    def details(self, processes: Sequence[Json]) -> Iterator[Json]:
-        """With tasks and plan."""
-        for start in range(0, len(processes), _DETAILS):
-            ids = [one["id"] for one in processes[start : start + _DETAILS]]
-            yield from self.ask("show", {"ids": ids})
+    def details(self, processes: Iterable[Json], verb: str = "show") -> Iterator[Json]:
+        """What `show` or `events` say of each, some at a time."""
+        waiting = iter(processes)
+        while ids := [one["id"] for one in islice(waiting, _DETAILS)]:
+            yield from self.ask(verb, {"ids": ids})
 
     def wants(self, *columns: str) -> bool:
         return self.columns is None or not self.columns.isdisjoint(columns)
@@ -68,12 +68,12 @@ class Reader:
 @dataclass(frozen=True, kw_only=True)
 class Table:
     schema: TableSchema
-    rows: Callable[[Reader, str], Iterator[Json]]
+    rows: Callable[[Reader], Iterator[Json]]
 
     def pieces(self, reader: Reader) -> Iterator[bytes]:
         """Rows as the cage takes them: JSONEachRow, some at a time, not more than `reader.most`."""
         name = self.schema.name
-        rows = self.rows(reader, name)
+        rows = self.rows(reader)
         wanted = islice(rows, reader.most)
         while piece := list(islice(wanted, _PIECE)):
             yield "\n".join(map(json.dumps, piece)).encode()
@@ -84,8 +84,8 @@ class Table:
 # -- our own -------------------------------------------------------------------------------------------
 
 
-def _processes(reader: Reader, name: str) -> Iterator[Json]:
-    for one in reader.processes(name):
+def _processes(reader: Reader) -> Iterator[Json]:
+    for one in reader.processes():
         yield {
             "id": one["id"],
             "batch": one["batch"] or "",
@@ -113,8 +113,8 @@ def _processes(reader: Reader, name: str) -> Iterator[Json]:
         }
 
 
-def _tasks(reader: Reader, name: str) -> Iterator[Json]:
-    for one in reader.details(reader.processes(name)):
+def _tasks(reader: Reader) -> Iterator[Json]:
+    for one in reader.details(reader.processes()):
         for task in one["tasks"]:
             receipt = _object(task["receipt"])
             yield {
@@ -134,22 +134,19 @@ def _tasks(reader: Reader, name: str) -> Iterator[Json]:
             }
 
 
-def _events(reader: Reader, name: str) -> Iterator[Json]:
-    found = reader.processes(name)
-    for start in range(0, len(found), _DETAILS):
-        ids = [one["id"] for one in found[start : start + _DETAILS]]
-        for event in reader.ask("events", {"ids": ids}):
-            yield {
-                "process_id": event["process"],
-                "number": event["number"],
-                "at": _time(event["at"]),
-                "name": event["name"],
-                "message": event["message"],
-            }
+def _events(reader: Reader) -> Iterator[Json]:
+    for event in reader.details(reader.processes(), "events"):
+        yield {
+            "process_id": event["process"],
+            "number": event["number"],
+            "at": _time(event["at"]),
+            "name": event["name"],
+            "message": event["message"],
+        }
 
 
-def _backups(reader: Reader, name: str) -> Iterator[Json]:
-    for one in reader.processes(name, "backup"):
+def _backups(reader: Reader) -> Iterator[Json]:
+    for one in reader.processes("backup"):
         source, _, patterns = one["source"].partition(":")
         yield {
             "name": one["destination"].rpartition("/")[2],
@@ -167,9 +164,10 @@ def _backups(reader: Reader, name: str) -> Iterator[Json]:
         }
 
 
-def _tables(reader: Reader, name: str) -> Iterator[Json]:
+def _tables(reader: Reader) -> Iterator[Json]:
     made: dict[tuple[str, str, str], Json] = {}
-    for one in reader.processes(name):  # newest first
+    processes = reader.processes()
+    for one in islice(processes, reader.most):
         key = (one["kind"], one["source"], one["destination"])
         row = made.setdefault(
             key,
@@ -194,10 +192,12 @@ def _tables(reader: Reader, name: str) -> Iterator[Json]:
                 row["last_failure_at"] = row["last_failure_at"] or _time(one["finished_at"])
             case "PENDING" | "RUNNING" | "PUBLISHING":
                 row["live"] += 1
+    if next(processes, None) is not None:
+        reader.truncated.add("calve.tables")
     yield from made.values()
 
 
-def _workers(reader: Reader, _: str) -> Iterator[Json]:
+def _workers(reader: Reader) -> Iterator[Json]:
     for one in reader.ask("workers", {}):
         yield {
             "id": one["id"],
@@ -219,9 +219,9 @@ def _workers(reader: Reader, _: str) -> Iterator[Json]:
 _STATUS = {"COMPLETED": "COMPLETED", "FAILED": "FAILED", "CANCELLED": "KILLED"}  # else PENDING
 
 
-def _exports(reader: Reader, name: str) -> Iterator[Json]:
+def _exports(reader: Reader) -> Iterator[Json]:
     """Tasks that run now."""
-    live = [one for one in reader.processes(name, "export") if one["state"] not in _STATUS]
+    live = [one for one in reader.processes("export") if one["state"] not in _STATUS]
     now = reader.ask("now", {})["now"]
     for one in reader.details(live):
         plan = _object(one["plan"])
@@ -251,11 +251,11 @@ _DEEP = (
 )
 
 
-def _partition_exports(reader: Reader, name: str) -> Iterator[Json]:
+def _partition_exports(reader: Reader) -> Iterator[Json]:
     """One row for each process and partition. Plans and tasks are read only where the statement names what is
     in them."""
-    found = reader.processes(name, "export")
-    documents = reader.details(found) if reader.wants(*_DEEP) else iter(found)
+    found = reader.processes("export")
+    documents = reader.details(found) if reader.wants(*_DEEP) else found
     for one in documents:
         plan = _object(one.get("plan"))
         tasks = one["tasks"] if isinstance(one["tasks"], list) else []
@@ -407,7 +407,7 @@ _PARTITION = (
 )
 
 
-def _table(name: str, rows: Callable[[Reader, str], Iterator[Json]], *columns: tuple[str, str]) -> Table:
+def _table(name: str, rows: Callable[[Reader], Iterator[Json]], *columns: tuple[str, str]) -> Table:
     return Table(schema=TableSchema(name=name, columns=columns), rows=rows)
 
 
