@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from calve.app.desk import Desk
@@ -119,7 +119,7 @@ class Sql:
                 f"WHERE (status = 'PENDING') AND ({kill.where}\n)"
             )
             allowed = allowance.allowed(parser, sql, TABLES)
-            reader = self._reader(caller, allowed)
+            reader = replace(self._reader(caller, allowed), live=True)
             rows = {name: TABLES[name].pieces(reader) for name in allowed.tables}
             found = cage.run(f"{allowed.sql} SETTINGS readonly = 1", "JSONEachRow", rows, seconds)
             chosen = [json.loads(line) for line in found.splitlines()]
@@ -173,9 +173,12 @@ class Sql:
         return Result(processes=tuple(processes), joined=tuple(joined))
 
     def _switch(self, caller: Caller, switch: Switch) -> Result:
-        verb = "halt" if switch.stop else "lift"
-        self._desk.perform(caller, verb, {"kind": "export", "table": switch.table})
-        return Result()
+        # if we die here, it is stopped or not: the same statement says it again
+        answer = self._desk.perform(
+            caller, "halt" if switch.stop else "lift", {"kind": "export", "table": switch.table}
+        )
+        unaware = ", ".join(answer.get("unaware_workers", ()))
+        return Result(notes=(f"workers of an old version do not heed this: {unaware}",) if unaware else ())
 
     def _reader(self, caller: Caller, allowed: allowance.Allowed) -> Reader:
         return Reader(

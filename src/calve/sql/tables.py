@@ -17,10 +17,12 @@ from calve.clickhouse.embedded.cage import TableSchema
 from calve.clickhouse.sql import tokens
 from calve.model.access import Caller
 from calve.model.errors import NotFoundError, UsageError
+from calve.model.states import PROCESS_LIVE
 
 Json = dict[str, Any]
 _PIECE = 1000  # lines that are sent to the engine at once
 _DETAILS = 50  # processes that are read in full at once
+_LIVE = [state.value for state in PROCESS_LIVE]
 _PAGE = 1000  # processes of one question to the desk
 
 _TIME, _MAYBE = "DateTime('UTC')", "Nullable(DateTime('UTC'))"
@@ -37,17 +39,21 @@ class Reader:
     most: int
     ids: Sequence[str] = ()
     columns: frozenset[str] | None = None
+    live: bool = False  # only processes that have not ended
     truncated: set[str] = field(default_factory=set)
 
-    def processes(self, kind: str = "") -> Iterator[Json]:
+    def processes(self, kind: str = "", *, live: bool = False) -> Iterator[Json]:
         """Newest first, page by page: who needs no more asks for no more."""
         if self.ids:
             with contextlib.suppress(NotFoundError, UsageError):  # a SELECT of what is not there has no rows
-                yield from (one for one in self.ask("find", {"ids": list(self.ids)}) if kind in ("", one["kind"]))
+                yield from (
+                    one for one in self.ask("find", {"ids": list(self.ids)}) if kind in ("", one["kind"])
+                )
             return
         after: str | None = ""
         while after is not None:
-            asked = {"limit": _PAGE, "kind": kind, "after": after}
+            states = _LIVE if live or self.live else []
+            asked = {"limit": _PAGE, "kind": kind, "after": after, "states": states}
             page = self.ask("page", {name: value for name, value in asked.items() if value})
             yield from page["processes"]
             after = page["next"]
@@ -221,9 +227,8 @@ _STATUS = {"COMPLETED": "COMPLETED", "FAILED": "FAILED", "CANCELLED": "KILLED"} 
 
 def _exports(reader: Reader) -> Iterator[Json]:
     """Tasks that run now."""
-    live = [one for one in reader.processes("export") if one["state"] not in _STATUS]
     now = reader.ask("now", {})["now"]
-    for one in reader.details(live):
+    for one in reader.details(reader.processes("export", live=True)):
         plan = _object(one["plan"])
         for task in one["tasks"]:
             if task["state"] == "RUNNING":
