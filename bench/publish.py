@@ -6,6 +6,7 @@ tables of a SQL catalog in a folder.
 - a table with many `calve.export.*` keys: bounded, and linear in the keys.
 """
 
+import json
 import statistics
 import uuid
 from dataclasses import replace
@@ -92,7 +93,13 @@ def some_work(catalog: Catalog, files: int = 1) -> Work:
     [part], [[piece]] = work.plan.parts, work.plan.tasks
     return replace(
         work,
-        plan=replace(work.plan, parts=(replace(part, rows=files),), tasks=((replace(piece, end=files),),)),
+        plan=replace(
+            work.plan,
+            parts=(replace(part, rows=files),),
+            tasks=((replace(piece, end=files),),),
+            keys=(replace(work.plan.keys[0], text=json.dumps(["server/table", key[:8], "", "uuid"])),),
+            refuse_overlap=True,
+        ),
         receipts=(replace(receipt, rows=files, files=tuple(named)),),
     )
 

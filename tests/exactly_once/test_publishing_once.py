@@ -1,5 +1,8 @@
 """A process is published once, and says so ever after."""
 
+import json
+from dataclasses import replace
+
 import pytest
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, ForbiddenError
 from pyiceberg.table.update import RemovePropertiesUpdate, RemoveSnapshotRefUpdate, RemoveSnapshotsUpdate
@@ -450,3 +453,26 @@ def test_a_table_made_again_under_its_name_is_not_written_to(catalog: FaultySqlC
         Publisher(catalog=catalog, work=work).run()
     assert refused.value.code == "destination_replaced"
     assert rows_of(catalog) == []
+
+
+@pytest.mark.parametrize("others", [0, 30], ids=["one partition", "more than are looked for in the text"])
+def test_D8_a_publish_finds_an_overlap_whatever_the_partition_is_called(
+    catalog: FaultySqlCatalog, others: int
+) -> None:
+    partition = "(\"Zürich\\\\\",'月')"
+
+    def selected(selection: str, first: int) -> Publisher:
+        texts = {"k-new": partition, **{f"k-{first}-{number}": f"p{number}" for number in range(others)}}
+        if selection:
+            texts["k-old"] = texts.pop("k-new")
+        work = make_work(
+            catalog, [(1, range(first, first + 1))], keys=[(name, key) for key, name in texts.items()]
+        )
+        keys = [
+            replace(key, text=json.dumps(["s/t", key.partition, selection, "u"])) for key in work.plan.keys
+        ]
+        return Publisher(catalog=catalog, work=work.with_plan(keys=tuple(keys), refuse_overlap=True))
+
+    assert isinstance(selected('{"where": "id < 5"}', 0).attempt(), PublishedSnapshot)
+    with pytest.raises(RefusedError, match="exported before with another selection"):
+        selected("", 10).attempt()

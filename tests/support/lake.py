@@ -46,8 +46,9 @@ def make_table(
     spec: PartitionSpec = BY_MONTH,
     properties: dict[str, str] | None = None,
     location: str | None = None,
+    identifier: tuple[str, ...] = IDENTIFIER,
 ) -> Table:
-    return tables.create(catalog, IDENTIFIER, SCHEMA, spec=spec, properties=properties, location=location)
+    return tables.create(catalog, identifier, SCHEMA, spec=spec, properties=properties, location=location)
 
 
 def rows_of(catalog: Catalog, identifier: tuple[str, ...] = IDENTIFIER) -> list[int]:
@@ -87,11 +88,12 @@ def make_work(
     attempt: int = 1,
     storage: Storage | None = None,
     keep_receipts: bool = True,
+    identifier: tuple[str, ...] = IDENTIFIER,
 ) -> Work:
     """A process with one task for each (month, ids); the month's text is the source partition.
     Files and receipts are written where the table wants them."""
     process_id = process_id or new_process_id()
-    table = catalog.load_table(IDENTIFIER)
+    table = catalog.load_table(identifier)
     plan = _plan(catalog, table, process_id, tasks, keys, content)
     storage = storage or Storage({key: str(value) for key, value in catalog.properties.items()})
     receipts = tuple(

@@ -169,14 +169,16 @@ _PART = re.compile(r"[^_]+_(\d+)_(\d+)_\d+(?:_\d+)?")
 def refuse_overlap(exports: Iterable[EarlierExport], source_table: str, wanted: Sequence[KeyPlan]) -> None:
     """`exports` are all that the destination remembers. A key of an old plan, without its readable text,
     is not compared."""
-    known = list(exports)
-    for key in wanted:
-        if not key.text:
-            continue
-        identity, partition, selection, _ = json.loads(key.text)
-        for export in known:
+    asked = [json.loads(key.text)[:3] for key in wanted if key.text]
+    # By input: a table may remember as many exports as it has partitions.
+    known: dict[tuple[str, ...], list[EarlierExport]] = {(one[0], one[1]): [] for one in asked}
+    for export in exports:
+        if (found := known.get(export.input[:2])) is not None:
+            found.append(export)
+    for identity, partition, selection in asked:
+        for export in known[identity, partition]:
             other = export.input[2]
-            if export.input[:2] != (identity, partition) or other == selection:
+            if other == selection:
                 continue
             if not disjoint(selection, other):
                 raise RefusedError(

@@ -64,7 +64,7 @@ def publish(
         return settled
     refuse_if_unprovable(table.metadata, sent, tag_age_ms(limits))
     if plan.refuse_overlap:
-        refuse_overlap(all_exports(table.metadata), plan.table, plan.keys)
+        refuse_overlap(all_exports(table.metadata, plan.keys), plan.table, plan.keys)
     tables.check(plan, table)
     _refuse_renamed(plan, table)
     recount(plan, receipts)
