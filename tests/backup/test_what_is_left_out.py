@@ -47,6 +47,7 @@ def test_people_and_scripts_see_it(run: Run, tmp_path: Path) -> None:
         session.execute("CREATE TABLE db.log (x UInt8) ENGINE = Log")
     created = run("backup", "create", "b", "--tables", "db.*")
     assert "not in the backup: db.log: " in created.err and "not in the backup: server conf" in created.err
+    assert created.err.count("db.log: ") == 1, "once, not as a warning too"
     shown = run("backup", "show", "b")
     assert "not in this backup:" in shown.out and "server configuration" in shown.out
     document = run("backup", "show", "b", "--json").json
@@ -56,3 +57,6 @@ def test_people_and_scripts_see_it(run: Run, tmp_path: Path) -> None:
     assert {"db.log"} <= {one["what"] for one in restored.json["detail"]["left_out"]}
     restored = run("backup", "restore", "b", "--as", "r2")
     assert "not in the backup: db.log: " in restored.err
+    some = run("backup", "restore", "b", "--tables", "db.t", "--as", "r3")
+    assert some.code == 0, some.err
+    assert "not in the backup: server conf" in some.err and "db.log" not in some.err

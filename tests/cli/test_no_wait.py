@@ -73,6 +73,22 @@ def test_without_a_worker_the_command_pins_and_leaves_the_rest(
     assert source.frozen == []
 
 
+@pytest.mark.parametrize("drop", ["ALTER TABLE db.t DROP PARTITION 1", "DROP TABLE db.t SYNC"])
+def test_the_same_command_goes_on_with_what_is_pinned_though_the_source_has_dropped_it(
+    run: Run, tmp_path: Path, source: KeptSource, drop: str
+) -> None:
+    command = ("export", "db.t", "--partition", "1", "--to", "lake.ns.t")
+    [first] = run(*command, "--no-wait").out.split()
+    source.execute(drop)
+    another = run("export", "db.t", "--partition", "1", "--to", "lake.ns.t", "--codec", "gzip")
+    assert another.code == 3 and f"calve wait {first}" in another.err
+    answer = run(*command)
+    assert answer.code == 0, answer.err
+    assert f"joining process {first}" in answer.err
+    assert exported(tmp_path) == list(range(1, 100, PARTITIONS))
+    assert run(*command).code == 3
+
+
 def test_queued_returns_at_once_and_pins_nothing(run: Run, source: KeptSource) -> None:
     answer = run(*EXPORT, "--no-wait=queued", "--json")
     assert answer.code == 0, answer.err
@@ -122,21 +138,3 @@ def test_no_wait_alone_takes_no_value(run: Run, source: KeptSource, place: str) 
     words = ("--no-wait", *table) if place == "before the ids" else (*table, "--no-wait")
     assert run("export", *words).code == 0
     run("export", *table, "--no-wait=later").is_error(2, "--no-wait", "")
-
-
-def test_the_same_command_after_the_drop_names_the_process_that_has_the_rows(
-    run: Run, tmp_path: Path, source: KeptSource
-) -> None:
-    one = ("export", "db.t", "--partition", "1", "--to", "lake.ns.t")
-    answer = run(*one, "--no-wait")
-    assert answer.code == 0, answer.err
-    process_id = answer.out.strip()
-    source.execute("ALTER TABLE db.t DROP PARTITION 1")
-    again = run(*one)
-    assert again.code == 3 and f"calve wait {process_id}" in again.err
-    source.execute("DROP TABLE db.t SYNC")
-    again = run(*one)
-    assert again.code == 3 and f"calve wait {process_id}" in again.err
-    assert run("worker", "--until-idle").code == 0
-    assert exported(tmp_path) == list(range(1, 100, PARTITIONS))
-    assert "calve wait" not in run(*one).err

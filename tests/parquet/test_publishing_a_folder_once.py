@@ -17,7 +17,7 @@ from plain_place import (
 )
 
 from calve.destination.outcome import AlreadyExported, PublishedSnapshot, PublishFenced
-from calve.model.errors import CalveError, PermanentError, UnknownOutcomeError
+from calve.model.errors import CalveError, PermanentError, RefusedError, UnknownOutcomeError
 from calve.model.states import ProcessState
 from calve.parquet.publish import fence, publish, undo
 
@@ -210,3 +210,22 @@ def test_T9_force_deletes_no_file_that_a_forged_commit_lists(place: PlainPlace, 
     assert all(file.exists() for file in precious)
     assert before <= set(globbed(out)) | set(map(str, precious))
     assert len(commits_in(out)) == 1
+
+
+def test_T10_a_damaged_commit_is_named_and_other_partitions_can_be_exported(
+    place: PlainPlace, out: Path
+) -> None:
+    place.one(out)
+    [commit] = (out / "_calve" / "commits").iterdir()
+    whole = commit.read_text()
+    commit.write_text(whole[:100])
+    with pytest.raises(RefusedError, match=commit.name) as refused:
+        place.export("db.events", "2", to=place.to(out))
+    assert refused.value.code == "mark_unreadable" and "--allow-overlap" in refused.value.hint
+    assert place.one(out, "2", allow_overlap=True).state is ProcessState.COMPLETED
+    for option in (False, True):  # its own partition may be there already: never doubled
+        with pytest.raises(RefusedError, match=commit.name):
+            place.export("db.events", "1", to=place.to(out), allow_overlap=option)
+    commit.write_text(whole)
+    assert place.export("db.events", "1", to=place.to(out)) == []
+    assert len(globbed(out)) == 2

@@ -17,7 +17,7 @@ from calve.clickhouse.sql.tokens import TableName
 from calve.control.ports import Store
 from calve.destination.plan import Slice
 from calve.export.request import Earlier, ExportOptions, ExportRequest
-from calve.export.submit import submit_export, survey_export
+from calve.export.submit import pinned_before, submit_export, survey_export
 from calve.export.survey import Survey
 from calve.model.errors import ErrorInfo, NotFoundError
 from calve.model.process import Process, ProcessId
@@ -79,6 +79,14 @@ def export(app: App, store: Store, request: ExportRequest, selection: Selection)
     try:
         surveyed = survey_export(app, request, selection)
     except (NoPartitionError, NoTableError) as error:
+        if (going_on := pinned_before(store, request, selection)).processes:
+            return ExportAnswer(
+                source=request.source_table,
+                destination=request.destination,
+                partitions=tuple(one for process in going_on.processes for one in process.partitions),
+                processes=going_on.processes,
+                joined=going_on.joined,
+            )
         if pinned := _under_way(app, request):
             error.hint = (
                 f"what was pinned before is exported by a process that is under way: calve wait {pinned}"

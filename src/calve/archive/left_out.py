@@ -4,6 +4,7 @@ It is worked out from the manifest, so it is said of old backups too. What only 
 (detached parts, passwords that it hides) is noted in the manifest when the backup is made.
 """
 
+from collections.abc import Container
 from dataclasses import dataclass
 
 from calve.archive.create import own_disk
@@ -27,8 +28,17 @@ class LeftOut:
         return f"{self.what}: {self.why}"
 
 
-def left_out(manifest: Manifest) -> tuple[LeftOut, ...]:
-    """The particular first, then what no backup of this kind holds."""
+def left_out(manifest: Manifest, tables: Container[str] | None = None) -> tuple[LeftOut, ...]:
+    """The particular first, then what no backup of this kind holds. With `tables`, names, nothing about others."""
+    named = [".".join(one.full_name) for one in manifest.tables]
+    named += [".".join(one.full_name) for one in manifest.schemas]
+    others = {name for name in named if tables is not None and name not in tables}
+    if tables is not None:
+        others |= {what for what, _ in manifest.skipped if what not in tables}
+    return tuple(one for one in _all(manifest) if one.what.rpartition(" of ")[2] not in others)
+
+
+def _all(manifest: Manifest) -> tuple[LeftOut, ...]:
     noted = (*manifest.skipped, *manifest.remarks)
     named = {what for what, _ in noted}
     engines = [

@@ -115,7 +115,7 @@ def say_taken_up(session: CliSession, processes: Sequence[Process], joined: Coll
     for process in processes:
         if process.retry_of and process.id not in joined:
             session.say(
-                f"process {process.id} keeps what process {process.retry_of} has done, where it still fits"
+                f"process {process.id} retries process {process.retry_of}; work of that one that is still valid is kept"
             )
 
 
@@ -175,7 +175,7 @@ def report(
         documents if as_list else documents[0], "\n".join(sentence(process) for process in processes)
     )
     say_total(session, processes)
-    say_errors(processes)
+    say_errors(processes, skipped=document is process_json)
     return output.worst(output.of_process(process) for process in processes)
 
 
@@ -192,10 +192,11 @@ def say_total(session: CliSession, processes: Sequence[Process]) -> None:
         )
 
 
-def say_errors(processes: Sequence[Process]) -> None:
+def say_errors(processes: Sequence[Process], *, skipped: bool = True) -> None:
+    """`skipped` also names what a backup skipped, where nothing else has."""
     for process in processes:
         if process.state is ProcessState.COMPLETED:
-            for name, why in _result(process).get("skipped", ()):
+            for name, why in _result(process).get("skipped", ()) if skipped else ():
                 output.warning(f"{name}: {why}")
         elif process.damaged:
             output.error(damaged(process))

@@ -180,6 +180,13 @@ def submit_export(
     )
 
 
+def pinned_before(store: Store, request: ExportRequest, selection: Selection) -> Submitted:
+    """What the same request has pinned, though the source no longer has it; partitions that were named by a value
+    are not found, since only the source could say their ids."""
+    same = replace(request, parts=selection.parts, chosen=_chosen(selection, selection.partitions))
+    return submit_once(store, lambda process: process.planned and _is_same(same, process), lambda _: [])
+
+
 def _pinned(store: Store, process_id: ProcessId, seconds: float, sleep: Callable[[float], None]) -> bool:
     """Whether what is joined was pinned, perhaps before we looked at the source. A worker that pins it at this
     moment says so with its plan, which is awaited. One that died without a plan left nothing: the pin of the next

@@ -95,9 +95,11 @@ def parse(uri: str, data: bytes) -> KeyCommit:
         return KeyCommit.from_json(data, uri)
     except DamagedError as cause:
         raise RefusedError(
-            f"{uri} cannot be read as a commit",
+            f"{uri} cannot be read as a commit: it was changed by hand or damaged",
             code="mark_unreadable",
-            hint="it was changed by hand or damaged; check whether its rows are there before you remove it",
+            hint="put it back from a backup or an older version of the object; without one, delete it with the data"
+            " files that no other commit lists, and export its partition again. --allow-overlap exports other"
+            " partitions meanwhile",
         ) from cause
 
 

@@ -9,9 +9,9 @@ Hive-style folders of partition values, for readers that take partitions from pa
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from threading import Lock
 from urllib.parse import quote
@@ -115,29 +115,47 @@ class Folder:
             found.append(commit)
         return found
 
-    def shown(self) -> list[KeyCommit]:
-        """What every key shows now, without the files."""
+    def shown(self) -> "Shown":
+        """What every key shows now, without the files. A commit that cannot be read is an error of its key (T10)."""
         by_key: dict[str, list[KeyCommit]] = {}
-        for commit in self._listed():
-            by_key.setdefault(commit.key, []).append(commit)
+        damaged: dict[str, RefusedError] = {}
+        for uri, commit in self._listed():
+            if isinstance(commit, RefusedError):
+                name = CommitName.parse(uri)
+                damaged[name.key if name else uri] = commit
+            else:
+                by_key.setdefault(commit.key, []).append(commit)
         found = (shown(sorted(own, key=lambda one: one.generation)) for own in by_key.values())
-        return [commit for commit in found if commit is not None]
+        return Shown(
+            exports={one.key: one.export for one in found if one is not None and one.key not in damaged},
+            damaged=damaged,
+        )
 
-    def _listed(self) -> list[KeyCommit]:
+    def _listed(self) -> list[tuple[str, KeyCommit | RefusedError]]:
         listed = [uri for uri in self.storage.list(self.commits) if CommitName.parse(uri)]
         with self._lock:
-            missing = [uri for uri in listed if uri not in self._read]
+            found: dict[str, KeyCommit | RefusedError] = {
+                uri: self._read[uri] for uri in listed if uri in self._read
+            }
+        missing = [uri for uri in listed if uri not in found]
         if missing:
             with ThreadPoolExecutor(_READS_AT_ONCE) as pool:
-                fresh = dict(zip(missing, pool.map(self._without_files, missing), strict=True))
+                found |= zip(missing, pool.map(self._without_files, missing), strict=True)
             with self._lock:
-                self._read |= fresh
-        with self._lock:
-            return [self._read[uri] for uri in listed]
+                self._read |= {uri: one for uri, one in found.items() if isinstance(one, KeyCommit)}
+        return [(uri, found[uri]) for uri in listed]
 
-    def _without_files(self, uri: str) -> KeyCommit:
-        commit = parse(uri, self.storage.read(uri))
-        return replace(commit, files=())
+    def _without_files(self, uri: str) -> KeyCommit | RefusedError:
+        try:
+            return replace(parse(uri, self.storage.read(uri)), files=())
+        except RefusedError as error:
+            return error
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    exports: Mapping[str, EarlierExport]  # by key
+    damaged: Mapping[str, RefusedError]
 
 
 class FolderTable(FoundTable):
@@ -165,14 +183,19 @@ class FolderTable(FoundTable):
         return orders[self.metadata.default_sort_order_id]
 
     def find_export(self, key_hash: str) -> EarlierExport | None:
-        return self._exports.get(key_hash)
+        if (damaged := self._shown.damaged.get(key_hash)) is not None:
+            raise damaged
+        return self._shown.exports.get(key_hash)
 
     def exports(self) -> Iterable[EarlierExport]:
-        return self._exports.values()
+        """Raises for a commit that cannot be read: its rows may be any."""
+        for damaged in self._shown.damaged.values():
+            raise damaged
+        return self._shown.exports.values()
 
     @cached_property
-    def _exports(self) -> dict[str, EarlierExport]:
-        return {commit.key: commit.export for commit in self.folder.shown()}
+    def _shown(self) -> Shown:
+        return self.folder.shown()
 
 
 NULL = "__HIVE_DEFAULT_PARTITION__"

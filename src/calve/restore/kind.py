@@ -59,6 +59,7 @@ class RestoreKind(Kind):
             partitions=request.partitions,
             task_bytes_mb=self._ports.limits.task_bytes_mb,
         )
+        wanted = {".".join(item.origin) for item in request.items}
         plan = RestorePlan(
             process_id=process.id,
             seed=request.seed,
@@ -71,7 +72,7 @@ class RestoreKind(Kind):
             tasks=tasks,
             made=tuple(sorted(".".join(name) for name in found)),
             bytes=sum(part.entry.bytes for part in parts),
-            left_out=tuple((one.what, one.why) for one in left_out(manifest)),
+            left_out=tuple((one.what, one.why) for one in left_out(manifest, wanted)),
             refreshes=schedules,
         )
         _refuse_full(plan)
