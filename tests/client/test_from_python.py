@@ -15,6 +15,7 @@ from calve.app.config import load_config
 from calve.app.config.template import render
 from calve.app.token_file import keep_token
 from calve.clickhouse.embedded.source import EmbeddedSource
+from calve.client.client import Reset
 from calve.client.tables import Document, Table
 from support.desk_server import desk_server
 
@@ -24,7 +25,7 @@ def test_what_is_public() -> None:
     assert all(getattr(calve, name) is not None for name in calve.__all__)
     assert {name for name in vars(Client) if not name.startswith("_")} == {
         "backup", "backups", "cancel", "close", "events", "export", "health", "local", "optimize", "partitions",
-        "process", "processes", "restore", "retry", "verify", "wait", "why", "workers",
+        "process", "processes", "restore", "retry", "verify", "wait", "watch", "why", "workers",
     }  # fmt: skip
     assert (Path(calve.__file__).parent / "py.typed").exists()
     stub = Path(calve.__file__).with_suffix(".pyi").read_text(encoding="utf-8")
@@ -138,3 +139,27 @@ def test_a_notebook_shows_tables_and_runs_nothing_that_is_in_them() -> None:
     assert "<td>3</td>" in shown
     assert Table([1, 2]) == [1, 2]
     assert "and 1 more" in Table(range(501))._repr_html_()
+
+
+def test_a_watch_sees_each_event_once_and_goes_on_where_another_stopped(
+    client: Client, request: pytest.FixtureRequest
+) -> None:
+    to = f"lake.ns.watched_{request.node.callspec.params['client']}"
+    watch = client.watch()
+    asked = client.export("db.t", to, all=True)
+    ids = {one.id for one in asked.processes}
+    seen = [next(watch) for _ in ids]
+    assert {(one.name, one.process_id) for one in seen if isinstance(one, Event)} == {
+        ("submitted", one) for one in ids
+    }
+    first, *others = ids
+    client.cancel(*others, first)
+    later = client.watch(first, after=watch.cursor)
+    event = next(later)
+    assert isinstance(event, Event)
+    assert (event.name, event.process_id) == ("cancel_requested", first)
+    [reset] = [next(client.watch(after="0123.5.abcde"))]
+    assert reset == Reset("foreign")
+    oldest = next(client.watch(after="start"))
+    assert isinstance(oldest, Event)
+    assert oldest.name == "submitted"

@@ -47,6 +47,7 @@ VIEWERS = [
     "breakers",
     "halts",
     "proofs",
+    "feed",
 ]
 OPERATORS = [
     "settings",

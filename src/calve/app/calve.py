@@ -145,6 +145,12 @@ class Calve:
         found = [view.plain_json(one) for one in self.registry.audited(before, limit)]
         return {"entries": found, "next": found[-1]["number"] if len(found) == limit else None}
 
+    def feed(self, after: str = "", *, limit: int = 100) -> Json:
+        """Events of all processes after a cursor, in one order; see `app.feed`."""
+        from calve.app.feed import feed_page
+
+        return feed_page(self.registry, after, limit=limit).to_json()
+
     def has_workers(self, processes: Sequence[Process]) -> bool:
         """Whether a running worker will take each of them."""
         return _processes.has_workers(self._app, processes)

@@ -63,7 +63,7 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
         verb.name: verb
         for verb in (
             *_verbs(_V, Reach.STORE, "now find has_workers notes outages processes show events why standing"),
-            *_verbs(_V, Reach.STORE, "workers history page servers breakers halts proofs"),
+            *_verbs(_V, Reach.STORE, "workers history page servers breakers halts proofs feed"),
             *_verbs(_V, Reach.OUTSIDE, "partitions parts health export_preview optimize_preview"),
             *_verbs(_V, Reach.OUTSIDE, "backup_list backup_show"),
             *_verbs(_O, Reach.STORE, "settings audit"),
@@ -377,6 +377,10 @@ _SERVED: Mapping[str, _Served] = {
     "audit": _Served(
         answer=lambda calve, given: calve.audit(before=given.get("before"), limit=_limit(given, 100)),
         options={"before": int, "limit": int},
+    ),
+    "feed": _Served(
+        answer=lambda calve, given: calve.feed(given.get("after", ""), limit=_limit(given, 100)),
+        options={"after": str, "limit": int},
     ),
     "find": _by_ids(Calve.find, _list(view.served_json)),
     "show": _by_ids(Calve.show, _list(view.served_detail_json)),

@@ -6,7 +6,9 @@ one that is sent again, also by a program that was started again with the same `
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -92,6 +94,12 @@ class Client:
     def events(self, *ids: str) -> Table[Event]:
         return Table(values.event(one) for one in self._ask("events", ids=ids))
 
+    def watch(self, *ids: str, after: str = "") -> "Watch":
+        """Events as they happen, of these processes or of all; from now, or from the `cursor` of an earlier
+        watch, or from "start"."""
+        of = {one["id"] for one in self._ask("find", ids=ids)} if ids else None
+        return Watch(lambda cursor: self._ask("feed", after=cursor), after, of)
+
     def workers(self) -> Table[dict[str, Any]]:
         return Table(self._ask("workers"))
 
@@ -147,6 +155,41 @@ class Client:
                 live = [one.id for one in standing.processes if one.state not in PROCESS_TERMINAL]
                 raise TimeoutError(f"not ended after {timeout_seconds} s: {', '.join(live)}")
             time.sleep(_POLL_SECONDS)
+
+
+@dataclass(frozen=True)
+class Reset:
+    """Events may have been missed: look at the processes again. The watch goes on from now."""
+
+    reason: str  # "forgotten", "foreign", "rewritten" or "unreadable"
+
+
+class Watch:
+    """An endless iterator of events. `cursor` is where it stands: give it to the next one."""
+
+    def __init__(self, page: Callable[[str], Any], after: str, of: Collection[str] | None) -> None:
+        self._page = page
+        self._of = of
+        self._found: deque[tuple[str, Event | Reset]] = deque()
+        self.cursor = after or str(page("")["cursor"])
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Event | Reset:
+        while not self._found:
+            page = self._page(self.cursor)
+            if page["reset"]:
+                self._found.append((page["cursor"], Reset(page["reset"])))
+            for one in page["events"]:
+                if self._of is None or one["process"] in self._of:
+                    self._found.append((one["cursor"], values.event(one)))
+            if not self._found:
+                self.cursor = page["cursor"]
+                if not page["events"]:
+                    time.sleep(_POLL_SECONDS)
+        self.cursor, found = self._found.popleft()
+        return found
 
 
 def _plain(value: Any) -> Any:
