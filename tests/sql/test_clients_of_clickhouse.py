@@ -1,6 +1,7 @@
 """Real clients over ClickHouse's HTTP interface: clickhouse-connect, and requests as curl sends them."""
 
 import json
+import subprocess
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -14,7 +15,7 @@ from clickhouse_connect.driver.exceptions import DatabaseError
 
 from calve.http.clickhouse import Asked, answer
 from calve.sql.tables import TABLES
-from sql.conversation import conversation
+from sql.conversation import PASSWORD, conversation
 from sql.front import DONE, OPERATOR, VIEWER, Front
 
 pytestmark = pytest.mark.programs
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.programs
 
 @pytest.fixture(scope="module")
 def port(front: Front) -> Iterator[int]:
-    with conversation(front.sql, OPERATOR) as (port, _):
+    with conversation(front.sql, OPERATOR) as port:
         yield port
 
 
@@ -95,7 +96,8 @@ def test_a_client_connects_while_every_cage_is_taken(front: Front, port: int, cl
 
 
 def ask(port: int, path: str = "/", body: bytes | None = None, **headers: str) -> tuple[int, Message, str]:
-    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data=body, headers=headers)
+    given = {"Authorization": PASSWORD, **headers}
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data=body, headers=given)
     try:
         with urllib.request.urlopen(request) as response:
             return response.status, response.headers, response.read().decode()
@@ -105,6 +107,22 @@ def ask(port: int, path: str = "/", body: bytes | None = None, **headers: str) -
 
 def query(**parameters: object) -> str:
     return "/?" + urllib.parse.urlencode(parameters)
+
+
+def test_curl_as_people_type_it(port: int) -> None:
+    def curl(*given: str) -> str:
+        return subprocess.run(["curl", "-sS", *given], check=True, capture_output=True, text=True).stdout
+
+    url = f"http://127.0.0.1:{port}/"
+    assert curl("-u", "any:token", url, "-d", "SELECT 1 AS a FORMAT JSONEachRow") == '{"a":1}\n'
+    assert curl("-u", "any:token", "-G", url, "--data-urlencode", "query=SELECT 2") == "2\n"
+    assert curl(url + "ping") == "Ok.\n"
+    assert curl(url, "-d", "SELECT 1").startswith("Code: 516. DB::Exception: no token")
+
+
+def test_a_body_that_is_too_long_is_refused_before_it_is_read(port: int) -> None:
+    status, headers, _ = ask(port, body=b"x" * (1 << 20))
+    assert (status, headers["X-ClickHouse-Exception-Code"]) == (413, "62")
 
 
 def test_formats_come_from_the_statement_the_header_or_the_url(port: int) -> None:

@@ -1,20 +1,26 @@
 """Enough of ClickHouse's HTTP interface for its clients: curl, clickhouse-connect, and what is built on it.
 
-`answer` turns one exchange into another and knows no web framework; who asks was decided before. Headers, formats,
-parameters and error codes are ClickHouse's, so a client shows our errors as it shows those of a server.
+`answer` turns one request into its answer, and `routes` put it at the addresses that clients use. Headers, formats,
+parameters and error codes are ClickHouse's, so a client shows our errors as it shows those of a server. Who asks is
+for the server to say (`identify`), and where a statement runs too (`beside`): it blocks.
 """
 
 import json
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from calve import __version__
 from calve.model.access import Caller
 from calve.model.errors import CalveError, UsageError
 from calve.sql import codes, settings
 from calve.sql.execution import TEXT, Result, Sql
-from calve.sql.statement import Export, Select, parse
+from calve.sql.statement import LONGEST_KB, Export, Select, parse
 
 _DATABASES = frozenset({"", "default", "calve", "system"})
 # Clients send them to every server; here they change nothing.
@@ -78,6 +84,54 @@ class Answered:
     status: int
     headers: Mapping[str, str]
     body: bytes
+
+
+Identify = Callable[[Request], Caller]  # CalveError (code "token") for who may not come in
+Work = Callable[[], Answered]
+
+
+def routes(
+    sql: Sql, identify: Identify, beside: Callable[[Work], Awaitable[Answered]] = run_in_threadpool
+) -> list[Route]:
+    """`POST /`, `GET /?query=`, `/ping` and `/replicas_status`."""
+
+    async def root(request: Request) -> Response:
+        if request.method == "GET" and "query" not in request.query_params:
+            return _response(pinged())
+        try:
+            caller = identify(request)
+            asked = Asked(
+                method=request.method,
+                parameters=request.query_params.multi_items(),
+                headers=request.headers,
+                body=await _body(request),
+            )
+        except CalveError as error:
+            return _response(failed(error))
+        return _response(await beside(lambda: answer(sql, caller, asked)))
+
+    async def ping(_: Request) -> Response:
+        return _response(pinged())
+
+    return [
+        Route("/", root, methods=["GET", "POST"]),
+        Route("/ping", ping, methods=["GET"]),
+        Route("/replicas_status", ping, methods=["GET"]),
+    ]
+
+
+async def _body(request: Request) -> bytes:
+    """At most what `parse` takes, however much is sent."""
+    read = bytearray()
+    async for piece in request.stream():
+        read += piece
+        if len(read) > LONGEST_KB << 10:
+            raise codes.wrong(f"the statement is longer than {LONGEST_KB} KB", code=codes.TOO_LONG)
+    return bytes(read)
+
+
+def _response(answered: Answered) -> Response:
+    return Response(answered.body, status_code=answered.status, headers=dict(answered.headers))
 
 
 def answer(sql: Sql, caller: Caller, asked: Asked) -> Answered:
