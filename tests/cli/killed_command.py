@@ -1,8 +1,6 @@
-"""The command line with a runner of child programs in place of Spark, that hangs at a named point:
+"""The command line with a runner of child programs in place of Spark, that hangs at a named point.
 
-    python killed_command.py POINT export db.t --all --to lake.ns.t
-
-It writes the file `hangs` there and waits to be killed.
+Its arguments are the point and those of `calve`. It writes the file `hangs` there and waits to be killed.
 """
 
 import functools
@@ -52,10 +50,10 @@ POINTS: dict[str, tuple[type, str, Callable[..., Any]]] = {
 }
 
 
-if __name__ == "__main__":
+def program() -> int:
     point, *arguments = sys.argv[1:]
     if point in POINTS:
         owner, name, around = POINTS[point]
         setattr(owner, name, around(getattr(owner, name)))
     App.runner = LocalRunner(slots=1)  # type: ignore[assignment]
-    sys.exit(run(arguments))
+    return run(arguments)

@@ -1,13 +1,8 @@
 """T16: `kill -9` of a command, then the same command: it joins, takes over once the lease is past, exits 0."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +10,13 @@ import pytest
 
 from calve.clickhouse.embedded.source import EmbeddedSource
 from calve.iceberg.catalogs.catalog import open_catalog
-from calve.model.process import ProcessQuery
+from calve.model.process import ProcessQuery, new_process_id
 from calve.model.states import ProcessState
 from calve.store import open_store
+from support.programs import ForkedProgram
 
 pytestmark = pytest.mark.programs
 
-HERE = Path(__file__).parent
 EXPORT = ("export", "db.t", "--all", "--to", "lake.ns.t")
 CONFIG = """
 [source.main]
@@ -47,38 +42,29 @@ def folder(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def started(folder: Path, point: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    clean = {key: value for key, value in os.environ.items() if not key.startswith("CALVE_")}
-    with subprocess.Popen(
-        [sys.executable, HERE / "killed_command.py", point, *arguments],
-        cwd=folder, env=clean, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        start_new_session=True,
-    ) as child:  # fmt: skip
-        try:
-            yield child
-        finally:
-            child.kill()
-            with suppress(ProcessLookupError):
-                os.killpg(child.pid, signal.SIGKILL)  # children of the runner, which nobody stopped
+def started(folder: Path, point: str, *arguments: str) -> Iterator[ForkedProgram]:
+    command = ["killed_command:program", point, *arguments]
+    program = ForkedProgram("calve", command, folder / f"{new_process_id()}.stderr", {}, folder)
+    try:
+        yield program
+    finally:
+        program.kill()
 
 
 def killed(folder: Path, point: str, *arguments: str) -> None:
-    with started(folder, point, *arguments) as child:
-        while not (folder / "hangs").exists():
-            assert child.poll() is None, child.communicate()
-            time.sleep(0.02)
-        child.send_signal(signal.SIGKILL)
+    with started(folder, point, *arguments) as program:
+        program.wait_ready((folder / "hangs").exists)
     (folder / "hangs").unlink()
 
 
-def ended(child: subprocess.Popen[str]) -> tuple[int, str, str]:
-    out, said = child.communicate(timeout=120)
-    return child.returncode, out, said
+def ended(program: ForkedProgram) -> tuple[int, str, str]:
+    out = program.read_all()
+    return program.wait(120), out, program.output.read_text()
 
 
 def again(folder: Path, *arguments: str) -> tuple[int, str, str]:
-    with started(folder, "nowhere", *arguments) as child:
-        return ended(child)
+    with started(folder, "nowhere", *arguments) as program:
+        return ended(program)
 
 
 def rows(folder: Path) -> list[int]:

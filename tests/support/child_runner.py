@@ -5,17 +5,17 @@ attempt takes its own child with it and no other, as Spark does it; so a test ca
 of one destination leaves the tasks of another alone.
 """
 
-import multiprocessing
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 from calve.control.ports import TaskOrder, TaskResult
 from calve.model.errors import STALLED, ErrorInfo
 from calve.spark.executor import execute, result
+from support.task_pool import TaskPool
 
 _LOOK_SECONDS = 0.02
 
@@ -26,8 +26,8 @@ class ChildRunner:
     def __init__(self, slots: int = 2) -> None:
         self.slots = slots
         self._lock = threading.Lock()
-        self._idle: list[ProcessPoolExecutor] = []
-        self._busy: dict[str, set[ProcessPoolExecutor]] = {}
+        self._idle: list[TaskPool] = []
+        self._busy: dict[str, set[TaskPool]] = {}
         self._cancelled: set[str] = set()
         self.groups: set[str] = set()
         self.errors: list[ErrorInfo] = []  # that attempts ended with, for a test to look at
@@ -70,14 +70,14 @@ class ChildRunner:
             self._cancelled.add(group)
             children = self._busy.pop(group, set())
         for child in children:
-            _kill(child)
+            child.kill()
 
     def kill_busy(self) -> None:
         """SIGKILL for every child that runs an attempt, as an executor's machine that dies."""
         with self._lock:
             children = [child for busy in self._busy.values() for child in busy]
         for child in children:
-            _kill(child)
+            child.kill()
 
     @property
     def busy(self) -> int:
@@ -90,15 +90,13 @@ class ChildRunner:
         """Of the children that live, idle or not."""
         with self._lock:
             children = [*self._idle, *(child for busy in self._busy.values() for child in busy)]
-        return [
-            process.pid for child in children for process in (child._processes or {}).values() if process.pid
-        ]
+        return [pid for child in children for pid in child.pids]
 
     def warm(self) -> None:
         """Start every child's engine: otherwise the first attempts pay for it."""
         with self._lock:
             while len(self._idle) < self.slots:
-                self._idle.append(_child())
+                self._idle.append(TaskPool())
             started = [child.submit(_import_the_engine) for child in self._idle]
         for future in started:
             future.result()
@@ -108,16 +106,14 @@ class ChildRunner:
             children = [*self._idle, *(child for busy in self._busy.values() for child in busy)]
             self._idle, self._busy = [], {}
         for child in children:
-            _kill(child)
+            child.kill()
 
-    def _start(
-        self, group: str, order: TaskOrder
-    ) -> tuple[Future[dict[str, Any]], ProcessPoolExecutor] | None:
+    def _start(self, group: str, order: TaskOrder) -> tuple[Future[dict[str, Any]], TaskPool] | None:
         """None: the group was cancelled. All under the lock, so that a cancel comes before or after."""
         with self._lock:
             if group in self._cancelled:
                 return None
-            child = self._idle.pop() if self._idle else _child()
+            child = self._idle.pop() if self._idle else TaskPool()
             self._busy.setdefault(group, set()).add(child)
             return child.submit(execute, order), child
 
@@ -125,7 +121,7 @@ class ChildRunner:
         self,
         group: str,
         future: Future[dict[str, Any]],
-        child: ProcessPoolExecutor,
+        child: TaskPool,
         on_result: Callable[[TaskResult], None],
     ) -> None:
         try:
@@ -145,20 +141,8 @@ class ChildRunner:
         on_result(ended)
 
 
-def _child() -> ProcessPoolExecutor:
-    # Started fresh, never forked: the engine does not survive a fork (W10).
-    return ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
-
-
 def _import_the_engine() -> None:
     from calve.clickhouse.engine.engine import worker_engine
     from calve.export import task  # noqa: F401
 
     worker_engine()
-
-
-def _kill(child: ProcessPoolExecutor) -> None:
-    for process in list((child._processes or {}).values()):
-        process.kill()
-    with suppress(BrokenProcessPool):
-        child.shutdown(wait=False, cancel_futures=True)

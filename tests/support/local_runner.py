@@ -1,19 +1,17 @@
 """A runner without Spark: task attempts in child processes, with the real engine and real files.
 
-For tests that need many whole exports and no JVM. The children are started fresh, never forked:
-the engine does not survive a fork (W10).
+For tests that need many whole exports and no JVM.
 """
 
-import multiprocessing
-import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 from calve.control.ports import TaskOrder, TaskResult
 from calve.spark.executor import execute, result
+from support.task_pool import TaskPool
 
 
 class LocalRunner:
@@ -23,7 +21,7 @@ class LocalRunner:
         self.slots = slots
         self._environment = dict(environment or {})  # of the children, where it is not this program's
         self._lock = threading.Lock()
-        self._pool: ProcessPoolExecutor | None = None
+        self._pool: TaskPool | None = None
         self._cancelled: set[str] = set()
         self._groups: set[str] = set()
 
@@ -60,31 +58,11 @@ class LocalRunner:
     def _submit(self, order: TaskOrder) -> Future[dict[str, Any]]:
         with self._lock:
             if self._pool is None:
-                self._pool = ProcessPoolExecutor(
-                    self.slots,
-                    mp_context=multiprocessing.get_context("spawn"),
-                    initializer=_live_in,
-                    initargs=(self._environment,),
-                )
+                self._pool = TaskPool(self.slots, self._environment)
             return self._pool.submit(execute, order)
 
     def _discard(self) -> None:
         with self._lock:
             pool, self._pool = self._pool, None
         if pool is not None:
-            for child in list((pool._processes or {}).values()):
-                child.kill()
-            pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _end_with_the_parent() -> None:
-    """A pool's children hold both ends of its pipes, and would wait for a killed parent for ever."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
-
-
-def _live_in(environment: Mapping[str, str]) -> None:
-    threading.Thread(target=_end_with_the_parent, daemon=True).start()
-    os.environ.update(environment)
+            pool.kill()

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from calve.model.errors import PermanentError, UsageError
+from support import zygote
 
 _LEASH = Path(__file__).with_name("leash.py")
 _LOOK_SECONDS = 0.02
@@ -28,15 +29,19 @@ class Program:
     ) -> None:
         self.name = name
         self.output = output
+        self._leash: subprocess.Popen[bytes] | zygote.Forked
         with output.open("ab") as sink:
-            # if we die here or later, the leash sees its input end and kills the program
-            self._leash = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(_LEASH), *command],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=sink,
-                env={**os.environ, **(environment or {})},
-            )
+            self._start(command, sink.fileno(), environment or {})
+
+    def _start(self, command: Sequence[str], errors: int, environment: Mapping[str, str]) -> None:
+        # if we die here or later, the leash sees its input end and kills the program
+        self._leash = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(_LEASH), *command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env={**os.environ, **environment},
+        )
         assert self._leash.stdout is not None
         first = self._leash.stdout.readline()
         if not first:
@@ -54,6 +59,19 @@ class Program:
         if not line:
             raise self._failed("ended before it said that it is ready")
         return line.decode().rstrip("\n")
+
+    def read_all(self) -> str:
+        """The rest of the program's standard output, to its end."""
+        assert self._leash.stdout is not None
+        return self._leash.stdout.read().decode()
+
+    def wait(self, seconds: float = 60.0) -> int:
+        """Its exit code, once it has ended by itself."""
+        try:
+            return self._leash.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise self._failed(f"did not end within {seconds:.0f} s") from None
 
     def wait_ready(self, ready: Callable[[], bool], seconds: float = 60.0) -> None:
         """Return once `ready` says so. The one place that polls: no program tells us by itself."""
@@ -84,6 +102,28 @@ class Program:
             code="service_failed",
             hint=f"its output is in {self.output}",
         )
+
+
+class ForkedProgram(Program):
+    """A Python program of ours, forked in place of started: the command is a `module:function` and its arguments."""
+
+    def __init__(
+        self, name: str, command: Sequence[str], output: Path, environment: Mapping[str, str], cwd: Path
+    ) -> None:
+        self._cwd = str(cwd)
+        super().__init__(name, command, output, environment)
+
+    def _start(self, command: Sequence[str], errors: int, environment: Mapping[str, str]) -> None:
+        ours, theirs = os.pipe()
+        try:
+            # if we die here or later, the zygote sees the connection end and kills the program
+            self._leash = zygote.start(
+                command[0], command[1:], stdout=theirs, stderr=errors, cwd=self._cwd, environment=environment
+            )
+        finally:
+            os.close(theirs)
+        self._leash.stdout = os.fdopen(ours, "rb")
+        self.pid = self._leash.pid
 
 
 def free_ports(count: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""The whole `calve` command, with tasks in child processes in place of Spark; started as a script.
+"""The whole `calve` command, with tasks in child processes in place of Spark; forked, not started.
 
 `GATE` is the folder of a gate; `GATE_AT` says who waits at it: tasks `before` or `after` their work,
 or the worker itself right before it `send`s a commit.
@@ -7,7 +7,6 @@ or the worker itself right before it `send`s a commit.
 import importlib
 import json
 import os
-import signal
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -49,8 +48,9 @@ def _send(*given: Any) -> Any:
 
 publish = importlib.import_module("calve.iceberg.publish.publish")  # the package has a function of that name
 _real_send = publish.send
-if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # the leash that holds us ignores it
+
+
+def program() -> None:
     App.runner = cached_property(_runner)  # type: ignore[assignment]
     App.runner.__set_name__(App, "runner")
     if GATE_AT == "send":

@@ -3,8 +3,6 @@
 import os
 import signal
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -15,9 +13,8 @@ from calve.app.wiring import App
 from calve.model.process import Process, ProcessId
 from calve.model.states import PIN_HELD, PROCESS_TERMINAL, ProcessState
 from support.place import Place
-from support.programs import Program
+from support.programs import ForkedProgram, Program
 
-SCRIPT = Path(__file__).with_name("calve_without_spark.py")
 TABLE, DESTINATION = "db.events", "lake.ns.events"
 SHORT = {  # a lease of seconds, so that losing it takes seconds
     "CALVE_LIMITS__LEASE_SECONDS": "4",
@@ -47,27 +44,18 @@ def create(place: Place) -> None:
 class Calve(Program):
     """One `calve …`, running."""
 
-    def wait(self, seconds: float = 60.0) -> int:
-        """Its exit code."""
-        try:
-            return self._leash.wait(seconds)
-        except subprocess.TimeoutExpired:
-            self.kill()
-            raise self._failed(f"did not end within {seconds:.0f} s") from None
-
     @property
     def said(self) -> str:
         """Its stderr so far."""
         return self.output.read_text()
 
-    def out(self) -> str:
-        """Its stdout, to the end."""
-        assert self._leash.stdout is not None
-        return self._leash.stdout.read().decode()
-
     def interrupt(self) -> None:
         """Ctrl-C in a terminal: every program of the group gets it."""
         os.killpg(self.pid, signal.SIGINT)
+
+
+class ForkedCalve(ForkedProgram, Calve):
+    """One that starts at once, with tasks in children in place of Spark."""
 
 
 class Folder:
@@ -85,19 +73,15 @@ class Folder:
         if gate is not None:
             environment |= {"GATE": str(gate.folder), "GATE_AT": at}
         name = f"calve-{arguments[0]}-{len(self._programs)}"
-        program = Calve(
-            name,
-            ["env", f"--chdir={self.path}", sys.executable, str(SCRIPT), *arguments],
-            self.path / f"{name}.stderr",
-            environment,
-        )
+        command = ["calve_without_spark:program", *arguments]
+        program = ForkedCalve(name, command, self.path / f"{name}.stderr", environment, self.path)
         self._programs.append(program)
         return program
 
     def call(self, *arguments: str, **settings: str) -> tuple[int, str, str]:
         """Run one to its end: exit code, stdout, stderr."""
         program = self.calve(*arguments, **settings)
-        out = program.out()
+        out = program.read_all()
         return program.wait(), out, program.said
 
     def worker(self, **given: object) -> Calve:
@@ -127,7 +111,7 @@ class Folder:
 
     def let_leases_run_out(self) -> None:
         """As if whoever holds one had been silent for that long: the store's clock is the only one that counts."""
-        with closing(sqlite3.connect(self.path / "calve.db", isolation_level=None)) as database:
+        with closing(sqlite3.connect(self.path / "calve.db", isolation_level=None, timeout=60)) as database:
             database.execute("UPDATE processes SET lease_until = 1 WHERE owner IS NOT NULL")
 
     def wait_until(self, worker: Calve, condition: Callable[[App], bool], seconds: float = 60.0) -> None:

@@ -116,5 +116,5 @@ def test_an_export_whose_whole_group_is_signalled_hands_its_work_back(
 
 def finished(folder: Folder, *arguments: str) -> tuple[int, str, str]:
     program = started(folder, *arguments)
-    out = program.out()
+    out = program.read_all()
     return program.wait(seconds=120), out, program.said
