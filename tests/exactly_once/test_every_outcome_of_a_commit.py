@@ -5,9 +5,9 @@ second maker's server get every pair of answers in `make test`, and the whole in
 """
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import combinations, product
-from pathlib import Path
 
 import pytest
 from pyiceberg.catalog import Catalog
@@ -62,15 +62,39 @@ class Scene:
 
     def begin(self, fault: Fault, has_snapshots: bool) -> list[int]:
         """The rows that are there without us, once the fault has played out."""
-        rows: list[int] = []
-        if has_snapshots:
-            append_as_somebody_else(self.others, BEFORE)
-            rows += BEFORE
+        rows = list(BEFORE) if has_snapshots else []
         if fault.landing is Landing.BURIED:
             rows += OTHERS
         self.faults.bury = lambda: append_as_somebody_else(self.others, OTHERS)
         self.faults.arm(fault)
         return rows
+
+
+Made = dict[bool, str]  # with snapshots or without: the metadata file of a table
+
+
+def begin_with(catalog: Catalog, made: Made, has_snapshots: bool, location: str | None = None) -> None:
+    """The table of a test. Made once; the others of a class register it again as it was then."""
+    if has_snapshots in made:
+        catalog.create_namespace_if_not_exists(IDENTIFIER[0])
+        catalog.register_table(IDENTIFIER, made[has_snapshots])
+        return
+    make_table(catalog, location=location)
+    if has_snapshots:
+        append_as_somebody_else(catalog, BEFORE)
+    made[has_snapshots] = catalog.load_table(IDENTIFIER).metadata_location
+
+
+@contextmanager
+def sql_scene(properties: dict[str, str], made: Made, has_snapshots: bool) -> Iterator[Scene]:
+    """One database, a catalog of its own for each test."""
+    name = f"lake-{new_process_id()}"
+    direct = open_catalog(name, properties)
+    faulty = FaultySqlCatalog(name, Limits(), dict(direct.properties))
+    begin_with(direct, made, has_snapshots)
+    yield Scene(catalog=faulty, faults=faulty, others=direct)
+    faulty.close()
+    direct.close()
 
 
 class Outcomes:
@@ -127,9 +151,20 @@ def _fence_until_answered(publisher: Publisher) -> PublishFenced | PublishedSnap
     raise publisher.errors[-1]
 
 
+@pytest.fixture(scope="class")
+def made() -> Made:
+    return {}
+
+
 @pytest.fixture(scope="module")
-def database(postgres_server: Postgres) -> str:
-    return postgres_server.new_database()
+def sqlite(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return sqlite_properties(tmp_path_factory.mktemp("sqlite"))
+
+
+@pytest.fixture(scope="module")
+def postgresql(postgres_server: Postgres, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    warehouse = str(tmp_path_factory.mktemp("postgresql"))
+    return {"type": "sql", "uri": postgres_server.new_database(), "warehouse": warehouse}
 
 
 @pytest.fixture(scope="module")
@@ -142,13 +177,9 @@ def rest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IcebergRest]:
 @pytest.mark.parametrize("has_snapshots", [True, False], ids=["with snapshots", "empty table"])
 class TestSqlite(Outcomes):
     @pytest.fixture
-    def scene(self, tmp_path: Path) -> Iterator[Scene]:
-        direct = open_catalog("lake", sqlite_properties(tmp_path))
-        faulty = FaultySqlCatalog("lake", Limits(), dict(direct.properties))
-        make_table(direct)
-        yield Scene(catalog=faulty, faults=faulty, others=direct)
-        faulty.close()
-        direct.close()
+    def scene(self, sqlite: dict[str, str], made: Made, has_snapshots: bool) -> Iterator[Scene]:
+        with sql_scene(sqlite, made, has_snapshots) as scene:
+            yield scene
 
 
 @pytest.mark.services
@@ -156,15 +187,9 @@ class TestSqlite(Outcomes):
 @pytest.mark.parametrize("has_snapshots", [True], ids=["with snapshots"])
 class TestPostgresql(Outcomes):
     @pytest.fixture
-    def scene(self, database: str, tmp_path: Path) -> Iterator[Scene]:
-        properties = {"type": "sql", "uri": database, "warehouse": str(tmp_path)}
-        name = f"lake-{new_process_id()}"  # one database, a catalog of its own for each test
-        direct = open_catalog(name, properties)
-        faulty = FaultySqlCatalog(name, Limits(), dict(direct.properties))
-        make_table(direct)
-        yield Scene(catalog=faulty, faults=faulty, others=direct)
-        faulty.close()
-        direct.close()
+    def scene(self, postgresql: dict[str, str], made: Made, has_snapshots: bool) -> Iterator[Scene]:
+        with sql_scene(postgresql, made, has_snapshots) as scene:
+            yield scene
 
 
 @pytest.mark.services
@@ -172,9 +197,9 @@ class TestPostgresql(Outcomes):
 @pytest.mark.parametrize("has_snapshots", [True], ids=["with snapshots"])
 class TestRest(Outcomes):
     @pytest.fixture
-    def scene(self, rest: IcebergRest) -> Iterator[Scene]:
+    def scene(self, rest: IcebergRest, made: Made, has_snapshots: bool) -> Iterator[Scene]:
         direct = open_catalog("lake", rest.properties())
-        make_table(direct, location=f"file://{rest.folder}/warehouse/{new_process_id()}")
+        begin_with(direct, made, has_snapshots, location=f"file://{rest.folder}/warehouse/outcomes")
         with CatalogProxy(rest.uri) as proxy:
             through = open_catalog("lake", rest.properties(proxy.uri), IMPATIENT)
             yield Scene(catalog=through, faults=proxy, others=direct)
@@ -196,9 +221,9 @@ class TestSeaweedRest(Outcomes):
     """Another maker's catalog, with the files in its object storage."""
 
     @pytest.fixture
-    def scene(self, seaweed: SeaweedRest) -> Iterator[Scene]:
+    def scene(self, seaweed: SeaweedRest, has_snapshots: bool) -> Iterator[Scene]:
         direct = open_catalog("lake", seaweed.catalog_properties())
-        make_table(direct)
+        begin_with(direct, {}, has_snapshots)  # it registers no tables
         with CatalogProxy(seaweed.uri) as proxy:
             through = open_catalog("lake", seaweed.catalog_properties(proxy.uri), IMPATIENT)
             storage = Storage(seaweed.properties())

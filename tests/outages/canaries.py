@@ -2,20 +2,20 @@
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from calve.model.process import new_process_id
 from support.catalog_proxy import CatalogProxy
 from support.catalog_tokens import TOKENS_PATH, CatalogTokens
 from support.clickhouse_front import ClickHouseFront, FrontOptions, FrontUser, clickhouse_front
 from support.iceberg_rest import apache_rest
 from support.outage_place import BUCKET, make_table
 from support.postgres import Postgres
-from support.programs import Program
+from support.programs import ForkedProgram, Program
 from support.s3 import Keys, S3Server, s3_server
 from support.sparks import java_options
 
@@ -103,18 +103,14 @@ call_seconds = 6
 
     def calve(self, *arguments: str, codes: tuple[int, ...] = (0,), **settings: str) -> str:
         """Both what it says and what it answers."""
-        done = subprocess.run(
-            [sys.executable, "-m", "calve.cli", *arguments],
-            cwd=self.folder,
-            env=os.environ | self.environment | settings,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-        assert done.returncode in codes, f"{arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}"
-        self.said = done.stderr
-        return done.stdout + done.stderr
+        said = self.folder / f"{new_process_id()}.stderr"
+        command = ["calve.cli.main:main", *arguments]
+        program = ForkedProgram("calve", command, said, self.environment | settings, self.folder)
+        out = program.read_all()
+        code = program.wait(300)
+        self.said = said.read_text()
+        assert code in codes, f"{arguments}: {code}\n{out}\n{self.said}"
+        return out + self.said
 
     def json(self, *arguments: str, **given: Any) -> tuple[Any, str]:
         text = self.calve(*arguments, "--json", **given)

@@ -16,6 +16,7 @@ from calve.model.process import ProcessId
 from calve.model.states import ProcessState, TaskState
 from support.http_faults import HttpFaults, Of
 from support.iceberg_rest import IcebergRest, apache_rest
+from support.kept_source import KeptSource
 from support.outage_place import PARTITIONS, PARTS, Executors, OutagePlace, behind, make_table, until
 from support.s3 import S3Server
 
@@ -51,10 +52,20 @@ def front(s3: S3Server) -> Iterator[HttpFaults]:
         yield front
 
 
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KeptSource]:
+    with KeptSource(tmp_path_factory.mktemp("source") / "clickhouse") as source:
+        source.execute(*make_table("events", rows=ROWS))
+        yield source
+
+
 @pytest.fixture
-def place(tmp_path: Path, runner: Executors, s3: S3Server, front: HttpFaults) -> Iterator[OutagePlace]:
-    place = OutagePlace(tmp_path, runner, behind(s3, front.port), CALVE_LIMITS__CALL_SECONDS="3")
-    place.place.execute(*make_table("events", rows=ROWS))
+def place(
+    tmp_path: Path, runner: Executors, s3: S3Server, front: HttpFaults, source: KeptSource
+) -> Iterator[OutagePlace]:
+    place = OutagePlace(
+        tmp_path, runner, behind(s3, front.port), source=source, CALVE_LIMITS__CALL_SECONDS="3"
+    )
     yield place
     print(place.everything_told())
     place.close()
@@ -132,12 +143,16 @@ def rest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IcebergRest]:
     ("status", "headers"), [(502, {}), (504, {}), (429, {"Retry-After": "2"}), (503, {"Retry-After": "2"})]
 )
 def test_T14_a_proxy_in_front_of_a_rest_catalog_that_fails_is_an_outage(
-    tmp_path: Path, runner: Executors, rest: IcebergRest, status: int, headers: dict[str, str]
+    tmp_path: Path,
+    runner: Executors,
+    rest: IcebergRest,
+    source: KeptSource,
+    status: int,
+    headers: dict[str, str],
 ) -> None:
     to = f"rest.busy{status}.events"
     with HttpFaults(rest.port) as front:
-        place = rest_place(tmp_path, runner, front.url)
-        place.place.execute(*make_table("events", rows=ROWS))
+        place = rest_place(tmp_path, runner, front.url, source=source)
         front.answer(status, headers=headers)
         with place.worker():
             ids = place.submit("events", to, "0")
@@ -193,12 +208,11 @@ def test_T15_a_backup_location_in_a_missing_bucket_is_refused_when_it_is_asked_f
 
 
 @pytest.fixture
-def nowhere(tmp_path: Path, runner: Executors, s3: S3Server) -> Iterator[OutagePlace]:
+def nowhere(tmp_path: Path, runner: Executors, s3: S3Server, source: KeptSource) -> Iterator[OutagePlace]:
     """A place whose bucket nobody made."""
-    place = OutagePlace(tmp_path, runner, s3.properties())
+    place = OutagePlace(tmp_path, runner, s3.properties(), source=source)
     config = place.place.folder / "calve.toml"
     config.write_text(config.read_text().replace("s3://far", "s3://nowhere"))
     place.reopen()
-    place.place.execute(*make_table("events", rows=ROWS))
     yield place
     place.close()

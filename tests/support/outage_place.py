@@ -23,6 +23,7 @@ from support.place import Place
 from support.s3 import S3Server
 from support.watched_runner import WatchedRunner
 
+_LOOK_SECONDS = 0.05
 BUCKET = "far"
 PARTITIONS, PARTS, ROWS_OF_A_PART = 5, 10, 2_000
 # Short, so that an outage is known in seconds; the defaults are measured by `bench/outage.py`.
@@ -66,15 +67,17 @@ class OutagePlace:
         s3: dict[str, str],
         *,
         defaults: bool = False,
+        source: KeptSource | None = None,
         **settings: str,
     ) -> None:
+        """A source that is given is open already, and stays so."""
         self.runner = runner
         folder.mkdir(parents=True, exist_ok=True)
         self._closing = ExitStack()
         # The worker's default is Spark's, whoever runs the tasks.
         given = {"CALVE_LIMITS__SLOTS": str(runner.slots)} | ({} if defaults else QUICK) | settings
         # Opening the engine at each visit takes a second or more, and is not what these tests are about.
-        kept = self._closing.enter_context(KeptSource(folder / "clickhouse"))
+        kept = source or self._closing.enter_context(KeptSource(folder / "clickhouse"))
         self.place = Place(folder, runner, kept, **given)
         config = folder / "calve.toml"
         lines = "\n".join(f'"{name}" = "{value}"' for name, value in s3.items())
@@ -193,10 +196,10 @@ def _plain(s3: Mapping[str, str]) -> str:
 def until(happened: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
     """Return once it has happened. The one place of these tests that polls."""
     looks = threading.Event()
-    for _ in range(int(seconds / 0.02)):
+    for _ in range(int(seconds / _LOOK_SECONDS)):
         if happened():
             return
-        looks.wait(0.02)
+        looks.wait(_LOOK_SECONDS)
     raise AssertionError(f"{what}: did not happen within {seconds:.0f} s")
 
 

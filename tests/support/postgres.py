@@ -27,6 +27,7 @@ _UNPRIVILEGED = ("postgres", "nobody")  # PostgreSQL refuses to run as root
 _SETTINGS = {
     "fsync": "off",
     "full_page_writes": "off",
+    "dynamic_shared_memory_type": "mmap",  # goes with the folder; a segment in /dev/shm is left by a stop at once
     "max_connections": "200",
     "shared_buffers": "64MB",
     "listen_addresses": "127.0.0.1",

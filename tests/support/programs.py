@@ -17,7 +17,7 @@ from calve.model.errors import PermanentError, UsageError
 from support import zygote
 
 _LEASH = Path(__file__).with_name("leash.py")
-_LOOK_SECONDS = 0.02
+_LOOK_SECONDS = 0.05
 _OUTPUT_SHOWN = 2000
 
 

@@ -26,7 +26,7 @@ _CLOSED = (EOFError, ConnectionError, OSError)
 class SharedService:
     """Serves until the block ends."""
 
-    def __init__(self, source: LiveSource, runner: Runner, address: Path) -> None:
+    def __init__(self, source: LiveSource, runner: Runner | None, address: Path) -> None:
         self.address = str(address)
         self._source, self._runner = source, runner
         self._visiting = threading.Lock()
@@ -54,8 +54,10 @@ class SharedService:
             what, given = connection.recv()
             if what == "visit":
                 self._visit(connection)
+            elif self._runner is None:
+                raise AssertionError("this service has no runner")
             elif what == "run":
-                self._run(connection, *given)
+                self._run(self._runner, connection, *given)
             else:
                 self._runner.cancel(*given)
 
@@ -71,12 +73,12 @@ class SharedService:
                     answer = (False, error)
                 connection.send(answer)
 
-    def _run(self, connection: Any, group: str, orders: Sequence[TaskOrder]) -> None:
+    def _run(self, runner: Runner, connection: Any, group: str, orders: Sequence[TaskOrder]) -> None:
         def on_result(result: TaskResult) -> None:
             with contextlib.suppress(*_CLOSED):  # the worker was killed: its executor does not know
                 connection.send(result)
 
-        self._runner.run(group, orders, on_result)
+        runner.run(group, orders, on_result)
         connection.send(None)
 
 

@@ -13,6 +13,7 @@ from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 from support import zygote
@@ -87,6 +88,7 @@ class _Child:
             self.process = zygote.start(
                 "support.task_pool:child",
                 given=[theirs.fileno()],
+                cwd=str(Path(__file__).parent),  # not a test's own folder, which goes before the child does
                 environment=environment,
                 in_this_group=True,
             )

@@ -18,6 +18,7 @@ import json
 import os
 import pkgutil
 import selectors
+import shutil
 import signal
 import socket
 import subprocess
@@ -102,8 +103,7 @@ def start(
 
 @functools.cache
 def _own() -> subprocess.Popen[bytes]:
-    folder = tempfile.TemporaryDirectory(prefix="calve-zygote-")
-    address = str(Path(folder.name) / "socket")
+    address = f"{tempfile.mkdtemp(prefix='calve-zygote-')}/socket"
     # if we die here or later, its input ends, and it ends with all that it forked
     zygote = subprocess.Popen(
         [sys.executable, "-m", "support.zygote", address],
@@ -114,7 +114,6 @@ def _own() -> subprocess.Popen[bytes]:
     if not zygote.stdout.readline():
         raise RuntimeError("the zygote ended before it was ready")
     os.environ[_VARIABLE] = address
-    atexit.register(folder.cleanup)
     atexit.register(zygote.wait)
     atexit.register(zygote.stdin.close)
     return zygote
@@ -171,6 +170,7 @@ class _Program:
         os.chdir(self.cwd)
         os.environ.clear()
         os.environ.update(self.environment)
+        tempfile.tempdir = None
         time.tzset()
         sys.path[:] = self.path
         sys.argv = [self.target, *self.arguments, *map(str, self.descriptors[2:])]
@@ -268,3 +268,4 @@ if __name__ == "__main__":
     if program is not None:
         program.take_over()
         sys.exit(program.run())  # type: ignore[arg-type]
+    shutil.rmtree(Path(sys.argv[1]).parent)

@@ -1,6 +1,6 @@
 """The whole `calve` command, with tasks in child processes in place of Spark; forked, not started.
 
-`GATE` is the folder of a gate; `GATE_AT` says who waits at it: tasks `before` or `after` their work,
+`SOURCE` is the address of a source that the test keeps open. `GATE` is the folder of a gate; `GATE_AT` says who waits at it: tasks `before` or `after` their work,
 or the worker itself right before it `send`s a commit.
 """
 
@@ -19,7 +19,9 @@ from calve.app.wiring import App
 from calve.cli.main import main
 from calve.control.ports import TaskOrder, TaskResult
 from support.local_runner import LocalRunner
+from support.shared_service import RemoteSource
 
+SOURCE = os.environ.get("SOURCE", "")
 GATE, GATE_AT = os.environ.get("GATE", ""), os.environ.get("GATE_AT", "")
 
 
@@ -53,6 +55,8 @@ _real_send = publish.send
 def program() -> None:
     App.runner = cached_property(_runner)  # type: ignore[assignment]
     App.runner.__set_name__(App, "runner")
+    if SOURCE:
+        App.source = lambda app, name: RemoteSource(SOURCE, name)  # type: ignore[assignment]
     if GATE_AT == "send":
         publish.send = _send  # type: ignore[attr-defined]
     main()

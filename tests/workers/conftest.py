@@ -3,14 +3,14 @@ from pathlib import Path
 
 import pytest
 from gate import Gate
-from programs import Folder, opened
+from programs import Folder, served
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Folder]:
     path = tmp_path / "place"
     path.mkdir()
-    with opened(path) as made:
+    with served(path) as made:
         yield made
 
 

@@ -10,10 +10,13 @@ from pathlib import Path
 from gate import Gate
 
 from calve.app.wiring import App
+from calve.clickhouse.source import LiveSource
 from calve.model.process import Process, ProcessId
 from calve.model.states import PIN_HELD, PROCESS_TERMINAL, ProcessState
+from support.kept_source import KeptSource
 from support.place import Place
 from support.programs import ForkedProgram, Program
+from support.shared_service import SharedService
 
 TABLE, DESTINATION = "db.events", "lake.ns.events"
 SHORT = {  # a lease of seconds, so that losing it takes seconds
@@ -61,9 +64,9 @@ class ForkedCalve(ForkedProgram, Calve):
 class Folder:
     """A place with a table of one partition, and the programs started in it."""
 
-    def __init__(self, folder: Path, **settings: str) -> None:
+    def __init__(self, folder: Path, source: LiveSource | None = None, **settings: str) -> None:
         self.settings = SHORT | settings
-        self.place = Place(folder, **self.settings)
+        self.place = Place(folder, source=source, **self.settings)
         self.path = folder
         self._programs: list[Calve] = []
         create(self.place)
@@ -143,8 +146,23 @@ class Folder:
 
 @contextmanager
 def opened(folder: Path, **settings: str) -> Iterator[Folder]:
+    """Every program opens the source for itself, as it does outside of tests."""
     made = Folder(folder, **settings)
     try:
         yield made
     finally:
         made.close()
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[Folder]:
+    """The programs share a source that stays open: each would open it a few times, half a second of CPU each."""
+    with (
+        KeptSource(folder / "clickhouse") as source,
+        SharedService(source, None, folder / "source") as service,
+    ):
+        made = Folder(folder, source, SOURCE=service.address)
+        try:
+            yield made
+        finally:
+            made.close()

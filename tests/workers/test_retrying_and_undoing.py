@@ -18,7 +18,7 @@ from calve.model.errors import LockedError
 from calve.model.process import Process, ProcessId
 from calve.model.states import Leftovers, ProcessState
 from support.local_runner import LocalRunner
-from support.place import Place
+from support.place import Place, kept_place
 
 
 class Stumbling(LocalRunner):
@@ -43,12 +43,12 @@ def runner() -> Iterator[Stumbling]:
 
 
 @pytest.fixture
-def place(tmp_path: Path, runner: Stumbling) -> Place:
+def place(tmp_path: Path, runner: Stumbling) -> Iterator[Place]:
     # One slot and one attempt: the tasks before the one that fails are done by then.
     once = {"CALVE_LIMITS__TASK_ATTEMPTS": "1", "CALVE_LIMITS__SLOTS": "1"}
-    place = Place(tmp_path, runner, **SHORT | once)
-    create(place)
-    return place
+    with kept_place(tmp_path, runner, **SHORT | once) as place:
+        create(place)
+        yield place
 
 
 def failed_export(place: Place) -> Process:

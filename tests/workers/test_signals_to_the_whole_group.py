@@ -89,7 +89,7 @@ def test_a_worker_whose_whole_group_is_signalled_drains(folder: Folder, to: str)
             assert task.attempt - task.free_attempts <= (task.state.value == "DONE"), task
     row = folder.row(process_id)
     assert row.owner is None and row.state not in {ProcessState.FAILED, ProcessState.CANCELLED}
-    code, _, said = finished(folder, "worker", "--until-idle")
+    code, _, said = folder.call("worker", "--until-idle")  # which needs no Spark for it
     assert code == 0, said
     folder.check_exported_once(process_id)
 
@@ -109,12 +109,6 @@ def test_an_export_whose_whole_group_is_signalled_hands_its_work_back(
     assert alive(below) == set()
     row = folder.row(process.id)
     assert row.owner is None and row.state not in PROCESS_TERMINAL
-    code, _, said = finished(folder, "worker", "--until-idle")
+    code, _, said = folder.call("worker", "--until-idle")  # which needs no Spark for it
     assert code == 0, said
     folder.check_exported_once(process.id)
-
-
-def finished(folder: Folder, *arguments: str) -> tuple[int, str, str]:
-    program = started(folder, *arguments)
-    out = program.read_all()
-    return program.wait(seconds=120), out, program.said
