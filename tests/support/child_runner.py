@@ -135,7 +135,7 @@ class ChildRunner:
                 if ended.error is None or ended.error.code != STALLED:
                     self._idle.append(child)
                 else:
-                    _kill(child)  # it ends by itself, as under Spark
+                    child.kill()  # it ends by itself, as under Spark
         if ended.error is not None:
             self.errors.append(ended.error)
         on_result(ended)
