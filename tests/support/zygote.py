@@ -36,7 +36,7 @@ _PR_SET_PDEATHSIG = 1
 _MESSAGE_BYTES = 150_000
 _MOST_DESCRIPTORS = 8
 # Imported after a fork by those who need them: the engine cannot be forked, and Spark's client is seldom used.
-_NOT_IMPORTED = ("calve.testing", "calve.spark", "calve.app.demo")
+_NOT_IMPORTED = ("calve.testing", "calve.spark", "calve.app.demo", "calve.data_source")
 _ALSO = ("calve.spark.executor", "pyiceberg.catalog.sql", "sqlalchemy.dialects.sqlite")
 
 
