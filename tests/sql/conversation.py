@@ -9,7 +9,7 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 
-from calve.http.clickhouse import routes
+from calve.http.clickhouse import Beside, routes
 from calve.model.access import Caller
 from calve.model.errors import DeniedError
 from calve.sql.execution import Sql
@@ -21,12 +21,13 @@ PASSWORD = "Basic YW55OnRva2Vu"  # any:token
 def conversation(sql: Sql, caller: Caller) -> Iterator[int]:
     """Its port. Who gives the password of these tests is the caller."""
 
-    def identify(request: Request) -> Caller:
+    async def identify(request: Request) -> Caller:
         if request.headers.get("Authorization") != PASSWORD:
-            raise DeniedError("no token", code="token", hint="calve token new")
+            raise DeniedError("no token", code="token_missing", hint="calve token new")
         return caller
 
-    app = Starlette(routes=routes(sql, identify))
+    beside = Beside(seconds=30.0)
+    app = Starlette(routes=routes(sql, identify, beside))
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, ws="none", lifespan="off"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
@@ -37,3 +38,4 @@ def conversation(sql: Sql, caller: Caller) -> Iterator[int]:
     finally:
         server.should_exit = True
         thread.join()
+        beside.close()

@@ -2,25 +2,26 @@
 
 `answer` turns one request into its answer, and `routes` put it at the addresses that clients use. Headers, formats,
 parameters and error codes are ClickHouse's, so a client shows our errors as it shows those of a server. Who asks is
-for the server to say (`identify`), and where a statement runs too (`beside`): it blocks.
+for the server to say (`identify`).
 """
 
+import asyncio
 import json
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from calve import __version__
 from calve.model.access import Caller
-from calve.model.errors import CalveError, UsageError
+from calve.model.errors import CalveError, TemporaryError, UsageError
 from calve.sql import codes, settings
 from calve.sql.execution import TEXT, Result, Sql
-from calve.sql.statement import LONGEST_KB, Export, Select, parse
+from calve.sql.statement import LONGEST_KB, Export, Select, Statement, parse
 
 _DATABASES = frozenset({"", "default", "calve", "system"})
 # Clients send them to every server; here they change nothing.
@@ -86,29 +87,67 @@ class Answered:
     body: bytes
 
 
-Identify = Callable[[Request], Caller]  # CalveError (code "token") for who may not come in
-Work = Callable[[], Answered]
+Identify = Callable[[Request], Awaitable[Caller]]  # CalveError for who may not come in
 
 
-def routes(
-    sql: Sql, identify: Identify, beside: Callable[[Work], Awaitable[Answered]] = run_in_threadpool
-) -> list[Route]:
+class Beside:
+    """Threads for statements, which block. What asks a source has its own: one that is down holds up no SELECT."""
+
+    def __init__(self, *, seconds: float, at_once: int = 4) -> None:
+        self._seconds = seconds
+        self._at_once = at_once
+        self._busy = {True: 0, False: 0}
+        self._pools = {outside: ThreadPoolExecutor(at_once, "sql") for outside in self._busy}
+
+    async def run(self, work: Callable[[], Answered], *, outside: bool) -> Answered:
+        """TemporaryError where all are taken, and where it takes longer: then it goes on all the same."""
+        if self._busy[outside] >= self._at_once:
+            raise TemporaryError(
+                f"{self._at_once} statements of this kind are running, and no more run at once",
+                code=codes.BUSY,
+                hint="send it again",
+            )
+        self._busy[outside] += 1
+        done = asyncio.get_running_loop().run_in_executor(self._pools[outside], work)
+        done.add_done_callback(lambda _: self._ended(outside))
+        try:
+            return await asyncio.wait_for(asyncio.shield(done), self._seconds)
+        except TimeoutError:
+            raise TemporaryError(
+                f"the statement is still being carried out after {self._seconds:g} s",
+                code=codes.TIMEOUT,
+                hint="send it again with the same query_id: it has one answer",
+            ) from None
+
+    def close(self) -> None:
+        for pool in self._pools.values():
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def _ended(self, outside: bool) -> None:
+        self._busy[outside] -= 1
+
+
+def routes(sql: Sql, identify: Identify, beside: Beside) -> list[Route]:
     """`POST /`, `GET /?query=`, `/ping` and `/replicas_status`."""
 
     async def root(request: Request) -> Response:
         if request.method == "GET" and "query" not in request.query_params:
             return _response(pinged())
+        query_id = request.query_params.get("query_id", "")
         try:
-            caller = identify(request)
-            asked = Asked(
-                method=request.method,
-                parameters=request.query_params.multi_items(),
-                headers=request.headers,
-                body=await _body(request),
+            caller = await identify(request)
+            read = _read(
+                Asked(
+                    method=request.method,
+                    parameters=request.query_params.multi_items(),
+                    headers=request.headers,
+                    body=await _body(request),
+                )
             )
+            outside = isinstance(read.statement, Export)
+            return _response(await beside.run(lambda: _answer(sql, caller, read), outside=outside))
         except CalveError as error:
-            return _response(failed(error))
-        return _response(await beside(lambda: answer(sql, caller, asked)))
+            return _response(failed(error, query_id))
 
     async def ping(_: Request) -> Response:
         return _response(pinged())
@@ -135,15 +174,19 @@ def _response(answered: Answered) -> Response:
 
 
 def answer(sql: Sql, caller: Caller, asked: Asked) -> Answered:
-    """Blocks: run it in a thread. Raises nothing but what is not ours."""
-    given = dict(asked.parameters)
-    query_id = given.get("query_id", "")
-    shown = query_id if _printable(query_id) and query_id else str(uuid.uuid4())
+    """Blocks: run it in a thread. Errors are answers too."""
     try:
-        result = _run(sql, caller, asked, given)
+        return _answer(sql, caller, _read(asked))
     except CalveError as error:
-        return failed(error, shown)
-    return _answered(result, shown)
+        return failed(error, dict(asked.parameters).get("query_id", ""))
+
+
+def _answer(sql: Sql, caller: Caller, read: "_Read") -> Answered:
+    try:
+        result = sql.execute(caller, read.statement, form=read.form, seconds=read.seconds, key=read.query_id)
+    except CalveError as error:
+        return failed(error, read.query_id)
+    return _answered(result, read.query_id)
 
 
 def pinged() -> Answered:
@@ -168,7 +211,17 @@ def failed(error: CalveError, query_id: str = "") -> Answered:
     return Answered(status=known.status, headers=headers, body=text.encode("utf-8", "replace"))
 
 
-def _run(sql: Sql, caller: Caller, asked: Asked, given: Mapping[str, str]) -> Result:
+@dataclass(frozen=True, kw_only=True)
+class _Read:
+    statement: Statement
+    form: str
+    seconds: float | None
+    query_id: str
+
+
+def _read(asked: Asked) -> _Read:
+    """What a request asks for; UsageError where it cannot be read. Connects to nothing."""
+    given = dict(asked.parameters)
     if len(given) != len(asked.parameters):
         raise codes.wrong("a parameter is given twice")
     if not _printable(given.get("query_id", "")):
@@ -198,13 +251,11 @@ def _run(sql: Sql, caller: Caller, asked: Asked, given: Mapping[str, str]) -> Re
         statement = replace(statement, settings=(*added, *statement.settings))
     else:
         settings.read(added)  # refuses what is unknown
-    form = asked.headers.get("x-clickhouse-format") or given.get("default_format") or TEXT
-    return sql.execute(
-        caller,
-        statement,
-        form=form,
+    return _Read(
+        statement=statement,
+        form=asked.headers.get("x-clickhouse-format") or given.get("default_format") or TEXT,
         seconds=_seconds(given.get("max_execution_time", "0")),
-        key=given.get("query_id", ""),
+        query_id=given.get("query_id", ""),
     )
 
 
@@ -262,7 +313,7 @@ def _answered(result: Result, query_id: str) -> Answered:
 
 def _common(query_id: str) -> dict[str, str]:
     return {
-        "X-ClickHouse-Query-Id": query_id,
+        "X-ClickHouse-Query-Id": query_id if query_id and _printable(query_id) else str(uuid.uuid4()),
         "X-ClickHouse-Server-Display-Name": "calve",
         "X-ClickHouse-Timezone": "UTC",
     }

@@ -68,6 +68,7 @@ class Limits:
     upload_mb_per_second: float = _limit(
         0.0, "what all tasks of one worker upload together, on each machine they run on; 0 means no limit"
     )
+    sql_seconds: float = _limit(30.0, "how long a server works on a statement before it says: send it again")
     select_seconds: float = _limit(15.0, "how long one SELECT of `calve sql` or a server may take")
     select_memory_mb: int = _count(1024, "memory of the process that runs a SELECT; the engine gets half")
     select_rows: int = _count(100_000, "rows of each table that a SELECT sees, the newest first")

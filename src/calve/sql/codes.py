@@ -47,6 +47,7 @@ class Known:
     status: int
 
 
+_NO_TOKEN = Known(number=516, name="AUTHENTICATION_FAILED", status=401)
 _BY_CODE = {
     SYNTAX: Known(number=62, name="SYNTAX_ERROR", status=400),
     STATEMENT: Known(number=48, name="NOT_IMPLEMENTED", status=400),
@@ -63,7 +64,8 @@ _BY_CODE = {
     BUSY: Known(number=202, name="TOO_MANY_SIMULTANEOUS_QUERIES", status=503),
     "no_cage": Known(number=48, name="NOT_IMPLEMENTED", status=501),
     "role": Known(number=497, name="ACCESS_DENIED", status=403),
-    "token": Known(number=516, name="AUTHENTICATION_FAILED", status=401),
+    "token_missing": _NO_TOKEN,
+    "token_wrong": _NO_TOKEN,
     "key_reused": Known(number=36, name="BAD_ARGUMENTS", status=422),
 }
 _BY_CLASS: tuple[tuple[type[CalveError], Known], ...] = (  # the first that fits
