@@ -111,6 +111,18 @@ def test_ps_reads_newest_first_from_an_index_and_never_tasks(store: SqlStore, qu
 
 
 @pytest.mark.parametrize(
+    ("field", "index"), [("source", "source"), ("destination", "destination"), ("batch", "batch")]
+)
+def test_a_list_of_one_table_or_batch_is_read_from_the_narrow_index(
+    store: SqlStore, field: str, index: str
+) -> None:
+    narrow: Any = {field: "x", "kind": "export", "states": frozenset({ProcessState.FAILED})}
+    assert plan_of(store, processes_statement(ProcessQuery(**narrow))) == [
+        f"SEARCH processes USING INDEX ix_processes_{index} ({field}=?)"
+    ]
+
+
+@pytest.mark.parametrize(
     ("statement", "indexes"),
     [
         (feed_statement(7, 100), ["uq_events_position"]),

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 
 from calve.control.ports import StoreWriter, TaskResult
+from calve.model.access import Halt
 from calve.model.change import TaskChange
 from calve.model.errors import ErrorInfo, Outcome
 from calve.model.limits import Limits
@@ -130,6 +131,11 @@ def holding_back(process: Process, breakers: Iterable[Breaker]) -> Breaker | Non
     """The open breaker that concerns a process, its lane's first."""
     concerned = [breaker for breaker in breakers if concerns(breaker, process)]
     return min(concerned, key=lambda breaker: breaker.service != process.lane, default=None)
+
+
+def halting(process: Process, halts: Iterable[Halt]) -> Halt | None:
+    """The halt that holds a process back."""
+    return next((halt for halt in halts if halt.holds(process)), None)
 
 
 def concerns(breaker: Breaker, process: Process) -> bool:

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from calve.control.budget import holding_back
+from calve.control.budget import halting, holding_back
 from calve.control.inflight import InFlight
 from calve.control.ports import StoreReader
-from calve.model.access import Halt, halting
+from calve.model.access import Halt
 from calve.model.errors import ErrorInfo
 from calve.model.limits import Limits
 from calve.model.process import Breaker, Lease, Process, Task

@@ -5,9 +5,8 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import assert_never
 
-from calve.control.budget import holding_back, known_to
+from calve.control.budget import halting, holding_back, known_to
 from calve.control.ports import StoreReader
-from calve.model.access import halting
 from calve.model.errors import Outcome
 from calve.model.process import Breaker, Process, ProcessId, Worker, WorkerId
 from calve.model.reach import kinds_in, reaches

@@ -20,7 +20,7 @@ from functools import partial
 
 from calve import __version__
 from calve.control.background import History, Pool, ReleaseDrain, probe_due
-from calve.control.budget import Breakers, Random, holding_back, known_to
+from calve.control.budget import Breakers, Random, halting, holding_back, known_to
 from calve.control.decide import decide
 from calve.control.facts import Around, Gathered, gather
 from calve.control.inflight import InFlight, Want, share
@@ -32,7 +32,7 @@ from calve.control.step import Resolve, SlowStep, Step, Undo, Wait
 from calve.control.steps.context import Context, Plans, Spawn
 from calve.control.steps.publish import stop_waves
 from calve.control.steps.tasks import record_results
-from calve.model.access import Halt, halting
+from calve.model.access import Halt
 from calve.model.errors import CalveError, ConflictError, ErrorInfo, FenceLostError
 from calve.model.limits import Limits
 from calve.model.process import Breaker, Lease, Process, Worker, WorkerId, new_worker_id

@@ -4,7 +4,6 @@ Rights belong to verbs of the façade; here is only their order. Times are the s
 given to a store that sets the time itself, it may be None.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -108,11 +107,6 @@ class Halt:
 
     def __str__(self) -> str:
         return f"{self.kind}s{f' of {self.source}' if self.source else ''} are stopped"
-
-
-def halting(process: Process, halts: Iterable[Halt]) -> Halt | None:
-    """The halt that holds a process back."""
-    return next((halt for halt in halts if halt.holds(process)), None)
 
 
 @dataclass(frozen=True, kw_only=True)

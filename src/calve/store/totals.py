@@ -1,5 +1,6 @@
 """Counts and ages over all rows, for metrics and the first page of a dashboard. One statement each."""
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
@@ -17,31 +18,27 @@ _WORK = (processes.c.kind, processes.c.source, processes.c.destination)
 
 
 def load_totals(connection: Connection, now: datetime) -> Totals:
+    work = connection.execute(work_statement()).all()
     running, waiting = connection.execute(live_tasks_statement()).one()
     held, oldest_pin_at = connection.execute(held_pins_statement()).one()
     return Totals(
         at=now,
-        tallies=tuple(
-            Tally(kind=kind, state=ProcessState(state), count=count, oldest_at=time_from_us(oldest))
-            for kind, state, count, oldest in connection.execute(tallies_statement())
-        ),
+        tallies=_tallies(work),
         tasks_running=int(running or 0),  # PostgreSQL adds whole numbers up to decimals
         tasks_waiting=int(waiting or 0),
         unknown_outcomes=connection.execute(unknown_statement()).scalar_one(),
         pins_held=held,
         oldest_pin_at=from_us(oldest_pin_at),
         notices_waiting=connection.execute(waiting_notices_statement()).scalar_one(),
-        latest=_latest(connection),
+        latest=_latest(work, connection.execute(proven_statement())),
     )
 
 
-def tallies_statement() -> Select[Any]:
+def work_statement() -> Select[Any]:
+    """The one that reads every process: 0.1 s of CPU for 100,000, so answers are kept for a while."""
     c = processes.c
-    return (
-        select(c.kind, c.state, func.count(), func.min(c.created_at))
-        .group_by(c.kind, c.state)
-        .order_by(c.kind, c.state)
-    )
+    counted = (func.count(), func.min(c.created_at), func.max(c.finished_at))
+    return select(*_WORK, c.state, *counted).group_by(*_WORK, c.state)
 
 
 def live_tasks_statement() -> Select[Any]:
@@ -64,11 +61,6 @@ def waiting_notices_statement() -> Select[Any]:
     return select(func.count(notices.c.seq)).where(notices.c.ended_at.is_(None))
 
 
-def ends_statement() -> Select[Any]:
-    state, at = processes.c.state, func.max(processes.c.finished_at)
-    return select(*_WORK, state, at).where(state.in_(sorted(_ENDS))).group_by(*_WORK, state)
-
-
 def proven_statement() -> Select[Any]:
     return (
         select(*_WORK, func.max(proofs.c.made_at))
@@ -78,12 +70,24 @@ def proven_statement() -> Select[Any]:
     )
 
 
-def _latest(connection: Connection) -> tuple[Latest, ...]:
+def _tallies(work: Iterable[Any]) -> tuple[Tally, ...]:
+    found: dict[tuple[str, str], tuple[int, int]] = {}
+    for kind, _, _, state, count, oldest, _ in work:
+        earlier, known = found.get((kind, state), (0, oldest))
+        found[kind, state] = earlier + count, min(known, oldest)
+    return tuple(
+        Tally(kind=kind, state=ProcessState(state), count=count, oldest_at=time_from_us(oldest))
+        for (kind, state), (count, oldest) in sorted(found.items())
+    )
+
+
+def _latest(work: Iterable[Any], proven: Iterable[Any]) -> tuple[Latest, ...]:
     found: dict[tuple[str, ...], dict[str, datetime]] = {}
-    for *work, state, at in connection.execute(ends_statement()):
-        found.setdefault(tuple(work), {})[_ENDS[state]] = time_from_us(at)
-    for *work, at in connection.execute(proven_statement()):
-        found.setdefault(tuple(work), {})["proven_at"] = time_from_us(at)
+    for *what, state, _, _, ended in work:
+        if state in _ENDS:
+            found.setdefault(tuple(what), {})[_ENDS[state]] = time_from_us(ended)
+    for *what, at in proven:
+        found.setdefault(tuple(what), {})["proven_at"] = time_from_us(at)
     newest = sorted(found.items(), key=lambda item: (max(item[1].values()), item[0]), reverse=True)
     return tuple(
         Latest(kind=kind, source=source, destination=destination, **times)

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from calve.model.access import Asked, Halt, halting
+from calve.control.budget import halting
+from calve.model.access import Asked, Halt
 from calve.model.apply import Applied, apply_change, handed_back, handed_back_message, releasing
 from calve.model.change import (
     ADOPTED,
