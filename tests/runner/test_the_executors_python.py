@@ -106,12 +106,12 @@ def test_T18_an_export_and_doctor_tell_the_executors_error(
         "CREATE TABLE db.t (id UInt32) ENGINE = MergeTree ORDER BY id",
         "INSERT INTO db.t SELECT number FROM numbers(10)",
     )
-    [process] = place.export("db.t", "all", to="lake.ns.t")
+    with place.app() as app:
+        [process] = place.finish(app, place.submit(app, "db.t", "lake.ns.t"))
+        [found] = [finding for finding in examine(app) if finding.part == "spark"]
     assert process.state is ProcessState.FAILED and process.error is not None
     assert process.error.code == "executor_python"
     assert f"({bare}) has no module calve" in process.error.message
-    with place.app() as app:
-        [found] = [finding for finding in examine(app) if finding.part == "spark"]
     assert not found.ok
     assert f"({bare}) has no module calve" in found.words
     assert "spark.pyspark.python" in found.remedy
