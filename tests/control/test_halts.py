@@ -88,6 +88,6 @@ def test_why_names_the_halt_who_made_it_and_how_it_ends(scene: Scene) -> None:
         said.startswith("Fakes of main:db.events are stopped since 2026-")
         and "by anne (the disk is full)" in said
     )
-    assert "SYSTEM START FAKES db.events" in said and "deadline stays" in said
+    assert "SYSTEM START FAKES main:db.events" in said and "deadline stays" in said
     cancel(scene.store, process_id)
     assert "A cancel was requested" in why(scene.store, scene.row(process_id))

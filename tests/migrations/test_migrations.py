@@ -137,6 +137,16 @@ def test_a_step_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: py
     open_store(url).close()
 
 
+@pytest.mark.services
+def test_a_step_may_take_longer_than_a_call(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from calve.store import store
+
+    slow = [(number, f"SELECT pg_sleep(0.4);\n{sql}") for number, sql in steps("postgresql")]
+    monkeypatch.setattr(store, "steps", lambda _dialect: slow)
+    with open_store(postgres_url, call_seconds=0.3) as opened:
+        submit(opened)
+
+
 def test_both_databases_have_the_same_steps() -> None:
     numbers = [number for number, _ in steps("sqlite")]
     assert numbers == [number for number, _ in steps("postgresql")] == list(range(1, newest() + 1))

@@ -56,12 +56,11 @@ def _halted(reader: StoreReader, process: Process) -> str:
     halt = halting(process, reader.halts())
     if halt is None:
         return ""
-    reason = f" ({halt.reason})" if halt.reason else ""
+    said, reason = str(halt), f" ({halt.reason})" if halt.reason else ""
     running = f" {process.tasks.running} running tasks finish first." if process.tasks.running else ""
-    table = halt.source.partition(":")[2]
-    start = f"`calve sql 'SYSTEM START {halt.kind.upper()}S{f' {table}' if table else ''}'`"
+    start = f"`calve sql 'SYSTEM START {halt.kind.upper()}S{f' {halt.source}' if halt.source else ''}'`"
     return (
-        f"{str(halt).capitalize()} since {_time(halt.made_at)} by {halt.who}{reason}; start them with {start}."
+        f"{said[0].upper()}{said[1:]} since {_time(halt.made_at)} by {halt.who}{reason}; start them with {start}."
         f"{running} Its deadline stays {_time(process.deadline_at)}."
     )
 

@@ -99,6 +99,8 @@ def _next_step(connection: Connection, dialect: str, target: int) -> int:
     """One step under a lock; the version after it. Another program may have made it already."""
     if dialect == "postgresql":  # SQLite's immediate transaction is that lock already
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK})
+        # An index of a large table takes longer than a call may; waiting for a lock still may not.
+        connection.execute(text("SET LOCAL statement_timeout = '1h'"))
     version = current_version(connection)
     due = [(number, sql) for number, sql in steps(dialect) if version < number <= target]
     if not due:
