@@ -140,7 +140,6 @@ def test_a_wait_that_times_out_says_how_to_go_on(run: Run, url: str, ids: dict[s
 
 def test_what_needs_this_program_is_refused(run: Run, url: str) -> None:
     run("worker", "--server", url).is_error(2, "a worker runs where its configuration is", "omit --server")
-    run("sql", "SELECT 1", env={"CALVE_SERVER": url}).is_error(2, "calve sql runs here only", "omit --server")
     run("init", "--server", url).is_error(2, "calve init runs here only", "omit --server")
     run("demo", "--server", url).is_error(2, "calve demo runs here only", "omit --server")
 

@@ -15,6 +15,7 @@ from calve.model.errors import DeniedError
 from calve.sql.execution import Sql
 
 PASSWORD = "Basic YW55OnRva2Vu"  # any:token
+BEARER = "Bearer token"
 
 
 @contextmanager
@@ -22,7 +23,7 @@ def conversation(sql: Sql, caller: Caller) -> Iterator[int]:
     """Its port. Who gives the password of these tests is the caller."""
 
     async def identify(request: Request) -> Caller:
-        if request.headers.get("Authorization") != PASSWORD:
+        if request.headers.get("Authorization") not in (PASSWORD, BEARER):
             raise DeniedError("no token", code="token_missing", hint="calve token new")
         return caller
 

@@ -13,6 +13,7 @@ import pytest
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import DatabaseError
 
+from calve.cli.main import run
 from calve.http.clickhouse import Asked, answer
 from calve.sql.tables import TABLES
 from sql.conversation import PASSWORD, conversation
@@ -195,3 +196,20 @@ def test_a_viewer_is_denied_with_the_code_of_access(front: Front) -> None:
     ):
         denied = answer(front.sql, VIEWER, Asked(method="POST", parameters=(), headers={}, body=text))
         assert (denied.status, denied.headers["X-ClickHouse-Exception-Code"]) == (403, "497")
+
+
+def test_the_command_over_a_server(
+    port: int, front: Front, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The same answers, errors and exit codes as here."""
+    monkeypatch.setenv("CALVE_SERVER", f"http://127.0.0.1:{port}")
+    monkeypatch.setenv("CALVE_TOKEN", "token")
+    monkeypatch.chdir(front.place.folder.parent)
+    assert run(["sql", "SELECT 1 AS a FORMAT CSVWithNames"]) == 0
+    assert capfd.readouterr().out == '"a"\n1\n'
+    assert run(["sql", "SELECT file('x')"]) == 2
+    assert "error: function file() is not allowed in a SELECT here\nhint: " in capfd.readouterr().err
+    assert run(["sql", "ALTER TABLE db.t EXPORT PARTITION ID 'no' TO TABLE lake.ns.t"]) == 3
+    monkeypatch.setenv("CALVE_TOKEN", "wrong")
+    assert run(["sql", "SELECT 1"]) == 1
+    assert "no token" in capfd.readouterr().err

@@ -23,6 +23,7 @@ from calve.model.errors import UsageError
 if TYPE_CHECKING:
     from calve.app.config import Config
     from calve.app.front import Front
+    from calve.client.transport import Transport
 
 
 @dataclass(kw_only=True)
@@ -62,17 +63,21 @@ class CliSession:
 
     def _remote(self) -> "Front":
         from calve.client.remote import RemoteCalve
+
+        return RemoteCalve(self.transport)
+
+    @cached_property
+    def transport(self) -> "Transport":
+        """To the server that answers."""
         from calve.client.transport import Transport, given_token
 
         environ = os.environ if self.environ is None else self.environ
         config = Path(self.config_path or environ.get("CALVE_CONFIG") or "calve.toml")
-        return RemoteCalve(
-            Transport(
-                self.server,
-                given_token(self.token_file, environ),
-                local_file=config.absolute().with_name("calve.token"),
-                ca_file=environ.get("CALVE_CA_FILE", ""),
-            )
+        return Transport(
+            self.server,
+            given_token(self.token_file, environ),
+            local_file=config.absolute().with_name("calve.token"),
+            ca_file=environ.get("CALVE_CA_FILE", ""),
         )
 
     def only_here(self, what: str) -> None:

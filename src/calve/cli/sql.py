@@ -2,18 +2,17 @@
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import click
 
 from calve.cli import output
 from calve.cli.command import CliSession, command
-from calve.model.errors import CalveError, UsageError
+from calve.model.errors import CalveError
 
 if TYPE_CHECKING:
-    from calve.model.access import Caller
-    from calve.sql.execution import Result, Sql
+    from calve.sql.execution import Result
 
 _PROMPT, _MORE = "calve> ", "     > "
 
@@ -36,40 +35,49 @@ def sql(session: CliSession, statement: str | None, form: str) -> int:
     """Run a statement: SELECT, ALTER TABLE … EXPORT, KILL EXPORT, SYSTEM STOP|START EXPORTS. Without one, read
     statements from the terminal or from standard input, each ended by a semicolon.
     """
-    from calve.app.desk import local_caller
-
     chosen = form or ("JSON" if session.json else "PrettyCompact" if sys.stdout.isatty() else "TabSeparated")
-    with _opened(session) as opened:
-        caller = local_caller()
+    with _opened(session, chosen) as run:
         if statement is not None:
-            _show(session, opened.run(caller, statement, form=chosen))
+            _show(session, run(statement))
             return 0
-        return _talk(session, opened, caller, chosen)
+        return _talk(session, run)
+
+
+Run = Callable[[str], "Result"]
 
 
 @contextlib.contextmanager
-def _opened(session: CliSession) -> "Iterator[Sql]":
+def _opened(session: CliSession, form: str) -> Iterator[Run]:
+    if session.server:
+        yield lambda text: _asked(session, text, form)
+        return
     from calve.app.calve import Calve
-    from calve.app.desk import Desk
+    from calve.app.desk import Desk, local_caller
     from calve.sql import execution
 
-    if session.server:
-        raise UsageError(
-            "calve sql runs here only",
-            code="runs_here",
-            hint="omit --server and CALVE_SERVER, or POST it to the server",
-        )
     calve, limits = session.calve, session.config.limits
     assert isinstance(calve, Calve)
     # Not required here: this user can read these files without us, and is told.
     cages = execution.cages(limits, required=False)
+    caller, opened = local_caller(), execution.Sql(Desk(calve), cages, limits)
     try:
-        yield execution.Sql(Desk(calve), cages, limits)
+        yield lambda text: opened.run(caller, text, form=form)
     finally:
         cages.close()
 
 
-def _talk(session: CliSession, opened: "Sql", caller: "Caller", form: str) -> int:
+def _asked(session: CliSession, text: str, form: str) -> "Result":
+    from calve.sql.execution import Result
+
+    data, headers = session.transport.statement(text, form)
+    named = {
+        name.lower(): tuple(filter(None, headers.get(f"X-Calve-{name}", "").split(",")))
+        for name in ("Processes", "Joined", "Truncated")
+    }
+    return Result(data=data, form=form, **named)
+
+
+def _talk(session: CliSession, run: Run) -> int:
     """A statement that fails ends a script, and not a conversation."""
     talks = sys.stdin.isatty()
     if talks:
@@ -77,7 +85,7 @@ def _talk(session: CliSession, opened: "Sql", caller: "Caller", form: str) -> in
             import readline  # noqa: F401 - lines can be edited and recalled; nothing is kept
     for text in _statements(talks):
         try:
-            _show(session, opened.run(caller, text, form=form))
+            _show(session, run(text))
         except CalveError as error:
             if not talks:
                 raise

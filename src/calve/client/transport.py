@@ -5,6 +5,7 @@ Redirects are not followed, and nothing of the environment (`netrc`, proxies) is
 user said, and nowhere else.
 """
 
+import json
 import secrets
 import time
 from collections.abc import Callable, Mapping
@@ -89,6 +90,33 @@ class Transport:
                 )
             self._sleep(_retry_after(response))
 
+    def statement(self, text: str, form: str = "") -> tuple[bytes, Mapping[str, str]]:
+        """What a server answers to SQL: the rows in a format of ClickHouse, and its headers. A statement whose
+        answer was lost is sent again with the same id: what it submits is done once."""
+        query_id = secrets.token_urlsafe(16)
+        headers = {"X-ClickHouse-Format": form} if form else {}
+        for failed in range(1, _TRIES + 1):
+            try:
+                response = self._send(
+                    "POST",
+                    "/",
+                    params={"query_id": query_id},
+                    data=text.encode("utf-8", "surrogateescape"),
+                    headers=headers | self._authorization(),
+                )
+                break
+            except UnavailableError:
+                if failed == _TRIES:
+                    raise
+                self._sleep(0.2 * failed)
+        if response.status_code == 200 and "X-ClickHouse-Format" in response.headers:
+            return response.content, response.headers
+        try:
+            problem = json.loads(response.headers.get("X-Calve-Error", ""))
+        except ValueError:
+            return self._answer("SQL", response), {}
+        raise self._raised(problem, response.status_code)
+
     def get(self, path: str, **parameters: str) -> Any:
         response = self._send("GET", path, params=parameters)
         return self._answer(path, response)
@@ -163,12 +191,15 @@ class Transport:
                 hint="check the address; behind a proxy also its root path",
                 service="server",
             )
-        error = raised(document, response.status_code)
+        raise self._raised(document, response.status_code)
+
+    def _raised(self, problem: Mapping[str, Any], status: int) -> CalveError:
+        error = raised(problem, status)
         if error.code == "unknown_verb":
             error.hint = "the server is of another version: calve --server URL version"
-        if response.status_code in (401, 403) and self._stranger:
+        if status in (401, 403) and self._stranger:
             error.hint = f"{self._stranger}; give --token-file or CALVE_TOKEN"
-        raise error
+        return error
 
 
 def given_token(file: str | None, environ: Mapping[str, str]) -> str:

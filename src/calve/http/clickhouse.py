@@ -66,6 +66,7 @@ _TYPES = {
     "Arrow": "application/octet-stream",
     "ArrowStream": "application/octet-stream",
 }
+_LONGEST_HEADER = 4000
 _MOST_NAMED = 100  # in a header, which clients bound
 _OTHER_TYPE = "text/plain; charset=UTF-8"
 
@@ -204,6 +205,9 @@ def failed(error: CalveError, query_id: str = "") -> Answered:
         "Content-Type": _OTHER_TYPE,
         "X-ClickHouse-Exception-Code": str(known.number),
     }
+    own = json.dumps({**error.info.to_json(), "exit_code": error.exit_code})  # for `calve --server`
+    if len(own) <= _LONGEST_HEADER:
+        headers["X-Calve-Error"] = own
     if known.status == 401:
         headers["WWW-Authenticate"] = 'Basic realm="calve"'
     if known.status in (429, 503):
