@@ -25,6 +25,10 @@ from calve.model.refusals import key_reused
 from calve.model.states import PROCESS_LIVE, ProcessState
 
 
+class NotAllowedError(DeniedError):
+    """The caller's role is not enough."""
+
+
 class Reach(StrEnum):
     STORE = "store"  # answered from the store
     OUTSIDE = "outside"  # asks a source, a catalog or a storage
@@ -131,7 +135,7 @@ class Desk:
         self._calve = calve
 
     def check(self, caller: Caller, verb: str, arguments: Given) -> Verb:
-        """DeniedError (code `role`) if this caller may not do that; UsageError for what nobody serves."""
+        """NotAllowedError if this caller may not do that; UsageError for what nobody serves."""
         found = VERBS.get(verb)
         if found is None or verb not in _SERVED:
             raise UsageError(
@@ -141,7 +145,7 @@ class Desk:
         if not caller.role.may(needed):
             risky = [name for name in arguments if arguments[name] and name in found.raised]
             what = f"{verb} with {', '.join(risky)}" if risky and caller.role.may(found.role) else verb
-            raise DeniedError(
+            raise NotAllowedError(
                 f"{caller.name} is {caller.role.value}, and {what} needs {needed.value}",
                 code="role",
                 hint="ask for a token of that role: calve token new --role " + needed.value,

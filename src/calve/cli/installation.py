@@ -8,6 +8,8 @@
 import logging
 import signal
 import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
@@ -76,13 +78,14 @@ def config(session: CliSession) -> None:
 
 @command("worker", examples=["calve worker", "calve worker --until-idle"])
 @click.option("--until-idle", is_flag=True, help="Exit once nothing is left to do.")
-def worker(session: CliSession, until_idle: bool) -> None:
+@click.option("--while-stdin", is_flag=True, hidden=True)  # of `calve serve --with-worker`
+def worker(session: CliSession, until_idle: bool, while_stdin: bool) -> None:
     """Run a worker: do the work of every process that this configuration reaches.
 
     SIGTERM or Ctrl-C drains it: no new tasks start, and running ones finish or are handed back. A
     second signal stops it quickly, and still safely: another worker takes over what was under way.
     """
-    _log_to_stderr()
+    log_to_stderr()
     program = session.calve.worker()
 
     def stop(_number: int, _frame: FrameType | None) -> None:
@@ -90,13 +93,20 @@ def worker(session: CliSession, until_idle: bool) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
+    if while_stdin:  # whoever started it has died if it ends
+        threading.Thread(target=_at_end_of_stdin, args=(program.request_stop,), daemon=True).start()
     output.say(f"worker {program.id} reaches {', '.join(sorted(session.config.reach))}; Ctrl-C drains it")
     program.run(until_idle=until_idle)
     session.answer({"worker": program.id}, "")
     output.say(f"worker {program.id} has ended; unfinished work waits for the next worker")
 
 
-def _log_to_stderr() -> None:
+def _at_end_of_stdin(then: Callable[[], None]) -> None:
+    sys.stdin.read()
+    then()
+
+
+def log_to_stderr() -> None:
     """A line for each thing that happened, with the time and its zone. Only ours: what a library warns of says
     nothing to an operator."""
     handler = logging.StreamHandler(sys.stderr)

@@ -27,12 +27,13 @@ from calve.cli.optimize import health, history, optimize
 from calve.cli.output import FAILED, INTERRUPTED, WRONG
 from calve.cli.partitions import partitions
 from calve.cli.ps import ps
+from calve.cli.serve import serve
 from calve.cli.show import events, show, verify, why
 from calve.cli.sql import sql
 from calve.model.errors import CalveError, ErrorInfo
 
 COMMANDS: tuple[CalveCommand | CommandGroup, ...] = (
-    demo, init, config, doctor, partitions, export, backup, health, optimize, history, ps, show, events, why, wait, cancel, retry, verify, sql, worker, token,
+    demo, init, config, doctor, partitions, export, backup, health, optimize, history, ps, show, events, why, wait, cancel, retry, verify, sql, worker, serve, token,
 )  # fmt: skip
 
 

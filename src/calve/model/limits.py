@@ -69,6 +69,18 @@ class Limits:
         0.0, "what all tasks of one worker upload together, on each machine they run on; 0 means no limit"
     )
     sql_seconds: float = _limit(30.0, "how long a server works on a statement before it says: send it again")
+    answer_seconds: float = _limit(
+        1.0, "how long a request to a server waits for its answer; then it is told to ask again"
+    )
+    errands: int = _count(16, "requests of one server that ask sources, catalogs and storages at once")
+    errands_per_service: int = _count(4, "of these, how many ask the same one")
+    errand_keep_seconds: float = _limit(
+        30.0, "how long the answer of such a request is kept for those who ask again"
+    )
+    request_kb: int = _count(1024, "the size of a request to a server")
+    requests_per_second: int = _count(
+        50, "requests of one address to a server, with bursts of four times as many"
+    )
     select_seconds: float = _limit(15.0, "how long one SELECT of `calve sql` or a server may take")
     select_memory_mb: int = _count(1024, "memory of the process that runs a SELECT; the engine gets half")
     select_rows: int = _count(100_000, "rows of each table that a SELECT sees, the newest first")

@@ -5,6 +5,6 @@ building anything from it (that is `app.wiring`).
 """
 
 from calve.app.config.load import load_config
-from calve.app.config.values import Config, Setting, SourceConfig, SparkConfig
+from calve.app.config.values import Config, ServeConfig, Setting, SourceConfig, SparkConfig
 
-__all__ = ["Config", "Setting", "SourceConfig", "SparkConfig", "load_config"]
+__all__ = ["Config", "ServeConfig", "Setting", "SourceConfig", "SparkConfig", "load_config"]

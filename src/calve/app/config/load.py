@@ -18,6 +18,7 @@ from calve.app.config.values import (
     DEFAULT_ORIGIN,
     Config,
     OptimizeConfig,
+    ServeConfig,
     Setting,
     SourceConfig,
     SparkConfig,
@@ -228,6 +229,7 @@ def _config(root: Root, leaves: Leaves, file: Path | None, folder: Path) -> Conf
         choices=Choices(**root.types.model_dump()),
         limits=limits,
         optimize=OptimizeConfig(**root.optimize.model_dump() | {"tables": tuple(root.optimize.tables)}),
+        serve=ServeConfig(**root.serve.model_dump() | {"hosts": tuple(root.serve.hosts)}),
         settings=tuple(_settings(root, leaves, folder)),
     )
 

@@ -131,8 +131,32 @@ class OptimizeSection(Section):
     @field_validator("tables", mode="before")
     @classmethod
     def _split(cls, value: Any) -> Any:
-        """From the environment: commas between."""
-        return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+        return _by_commas(value)
+
+
+class ServeSection(Section):
+    """What `calve serve` listens to. Its options win."""
+
+    host: str = Field(default="127.0.0.1", description="the address to listen on")
+    port: int = Field(default=8180, ge=0, le=65535, description="the port; 0 takes a free one")
+    root_path: str = Field(default="", description='the path below which a proxy shows it: "/calve"')
+    hosts: list[str] = Field(default=[], description="names by which it is called, beside its address")
+    tls_cert: str = Field(default="", description="certificate, with its chain, as PEM")
+    tls_key: str = Field(default="", description="key of the certificate, as PEM")
+    behind_proxy: bool = Field(
+        default=False,
+        description="a proxy that adds X-Forwarded-For is in front; then reading needs a token too",
+    )
+
+    @field_validator("hosts", mode="before")
+    @classmethod
+    def _split(cls, value: Any) -> Any:
+        return _by_commas(value)
+
+
+def _by_commas(value: Any) -> Any:
+    """A list from the environment: commas between."""
+    return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
 
 
 def _limits_section() -> type[Section]:
@@ -161,6 +185,7 @@ class Root(Section):
     spark: SparkSection = SparkSection()
     types: TypesSection = TypesSection()
     optimize: OptimizeSection = OptimizeSection()
+    serve: ServeSection = ServeSection()
     limits: LimitsSection = LimitsSection()  # type: ignore[valid-type]
 
     @field_validator("catalog")
@@ -184,5 +209,6 @@ PLAIN_SECTIONS: dict[str, type[Section]] = {
     "spark": SparkSection,
     "types": TypesSection,
     "optimize": OptimizeSection,
+    "serve": ServeSection,
     "limits": LimitsSection,
 }

@@ -16,6 +16,7 @@ from calve.app.config.sections import (
     LimitsSection,
     OptimizeSection,
     Section,
+    ServeSection,
     SourceSection,
     SparkSection,
     StorageSection,
@@ -63,6 +64,7 @@ def render() -> str:
             '# "spark.pyspark.python" = "/opt/calve/bin/python"   # of the executors, with Calve installed\n',
             _section("types", TypesSection, given={}),
             _section("optimize", OptimizeSection, given={}),
+            _section("serve", ServeSection, given={}),
             _section("limits", LimitsSection, given={}),
         )
     )

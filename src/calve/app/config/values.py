@@ -49,6 +49,19 @@ class SparkConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ServeConfig:
+    """What a server listens to, and under which names."""
+
+    host: str = "127.0.0.1"
+    port: int = 8180
+    root_path: str = ""
+    hosts: tuple[str, ...] = ()
+    tls_cert: str = ""
+    tls_key: str = ""
+    behind_proxy: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class OptimizeConfig:
     """Which tables workers optimize by themselves, how often they look, and with how many slots."""
 
@@ -86,6 +99,7 @@ class Config:
     choices: Choices  # about types
     limits: Limits
     optimize: OptimizeConfig = OptimizeConfig()
+    serve: ServeConfig = ServeConfig()
     settings: tuple[Setting, ...] = ()
 
     @property

@@ -1,0 +1,156 @@
+"""Work beside requests: a request waits a moment for it, and is told to ask again if that was not enough.
+
+Equal requests share one errand, so a hundred viewers ask a source once. So many run at once, and so many for
+each service: one dead source cannot take every thread. An errand cannot be stopped; what it calls is
+bounded by `[limits]`.
+"""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from calve.http.problem import HttpError
+from calve.model.errors import StoreUnknownError, TemporaryError, UnavailableError
+
+STORE_THREADS = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pending:
+    """It is still under way: the same request again gets its answer."""
+
+    seconds: float  # so far
+
+
+@dataclass(kw_only=True)
+class _Errand:
+    done: "asyncio.Future[Any]"
+    started: float
+    ended: float | None = None
+    services: Sequence[str] = field(default=())
+
+
+class Errands:
+    """Of one event loop."""
+
+    def __init__(
+        self,
+        *,
+        at_once: int,
+        per_service: int,
+        keep_seconds: float,
+        down_seconds: float,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._pool = ThreadPoolExecutor(at_once, thread_name_prefix="errand")
+        self._at_once = at_once
+        self._per_service = per_service
+        self._keep = keep_seconds
+        self._down_seconds = down_seconds
+        self._now = now
+        self._errands: dict[str, _Errand] = {}
+        self._down: dict[str, tuple[float, UnavailableError]] = {}
+
+    async def result(
+        self, key: str, services: Sequence[str], work: Callable[[], Any], *, wait_seconds: float
+    ) -> Any | Pending:
+        """What the work answered, or raised; `Pending` if that takes longer. HttpError 503 if too much is
+        under way, UnavailableError at once if one of the services did not answer a moment ago."""
+        self._forget()
+        errand = self._errands.get(key)
+        if errand is None:
+            self._refuse_what_is_down(services)
+            errand = self._start(key, services, work)
+        try:
+            return await asyncio.wait_for(asyncio.shield(errand.done), wait_seconds)
+        except TimeoutError:
+            if errand.done.done():  # the work itself raised it
+                raise
+            return Pending(seconds=self._now() - errand.started)
+
+    def running(self) -> Counter[str]:
+        """How many are under way for each service."""
+        return Counter(
+            service for one in self._errands.values() if one.ended is None for service in one.services
+        )
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _start(self, key: str, services: Sequence[str], work: Callable[[], Any]) -> _Errand:
+        busy = self.running()
+        full = sum(1 for one in self._errands.values() if one.ended is None) >= self._at_once
+        if full or any(busy[service] >= self._per_service for service in services):
+            raise HttpError(
+                503,
+                f"too many requests wait for {', '.join(services)}",
+                code="server_busy",
+                hint="repeat the request in a few seconds",
+            )
+        done = asyncio.get_running_loop().run_in_executor(self._pool, work)
+        errand = _Errand(done=done, started=self._now(), services=tuple(services))
+        self._errands[key] = errand
+        done.add_done_callback(lambda future: self._ended(errand, future))
+        return errand
+
+    def _ended(self, errand: _Errand, future: "asyncio.Future[Any]") -> None:
+        errand.ended = self._now()
+        error = None if future.cancelled() else future.exception()
+        if isinstance(error, UnavailableError):
+            for service in errand.services:
+                self._down[service] = (self._now() + self._down_seconds, error)
+
+    def _refuse_what_is_down(self, services: Sequence[str]) -> None:
+        for service in services:
+            until, error = self._down.get(service, (0.0, None))
+            if error is not None and self._now() < until:
+                raise UnavailableError(
+                    f"{error.message} (a moment ago)", code=error.code, hint=error.hint, service=error.service
+                )
+
+    def _forget(self) -> None:
+        old = self._now() - self._keep
+        for key, one in list(self._errands.items()):
+            if one.ended is not None and one.ended < old:
+                del self._errands[key]
+
+
+class StoreThreads:
+    """Threads for what only the store answers, which is a matter of milliseconds, or it is down."""
+
+    def __init__(self, *, answer_seconds: float) -> None:
+        self._pool = ThreadPoolExecutor(STORE_THREADS, thread_name_prefix="store")
+        self._seconds = answer_seconds
+        self._busy = 0
+
+    async def run(self, work: Callable[[], Any], *, changes: bool = False) -> Any:
+        """TemporaryError if the store takes longer, or as many as there are threads wait for it; for a change
+        StoreUnknownError, as it may yet happen."""
+        if self._busy >= STORE_THREADS:
+            raise TemporaryError("the store is busy", code="store_slow", hint="repeat the request")
+        self._busy += 1
+        done = asyncio.get_running_loop().run_in_executor(self._pool, work)
+        done.add_done_callback(self._ended)
+        try:
+            return await asyncio.wait_for(asyncio.shield(done), self._seconds)
+        except TimeoutError:
+            if done.done():
+                raise
+            message = f"the store did not answer within {self._seconds:g} s"
+            if changes:
+                raise StoreUnknownError(
+                    message, code="store_slow", hint="repeat the request with the same Idempotency-Key"
+                ) from None
+            raise TemporaryError(message, code="store_slow", hint="calve doctor") from None
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _ended(self, future: "asyncio.Future[Any]") -> None:
+        self._busy -= 1
+        if not future.cancelled():
+            future.exception()  # seen, also where nobody waits for it any more

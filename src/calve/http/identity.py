@@ -1,0 +1,81 @@
+"""Who asks: the token of a request, in any of the headers that clients use, becomes a `Caller`.
+
+A wrong token is refused; it never becomes the reader without a token. Tokens in URLs are refused: they end
+up in logs.
+"""
+
+import base64
+import binascii
+from collections.abc import Mapping
+from ipaddress import ip_address
+
+from calve.app.access import Gatekeeper
+from calve.http.problem import HttpError
+from calve.model.access import Caller, Role
+
+_CHALLENGE = {"WWW-Authenticate": 'Bearer realm="calve", Basic realm="calve"'}
+
+
+class Identities:
+    """`open_reading`: whoever is on this host may read without a token."""
+
+    def __init__(self, gate: Gatekeeper, *, open_reading: bool) -> None:
+        self._gate = gate
+        self._open_reading = open_reading
+
+    def caller(self, headers: Mapping[str, str], peer: str) -> Caller:
+        """Asks the store, unless it knows the token. HttpError 401 for nobody."""
+        text = given_token(headers)
+        local = is_loopback(peer)
+        if not text:
+            if self._open_reading and local:
+                return Caller(name="local-reader", role=Role.VIEWER, origin=peer)
+            raise HttpError(
+                401,
+                "a token is needed",
+                code="token_missing",
+                hint="send one as Authorization: Bearer TOKEN; calve token new makes one",
+                headers=_CHALLENGE,
+            )
+        # Behind a proxy everybody seems to be on this host, so its own token does not count there.
+        found = self._gate.caller(text, origin=peer, loopback=local and self._open_reading)
+        if found is None:
+            raise HttpError(
+                401,
+                "the token is wrong, revoked or expired",
+                code="token_wrong",
+                hint="calve token list shows which there are",
+                headers=_CHALLENGE,
+            )
+        return found
+
+
+def given_token(headers: Mapping[str, str]) -> str:
+    """From `Authorization` (Bearer, or the password of Basic) or ClickHouse's own headers; "" for none."""
+    scheme, _, rest = headers.get("authorization", "").partition(" ")
+    match scheme.lower():
+        case "":
+            return headers.get("x-clickhouse-key", "")
+        case "bearer":
+            return rest.strip()
+        case "basic":
+            try:
+                return base64.b64decode(rest, validate=True).decode().partition(":")[2]
+            except (binascii.Error, UnicodeDecodeError):
+                pass
+    raise HttpError(
+        401,
+        "the Authorization header cannot be read",
+        code="token_wrong",
+        hint="send Authorization: Bearer TOKEN",
+        headers=_CHALLENGE,
+    )
+
+
+def is_loopback(address: str) -> bool:
+    try:
+        found = ip_address(address)
+    except ValueError:
+        return False
+    mapped = getattr(found, "ipv4_mapped", None)
+    return bool((mapped or found).is_loopback)

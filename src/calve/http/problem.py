@@ -1,0 +1,92 @@
+"""Errors over HTTP: a status, and as `application/problem+json` what `--json` says of the error.
+
+An error that is not ours is a defect: its text may hold a secret, so only the request's id is told.
+"""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+from starlette.responses import JSONResponse, Response
+
+from calve.app.desk import NotAllowedError
+from calve.model.errors import (
+    CalveError,
+    NotFoundError,
+    PermanentError,
+    RefusedError,
+    UsageError,
+)
+
+MEDIA_TYPE = "application/problem+json"
+RETRY_SECONDS = 5
+
+
+class HttpError(UsageError):
+    """Refused because of the way it was asked, not of what was asked."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        code: str,
+        hint: str = "",
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message, code=code, hint=hint)
+        self.status = status
+        self.headers = dict(headers or {})
+
+
+def status_of(error: CalveError) -> int:
+    match error:
+        case HttpError():
+            return error.status
+        case UsageError():
+            return 400
+        case NotAllowedError():
+            return 403
+        case NotFoundError():
+            return 404
+        case RefusedError():
+            return 409
+        case PermanentError():
+            return 502  # another service said no
+        case _:
+            return 503
+
+
+def problem(error: CalveError, request_id: str) -> Response:
+    status = status_of(error)
+    headers = dict(error.headers) if isinstance(error, HttpError) else {}
+    if status in (429, 503):
+        headers.setdefault("Retry-After", str(RETRY_SECONDS))
+    body: dict[str, Any] = {
+        "type": f"urn:calve:error:{error.code}",
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": error.message,
+        **error.info.to_json(),
+        "exit_code": error.exit_code,
+        "request_id": request_id,
+    }
+    return JSONResponse(body, status_code=status, headers=headers, media_type=MEDIA_TYPE)
+
+
+def defect(request_id: str) -> Response:
+    """What is told of an error that nobody expected: nothing but where to look."""
+    body = {
+        "type": "urn:calve:error:internal",
+        "title": "Internal Server Error",
+        "status": 500,
+        "detail": f"this is a defect of Calve; the server's log has it under request {request_id}",
+        "code": "internal",
+        "message": f"this is a defect of Calve; the server's log has it under request {request_id}",
+        "hint": "please report it with that part of the log",
+        "retryable": False,
+        "outcome": "unknown",
+        "exit_code": 1,
+        "request_id": request_id,
+    }
+    return JSONResponse(body, status_code=500, media_type=MEDIA_TYPE)

@@ -1,0 +1,304 @@
+"""The routes: each is a verb of the desk, and its arguments are the verb's options. The document at
+`/v1/openapi.json` is made of the same table.
+
+GET never changes anything: only verbs that change nothing have one. `POST /v1/verbs/NAME` serves every verb:
+it is what `calve --server` uses.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Body, FastAPI, Path, Query, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from pydantic import BaseModel, ConfigDict, Field, create_model
+from starlette.exceptions import HTTPException
+
+from calve import __version__
+from calve.app.desk import VERBS, Desk, Reach
+from calve.http.errands import Errands, Pending, StoreThreads
+from calve.http.identity import Identities
+from calve.http.problem import MEDIA_TYPE, HttpError, problem
+from calve.model.access import Caller
+from calve.model.errors import CalveError, UsageError
+
+API = 1
+_MOST_BYTES = 32 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Route:
+    """`path` may name options of the verb; the rest come from the query or the body."""
+
+    method: str
+    path: str
+    verb: str
+    about: str
+
+
+ROUTES = (
+    Route(method="GET", path="/processes", verb="page", about="Processes, newest first, in pages"),
+    Route(method="GET", path="/processes/{ids}", verb="show", about="One process with its plan, tasks and pins"),
+    Route(method="GET", path="/processes/{ids}/events", verb="events", about="What happened to a process"),
+    Route(method="GET", path="/processes/{ids}/why", verb="why", about="What a process waits for, or why it ended"),
+    Route(method="GET", path="/standing", verb="standing", about="How processes stand, for one who waits for them"),
+    Route(method="GET", path="/workers", verb="workers", about="Workers, and what they do"),
+    Route(method="GET", path="/processes/{ids}/proofs", verb="proofs", about="When a process was verified, and how"),
+    Route(method="GET", path="/servers", verb="servers", about="Servers on this store"),
+    Route(method="GET", path="/breakers", verb="breakers", about="Services that are down, and when they are asked again"),
+    Route(method="GET", path="/halts", verb="halts", about="Work that is stopped until somebody starts it again"),
+    Route(method="GET", path="/audit", verb="audit", about="Who asked for which change, newest first"),
+    Route(method="GET", path="/history", verb="history", about="What optimizing did"),
+    Route(method="GET", path="/config", verb="settings", about="The configuration with its origins, secrets masked"),
+    Route(method="GET", path="/partitions", verb="partitions", about="Partitions of a table, and what is exported"),
+    Route(method="GET", path="/parts", verb="parts", about="Parts of a table"),
+    Route(method="GET", path="/health", verb="health", about="The health of an Iceberg table"),
+    Route(method="GET", path="/backups", verb="backup_list", about="Backups"),
+    Route(method="GET", path="/backups/{name}", verb="backup_show", about="One backup"),
+    Route(method="GET", path="/tokens", verb="token_list", about="Tokens, without their texts"),
+    Route(method="POST", path="/exports", verb="export", about="Export partitions"),
+    Route(method="POST", path="/exports/preview", verb="export_preview", about="What an export would do"),
+    Route(method="POST", path="/optimizes", verb="optimize", about="Optimize an Iceberg table"),
+    Route(method="POST", path="/optimizes/preview", verb="optimize_preview", about="What optimizing would do"),
+    Route(method="POST", path="/backups", verb="backup_create", about="Back tables up"),
+    Route(method="POST", path="/backups/prune", verb="backup_prune", about="Delete backups that no rule keeps"),
+    Route(method="POST", path="/backups/{name}/verify", verb="backup_verify", about="Read a backup back"),
+    Route(method="POST", path="/backups/{name}/restore", verb="backup_restore", about="Restore a backup"),
+    Route(method="DELETE", path="/backups/{name}", verb="backup_delete", about="Delete a backup"),
+    Route(method="POST", path="/processes/cancel", verb="cancel", about="Cancel processes"),
+    Route(method="POST", path="/processes/retry", verb="retry", about="Run ended processes again"),
+    Route(method="POST", path="/processes/verify", verb="verify", about="Compare what was published with what was read"),
+    Route(method="POST", path="/halts", verb="halt", about="Stop work of a kind, of one table or of all"),
+    Route(method="POST", path="/halts/lift", verb="lift", about="Start it again"),
+    Route(method="POST", path="/doctor", verb="doctor", about="Check the installation"),
+    Route(method="POST", path="/tokens", verb="token_new", about="Make a token; its text is in this answer only"),
+    Route(method="POST", path="/tokens/revoke", verb="token_revoke", about="Revoke tokens"),
+)  # fmt: skip
+
+_TYPES: Mapping[type, Any] = {
+    str: str, int: int, float: float, bool: bool, list: list[str], dict: dict[str, str],
+    datetime: Annotated[str, Field(description="a time as 2026-01-31T00:00:00Z")],
+    timedelta: Annotated[str, Field(description="a span as 90d, 12h or 30m")],
+}  # fmt: skip
+_PROBLEM = {"content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
+_ANSWERS: dict[int | str, dict[str, Any]] = {
+    202: {"description": "Under way: repeat the same request after the seconds of Retry-After"},
+    **{
+        status: {"description": text, **_PROBLEM}
+        for status, text in {
+            400: "The request is wrong", 401: "A token is needed, or it is wrong", 403: "The caller's role may not do this",
+            404: "No such thing", 405: "Not this method", 408: "The body came too slowly", 409: "The state of the data forbids it",
+            413: "The body is too large", 415: "Not UTF-8, or compressed", 421: "Not this server's name",
+            429: "Too many requests", 502: "Another service refused", 503: "A service is down, or busy",
+        }.items()
+    },
+}  # fmt: skip
+
+
+class Service:
+    """Carries verbs out beside the event loop."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        identities: Identities,
+        threads: StoreThreads,
+        errands: Errands,
+        *,
+        answer_seconds: float,
+    ) -> None:
+        self.desk = desk
+        self._identities = identities
+        self._threads = threads
+        self._errands = errands
+        self._answer_seconds = answer_seconds
+
+    async def caller(self, request: Request) -> Caller:
+        headers, peer = request.scope["headers_by_name"], request.state.peer
+        found: Caller = await self._threads.run(lambda: self._identities.caller(headers, peer))
+        request.state.who = found.name
+        return found
+
+    async def answer(self, request: Request, name: str, arguments: Mapping[str, Any]) -> Response:
+        caller = await self.caller(request)
+        verb = self.desk.check(caller, name, arguments)
+        key = request.headers.get("idempotency-key", "")
+        if len(key) > 200:
+            raise UsageError(
+                "the Idempotency-Key is too long", code="bad_key", hint="use up to 200 characters"
+            )
+        work = _Work(self.desk, caller, name, arguments, key)
+        if verb.reach is Reach.STORE:
+            return answered(await self._threads.run(work, changes=verb.changes))
+        if key and verb.changes:
+            first = await self._threads.run(lambda: self.desk.replay(caller, name, arguments, key))
+            if first is not None:
+                return answered(first)
+        services = self.desk.services(name, arguments)
+        made = await self._errands.result(work.key, services, work, wait_seconds=self._answer_seconds)
+        if isinstance(made, Pending):
+            body = {"status": "running", "seconds": round(made.seconds, 1), "hint": "repeat this request"}
+            return JSONResponse(body, status_code=202, headers={"Retry-After": "1"})
+        return answered(made)
+
+
+class _Work:
+    """One call of the desk, and what makes another one the same: who may see its answer, and what it asks."""
+
+    def __init__(self, desk: Desk, caller: Caller, verb: str, arguments: Mapping[str, Any], key: str) -> None:
+        who = caller.name if VERBS[verb].changes else caller.role.value
+        text = json.dumps([who, verb, arguments, key], sort_keys=True)
+        self.key = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+        self._call: Callable[[], Any] = lambda: desk.perform(caller, verb, arguments, key=key)
+
+    def __call__(self) -> Any:
+        return self._call()
+
+
+def answered(document: Any) -> Response:
+    data = json.dumps(document, ensure_ascii=False).encode("utf-8", "backslashreplace")
+    if len(data) > _MOST_BYTES:
+        raise HttpError(
+            413,
+            f"the answer is above {_MOST_BYTES >> 20} MB",
+            code="answer_too_large",
+            hint="ask for less at once",
+        )
+    return Response(data, media_type="application/json")
+
+
+def application(service: Service, *, proof: Callable[[str], str]) -> FastAPI:
+    """`proof`: that this server knows the token of its host, for a nonce."""
+    app = FastAPI(
+        title="Calve",
+        version=__version__,
+        description="Publishes partitions of ClickHouse tables as Iceberg snapshots, exactly once.",
+        openapi_url="/v1/openapi.json",
+        docs_url=None,  # both load scripts from elsewhere
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    router = APIRouter(prefix="/v1", responses=_ANSWERS)
+    for route in ROUTES:
+        _add(router, service, route)
+    _add_verbs(router, service)
+    app.include_router(router)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _not_routed)
+    app.add_exception_handler(CalveError, _raised)
+    _add_open_routes(app, proof)
+    return app
+
+
+def _add(router: APIRouter, service: Service, route: Route) -> None:
+    desk, in_path = service.desk, [part[1:-1] for part in route.path.split("/") if part.startswith("{")]
+    model = _model(desk, route.verb, leaving_out=in_path)
+    from_query = route.method == "GET"
+
+    async def endpoint(request: Request, given: BaseModel, named: dict[str, str]) -> Response:
+        arguments: dict[str, Any] = given.model_dump(exclude_unset=True)
+        for name, value in named.items():
+            arguments[name] = [value] if desk.options(route.verb)[name] is list else value
+        return await service.answer(request, route.verb, arguments)
+
+    taken: Any = Annotated[model, Query()] if from_query else Annotated[model, Body()]
+    if in_path:
+        (name,) = in_path
+
+        async def handler(request: Request, value: str, given: Any) -> Response:
+            return await endpoint(request, given, {name: value})
+
+        handler.__annotations__["value"] = Annotated[str, Path(alias=name)]
+    else:
+
+        async def handler(request: Request, given: Any) -> Response:  # type: ignore[misc]
+            return await endpoint(request, given, {})
+
+    handler.__annotations__["given"] = taken
+    if (not from_query and not desk.required(route.verb)) or set(desk.required(route.verb)) <= set(in_path):
+        handler.__defaults__ = (model(),)  # a body that may be left out
+    router.add_api_route(
+        route.path,
+        handler,
+        methods=[route.method],
+        name=route.verb,
+        operation_id=route.verb,
+        summary=route.about,
+        description=f"Role: {VERBS[route.verb].role.value}.",
+        tags=[route.path.split("/")[1]],
+        response_class=JSONResponse,
+    )
+
+
+def _model(desk: Desk, verb: str, *, leaving_out: list[str]) -> type[BaseModel]:
+    """The verb's options as a body or a query; an unknown one is an error."""
+    fields: dict[str, Any] = {}
+    for name, kind in desk.options(verb).items():
+        if name in leaving_out:
+            continue
+        wanted = desk.choices(verb).get(name)
+        of: Any = Literal[tuple(wanted)] if wanted else _TYPES[kind]
+        fields[name] = (of, ...) if name in desk.required(verb) else (of | None, None)
+    config = ConfigDict(extra="forbid", strict=False)
+    return create_model(f"{verb.title().replace('_', '')}Arguments", __config__=config, **fields)
+
+
+def _add_verbs(router: APIRouter, service: Service) -> None:
+    @router.post(
+        "/verbs/{verb}",
+        operation_id="verb",
+        summary="Any verb, with its options as an object",
+        tags=["verbs"],
+    )
+    async def verb(
+        request: Request, verb: str, arguments: Annotated[dict[str, Any], Body(default_factory=dict)]
+    ) -> Response:
+        return await service.answer(request, verb, arguments)
+
+
+def _add_open_routes(app: FastAPI, proof: Callable[[str], str]) -> None:
+    """Which need no token and ask nobody."""
+
+    @app.get("/v1/version", operation_id="version", summary="The server's version", tags=["server"])
+    async def version() -> dict[str, Any]:
+        return {"version": __version__, "api": API}
+
+    @app.get(
+        "/v1/hello", operation_id="hello", summary="Proof that this server is the host's own", tags=["server"]
+    )
+    async def hello(nonce: Annotated[str, Query(min_length=16, max_length=200)]) -> dict[str, str]:
+        return {"proof": proof(nonce)}
+
+    @app.get("/healthz", include_in_schema=False)
+    async def healthz() -> dict[str, str]:
+        return {"status": "ok"}
+
+
+def _invalid(request: Request, error: Exception) -> Response:
+    """Which place is wrong, and how; never the value, which may be a secret."""
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    place = ".".join(str(part) for part in first["loc"] if part not in ("body", "query", "path"))
+    said = str(first["msg"]) if first["type"] != "json_invalid" else "it is not JSON"
+    wrong = UsageError(
+        f"invalid {place or 'body'}: {said}"[:500], code="bad_option", hint="see /v1/openapi.json"
+    )
+    return problem(wrong, request.state.request_id)
+
+
+def _not_routed(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    code = {404: "no_such_route", 405: "method"}.get(error.status_code, "request")
+    wrong = HttpError(
+        error.status_code, str(error.detail), code=code, hint="see /v1/openapi.json", headers=error.headers
+    )
+    return problem(wrong, request.state.request_id)
+
+
+def _raised(request: Request, error: Exception) -> Response:
+    assert isinstance(error, CalveError)
+    return problem(error, request.state.request_id)

@@ -1,0 +1,247 @@
+"""`serve`: one program that answers until it is told to stop.
+
+It refuses an address that others reach without tokens and TLS. It beats in the store, so that others know of
+it. A worker beside it is a program of its own: a JVM and its threads would be the API's latency.
+"""
+
+import asyncio
+import logging
+import secrets
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvicorn
+
+from calve import __version__
+from calve.app.access import Gatekeeper
+from calve.app.calve import Calve
+from calve.app.config import Config, ServeConfig
+from calve.app.desk import Desk
+from calve.app.token_file import hello, keep_token
+from calve.http.errands import Errands, StoreThreads
+from calve.http.guard import Guard, Rules
+from calve.http.identity import Identities, is_loopback
+from calve.http.protocol import BoundedProtocol
+from calve.http.routes import Service, application
+from calve.model.access import Server
+from calve.model.errors import CalveError, UsageError
+
+BEAT_SECONDS = 10.0
+GRACE_SECONDS = 10.0
+_log = logging.getLogger("calve.http")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Address:
+    """Where a server answers."""
+
+    url: str
+    token_file: Path
+
+
+def serve(
+    config: Config,
+    options: ServeConfig,
+    *,
+    with_worker: bool = False,
+    ready: Callable[[Address], None] = lambda _: None,
+) -> None:
+    """Answer until SIGTERM or SIGINT. UsageError if the address is not safe, or taken."""
+    with Calve(config) as calve, _listening(options) as listener:
+        local = _is_local(options)
+        if not local:
+            _refuse_unsafe(calve, options)
+        bound = listener.getsockname()
+        url = f"{'https' if options.tls_cert else 'http'}://{_printed(bound[0])}:{bound[1]}{_root(options)}"
+        token_file = config.folder / "calve.token"
+        token = keep_token(token_file)
+        threads = StoreThreads(answer_seconds=config.limits.answer_seconds)
+        errands = Errands(
+            at_once=config.limits.errands,
+            per_service=config.limits.errands_per_service,
+            keep_seconds=config.limits.errand_keep_seconds,
+            down_seconds=config.limits.probe_seconds,
+        )
+        gate = Gatekeeper(calve.registry, local_token=token, now=calve.now)
+        identities = Identities(gate, open_reading=local and not options.behind_proxy)
+        service = Service(
+            Desk(calve), identities, threads, errands, answer_seconds=config.limits.answer_seconds
+        )
+        app = application(service, proof=lambda nonce: hello(token, bound[1], nonce))
+        guard = Guard(app, _rules(config, options))
+        server = uvicorn.Server(_uvicorn(guard, options))
+        with _worker(config, with_worker), _beating(calve, url):
+            ready(Address(url=url, token_file=token_file))
+            _run(server, listener)
+        errands.close()
+        threads.close()
+
+
+def _run(server: uvicorn.Server, listener: socket.socket) -> None:
+    """Uvicorn gives a signal on to the handlers there were before; this program has ended by then."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+    asyncio.run(server.serve(sockets=[listener]))
+
+
+def _uvicorn(guard: Guard, options: ServeConfig) -> uvicorn.Config:
+    return uvicorn.Config(
+        guard,
+        http=BoundedProtocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=15,
+        timeout_graceful_shutdown=int(GRACE_SECONDS),
+        h11_max_incomplete_event_size=32768,
+        ssl_certfile=options.tls_cert or None,
+        ssl_keyfile=options.tls_key or None,
+    )
+
+
+def _rules(config: Config, options: ServeConfig) -> Rules:
+    names = {"localhost", "127.0.0.1", "::1", options.host, *options.hosts}
+    return Rules(
+        hosts=frozenset(name.lower() for name in names),
+        root_path=_root(options),
+        behind_proxy=options.behind_proxy,
+        request_kb=config.limits.request_kb,
+        requests_per_second=config.limits.requests_per_second,
+    )
+
+
+def _root(options: ServeConfig) -> str:
+    return f"/{options.root_path.strip('/')}" if options.root_path.strip("/") else ""
+
+
+def _is_local(options: ServeConfig) -> bool:
+    return options.host == "localhost" or is_loopback(options.host)
+
+
+def _refuse_unsafe(calve: Calve, options: ServeConfig) -> None:
+    """Beyond this host everything needs a token, and a token needs TLS or a proxy that has it."""
+    if not any(token["valid"] for token in calve.token_list()):
+        raise UsageError(
+            f"{options.host} can be reached from other hosts, and there is no token",
+            code="serve_without_tokens",
+            hint="calve token new --role admin; or listen on 127.0.0.1",
+        )
+    if not options.tls_cert and not options.behind_proxy:
+        raise UsageError(
+            f"{options.host} can be reached from other hosts, and tokens would be sent in the clear",
+            code="serve_without_tls",
+            hint="give --tls-cert and --tls-key, or --behind-proxy if a proxy in front has TLS",
+        )
+
+
+@contextmanager
+def _listening(options: ServeConfig) -> Iterator[socket.socket]:
+    """The socket, bound before anything is said or started."""
+    for path in filter(None, (options.tls_cert, options.tls_key)):
+        if not Path(path).is_file():
+            raise UsageError(
+                f"{path} does not exist", code="tls_file", hint="give --tls-cert and --tls-key as PEM files"
+            )
+    if options.tls_cert:
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(options.tls_cert, options.tls_key or None)
+        except (ssl.SSLError, OSError) as error:
+            raise UsageError(
+                f"the certificate cannot be used: {error}",
+                code="tls_file",
+                hint="give --tls-cert and --tls-key as PEM files",
+            ) from None
+    try:
+        found = socket.getaddrinfo(options.host, options.port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(found[0], found[1])
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(found[4])
+        listener.listen(512)
+    except OSError as error:
+        raise UsageError(
+            f"cannot listen on {options.host} port {options.port}: {error.strerror}",
+            code="address",
+            hint="give another --port, or stop what uses it",
+        ) from None
+    with listener:
+        yield listener
+
+
+def _printed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+@contextmanager
+def _beating(calve: Calve, url: str) -> Iterator[None]:
+    """The row of this server in the store, refreshed by a thread: a store that is down stops no request
+    but those that need it."""
+    me = Server(id=secrets.token_hex(8), host=socket.gethostname(), url=url, version=__version__)
+    stop = threading.Event()
+
+    def beat() -> None:
+        while True:
+            try:
+                # if we die here, the row is old, and soon nobody counts it
+                calve.registry.beat_server(me)
+            except CalveError as error:
+                _log.warning("the store does not know that this server runs: %s", error.message)
+            if stop.wait(BEAT_SECONDS):
+                return
+
+    thread = threading.Thread(target=beat, name="server-beat", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(GRACE_SECONDS)
+        with suppress(CalveError):
+            calve.registry.forget_server(me.id)
+
+
+@contextmanager
+def _worker(config: Config, wanted: bool) -> Iterator[None]:
+    """A worker beside the server. Its stdin is a pipe of ours: if we die, it ends, and the worker drains."""
+    if not wanted:
+        yield
+        return
+    stop = threading.Event()
+    running: list[subprocess.Popen[bytes]] = []
+
+    def keep() -> None:
+        wait = 1.0
+        while not stop.is_set():
+            child = subprocess.Popen(_worker_command(config), stdin=subprocess.PIPE)
+            running[:] = [child]
+            code = child.wait()
+            if stop.is_set():
+                return
+            _log.warning("the worker ended with exit code %d; it is started again in %g s", code, wait)
+            stop.wait(wait)
+            wait = min(60.0, wait * 2)
+
+    thread = threading.Thread(target=keep, name="server-worker", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        for child in running:
+            child.terminate()
+        thread.join()
+
+
+def _worker_command(config: Config) -> Sequence[str]:
+    chosen = ["--config", str(config.file)] if config.file else []
+    return [sys.executable, "-m", "calve.cli", *chosen, "worker", "--while-stdin"]
