@@ -1,6 +1,3 @@
-<<<<<<< HEAD
-"""HTTP: requests become calls of the desk, and its answers responses. Rights are the desk's."""
-=======
 """`calve serve`: the façade over HTTP.
 
 A request passes the guard (is it from where it may come, small and not too often), gets a caller (identity),
@@ -10,4 +7,3 @@ errand where a source, a catalog or a storage is asked (errands). Errors leave a
 Belongs here: everything about HTTP. Must not be here: rights, which belong to verbs (`calve.app.desk`), and
 any way to the façade around the desk.
 """
->>>>>>> ff3afba (calve serve: the façade over HTTP)
