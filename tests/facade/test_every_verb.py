@@ -15,7 +15,7 @@ from calve.model.access import Role
 
 # Commands whose verb has another name, the two that work without a configuration, and one that carries any verb.
 NAMED_OTHERWISE = {"ps": "processes", "config": "settings", "wait": "follow"}
-WITHOUT_VERB = {"demo", "init", "sql"}
+WITHOUT_VERB = {"serve", "demo", "init", "sql"}
 NOT_VERBS = {"close", "on_behalf"}
 
 
