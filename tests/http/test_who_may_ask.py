@@ -16,11 +16,10 @@ pytestmark = pytest.mark.programs
 @pytest.fixture(scope="module")
 def tokens(served: Served) -> dict[str, str]:
     with served.client() as admin:
-        made = {
+        return {
             role: admin.post("/v1/tokens", json={"role": role, "name": f"{role}-{id(served)}"}).json()["token"]
             for role in ("viewer", "operator", "admin")
         }
-    return made
 
 
 CASES = [
