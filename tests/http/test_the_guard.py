@@ -37,7 +37,9 @@ def test_its_own_names_are_answered_with_any_port(reader: httpx.Client, host: st
 )
 def test_another_web_page_may_not_ask(admin: httpx.Client, headers: dict[str, str]) -> None:
     for method, path in (("GET", "/v1/processes"), ("POST", "/v1/processes/cancel")):
-        answer = admin.request(method, path, headers=headers, json={"ids": ["x"]} if method == "POST" else None)
+        answer = admin.request(
+            method, path, headers=headers, json={"ids": ["x"]} if method == "POST" else None
+        )
         assert (answer.status_code, answer.json()["code"]) == (403, "origin")
 
 

@@ -17,7 +17,9 @@ pytestmark = pytest.mark.programs
 def tokens(served: Served) -> dict[str, str]:
     with served.client() as admin:
         return {
-            role: admin.post("/v1/tokens", json={"role": role, "name": f"{role}-{id(served)}"}).json()["token"]
+            role: admin.post("/v1/tokens", json={"role": role, "name": f"{role}-{id(served)}"}).json()[
+                "token"
+            ]
             for role in ("viewer", "operator", "admin")
         }
 

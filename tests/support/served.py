@@ -23,7 +23,17 @@ class Served:
         if not config.exists():
             config.write_text(settings)
         self.log = folder / "serve.log"
-        command = [sys.executable, "-m", "calve.cli", "--config", str(config), "serve", "--port", "0", *options]
+        command = [
+            sys.executable,
+            "-m",
+            "calve.cli",
+            "--config",
+            str(config),
+            "serve",
+            "--port",
+            "0",
+            *options,
+        ]
         self.program = Program("calve serve", command, self.log)
         self.program.wait_ready(lambda: "the token of this host" in self.log.read_text())
         found = _ADDRESS.search(self.log.read_text())
