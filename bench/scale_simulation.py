@@ -22,7 +22,9 @@ from pyiceberg.catalog.sql import SqlCatalog
 from calve.control.kind import AdoptedWork, NothingToDo, Planned, Published
 from calve.control.ports import Store, TaskOrder
 from calve.control.worker import WorkerLoop
-from calve.iceberg.publish import PublishedSnapshot, publish
+from calve.destination.names import DestinationAddress
+from calve.iceberg.destination import IcebergDestination
+from calve.iceberg.publish import PublishedSnapshot
 from calve.model.change import NewPin, Result
 from calve.model.limits import Limits
 from calve.model.process import NewProcess, NewTask, Pin, Process, Task, new_process_id
@@ -59,6 +61,11 @@ class NoOpKind(FakeKind):
     def __init__(self, catalog: SqlCatalog) -> None:
         super().__init__(World())
         self._catalog = catalog
+        self._destinations: dict[str, IcebergDestination] = {}
+
+    def _destination(self, table: str) -> IcebergDestination:
+        address = DestinationAddress(catalog="lake", identifier=("ns", table))
+        return self._destinations.setdefault(table, IcebergDestination(address, self._catalog, {}, Limits()))
 
     def pins(self, process: Process, attempt: int) -> tuple[NewPin, ...]:
         return ()
@@ -80,7 +87,9 @@ class NoOpKind(FakeKind):
                 self._catalog, [(1, range(1))], keys=[(process.id, process.id)], process_id=process.id,
                 keep_receipts=False, identifier=("ns", table),
             )  # fmt: skip
-            done = publish(self._catalog, process.id, work.plan, work.receipts, process.publish_note, note)
+            done = self._destination(table).publish(
+                process.id, work.plan, work.receipts, process.publish_note, note
+            )
             assert isinstance(done, PublishedSnapshot)
         return Published(result=Result(rows=len(receipts), files=0, bytes=0), message="done")
 

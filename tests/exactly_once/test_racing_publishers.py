@@ -6,17 +6,21 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
 
 import pytest
 
+from calve.destination.names import DestinationAddress
 from calve.iceberg.catalogs.catalog import open_catalog
+from calve.iceberg.destination import IcebergDestination
 from calve.iceberg.publish import AlreadyExported, PublishedSnapshot, PublishFenced, fence
 from calve.iceberg.undo import undo
+from calve.model.errors import TemporaryError
+from calve.model.limits import Limits
 from calve.objects.storage import Storage
-from support.lake import Work, make_table, make_work, rows_of, sqlite_properties
+from support.lake import IDENTIFIER, Work, make_table, make_work, rows_of, sqlite_properties
 from support.outcomes import (
     Publisher,
     append_as_somebody_else,
@@ -97,7 +101,9 @@ def test_L28_threads_that_publish_different_partitions_publish_every_row_once(tm
 
 CHILD = """
 import json, os, signal, sys
+from calve.destination.names import DestinationAddress
 from calve.iceberg.catalogs.catalog import open_catalog
+from calve.iceberg.destination import IcebergDestination
 from calve.iceberg.publish import AlreadyExported, publish
 from calve.model.errors import CalveError, TemporaryError
 from calve.destination.plan import ExportPlan
@@ -240,3 +246,45 @@ def test_D2_without_the_fence_the_same_publisher_would_have_published(
     assert child.hear() == "PublishedSnapshot"
     assert rows_of(catalog) == list(range(9))
     catalog.close()
+
+
+def _two_into_one_table(tmp_path: Path, limits: Limits) -> tuple[IcebergDestination, Work, Work]:
+    properties = sqlite_properties(tmp_path)
+    catalog = open_catalog("lake", properties)
+    make_table(catalog)
+    address = DestinationAddress(catalog="lake", identifier=IDENTIFIER)
+    first, second = (
+        make_work(catalog, [(1, range(at, at + 3))], keys=[(str(at), f"k-{at}")]) for at in (0, 10)
+    )
+    return IcebergDestination(address, catalog, properties, limits), first, second
+
+
+def test_one_worker_s_publishes_into_a_table_take_turns(tmp_path: Path) -> None:
+    """Bench `scale-simulation`: of 32 at once, most lost the race and waited a second to start again."""
+    destination, first, second = _two_into_one_table(tmp_path, Limits())
+    with ThreadPoolExecutor(1) as pool:
+        beside: list[Future[object]] = []
+
+        def meanwhile(_: str) -> None:
+            run = (second.process_id, second.plan, second.receipts, "", lambda _: None)
+            beside.append(pool.submit(destination.publish, *run))
+            with pytest.raises(TimeoutError):  # it would be done by now, and the first refused
+                beside[0].result(timeout=0.5)
+
+        answer = destination.publish(first.process_id, first.plan, first.receipts, "", meanwhile)
+        assert isinstance(answer, PublishedSnapshot)
+        assert isinstance(beside[0].result(), PublishedSnapshot)
+    assert rows_of(destination.catalog) == [0, 1, 2, 10, 11, 12]
+
+
+def test_a_publish_that_hangs_is_not_waited_for(tmp_path: Path) -> None:
+    destination, first, second = _two_into_one_table(tmp_path, Limits(call_seconds=0.01))
+    with ThreadPoolExecutor(1) as pool:
+
+        def meanwhile(_: str) -> None:
+            run = (second.process_id, second.plan, second.receipts, "", lambda _: None)
+            assert isinstance(pool.submit(destination.publish, *run).result(), PublishedSnapshot)
+
+        with pytest.raises(TemporaryError, match="changed while the snapshot was built"):
+            destination.publish(first.process_id, first.plan, first.receipts, "", meanwhile)
+    assert rows_of(destination.catalog) == [10, 11, 12]

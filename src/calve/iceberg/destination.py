@@ -2,6 +2,7 @@
 and `verify`; here they meet one table, its catalog and its storage."""
 
 import hashlib
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -103,6 +104,7 @@ class IcebergDestination(Destination):
         self.tells_sort_order = tables.tells_sort_orders(catalog)
         self._properties = dict(properties)
         self._limits = limits
+        self._publishing = threading.Lock()
         self._lender: Lender | None = None
         if isinstance(catalog, RestCatalog) and address.identifier:
             self._lender = lender(catalog, address.identifier, self._configured)
@@ -171,7 +173,14 @@ class IcebergDestination(Destination):
         noted: str,
         note: Callable[[str], None],
     ) -> PublishedSnapshot | AlreadyExported:
-        return publish(self.catalog, process_id, plan, receipts, noted, note, limits=self._limits)
+        # A worker's publishes into one table take turns: of two at once, one would be refused and start again.
+        # Only for speed, so what hangs is not waited for; nothing is looked at before the turn comes.
+        has_turn = self._publishing.acquire(timeout=self._limits.call_seconds)
+        try:
+            return publish(self.catalog, process_id, plan, receipts, noted, note, limits=self._limits)
+        finally:
+            if has_turn:
+                self._publishing.release()
 
     def fence(self, process_id: str, plan: ExportPlan, noted: str) -> PublishFenced | PublishedSnapshot:
         return fence(self.catalog, process_id, plan, noted, limits=self._limits)
