@@ -20,7 +20,7 @@ from calve.model.errors import NotFoundError, UsageError
 from calve.model.states import PROCESS_LIVE
 
 Json = dict[str, Any]
-_PIECE = 1000  # lines that are sent to the engine at once
+_PIECE = 5_000  # lines that are sent to the engine at once
 _DETAILS = 50  # processes that are read in full at once
 _LIVE = [state.value for state in PROCESS_LIVE]
 _PAGE = 1000  # processes of one question to the desk
