@@ -26,6 +26,7 @@ from calve.app.calve import Calve
 from calve.app.config import Config, ServeConfig
 from calve.app.desk import Desk
 from calve.app.token_file import hello, keep_token
+from calve.http.clickhouse import Beside, routes
 from calve.http.errands import Errands, StoreThreads
 from calve.http.guard import Guard, Rules
 from calve.http.identity import Identities, is_loopback
@@ -33,6 +34,7 @@ from calve.http.protocol import BoundedProtocol
 from calve.http.routes import Service, application
 from calve.model.access import Server
 from calve.model.errors import CalveError, UsageError
+from calve.sql.execution import Sql, cages
 
 BEAT_SECONDS = 10.0
 GRACE_SECONDS = 10.0
@@ -76,13 +78,15 @@ def serve(
             Desk(calve), identities, threads, errands, answer_seconds=config.limits.answer_seconds
         )
         app = application(service, proof=lambda nonce: hello(token, bound[1], nonce))
+        caged, beside = cages(config.limits, required=True), Beside(seconds=config.limits.sql_seconds)
+        app.router.routes += routes(Sql(service.desk, caged, config.limits), service.caller, beside)
         guard = Guard(app, _rules(config, options))
         server = uvicorn.Server(_uvicorn(guard, options))
         with _worker(config, with_worker), _beating(calve, url):
             ready(Address(url=url, token_file=token_file))
             _run(server, listener)
-        errands.close()
-        threads.close()
+        for part in (errands, threads, beside, caged):
+            part.close()
 
 
 def _run(server: uvicorn.Server, listener: socket.socket) -> None:
