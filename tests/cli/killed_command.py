@@ -24,17 +24,17 @@ def hang(*_: object) -> None:
 
 def before(call: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(call)
-    def hanging(*given: Any) -> Any:
+    def hanging(*given: Any, **named: Any) -> Any:
         hang()
-        return call(*given)
+        return call(*given, **named)
 
     return hanging
 
 
 def after(call: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(call)
-    def hanging(*given: Any) -> Any:
-        answer = call(*given)
+    def hanging(*given: Any, **named: Any) -> Any:
+        answer = call(*given, **named)
         hang()
         return answer
 

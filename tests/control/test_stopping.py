@@ -3,7 +3,12 @@
 The loop runs here with its threads, as in production. Nothing sleeps: events say when to go on.
 """
 
+import linecache
+import sys
 import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -16,6 +21,8 @@ from calve.testing.clock import FakeClock
 from calve.testing.fake_kind import FakeKind
 from calve.testing.memory_store import MemoryStore
 from calve.testing.scene import REACH, Deferred, Scene
+
+TraceFunction = Callable[[FrameType, str, Any], Any]
 
 
 class BlockingRunner:
@@ -98,6 +105,33 @@ def test_a_second_stop_is_quick_and_the_next_worker_goes_on(threaded: Scene) -> 
     threaded.run(threaded.worker())
     threaded.check_settled()
     assert threaded.state(process_id) is ProcessState.COMPLETED
+
+
+def test_a_signal_in_the_middle_of_the_loop_s_own_locks_stops_it_too(threaded: Scene) -> None:
+    """A handler runs in the loop's thread between any two lines, also where that holds a lock."""
+    worker = worker_of(threaded, BlockingRunner(threaded))
+    stopped = threading.Event()
+
+    def between_lines(frame: FrameType, event: str, _: object) -> TraceFunction | None:
+        if frame.f_code.co_filename != threading.__file__ or stopped.is_set():
+            return None
+        if event == "line" and frame.f_code is threading.Event.clear.__code__ and "_flag" in _line(frame):
+            stopped.set()
+            worker.request_stop()
+        return between_lines
+
+    def loop() -> None:
+        sys.settrace(between_lines)
+        worker.run()
+
+    thread = threading.Thread(target=loop, daemon=True)
+    thread.start()
+    thread.join(30)
+    assert stopped.is_set() and not thread.is_alive()
+
+
+def _line(frame: FrameType) -> str:
+    return linecache.getline(frame.f_code.co_filename, frame.f_lineno)
 
 
 def test_tasks_that_do_not_finish_in_time_are_handed_back_at_no_cost(scene: Scene) -> None:

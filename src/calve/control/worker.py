@@ -372,12 +372,12 @@ class WorkerLoop:
 
     def request_stop(self) -> None:
         """Once: drain. No new tasks; running ones finish or are handed back; leases are given up; pins
-        are kept for the next worker. Twice: quick, and still safe. Callable from a signal handler."""
+        are kept for the next worker. Twice: quick, and still safe. Callable from a signal handler: it takes no
+        lock, because it may run in a thread that holds it. The loop looks within a tenth of a second."""
         self._stops += 1
         if self._drain_began_at is None:
             self._drain_began_at = self._monotonic()
         self._beat_at = None  # say at once that it is draining
-        self._wake.set()
 
     def run(self, until: Callable[[], bool] = lambda: False) -> None:
         """Tick until `until()` or `request_stop()`, then drain."""
