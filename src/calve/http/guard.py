@@ -70,8 +70,11 @@ class Guard:
             headers = _headers(scope)
             scope["headers_by_name"] = headers
             state["peer"] = self._peer(scope, headers)
-            self._check(scope, headers, state["peer"])
+            refused = self._refusal(scope, headers, state["peer"])
+            # Read in any case: closing on what is still on its way would take the answer with it.
             body = await self._body(scope, headers, receive)
+            if refused:
+                raise refused
             await self._app(scope, _replayed(body, receive), answer)
         except CalveError as error:
             await answer.instead(scope, receive, problem(error, request_id))
@@ -105,6 +108,13 @@ class Guard:
                 hint="start it with --behind-proxy",
             )
         return str(own)
+
+    def _refusal(self, scope: Scope, headers: Mapping[str, str], peer: str) -> CalveError | None:
+        try:
+            self._check(scope, headers, peer)
+        except CalveError as error:
+            return error
+        return None
 
     def _check(self, scope: Scope, headers: Mapping[str, str], peer: str) -> None:
         wait = self._rates.wait_for(peer)

@@ -46,6 +46,7 @@ ROUTES = (
     Route(method="GET", path="/processes/{ids}/events", verb="events", about="What happened to a process"),
     Route(method="GET", path="/processes/{ids}/why", verb="why", about="What a process waits for, or why it ended"),
     Route(method="GET", path="/standing", verb="standing", about="How processes stand, for one who waits for them"),
+    Route(method="GET", path="/events", verb="feed", about="Events of all processes, in order, from a cursor on"),
     Route(method="GET", path="/workers", verb="workers", about="Workers, and what they do"),
     Route(method="GET", path="/processes/{ids}/proofs", verb="proofs", about="When a process was verified, and how"),
     Route(method="GET", path="/servers", verb="servers", about="Servers on this store"),
@@ -84,6 +85,12 @@ _TYPES: Mapping[type, Any] = {
     datetime: Annotated[str, Field(description="a time as 2026-01-31T00:00:00Z")],
     timedelta: Annotated[str, Field(description="a span as 90d, 12h or 30m")],
 }  # fmt: skip
+_TEXT, _NUMBER, _TRUTH = {"type": "string"}, {"type": "integer"}, {"type": "boolean"}
+_PROBLEM_FIELDS = (
+    ("type", _TEXT), ("title", _TEXT), ("status", _NUMBER), ("detail", _TEXT), ("code", _TEXT), ("message", _TEXT),
+    ("hint", _TEXT), ("retryable", _TRUTH), ("outcome", {"enum": ["not_applied", "applied", "unknown"]}),
+    ("exit_code", _NUMBER), ("request_id", _TEXT),
+)  # fmt: skip
 _PROBLEM = {"content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
 _ANSWERS: dict[int | str, dict[str, Any]] = {
     202: {"description": "Under way: repeat the same request after the seconds of Retry-After"},
@@ -191,7 +198,27 @@ def application(service: Service, *, proof: Callable[[str], str]) -> FastAPI:
     app.add_exception_handler(HTTPException, _not_routed)
     app.add_exception_handler(CalveError, _raised)
     _add_open_routes(app, proof)
+    document = _document(app)
+    app.openapi = lambda: document  # type: ignore[method-assign]
     return app
+
+
+def _document(app: FastAPI) -> dict[str, Any]:
+    """FastAPI's, with the form of our problems in place of its own."""
+    made = app.openapi()
+    schemas = made["components"]["schemas"]
+    for name in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(name, None)
+    schemas["Problem"] = {
+        "type": "object",
+        "required": [name for name, _ in _PROBLEM_FIELDS],
+        "properties": dict(_PROBLEM_FIELDS),
+    }
+    for path in made["paths"].values():
+        for operation in path.values():
+            operation["responses"].pop("422", None)
+            operation["responses"].setdefault("400", {"description": "The request is wrong", **_PROBLEM})
+    return made
 
 
 def _add(router: APIRouter, service: Service, route: Route) -> None:

@@ -1,0 +1,117 @@
+"""Requests never wait for a slow service: what asks one runs beside them, bounded."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from calve.http.errands import Errands, Pending, StoreThreads
+from calve.http.problem import HttpError
+from calve.model.errors import StoreUnknownError, TemporaryError, UnavailableError
+
+
+def made(now: Callable[[], float] = lambda: 0.0, **options: Any) -> Errands:
+    given = {"at_once": 8, "per_service": 2, "keep_seconds": 30.0, "down_seconds": 5.0, "now": now, **options}
+    return Errands(**given)
+
+
+def test_a_request_is_told_to_ask_again_and_then_gets_the_one_answer() -> None:
+    async def scene() -> None:
+        errands, go, calls = made(), threading.Event(), []
+
+        def work() -> str:
+            calls.append(1)
+            go.wait(30)
+            return "answer"
+
+        assert isinstance(await errands.result("k", ["s"], work, wait_seconds=0.01), Pending)
+        assert isinstance(await errands.result("k", ["s"], work, wait_seconds=0.01), Pending)
+        go.set()
+        assert await errands.result("k", ["s"], work, wait_seconds=30) == "answer"
+        assert await errands.result("k", ["s"], work, wait_seconds=30) == "answer"
+        assert len(calls) == 1
+        errands.close()
+
+    asyncio.run(scene())
+
+
+def test_an_answer_is_forgotten_after_a_while() -> None:
+    async def scene() -> None:
+        clock, calls = [0.0], []
+        errands = made(now=lambda: clock[0])
+        work = lambda: calls.append(1) or len(calls)  # noqa: E731
+        assert await errands.result("k", ["s"], work, wait_seconds=30) == 1
+        clock[0] = 29.0
+        assert await errands.result("k", ["s"], work, wait_seconds=30) == 1
+        clock[0] = 60.1
+        assert await errands.result("k", ["s"], work, wait_seconds=30) == 2
+        errands.close()
+
+    asyncio.run(scene())
+
+
+def test_one_dead_service_takes_no_thread_of_the_others() -> None:
+    async def scene() -> None:
+        errands, go = made(), threading.Event()
+        for key in ("a", "b"):
+            assert isinstance(
+                await errands.result(key, ["dead"], lambda: go.wait(30), wait_seconds=0.01), Pending
+            )
+        with pytest.raises(HttpError, match="too many requests wait for dead") as refused:
+            await errands.result("c", ["dead"], lambda: 1, wait_seconds=0.01)
+        assert refused.value.status == 503
+        assert await errands.result("d", ["alive"], lambda: 1, wait_seconds=30) == 1
+        go.set()
+        errands.close()
+
+    asyncio.run(scene())
+
+
+def test_a_service_that_did_not_answer_is_not_asked_again_at_once() -> None:
+    async def scene() -> None:
+        clock, calls = [0.0], []
+        errands = made(now=lambda: clock[0])
+
+        def down() -> None:
+            calls.append(1)
+            raise UnavailableError(
+                "the catalog does not answer", code="catalog_unavailable", service="catalog:lake"
+            )
+
+        for key in ("a", "b", "c"):
+            with pytest.raises(UnavailableError, match="does not answer"):
+                await errands.result(key, ["catalog:lake"], down, wait_seconds=30)
+        assert len(calls) == 1
+        clock[0] = 5.1
+        with pytest.raises(UnavailableError):
+            await errands.result("d", ["catalog:lake"], down, wait_seconds=30)
+        assert len(calls) == 2
+        errands.close()
+
+    asyncio.run(scene())
+
+
+def test_a_store_that_hangs_is_said_and_its_threads_are_bounded() -> None:
+    async def scene() -> None:
+        threads, go = StoreThreads(answer_seconds=0.01), threading.Event()
+        with pytest.raises(TemporaryError, match="did not answer within"):
+            await threads.run(lambda: go.wait(30))
+        with pytest.raises(StoreUnknownError, match="did not answer within"):
+            await threads.run(lambda: go.wait(30), changes=True)
+        for _ in range(14):
+            with pytest.raises(TemporaryError):
+                await threads.run(lambda: go.wait(30))
+        with pytest.raises(TemporaryError, match="the store is busy"):
+            await threads.run(lambda: 1)
+        go.set()
+        while True:  # the threads end one after the other
+            try:
+                assert await threads.run(lambda: 1) == 1
+                break
+            except TemporaryError:
+                await asyncio.sleep(0)
+        threads.close()
+
+    asyncio.run(scene())

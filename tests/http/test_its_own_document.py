@@ -1,0 +1,76 @@
+"""The API is asked everything that its own document allows, and much that it does not."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from calve.app.desk import VERBS, Reach
+from calve.http.routes import ROUTES
+from support.served import Served
+
+pytestmark = pytest.mark.programs
+
+CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
+
+
+@pytest.mark.parametrize("phases", ["fuzzing", pytest.param("coverage,fuzzing", marks=pytest.mark.long)])
+def test_nothing_that_is_asked_gets_a_500_or_an_answer_that_is_not_documented(
+    served: Served, tmp_path: Path, phases: str
+) -> None:
+    command = [Path(sys.executable).with_name("schemathesis"), "run", f"{served.url}/v1/openapi.json"]
+    options = [
+        "--phases",
+        phases,
+        "--checks",
+        CHECKS,
+        "-n",
+        "3",
+        "--seed",
+        "1",
+        "--suppress-health-check",
+        "all",
+    ]
+    token = ["--header", f"Authorization: Bearer {served.token}", "--request-timeout", "20"]
+    done = subprocess.run(
+        [*map(str, command), *options, *token], cwd=tmp_path, capture_output=True, text=True, timeout=1500
+    )
+    assert done.returncode == 0, done.stdout[-6000:]
+    assert f"Tested: {len(ROUTES) + 3}" in done.stdout
+
+
+def test_every_verb_that_is_served_has_a_route(reader: httpx.Client) -> None:
+    document = reader.get("/v1/openapi.json").json()
+    routed = {route.verb for route in ROUTES}
+    over_verbs_only = {
+        "now",
+        "find",
+        "has_workers",
+        "notes",
+        "outages",
+        "processes",
+    }  # what a command line needs
+    served = {verb.name for verb in VERBS.values() if verb.reach is not Reach.HERE}
+    assert served - routed == over_verbs_only
+    listed = {operation["operationId"] for path in document["paths"].values() for operation in path.values()}
+    assert routed <= listed
+
+
+def test_a_problem_says_what_the_command_line_says(reader: httpx.Client) -> None:
+    answer = reader.get("/v1/processes/none")
+    assert answer.headers["content-type"] == "application/problem+json"
+    body = answer.json()
+    assert (body["status"], body["code"], body["exit_code"]) == (404, "process_not_found", 3)
+    assert body["hint"] == "calve ps --all"
+    assert body["request_id"] == answer.headers["x-request-id"]
+
+
+def test_a_wrong_value_is_not_told_again(admin: httpx.Client) -> None:
+    for body in ({"role": "viewer", "expires": ["canary"]}, {"role": "canary"}, {"canary_name": "canary"}):
+        answer = admin.post("/v1/tokens", json=body)
+        assert answer.status_code == 400
+        assert "canary" not in answer.text.replace("canary_name", "")
+    answer = admin.post("/v1/tokens", content=b'{"role": ' + b"[" * 100_000)
+    assert answer.status_code == 400
