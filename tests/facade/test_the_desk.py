@@ -63,7 +63,15 @@ OPERATORS = [
     "cancel",
     "retry",
 ]
-ADMINS = ["backup_restore", "backup_delete", "backup_prune", "token_new", "token_list", "token_revoke"]
+ADMINS = [
+    "backup_restore",
+    "backup_delete",
+    "backup_prune",
+    "token_new",
+    "token_list",
+    "token_revoke",
+    "support",
+]
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 import os
 import threading
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -93,6 +94,10 @@ def _ask_about(guarded: Guarded, ids: list[str]) -> list[str]:
         guarded.calve("ps", "--all", "--json"),
         guarded.calve("show", "--json", ids[0]),
     ]
+    report = guarded.folder / "report.zip"
+    seen.append(guarded.calve("support", "--with-names", "--output", str(report)))
+    with zipfile.ZipFile(report) as bundle:
+        seen += [bundle.read(name).decode() for name in bundle.namelist()]
     return seen + [guarded.calve(*question, ids[-1]) for question in _QUESTIONS]
 
 

@@ -218,6 +218,12 @@ class Calve:
 
         return (view.finding_json(one) for one in examine(self._app, spark=spark))
 
+    def support(self, *, with_names: bool = False) -> dict[str, Json]:
+        """Documents for a bug report, by the name of their file."""
+        from calve.app.support import bundle
+
+        return bundle(self, with_names=with_names)
+
     def export_preview(
         self, table: str, to: str, selection: "Selection", options: "ExportOptions | None" = None
     ) -> Json:

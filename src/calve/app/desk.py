@@ -81,6 +81,7 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
             *_verbs(_A, Reach.OUTSIDE, "backup_restore backup_delete", changes=True),
             Verb(name="backup_prune", role=_A, reach=Reach.OUTSIDE, changes=True, lowered={"dry_run": _V}),
             *_verbs(_A, Reach.STORE, "token_list"),
+            *_verbs(_A, Reach.OUTSIDE, "support"),
             *_verbs(_A, Reach.STORE, "token_new token_revoke", changes=True),
             *_verbs(_A, Reach.HERE, "follow run pin stop worker", changes=True),
         )
@@ -418,6 +419,10 @@ _SERVED: Mapping[str, _Served] = {
     ),
     "doctor": _Served(
         answer=lambda calve, given: list(calve.doctor(spark=given.get("spark", False))), options={"spark": bool}
+    ),
+    "support": _Served(
+        answer=lambda calve, given: calve.support(with_names=given.get("with_names", False)),
+        options={"with_names": bool},
     ),
     "export_preview": _Served(
         answer=_export_preview, options=_EXPORT, required=("table", "to"), choices=_EXPORT_CHOICES

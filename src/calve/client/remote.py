@@ -124,6 +124,9 @@ class RemoteCalve:
     def doctor(self, *, spark: bool = True) -> Iterator[Json]:
         return iter(self._ask("doctor", spark=spark))
 
+    def support(self, *, with_names: bool = False) -> dict[str, Json]:
+        return dict(self._ask("support", with_names=with_names))
+
     def export_preview(
         self, table: str, to: str, selection: "Selection", options: "ExportOptions | None" = None
     ) -> Json:

@@ -1,0 +1,83 @@
+"""What a bug report needs, as documents by file name: no secret, no row, no condition of an export, no names of people.
+
+Each part is asked for by itself: a part that fails is named in the bundle, and the rest is there.
+"""
+
+import platform
+import sys
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+from calve.app import view
+from calve.app.front import Json
+from calve.model.errors import CalveError
+from calve.model.process import ProcessQuery
+
+if TYPE_CHECKING:
+    from calve.app.calve import Calve
+
+_PACKAGES = ("calve", "chdb-core", "clickhouse-connect", "obstore", "psycopg", "pyarrow", "pydantic", "pyiceberg", "pyspark", "sqlalchemy")  # fmt: skip
+_PROCESSES = 500
+_EVENTS = 1000
+
+
+def bundle(calve: "Calve", *, with_names: bool = False) -> dict[str, Any]:
+    """`with_names`: the audit says who asked; otherwise it says `caller-1`, and so on."""
+    parts: dict[str, Callable[[], Any]] = {
+        "versions.json": _versions,
+        "config.json": calve.settings,
+        "processes.json": lambda: _processes(calve),
+        "events.json": lambda: _events(calve),
+        "workers.json": lambda: [view.worker_json(one) for one in calve.workers()],
+        "servers.json": calve.servers,
+        "breakers.json": calve.breakers,
+        "halts.json": calve.halts,
+        "audit.json": lambda: _audit(calve, with_names=with_names),
+        "doctor.json": lambda: list(calve.doctor(spark=False)),
+    }
+    found: dict[str, Any] = {}
+    for name, part in parts.items():
+        try:
+            found[name] = part()
+        except CalveError as error:
+            found[name] = {"error": view.error_json(error.info)}
+    return found
+
+
+def _versions() -> Json:
+    found: Json = {"python": sys.version, "platform": platform.platform(), "machine": platform.machine()}
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = None
+    return found
+
+
+def _processes(calve: "Calve") -> list[Json]:
+    return [view.served_json(one) for one in calve.processes(ProcessQuery(limit=_PROCESSES))]
+
+
+def _events(calve: "Calve") -> list[Json]:
+    """Of the newest processes, until there are enough."""
+    found: list[Json] = []
+    for process in calve.processes(ProcessQuery(limit=_PROCESSES)):
+        found += [view.event_json(event) for event in calve.events([process.id])]
+        if len(found) >= _EVENTS:
+            break
+    return found[:_EVENTS]
+
+
+def _audit(calve: "Calve", *, with_names: bool) -> list[Json]:
+    entries: list[Json] = calve.audit(limit=_EVENTS)["entries"]
+    if with_names:
+        return entries
+    callers = {
+        who: f"caller-{nth}" for nth, who in enumerate(sorted({one["who"] for one in entries}), start=1)
+    }
+    hidden = {"token_new", "token_revoke"}  # their subject is a caller's name
+    return [
+        one | {"who": callers[one["who"]], "subject": "" if one["verb"] in hidden else one["subject"]}
+        for one in entries
+    ]
