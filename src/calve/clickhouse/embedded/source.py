@@ -21,11 +21,13 @@ from calve.clickhouse.embedded.base import EngineSession, EngineSource
 from calve.clickhouse.embedded.host import Gate, HostDied, HostProcess, HostTimeout, gate_of, spare
 from calve.clickhouse.engine.engine import NO_SETTINGS, SETTINGS, decode
 from calve.clickhouse.errors import SourceBusyError
+from calve.clickhouse.pins import pin, shadow
 from calve.clickhouse.source import Disk
 from calve.model.errors import CalveError, PermanentError, TemporaryError, UsageError
 
 SCHEME = "chdb://"
 _POLL_SECONDS = 0.1
+_STATUS = "status"  # the file that the engine locks
 _PID = re.compile(r"PID: (\d+)")
 # Another server instance in same directory: the engine says so only where it prints.
 _LOCKED = "Cannot lock file"
@@ -82,6 +84,18 @@ class EmbeddedSource(EngineSource):
             yield session
         finally:
             gate.leave(session.host if session is not None else None)
+
+    def release(self, name: str, detail: str) -> None:
+        """On a disk of files UNFREEZE removes the folder of links and does nothing else, so where the folder is
+        free that is done here, without an engine: opening one costs more than all else of a release."""
+        roots = {Path(root).resolve() for root in pin.journaled_roots(detail)}
+        if roots == {self.folder.resolve()}:  # none are journaled of a pin that was not taken to its end
+            with _held(self.folder) as is_held:
+                if is_held:
+                    # if we die here, some links are left: the next try removes them
+                    shadow.remove([self.folder], name)
+                    return
+        super().release(name, detail)
 
     def _enter(self, gate: Gate) -> HostProcess:
         host = gate.take_host()
@@ -254,21 +268,52 @@ def _is_locked(folder: Path) -> bool:
     """Whether a process holds the folder. The look itself takes the lock for a moment, which is
     less than the open that would otherwise find it out."""
     try:
-        descriptor = os.open(folder / "status", os.O_RDWR)
+        descriptor = os.open(folder / _STATUS, os.O_RDWR)
     except OSError:
         return False  # never opened yet, or not ours to look at: the engine will tell
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+        return not _flocked(descriptor)
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def _held(folder: Path) -> Iterator[bool]:
+    """Hold a folder of this user's by the lock that the engine itself takes, while the block lasts. False where
+    that cannot be. The engine removes its file when it closes the folder; this one stays, because another process
+    may have opened it already, and the next engine takes it as it is (tried)."""
+    try:
+        if folder.stat().st_uid != os.geteuid():
+            yield False  # a file of ours could keep the owner out
+            return
+        descriptor = os.open(folder / _STATUS, os.O_RDWR | os.O_CREAT, 0o640)
+    except OSError:
+        yield False  # the engine will tell
+        return
+    try:
+        yield _flocked(descriptor) and _is_file(descriptor, folder / _STATUS)
+    finally:
+        os.close(descriptor)
+
+
+def _flocked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_file(descriptor: int, path: Path) -> bool:
+    """Not a file that an engine has removed meanwhile."""
+    with contextlib.suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(descriptor), path.stat())
     return False
 
 
 def _holder(folder: Path) -> str:
     with contextlib.suppress(OSError):
-        found = _PID.search((folder / "status").read_text("utf-8", "replace"))
+        found = _PID.search((folder / _STATUS).read_text("utf-8", "replace"))
         if found:
             return f" (process {found.group(1)})"
     return ""
