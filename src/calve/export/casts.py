@@ -269,8 +269,8 @@ def _to_decimal(kind: types.Type, target: DecimalType, expression: str, *, nulla
 
 def _digits(kind: types.Decimal, target: DecimalType, expression: str) -> tuple[Check, ...]:
     """The engine bounds a decimal by the integer that holds it, not by its digits: casts and sums leave more
-    (tried: 1234567890123456.78 in a Decimal(12, 2)), and readers of Iceberg then fail or find NULL. Compared as
-    that integer, which costs next to nothing."""
+    (tried: 1234567890123456.78 in a Decimal(12, 2)), which a type of Iceberg does not allow. Compared as that
+    integer, which costs next to nothing."""
     bits, most = next(pair for pair in ((32, 9), (64, 18), (128, 38)) if kind.precision <= pair[1])
     digits = target.precision - target.scale + kind.scale
     if digits > most:
