@@ -170,6 +170,7 @@ def test_a_query_id_is_the_key_of_a_submit(port: int, front: Front) -> None:
         (query(database="other"), b"SELECT 1", 404, "81"),
         (query(param_x="1"), b"SELECT {x:Int8}", 400, "115"),
         (query(no_such_setting="1"), b"SELECT 1", 400, "115"),
+        (query(compress="1"), b"SELECT 1", 400, "115"),
         (query(max_execution_time="soon"), b"SELECT 1", 400, "115"),
         (query(query_id="a\nb"), b"SELECT 1", 400, "62"),
         ("/?database=&database=", b"SELECT 1", 400, "62"),

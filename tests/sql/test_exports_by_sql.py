@@ -118,7 +118,7 @@ def test_a_table_that_is_longer_than_a_select_sees_says_so(front: Front, queued:
 def test_tables_are_read_page_by_page(front: Front, queued: str, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = front.rows("SELECT id FROM calve.processes")
     assert len(whole) > 3
-    monkeypatch.setattr("calve.sql.tables._PAGE", 2)
+    monkeypatch.setattr("calve.sql.reader._PAGE", 2)
     assert front.rows("SELECT id FROM calve.processes") == whole
 
 
@@ -158,12 +158,12 @@ def test_stop_holds_exports_back_and_why_says_so(front: Front, queued: str) -> N
     desk = front.sql._desk
     front.run("SYSTEM STOP EXPORTS db.t")
     [why] = desk.perform(VIEWER, "why", {"ids": [queued]})
-    assert "SYSTEM START EXPORTS db.t" in why["why"]
+    assert "SYSTEM START EXPORTS main:db.t" in why["why"]
     front.run("SYSTEM STOP EXPORTS")
     with pytest.raises(RefusedError, match="all work"):
         front.run("SYSTEM START EXPORTS db.t")
     front.run("SYSTEM START EXPORTS")
-    front.run("SYSTEM START EXPORTS db.t")
+    front.run("SYSTEM START EXPORTS main:db.t")
     assert desk.perform(VIEWER, "halts", {}) == []
     front.run("SYSTEM START EXPORTS db.t")  # again: nothing to start is no error
 

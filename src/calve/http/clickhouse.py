@@ -25,29 +25,13 @@ from calve.sql.statement import LONGEST_KB, Export, Select, Statement, parse
 
 _DATABASES = frozenset({"", "default", "calve", "system"})
 # Clients send them to every server; here they change nothing.
-_WITHOUT_EFFECT = frozenset(
-    [
-        "session_id",
-        "session_timeout",
-        "session_check",
-        "wait_end_of_query",
-        "buffer_size",
-        "client_protocol_version",
-        "send_progress_in_http_headers",
-        "http_headers_progress_interval_ms",
-        "enable_http_compression",
-        "compress",
-        "decompress",
-        "stacktrace",
-        "quota_key",
-        "role",
-        "cancel_http_readonly_queries_on_client_close",
-        "max_threads",
-        "readonly",
-        "date_time_input_format",
-        "date_time_output_format",
-    ]
-)
+_NO_EFFECT = """
+session_id session_timeout session_check wait_end_of_query buffer_size client_protocol_version
+send_progress_in_http_headers http_headers_progress_interval_ms enable_http_compression compress
+decompress stacktrace quota_key role cancel_http_readonly_queries_on_client_close max_threads readonly
+date_time_input_format date_time_output_format
+"""
+_WITHOUT_EFFECT = frozenset(_NO_EFFECT.split())
 _READ_HERE = frozenset({"query", "query_id", "default_format", "database", "max_execution_time"})
 _TYPES = {
     "JSON": "application/json; charset=UTF-8",
@@ -236,6 +220,8 @@ def _read(asked: Asked) -> _Read:
             code=codes.DATABASE,
             hint="omit it, and name tables with their database",
         )
+    if packed := [name for name in ("compress", "decompress") if given.get(name, "0") != "0"]:
+        raise codes.wrong(f"{packed[0]} is not supported", code=codes.SETTING, hint=f"give {packed[0]}=0")
     added = [
         (name, value)
         for name, value in given.items()

@@ -21,37 +21,14 @@ DATABASE = "calve"  # of names without one
 ONE = "system.one"
 _DEEPEST = 200
 _TOO_DEEP, _PARAMETER = frozenset({167, 168, 306}), 456  # ClickHouse's codes
-_KINDS = frozenset(
-    [
-        "SelectWithUnionQuery",
-        "SelectQuery",
-        "SelectIntersectExceptQuery",
-        "ExpressionList",
-        "Subquery",
-        "Identifier",
-        "Literal",
-        "Function",
-        "Asterisk",
-        "QualifiedAsterisk",
-        "ColumnsTransformerList",
-        "ColumnsExceptTransformer",
-        "ColumnsRegexpMatcher",
-        "ColumnsListMatcher",
-        "QualifiedColumnsRegexpMatcher",
-        "QualifiedColumnsListMatcher",
-        "TablesInSelectQuery",
-        "TablesInSelectQueryElement",
-        "TableExpression",
-        "TableIdentifier",
-        "TableJoin",
-        "ArrayJoin",
-        "OrderByElement",
-        "InterpolateElement",
-        "WindowDefinition",
-        "WindowListElement",
-        "WithElement",
-    ]
-)
+_NODES = """
+SelectWithUnionQuery SelectQuery SelectIntersectExceptQuery ExpressionList Subquery Identifier Literal
+Function Asterisk QualifiedAsterisk ColumnsTransformerList ColumnsExceptTransformer ColumnsRegexpMatcher
+ColumnsListMatcher QualifiedColumnsRegexpMatcher QualifiedColumnsListMatcher TablesInSelectQuery
+TablesInSelectQueryElement TableExpression TableIdentifier TableJoin ArrayJoin OrderByElement
+InterpolateElement WindowDefinition WindowListElement WithElement
+"""
+_KINDS = frozenset(_NODES.split())
 _CLAUSES = {
     "Set": "SETTINGS is not allowed in a SELECT",
     "ColumnsApplyTransformer": "APPLY is not allowed: call the function on each column",
@@ -73,45 +50,14 @@ groupingSets concatWithSeparator format tupleNames mapFilter mapApply
 _FUNCTIONS = frozenset(name.casefold() for name in (*LASTING, *_WINDOWS.split(), *_MORE.split()))
 _FOLDED_AGGREGATES = frozenset(name.casefold() for name in _AGGREGATES.split())
 _SETS = frozenset({"in", "notin", "globalin", "globalnotin"})
-FORMATS = {
-    name.casefold(): name
-    for name in [
-        "TabSeparated",
-        "TabSeparatedWithNames",
-        "TabSeparatedWithNamesAndTypes",
-        "TSV",
-        "TSVWithNames",
-        "TSVWithNamesAndTypes",
-        "CSV",
-        "CSVWithNames",
-        "CSVWithNamesAndTypes",
-        "JSON",
-        "JSONStrings",
-        "JSONCompact",
-        "JSONEachRow",
-        "JSONStringsEachRow",
-        "JSONCompactEachRow",
-        "JSONCompactEachRowWithNames",
-        "JSONCompactEachRowWithNamesAndTypes",
-        "Native",
-        "RowBinary",
-        "RowBinaryWithNames",
-        "RowBinaryWithNamesAndTypes",
-        "Pretty",
-        "PrettyCompact",
-        "PrettyCompactMonoBlock",
-        "PrettySpace",
-        "PrettyNoEscapes",
-        "PrettyCompactNoEscapes",
-        "Vertical",
-        "Values",
-        "Markdown",
-        "Parquet",
-        "Arrow",
-        "ArrowStream",
-        "Null",
-    ]
-}
+_FORMATS = """
+TabSeparated TabSeparatedWithNames TabSeparatedWithNamesAndTypes TSV TSVWithNames TSVWithNamesAndTypes
+CSV CSVWithNames CSVWithNamesAndTypes JSON JSONStrings JSONCompact JSONEachRow JSONStringsEachRow
+JSONCompactEachRow JSONCompactEachRowWithNames JSONCompactEachRowWithNamesAndTypes Native RowBinary
+RowBinaryWithNames RowBinaryWithNamesAndTypes Pretty PrettyCompact PrettyCompactMonoBlock PrettySpace
+PrettyNoEscapes PrettyCompactNoEscapes Vertical Values Markdown Parquet Arrow ArrowStream Null
+"""
+FORMATS = {name.casefold(): name for name in _FORMATS.split()}
 
 
 @dataclass(frozen=True, kw_only=True)

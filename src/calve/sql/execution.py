@@ -19,8 +19,9 @@ from calve.model.access import Caller
 from calve.model.errors import CalveError, ErrorInfo, RefusedError, TemporaryError
 from calve.model.limits import Limits
 from calve.sql import allowance, codes, greeting, settings
+from calve.sql.reader import Reader
 from calve.sql.statement import Clause, Export, Kill, Select, Statement, Switch, parse
-from calve.sql.tables import SCHEMAS, TABLES, Reader
+from calve.sql.tables import SCHEMAS, TABLES
 
 TEXT = "TabSeparated"
 _SCOPE = re.compile(r"[.:] In scope .*?(?=\. \([A-Z_]+\)|$)", re.DOTALL)  # our text of the statement
