@@ -162,7 +162,8 @@ def _check_call(node: Node) -> None:
     arguments = node.children[0].children if node.children else ()
     if function.casefold() in _SETS and (len(arguments) != 2 or arguments[1].kind == "Identifier"):
         raise _refusal(
-            f"IN takes a list of values or a sub-query here, not {_name(arguments[1]) if arguments[1:] else 'that'}"
+            f"IN takes a list of values or a sub-query here, not {_name(arguments[1]) if arguments[1:] else 'that'}",
+            hint="write IN (SELECT … FROM it)",
         )
 
 
