@@ -77,8 +77,8 @@ def test_every_attempt_that_is_counted_is_logged_with_its_code(folder: Folder, g
 def test_what_libraries_warn_of_is_not_logged() -> None:
     program = (
         "import logging, warnings\n"
-        "from calve.cli.installation import _log_to_stderr\n"
-        "_log_to_stderr()\n"
+        "from calve.cli.installation import log_to_stderr\n"
+        "log_to_stderr()\n"
         "logging.getLogger('urllib3.connectionpool').warning('Connection pool is full')\n"
         "warnings.warn('something is deprecated', UserWarning, stacklevel=1)\n"
         "logging.getLogger('calve.control').info('ours')\n"
