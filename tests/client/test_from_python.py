@@ -10,14 +10,11 @@ import pytest
 
 import calve
 from calve import CalveError, Client, Event, Process, ProcessState
-from calve.app.calve import Calve
-from calve.app.config import load_config
 from calve.app.config.template import render
-from calve.app.token_file import keep_token
 from calve.clickhouse.embedded.source import EmbeddedSource
 from calve.client.client import Reset
 from calve.client.tables import Document, Table
-from support.desk_server import desk_server
+from support.served import Served
 
 
 def test_what_is_public() -> None:
@@ -82,12 +79,15 @@ def client(request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.Mon
         with Client.local() as made:
             yield made
         return
-    with (
-        Calve(load_config(folder / "calve.toml", environ={})) as facade,
-        desk_server(facade, keep_token(folder / "calve.token")) as url,
-        Client(url) as made,
-    ):
+    with Client(request.getfixturevalue("served").url) as made:
         yield made
+
+
+@pytest.fixture(scope="module")
+def served(folder: Path) -> Iterator[Served]:
+    made = Served(folder)
+    yield made
+    made.close()
 
 
 def test_a_life(client: Client, request: pytest.FixtureRequest) -> None:

@@ -1,6 +1,5 @@
 """`calve --server` answers as `calve` does: the same output, the same JSON, the same exit codes."""
 
-import os
 import re
 import shlex
 import socket
@@ -14,12 +13,11 @@ from calve import Client
 from calve.app.calve import Calve
 from calve.app.config import load_config
 from calve.app.config.template import render
-from calve.app.token_file import keep_token
 from calve.clickhouse.embedded.source import EmbeddedSource
 from calve.model.process import ProcessQuery
 from support.calve_command import Answer, Run, in_this_process
-from support.desk_server import desk_server
 from support.local_runner import LocalRunner
+from support.served import Served
 
 
 @pytest.fixture(scope="module")
@@ -39,22 +37,20 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def url(folder: Path) -> Iterator[str]:
     """A server on the folder, in which an export of one partition has completed and one was cancelled."""
     with ExitStack() as stack:
-        before = Path.cwd()
-        os.chdir(folder)
-        stack.callback(os.chdir, before)
-        calve = stack.enter_context(
-            Calve(load_config(folder / "calve.toml", environ={}), runner=LocalRunner())
-        )
-        address = stack.enter_context(desk_server(calve, keep_token(folder / "calve.token")))
-        with Client(address) as client:
-            done = client.export("db.t", "lake.ns.t", partitions=["0"])
-            gone = client.export("db.t", "lake.ns.t", partitions=["1"])
-            client.cancel(gone.process.id)
-            with closing(calve.run([done.process.id, gone.process.id])) as standings:
-                for _ in standings:
-                    pass
-            client.export("db.t", "lake.ns.waits", partitions=["1", "2"])
-        yield address
+        served = Served(folder)
+        stack.callback(served.close)
+        client = stack.enter_context(Client(served.url, served.token))
+        done = client.export("db.t", "lake.ns.t", partitions=["0"])
+        gone = client.export("db.t", "lake.ns.t", partitions=["1"])
+        client.cancel(gone.process.id)
+        runner = LocalRunner()
+        stack.callback(runner.close)
+        calve = stack.enter_context(Calve(load_config(folder / "calve.toml", environ={}), runner=runner))
+        with closing(calve.run([done.process.id, gone.process.id])) as standings:
+            for _ in standings:
+                pass
+        client.export("db.t", "lake.ns.waits", partitions=["1", "2"])
+        yield served.url
 
 
 @pytest.fixture
@@ -172,7 +168,7 @@ def test_a_token_of_a_role(run: Run, url: str, tmp_path: Path) -> None:
     assert run("ps", *given).code == 0
     run("cancel", "x", *given).is_error(1, "grafana is viewer, and cancel needs operator")
     wrong = text[:-1] + ("A" if text[-1] != "A" else "B")
-    run("ps", "--server", url, env={"CALVE_TOKEN": wrong}).is_error(1, "the token is wrong")
+    run("ps", "--server", url, env={"CALVE_TOKEN": wrong}).is_error(2, "the token is wrong")
 
 
 def test_a_proof_is_remembered(

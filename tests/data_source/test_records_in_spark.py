@@ -2,7 +2,6 @@
 
 import pickle
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -11,14 +10,13 @@ from pyspark.sql import DataFrame, SparkSession
 from calve.app.calve import Calve
 from calve.app.config import load_config
 from calve.app.config.template import render
-from calve.app.token_file import keep_token
 from calve.app.values import Selection
 from calve.clickhouse.embedded.source import EmbeddedSource
 from calve.data_source import records
 from calve.data_source.records import CalveDataSource
 from calve.model.errors import UsageError
 from calve.model.process import ProcessQuery
-from support.desk_server import desk_server
+from support.served import Served
 
 
 @pytest.fixture(scope="module")
@@ -37,10 +35,11 @@ def calve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Calve]:
 
 
 @pytest.fixture(scope="module")
-def url(calve: Calve, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with ExitStack() as stack:
-        token = keep_token(tmp_path_factory.mktemp("token") / "calve.token")
-        yield stack.enter_context(desk_server(calve, token))
+def url(calve: Calve) -> Iterator[str]:
+    assert calve.config.file
+    served = Served(calve.config.file.parent)
+    yield served.url
+    served.close()
 
 
 def load(spark: SparkSession, url: str, **options: str) -> DataFrame:
