@@ -89,7 +89,7 @@ def test_a_drain_lets_running_tasks_finish_and_starts_no_more(threaded: Scene) -
     threaded.check_settled()
 
 
-def test_a_second_stop_is_quick_and_the_next_worker_goes_on(threaded: Scene) -> None:
+def test_a_second_stop_is_quick_uses_no_budget_and_the_next_worker_goes_on(threaded: Scene) -> None:
     process_id = threaded.submit(tasks=2)
     runner = BlockingRunner(threaded)
     worker = worker_of(threaded, runner)
@@ -102,6 +102,8 @@ def test_a_second_stop_is_quick_and_the_next_worker_goes_on(threaded: Scene) -> 
     assert not loop.is_alive()
     assert threaded.row(process_id).owner is None
     assert len(threaded.runner.cancelled) == 1
+    tasks = threaded.store.tasks(process_id)
+    assert {(task.state, task.attempt, task.free_attempts) for task in tasks} == {(TaskState.PENDING, 1, 1)}
     threaded.run(threaded.worker())
     threaded.check_settled()
     assert threaded.state(process_id) is ProcessState.COMPLETED

@@ -164,6 +164,16 @@ class InFlight:
                 wave.stop, wave.free, wave.look = error, free, look
             return [wave.group for wave in running]
 
+    def abandon(self, error: ErrorInfo) -> None:
+        """The program ends: what still runs is stopped, at no cost, though its runner has not returned. A later
+        attempt writes elsewhere."""
+        with self._lock:
+            for entry in self._of.values():
+                for wave in entry.waves:
+                    for key, task in wave.running.items():
+                        entry.lost[key] = Lost(task=task, error=error, free=True, look=False)
+                    wave.running = {}
+
     def forget(self, lease: Lease) -> None:
         """The lease is gone: results and losses under it mean nothing any more. Waves stay until
         they end, because they use slots."""

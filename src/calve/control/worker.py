@@ -31,7 +31,7 @@ from calve.control.ports import Runner, Store
 from calve.control.step import Resolve, SlowStep, Step, Undo, Wait
 from calve.control.steps.context import Context, Plans, Spawn
 from calve.control.steps.publish import stop_waves
-from calve.control.steps.tasks import record_results
+from calve.control.steps.tasks import hand_back_tasks, record_results
 from calve.model.access import Halt
 from calve.model.errors import CalveError, ConflictError, ErrorInfo, FenceLostError
 from calve.model.limits import Limits
@@ -45,6 +45,9 @@ SILENT = ErrorInfo(
     code="store_unreachable",
     message="the worker could not renew its lease, and stopped before another could take it",
     retryable=True,
+)
+STOPPED = ErrorInfo(
+    code="worker_stopped", message="the worker was stopped while the attempt ran", retryable=True
 )
 # One step, and the lease is needed no more.
 _MOST_WAVES = 64  # beside each other, where the number of slots is not yet known
@@ -432,6 +435,11 @@ class WorkerLoop:
         self._tick_until(self._drained)
         for wave in self.in_flight.waves():
             self._runner.cancel(wave.group)
+        self.in_flight.abandon(STOPPED)
+        for lease in self.holding.leases():
+            with self._guarded("handing back tasks"):
+                # if we die here, they are RUNNING, and the next worker counts a try
+                hand_back_tasks(self._context, lease)
         with self._guarded("giving up leases"):
             for lease in self.holding.leases():
                 self._give_up(lease)
