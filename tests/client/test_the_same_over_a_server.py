@@ -6,6 +6,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -179,3 +180,28 @@ def test_a_proof_is_remembered(
         assert client.verify(ids["COMPLETED"])[0]["ok"]
         newest = client._ask("proofs", ids=[ids["COMPLETED"]])[0]
     assert (newest["ok"], newest["depth"], newest["detail"]) == (True, "destination", "")
+
+
+def test_the_server_s_workers_do_the_work(run: Run, url: str, folder: Path) -> None:
+    """The last one here: a worker does whatever waits in the folder."""
+    asked = ("export", "db.t", "--partition", "2", "--to")
+    runner = LocalRunner()
+    with closing(runner), Calve(load_config(folder / "calve.toml", environ={}), runner=runner) as calve:
+        program = calve.worker()
+        thread = Thread(target=program.run)
+        thread.start()
+        try:
+            done = run(*asked, "lake.ns.done", "--server", url)
+            left = run(*asked, "lake.ns.left", "--no-wait", "--json", "--server", url)
+            waited = run("wait", left.json["id"], "--json", "--server", url)
+        finally:
+            program.request_stop()
+            thread.join(60)
+    assert (done.code, left.code, waited.code) == (0, 0, 0), done.err + left.err + waited.err
+    assert "COMPLETED  main:db.t 2 -> lake.ns.done  100 rows, 1 file" in done.out
+    assert "no worker" not in done.err + left.err
+    assert left.json["tasks"]["total"] == 1  # it is planned, so the partition may go
+    assert (waited.json["state"], waited.json["rows"]) == ("COMPLETED", 100)
+    again = run(*asked, "lake.ns.done", "--server", url)
+    assert again.code == 0
+    assert "unchanged since; skipped" in again.err
