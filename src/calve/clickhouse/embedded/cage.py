@@ -58,7 +58,7 @@ class Cage:
         """`required`: RefusedError where this machine cannot cage; else `uncaged` says why."""
         self.statements = 0
         self._folder = tempfile.mkdtemp(prefix="calve-cage-")
-        # if we die from here on, the child's input ends and it ends itself; an empty folder stays
+        # if we die from here on, the child's input ends and it ends itself; until it is caged its folder stays
         self._child = subprocess.Popen(
             [sys.executable, *_FLAGS, "-m", _MODULE],
             cwd=self._folder,
@@ -83,6 +83,8 @@ class Cage:
                 code="no_cage",
                 hint="run the server on Linux (x86-64 or aarch64) where seccomp filters are allowed",
             )
+        if not self.uncaged:
+            shutil.rmtree(self._folder, ignore_errors=True)  # it can open nothing there any more
 
     def run(self, sql: str, form: str, rows: Mapping[str, Iterable[bytes]], seconds: float) -> bytes:
         """Fill the tables with rows (pieces of JSONEachRow), run one statement, empty them. EngineError with
