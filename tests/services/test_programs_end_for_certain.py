@@ -1,5 +1,6 @@
 """What a test starts does not outlive it, however it dies."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from calve.model.errors import PermanentError
-from support.programs import Program, free_ports, listening, missing
+from support.programs import ForkedProgram, Program, free_ports, listening, missing
 
 OWNER = """
 import sys, time
@@ -19,6 +20,15 @@ program = Program("sleeper", [sys.executable, "-c", "import subprocess, time; "
     "child = subprocess.Popen(['sleep', '1000']); print(child.pid, flush=True); time.sleep(1000)"],
     Path(sys.argv[1]))
 print(program.pid, program.read_line(), flush=True)
+time.sleep(1000)
+"""
+FORKING_OWNER = """
+import sys, time
+from pathlib import Path
+from support.programs import ForkedProgram
+folder = Path(sys.argv[1])
+program = ForkedProgram("waits", ["signal:pause"], folder / "log", {}, folder)
+print(program.pid, flush=True)
 time.sleep(1000)
 """
 
@@ -49,6 +59,30 @@ def test_a_program_and_its_children_die_with_their_owner(tmp_path: Path, number:
     owner.stdout.close()
     for pid in pids:
         wait_gone(pid)
+
+
+def test_a_forked_program_has_a_group_and_signals_of_its_own_and_dies_with_its_owner(tmp_path: Path) -> None:
+    def waiting() -> ForkedProgram:
+        return ForkedProgram("waits", ["signal:pause"], tmp_path / "log", {}, tmp_path)
+
+    signalled, killed = waiting(), waiting()
+    assert os.getpgid(signalled.pid) == signalled.pid != os.getpgid(killed.pid)
+    signalled.send(signal.SIGTERM)
+    assert signalled.wait() == 128 + signal.SIGTERM
+    assert killed.running
+    killed.kill()
+    killed.kill()
+    wait_gone(killed.pid)
+    owner = subprocess.Popen(
+        [sys.executable, "-c", FORKING_OWNER, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
+    assert owner.stdout is not None
+    orphan = int(owner.stdout.readline())
+    assert not gone(orphan)
+    owner.kill()
+    owner.wait()
+    owner.stdout.close()
+    wait_gone(orphan)
 
 
 def test_a_program_is_killed_with_its_children_and_twice_is_fine(tmp_path: Path) -> None:
