@@ -15,6 +15,7 @@ from calve.app.calve import Calve
 from calve.app.config import load_config
 from calve.app.config.template import render
 from calve.clickhouse.embedded.source import EmbeddedSource
+from calve.client import remote
 from calve.model.process import ProcessQuery
 from support.calve_command import Answer, Run, in_this_process
 from support.local_runner import LocalRunner
@@ -127,6 +128,13 @@ def test_work_that_is_queued_joined_and_stopped(run: Run, url: str) -> None:
     stopped = run("cancel", there.json["id"], "--no-wait", "--server", url)
     assert stopped.code == 0
     assert "it is being stopped" in stopped.out
+
+
+def test_a_long_list_is_read_in_pages(run: Run, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "_PAGE", 2)
+    for limit in ("1", "3", "200"):
+        asked = ("ps", "--all", "--ids", "--limit", limit)
+        assert run(*asked, "--server", url).out == run(*asked).out
 
 
 def test_a_wait_that_times_out_says_how_to_go_on(run: Run, url: str, ids: dict[str, str]) -> None:

@@ -268,14 +268,18 @@ def _processes(calve: Calve, given: Given) -> list[Json]:
     query = _query(given, source=given.get("table", ""))
     if not query.states and not given.get("all") and not query.batch:
         query = replace(query, states=PROCESS_LIVE)
-    return [view.served_json(process) for process in calve.processes(query)]
+    return [view.served_json(process) for process in calve.processes(_after(calve, given, query))]
 
 
 def _page(calve: Calve, given: Given) -> Json:
     """All, unless states are given. `table` is the source or the destination."""
+    return calve.page(_after(calve, given, _query(given, table=given.get("table", ""))))
+
+
+def _after(calve: Calve, given: Given, query: ProcessQuery) -> ProcessQuery:
+    """What comes after a process that the page before ended with."""
     after = given.get("after")
-    before = calve.find([after])[0].id if after else None
-    return calve.page(replace(_query(given, table=given.get("table", "")), before=before))
+    return replace(query, before=calve.find([after])[0].id) if after else query
 
 
 def _query(given: Given, *, source: str = "", table: str = "") -> ProcessQuery:
@@ -363,7 +367,7 @@ _TABLE = ("table",)
 _SERVED: Mapping[str, _Served] = {
     "now": _Served(answer=lambda calve, _: {"now": view.time_json(calve.now())}),
     "settings": _Served(answer=lambda calve, _: calve.settings()),
-    "processes": _Served(answer=_processes, options={**_FILTERS, "all": bool}, choices={"kind": KINDS}),
+    "processes": _Served(answer=_processes, options={**_FILTERS, "all": bool, "after": str}, choices={"kind": KINDS}),
     "page": _Served(answer=_page, options={**_FILTERS, "until": datetime, "after": str}, choices={"kind": KINDS}),
     "servers": _Served(answer=lambda calve, _: calve.servers()),
     "breakers": _Served(answer=lambda calve, _: calve.breakers()),

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from calve.app.work import WorkerProgram
 
 POLL_SECONDS = 0.5
+_PAGE = 1000  # what a server lists at once
 _LOOKS_THAT_MAY_FAIL = 20  # in a row: a server that is started again ends no waiting
 
 
@@ -61,18 +62,24 @@ class RemoteCalve:
         return found
 
     def processes(self, query: ProcessQuery) -> list[Process]:
-        found = self._ask(
-            "processes",
-            all=True,
-            kind=query.kind,
-            states=sorted(state.value for state in query.states),
-            table=query.source,
-            to=_typed_here(query.destination),
-            batch=query.batch,
-            since=query.created_since.isoformat() if query.created_since else None,
-            limit=query.limit,
-        )
-        return [values.process(one) for one in found]
+        found: list[Process] = []
+        while True:
+            limit = min(query.limit - len(found), _PAGE)
+            page = self._ask(
+                "processes",
+                all=True,
+                kind=query.kind,
+                states=sorted(state.value for state in query.states),
+                table=query.source,
+                to=_typed_here(query.destination),
+                batch=query.batch,
+                since=query.created_since.isoformat() if query.created_since else None,
+                limit=limit,
+                after=found[-1].id if found else None,
+            )
+            found += [values.process(one) for one in page]
+            if len(page) < limit or len(found) >= query.limit:
+                return found
 
     def find(self, ids: Sequence[str]) -> list[Process]:
         return [values.process(one) for one in self._ask("find", ids=list(ids))] if ids else []
