@@ -161,6 +161,7 @@ def test_what_is_wrong_is_said_in_one_sentence(
     assert "Traceback" not in shown and "calve/" not in shown
 
 
+@pytest.mark.usefixtures("sparks")  # beside the others, for their place; its own Spark is in its program
 def test_the_example_of_the_docs_runs(place: Place) -> None:
     done = subprocess.run(
         [sys.executable, ROOT / "examples" / "spark_data_source.py", f"chdb://{place.folder / 'clickhouse'}", "db.events"],

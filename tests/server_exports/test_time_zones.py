@@ -1,5 +1,6 @@
 """P3: a row filter asks for hours and days in the zone that the table's owner means, whoever computes it."""
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from served import Served, events
 from calve.model.process import ProcessQuery
 from calve.model.states import ProcessState
 from support.local_runner import LocalRunner
-from support.place import Place
+from support.place import Place, kept_place
 from support.server_place import ServerPlace
 
 pytestmark = pytest.mark.services
@@ -52,10 +53,6 @@ def test_P3_frozen_in_an_embedded_source_of_another_zone(
 ) -> None:
     """The source's engine takes its zone from TZ; the executors have another."""
     monkeypatch.setenv("TZ", "Asia/Kathmandu")
-    executors = LocalRunner(environment={"TZ": "UTC"})
-    try:
-        place = Place(tmp_path, executors)
-        table = events(place)
-        agree(place, table)
-    finally:
-        executors.close()
+    executors = LocalRunner(slots=1, environment={"TZ": "UTC"})
+    with closing(executors), kept_place(tmp_path, executors) as place:
+        agree(place, events(place))

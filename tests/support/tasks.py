@@ -11,14 +11,15 @@ def echo(payload: str) -> str:
 
 
 def modules(payload: str) -> str:
-    """Where the worker's PySpark is, and which archives Python would read again before the next task."""
+    """Where the worker's PySpark is, and which archives Python would read again before the next task; its process
+    id as rows."""
     import sys
     from zipimport import zipimporter
 
     import pyspark
 
     archives = [path for path, finder in sys.path_importer_cache.items() if isinstance(finder, zipimporter)]
-    return json.dumps({"receipt": json.dumps([pyspark.__file__, archives])})
+    return json.dumps({"receipt": json.dumps([pyspark.__file__, archives]), "rows": os.getpid()})
 
 
 def prepare() -> None:
