@@ -26,7 +26,7 @@ START_SECONDS = 180.0
 
 def main() -> None:
     report = Report("two-workers", __doc__)
-    partitions, delay = (16, 4.0) if report.quick else (24, 6.0)
+    partitions, delay = (16, 6.0) if report.quick else (24, 8.0)
     options = FrontOptions(delays={"FORMAT Native": delay})
     with folder() as home, clickhouse_front(home / "server", options) as front:
         place = ServerPlace(
