@@ -32,6 +32,7 @@ from calve.http.guard import Guard, Rules
 from calve.http.identity import Identities, is_loopback
 from calve.http.protocol import BoundedProtocol
 from calve.http.routes import Service, application
+from calve.http.stream import Streams, Times
 from calve.model.access import Server
 from calve.model.errors import CalveError, UsageError
 from calve.sql.execution import Sql, cages
@@ -80,13 +81,33 @@ def serve(
         app = application(service, proof=lambda nonce: hello(token, bound[1], nonce))
         caged, beside = cages(config.limits, required=True), Beside(seconds=config.limits.sql_seconds)
         app.router.routes += routes(Sql(service.desk, caged, config.limits), service.caller, beside)
+        streams = Streams(
+            service.desk,
+            service.caller,
+            most=config.limits.streams,
+            answer_seconds=config.limits.answer_seconds,
+            times=Times(look=config.limits.stream_seconds),
+        )
+        app.router.routes.append(streams.route())
         guard = Guard(app, _rules(config, options))
-        server = uvicorn.Server(_uvicorn(guard, options))
+        server = _Server(_uvicorn(guard, options), streams)
         with _worker(config, with_worker), _beating(calve, url):
             ready(Address(url=url, token_file=token_file))
             _run(server, listener)
         for part in (errands, threads, beside, caged):
             part.close()
+
+
+class _Server(uvicorn.Server):
+    """Uvicorn waits for answers that are under way; streams have to be told to end."""
+
+    def __init__(self, config: uvicorn.Config, streams: Streams) -> None:
+        super().__init__(config)
+        self._streams = streams
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await self._streams.close()
+        await super().shutdown(sockets)
 
 
 def _run(server: uvicorn.Server, listener: socket.socket) -> None:

@@ -81,6 +81,8 @@ class Limits:
     requests_per_second: int = _count(
         50, "requests of one address to a server, with bursts of four times as many"
     )
+    streams: int = _count(200, "streams of events that one server keeps open, 20 of them for one address")
+    stream_seconds: float = _limit(0.5, "how often a server looks for new events while somebody watches")
     select_seconds: float = _limit(15.0, "how long one SELECT of `calve sql` or a server may take")
     select_memory_mb: int = _count(1024, "memory of the process that runs a SELECT; the engine gets half")
     select_rows: int = _count(100_000, "rows of each table that a SELECT sees, the newest first")
