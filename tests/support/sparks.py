@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from calve.spark.java import class_archive, java_home
+from calve.spark.java import class_archive, java_home, mapped
 from calve.spark.runner import SparkRunner
 
 LOCAL = "local[2]"
@@ -26,7 +26,7 @@ on_a_cluster_too = pytest.mark.parametrize(
 def java_options() -> str:
     """For JVMs that Calve itself does not start: executors, and the master and the worker of a cluster."""
     archive = class_archive(str(java_home()))  # see support.classes
-    return f"{QUICK} -XX:SharedArchiveFile={archive}" if archive.exists() else QUICK
+    return " ".join([QUICK, *mapped(archive)]) if archive.exists() else QUICK
 
 
 def common_conf() -> dict[str, str]:

@@ -72,7 +72,7 @@ class ClassArchive:
         if " " in str(self._archive):
             return []  # Spark would take it for two options
         if self._archive.exists():
-            return [f"-XX:SharedArchiveFile={self._archive}"]
+            return mapped(self._archive)
         try:
             self._archive.parent.mkdir(parents=True, exist_ok=True)
         except OSError:
@@ -90,11 +90,19 @@ class ClassArchive:
         self._written = None
 
 
+def mapped(archive: Path) -> list[str]:
+    """Options of a JVM that maps an archive. One that does not fit is passed over without a word, which would
+    be on stdout."""
+    return [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds*=off"]
+
+
 def class_archive(home: str) -> Path:
-    """Where the classes are of that runtime and the PySpark installed."""
+    """Where the classes are of that runtime and the PySpark installed: another one has other files."""
     import pyspark
 
-    of = hashlib.sha256(f"{home} {pyspark.__file__} {pyspark.__version__}".encode()).hexdigest()[:12]
+    jars = Path(pyspark.__file__).parent / "jars"
+    made = jars.stat().st_mtime_ns if jars.is_dir() else 0
+    of = hashlib.sha256(f"{home} {jars} {pyspark.__version__} {made}".encode()).hexdigest()[:12]
     return cache_folder() / f"spark-classes-{of}.jsa"
 
 

@@ -130,10 +130,10 @@ class SparkRunner:
             if why := executor.job_error(said, context.pythonExec, str(self.log)):
                 self._failed = True
                 raise why from error
-        except (Py4JError, OSError, AttributeError) as error:
-            # The JVM is gone, and the attempts with it. PySpark meets an AttributeError where it was ended
-            # between two of its calls.
-            if isinstance(error, AttributeError) and self._context is context:
+        except (Py4JError, OSError, AttributeError, AssertionError) as error:
+            # The JVM is gone, and the attempts with it. PySpark meets an AttributeError or an assertion of
+            # its own where it was ended between two of its calls.
+            if isinstance(error, AttributeError | AssertionError) and self._context is context:
                 raise
             raise self._why_lost(context, error) from error
         finally:
