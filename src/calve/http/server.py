@@ -7,7 +7,6 @@ it. A worker beside it is a program of its own: a JVM and its threads would be t
 import asyncio
 import logging
 import secrets
-import signal
 import socket
 import ssl
 import subprocess
@@ -111,10 +110,9 @@ class _Server(uvicorn.Server):
 
 
 def _run(server: uvicorn.Server, listener: socket.socket) -> None:
-    """Uvicorn gives a signal on to the handlers there were before; this program has ended by then."""
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, signal.SIG_IGN)
-    asyncio.run(server.serve(sockets=[listener]))
+    """Until a signal. Uvicorn gives it on, once it has ended, to the handler there was before."""
+    with suppress(KeyboardInterrupt):
+        asyncio.run(server.serve(sockets=[listener]))
 
 
 def _uvicorn(guard: Guard, options: ServeConfig) -> uvicorn.Config:
