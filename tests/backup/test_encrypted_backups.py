@@ -120,7 +120,7 @@ def test_without_the_key_the_error_names_it_and_nothing_is_lost(place: Vaulted) 
             assert listed.manifest is None and "encrypted with key" in listed.error
             for use in (
                 lambda app: application.verify(app, "b"),
-                lambda app: application.restore(app, "b"),
+                lambda app: application.restore(app, app.store, "b"),
                 lambda app: delete_backup(app, "b"),
                 lambda app: place.submit_create(app, "b"),
             ):

@@ -165,13 +165,13 @@ class InFlight:
             return [wave.group for wave in running]
 
     def abandon(self, error: ErrorInfo) -> None:
-        """The program ends: what still runs is stopped, at no cost, though its runner has not returned. A later
-        attempt writes elsewhere."""
+        """The program ends: what still runs is stopped, at no cost, though its runner has not returned. Its
+        receipt is looked for (L25); a later attempt writes elsewhere."""
         with self._lock:
             for entry in self._of.values():
                 for wave in entry.waves:
                     for key, task in wave.running.items():
-                        entry.lost[key] = Lost(task=task, error=error, free=True, look=False)
+                        entry.lost[key] = Lost(task=task, error=error, free=True)
                     wave.running = {}
 
     def forget(self, lease: Lease) -> None:

@@ -31,7 +31,7 @@ from calve.control.ports import Runner, Store
 from calve.control.step import Resolve, SlowStep, Step, Undo, Wait
 from calve.control.steps.context import Context, Plans, Spawn
 from calve.control.steps.publish import stop_waves
-from calve.control.steps.tasks import hand_back_tasks, record_results
+from calve.control.steps.tasks import record_results, recover_tasks
 from calve.model.access import Halt
 from calve.model.errors import CalveError, ConflictError, ErrorInfo, FenceLostError
 from calve.model.limits import Limits
@@ -438,8 +438,9 @@ class WorkerLoop:
         self.in_flight.abandon(STOPPED)
         for lease in self.holding.leases():
             with self._guarded("handing back tasks"):
-                # if we die here, they are RUNNING, and the next worker counts a try
-                hand_back_tasks(self._context, lease)
+                if self.in_flight.lost(lease):
+                    # if we die here, they are RUNNING, and the next worker counts a try
+                    recover_tasks(self._context, lease, self._store.process(lease.process_id))
         with self._guarded("giving up leases"):
             for lease in self.holding.leases():
                 self._give_up(lease)

@@ -183,7 +183,7 @@ _PROGRESS = (
     "SELECT read_rows + written_rows + arraySum(mapValues(mapFilter((name, value) -> name LIKE '%Bytes',"
     " ProfileEvents))) AS progress FROM system.processes WHERE query_id != queryID()"
 )
-_BUSY = 0.1  # of one core: an engine that only waits uses a tenth of this
+_BUSY = 0.3  # of one core: an engine that only waits uses a hundredth; one that computes may share its core
 
 Name = Callable[[Sequence[Path]], str]
 
