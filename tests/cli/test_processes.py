@@ -122,6 +122,27 @@ def test_ps_is_a_table_on_stdout_for_people(folder: Folder, run: Run) -> None:
     assert answer.err == ""
 
 
+def test_ps_watch_looks_again_until_it_is_interrupted(
+    folder: Folder, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = [folder.submit()[0].id]
+    waits: list[float] = []
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 2:
+            raise KeyboardInterrupt
+        made.append(folder.submit()[0].id)
+
+    monkeypatch.setattr("calve.cli.ps.time.sleep", wait)
+    answer = run("ps", "--watch", "--ids")
+    assert answer.code == 130
+    assert answer.out.split() == [made[0], made[1], made[0]]
+    assert waits == [2.0, 2.0]
+    refused = run("ps", "--watch", "--json")
+    assert refused.code == 2
+
+
 def test_an_error_in_JSON_has_the_five_fixed_keys(folder: Folder, run: Run) -> None:
     (process,) = folder.submit()
     folder.end(process, ProcessState.FAILED, ErrorInfo(code="boom", message="it broke", hint="fix it"))
