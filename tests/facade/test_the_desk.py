@@ -16,7 +16,14 @@ from calve.app.values import Selection
 from calve.app.view import process_json
 from calve.clickhouse.embedded.source import EmbeddedSource
 from calve.model.access import Caller, Role
-from calve.model.errors import CalveError, DeniedError, RefusedError, StoreUnknownError, UsageError
+from calve.model.errors import (
+    CalveError,
+    DeniedError,
+    NotFoundError,
+    RefusedError,
+    StoreUnknownError,
+    UsageError,
+)
 from calve.model.process import ProcessQuery
 
 VIEWER, OPERATOR, ADMIN = (Caller(name=role.value, role=role) for role in Role)
@@ -235,6 +242,14 @@ def test_the_same_key_and_request_are_answered_as_they_were_first(calve: Calve, 
     assert submitted(calve) == known
     assert audited(calve)[1:] == noted
     assert noted[0] == ("operator", "export", first["processes"][0]["id"])
+
+
+def test_a_request_that_is_refused_is_refused_again_under_its_key(desk: Desk) -> None:
+    wanted = {"table": "db.t", "to": "lake.ns.keys", "partitions": ["9"]}
+    for _ in range(2):
+        with pytest.raises(NotFoundError):
+            desk.perform(OPERATOR, "export", wanted, key="k-absent")
+        assert desk.replay(OPERATOR, "export", wanted, "k-absent") is None
 
 
 def test_a_key_is_not_taken_for_another_request_or_from_another_caller(calve: Calve, desk: Desk) -> None:

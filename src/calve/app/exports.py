@@ -79,7 +79,9 @@ def export(app: App, store: Store, request: ExportRequest, selection: Selection)
     try:
         surveyed = survey_export(app, request, selection)
     except (NoPartitionError, NoTableError) as error:
-        if (going_on := pinned_before(store, request, selection)).processes:
+        # Looked for without who asked: a key that came to nothing must not be answered as one that did.
+        found = pinned_before(app.store, request, selection).processes
+        if found and (going_on := pinned_before(store, request, selection)).processes:
             return ExportAnswer(
                 source=request.source_table,
                 destination=request.destination,
