@@ -94,7 +94,7 @@ def test_changes_say_who_asked_for_them(served: Served, admin: httpx.Client) -> 
 @pytest.mark.parametrize(
     ("options", "code"),
     [
-        (["--host", "0.0.0.0"], "there is no token"),
+        (["--host", "0.0.0.0"], "there are no tokens"),
         (["--host", "192.0.2.1"], "cannot listen on"),
         (["--tls-cert", "missing.pem"], "missing.pem does not exist"),
     ],

@@ -67,8 +67,8 @@ def test_a_statement_is_read(text: str, meant: object) -> None:
 @pytest.mark.parametrize(
     ("text", "code", "says"),
     [
-        ("", codes.SYNTAX, "no statement"),
-        (" ; -- nothing", codes.SYNTAX, "no statement"),
+        ("", codes.SYNTAX, "the statement is empty"),
+        (" ; -- nothing", codes.SYNTAX, "the statement is empty"),
         ("SELECT 1; SELECT 2", codes.SYNTAX, "several"),
         ("SELECT 'open", codes.SYNTAX, "quote is not closed, at character 8"),
         ("SELECT 1 /* open", codes.SYNTAX, "comment is not closed"),

@@ -129,7 +129,7 @@ def worker(session: CliSession, until_idle: bool, while_stdin: bool) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
-    if while_stdin:  # whoever started it has died if it ends
+    if while_stdin:  # `calve serve` holds it open, and has ended when it ends
         threading.Thread(target=_at_end_of_stdin, args=(program.request_stop,), daemon=True).start()
     output.say(f"worker {program.id} reaches {', '.join(sorted(session.config.reach))}; Ctrl-C drains it")
     program.run(until_idle=until_idle)

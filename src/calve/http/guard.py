@@ -55,7 +55,7 @@ class Guard:
     def __init__(self, app: App, rules: Rules, *, now: Callable[[], float] = time.monotonic) -> None:
         self._app = app
         self._rules = rules
-        self._rates = _Rates(rules.requests_per_second, now)
+        self._rates = Rates(rules.requests_per_second, now)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -203,7 +203,7 @@ class _Answer:
             await response(scope, receive, self)
 
 
-class _Rates:
+class Rates:
     """A bucket for each peer: so many requests a second, and a burst."""
 
     def __init__(self, per_second: int, now: Callable[[], float]) -> None:

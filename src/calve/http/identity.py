@@ -17,7 +17,7 @@ _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="calve", Basic realm="calve"'}
 
 
 class Identities:
-    """`open_reading`: whoever is on this host may read without a token."""
+    """`open_reading`: on this host, reading needs no token."""
 
     def __init__(self, gate: Gatekeeper, *, open_reading: bool) -> None:
         self._gate = gate

@@ -156,13 +156,13 @@ def _refuse_unsafe(calve: Calve, options: ServeConfig) -> None:
     """Beyond this host everything needs a token, and a token needs TLS or a proxy that has it."""
     if not any(token["valid"] for token in calve.token_list()):
         raise UsageError(
-            f"{options.host} can be reached from other hosts, and there is no token",
+            f"{options.host} is reachable from other hosts, but there are no tokens",
             code="serve_without_tokens",
             hint="calve token new --role admin; or listen on 127.0.0.1",
         )
     if not options.tls_cert and not options.behind_proxy:
         raise UsageError(
-            f"{options.host} can be reached from other hosts, and tokens would be sent in the clear",
+            f"{options.host} is reachable from other hosts, and tokens would be sent unencrypted",
             code="serve_without_tls",
             hint="give --tls-cert and --tls-key, or --behind-proxy if a proxy in front has TLS",
         )
@@ -245,6 +245,7 @@ def _worker(config: Config, wanted: bool) -> Iterator[None]:
     def keep() -> None:
         wait = 1.0
         while not stop.is_set():
+            # if we die here, its stdin ends, and it drains
             child = subprocess.Popen(_worker_command(config), stdin=subprocess.PIPE)
             running[:] = [child]
             code = child.wait()

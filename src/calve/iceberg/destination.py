@@ -174,7 +174,7 @@ class IcebergDestination(Destination):
         note: Callable[[str], None],
     ) -> PublishedSnapshot | AlreadyExported:
         # A worker's publishes into one table take turns: of two at once, one would be refused and start again.
-        # Only for speed, so what hangs is not waited for; nothing is looked at before the turn comes.
+        # This is only for speed: after `call_seconds` it goes ahead without its turn. The table is loaded after that.
         has_turn = self._publishing.acquire(timeout=self._limits.call_seconds)
         try:
             return publish(self.catalog, process_id, plan, receipts, noted, note, limits=self._limits)

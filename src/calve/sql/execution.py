@@ -18,7 +18,7 @@ from calve.clickhouse.engine.engine import EngineError
 from calve.model.access import Caller
 from calve.model.errors import CalveError, ErrorInfo, RefusedError, TemporaryError
 from calve.model.limits import Limits
-from calve.sql import allowance, codes, greeting, settings
+from calve.sql import allowance, codes, handshake, settings
 from calve.sql.reader import Reader
 from calve.sql.statement import Clause, Export, Kill, Select, Statement, Switch, parse
 from calve.sql.tables import SCHEMAS, TABLES
@@ -62,7 +62,7 @@ class Sql:
         self._desk = desk
         self._cages = cages
         self._limits = limits
-        self._greetings: dict[tuple[str, str], bytes] = {}
+        self._handshakes: dict[tuple[str, str], bytes] = {}
 
     def run(self, caller: Caller, text: str, *, form: str = TEXT, seconds: float | None = None) -> Result:
         """CalveError, whose number at ClickHouse is `codes.known`. `form` is for a statement that names none."""
@@ -93,12 +93,12 @@ class Sql:
                 return self._switch(caller, statement)
 
     def _select(self, caller: Caller, sql: str, form: str, seconds: float) -> Result:
-        meant = greeting.meant(sql)
+        meant = handshake.meant(sql)
         if meant is None:
             return self._selected(caller, sql, form, seconds)
-        if (meant, form) not in self._greetings:
-            self._greetings[meant, form] = self._selected(caller, meant, form, seconds).data
-        return Result(data=self._greetings[meant, form], form=form)
+        if (meant, form) not in self._handshakes:
+            self._handshakes[meant, form] = self._selected(caller, meant, form, seconds).data
+        return Result(data=self._handshakes[meant, form], form=form)
 
     def _selected(self, caller: Caller, sql: str, form: str, seconds: float) -> Result:
         with self._cage(caller, seconds) as cage:

@@ -98,7 +98,7 @@ def parse(text: str) -> Statement:
         case "SELECT" | "WITH" | "FROM" | "(":
             return _select(words, plain)
         case "":
-            raise codes.wrong("there is no statement", hint=_HELP)
+            raise codes.wrong("the statement is empty", hint=_HELP)
         case other:
             raise codes.wrong(
                 f"{other} is not a statement of Calve",

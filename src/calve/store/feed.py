@@ -1,7 +1,7 @@
 """The feed: all events in one order that has no gap and never starts again.
 
 `events.number` cannot be that order: PostgreSQL commits numbers out of turn, and SQLite gives a number again
-once the newest event is deleted. So a committed event gets its `position` later, from whoever reads the
+once the newest event is deleted. So a committed event gets its `position` later, from the reader of the
 feed. Writers know nothing of it and never wait for one another here.
 """
 

@@ -20,5 +20,5 @@ _ASKED = {
 
 
 def meant(sql: str) -> str | None:
-    """The statement to answer with; None for one that is not a greeting."""
+    """The statement to answer with; None for one that is not part of a handshake."""
     return _ASKED.get(" ".join(sql.split()))
