@@ -102,7 +102,7 @@ def test_our_own_tables(front: Front, queued: str) -> None:
     assert table["last_success_at"] == process["finished_at"]
 
 
-def test_one_process_is_read_where_the_statement_asks_for_one(front: Front) -> None:
+def test_one_process_is_read_where_the_statement_asks_for_one(front: Front, queued: str) -> None:
     """Also where there is none, and not where an alias or another clause means something else."""
     assert front.rows("SELECT * FROM calve.tasks WHERE process_id = 'nosuchprocess'") == []
     assert len(front.rows("SELECT 'x' AS id FROM calve.processes WHERE id = 'x'")) > 1
