@@ -6,7 +6,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
 
-from docgen import cli, config, errors, lessons  # noqa: E402
+from docgen import cli, config, errors, lessons, routes  # noqa: E402
 
 
 def pages() -> dict[Path, str]:
@@ -17,6 +17,7 @@ def pages() -> dict[Path, str]:
         docs / "reference" / "cli.md": mark + cli.page(),
         docs / "reference" / "config.md": mark + config.page(),
         docs / "reference" / "errors.md": mark + errors.page(ROOT / "src" / "calve"),
+        docs / "reference" / "http.md": mark + routes.page(),
         docs / "lessons.md": mark + lessons.page(ROOT / "scripts" / "docgen" / "lessons.txt", tests, ROOT),
     }
 

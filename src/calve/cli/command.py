@@ -69,16 +69,23 @@ class CliSession:
     @cached_property
     def transport(self) -> "Transport":
         """To the server that answers."""
-        from calve.client.transport import Transport, given_token
+        from calve.client.transport import Transport
 
         environ = os.environ if self.environ is None else self.environ
         config = Path(self.config_path or environ.get("CALVE_CONFIG") or "calve.toml")
         return Transport(
             self.server,
-            given_token(self.token_file, environ),
+            self.named_token,
             local_file=config.absolute().with_name("calve.token"),
             ca_file=environ.get("CALVE_CA_FILE", ""),
         )
+
+    @property
+    def named_token(self) -> str:
+        """That of --token-file, CALVE_TOKEN or CALVE_TOKEN_FILE; "" if none was named."""
+        from calve.client.transport import given_token
+
+        return given_token(self.token_file, os.environ if self.environ is None else self.environ)
 
     def only_here(self, what: str) -> None:
         """UsageError if a server was asked to do it."""

@@ -25,22 +25,56 @@ _PROMPT, _MORE = "calve> ", "     > "
         "calve sql \"KILL EXPORT PARTITION WHERE partition_id = '202401'\"",
         'calve sql "SELECT * FROM system.replicated_partition_exports" --format Vertical',
         "calve sql",
+        "calve sql --install http://calve.example:8180 --token-file operator.token",
     ],
 )
 @click.argument("statement", metavar="[STATEMENT]", required=False)
 @click.option(
     "--format", "form", metavar="FORMAT", default="", help="Output format of a SELECT: JSON, CSV, TSV, …"
 )
-def sql(session: CliSession, statement: str | None, form: str) -> int:
+@click.option(
+    "--install",
+    "address",
+    metavar="URL",
+    help="Print what makes tables of Calve on a ClickHouse server that reaches calve serve at this address.",
+)
+@click.option(
+    "--database", default="calve", metavar="NAME", show_default=True, help="With --install: their database."
+)
+@click.option(
+    "--read-only",
+    is_flag=True,
+    help="With --install: without a token and calve.actions, for a ClickHouse server on the host of calve serve.",
+)
+def sql(
+    session: CliSession, statement: str | None, form: str, address: str | None, database: str, read_only: bool
+) -> int:
     """Run a statement: SELECT, ALTER TABLE … EXPORT, KILL EXPORT, SYSTEM STOP|START EXPORTS. Without one, read
     statements from the terminal or from standard input, each ended by a semicolon.
     """
+    if address is not None:
+        _install(session, address, database, read_only)
+        return 0
     chosen = form or ("JSON" if session.json else "PrettyCompact" if sys.stdout.isatty() else "TabSeparated")
     with _opened(session, chosen) as run:
         if statement is not None:
             _show(session, run(statement))
             return 0
         return _talk(session, run)
+
+
+def _install(session: CliSession, address: str, database: str, read_only: bool) -> None:
+    """The token is one that was named on purpose; that of this host is of no use to another one."""
+    from calve.client.transport import checked_address
+    from calve.sql.url_tables import statements
+
+    token = "" if read_only else session.named_token
+    made = statements(
+        checked_address(address), database=database, token=token or "TOKEN", read_only=read_only
+    )
+    session.answer({"statements": made}, "".join(f"{one};\n" for one in made).rstrip("\n"))
+    if not token and not read_only:
+        session.say("hint: put a token for TOKEN: calve token new --role operator --name clickhouse")
 
 
 Run = Callable[[str], "Result"]

@@ -51,7 +51,7 @@ class Transport:
     ) -> None:
         """`local_file`: the token of this host, for a loopback address. `timeout_seconds`: for one request;
         `patience_seconds`: for an answer that the server is still working on."""
-        self.url = _checked(url)
+        self.url = checked_address(url)
         self._token = token
         self._local_file = local_file if not token and _is_loopback(self.url) else None
         self._stranger = ""  # why the token of this host was not sent
@@ -255,7 +255,7 @@ def _retry_after(response: requests.Response) -> float:
     return min(max(seconds, 0.1), _LONGEST_WAIT_SECONDS)
 
 
-def _checked(url: str) -> str:
+def checked_address(url: str) -> str:
     try:
         parts = urlsplit(url)
         good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0

@@ -1,31 +1,34 @@
 """Who asks: the token of a request, in any of the headers that clients use, becomes a `Caller`.
 
-A wrong token is refused; it never becomes the reader without a token. Tokens in URLs are refused: they end
-up in logs.
+A wrong token is refused; it never becomes the reader without a token. Tokens in URLs end up in logs of others, so they
+are taken only where the configuration says so, and only at routes that old clients call.
 """
 
 import base64
 import binascii
 from collections.abc import Mapping
 from ipaddress import ip_address
+from urllib.parse import parse_qsl
 
 from calve.app.access import Gatekeeper
 from calve.http.problem import HttpError
 from calve.model.access import Caller, Role
 
+_FOR_OLD_CLIENTS = ("/backup/", "/v1/tables/", "/v1/actions")
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="calve", Basic realm="calve"'}
 
 
 class Identities:
     """`open_reading`: on this host, reading needs no token."""
 
-    def __init__(self, gate: Gatekeeper, *, open_reading: bool) -> None:
+    def __init__(self, gate: Gatekeeper, *, open_reading: bool, login_in_urls: bool = False) -> None:
         self._gate = gate
         self._open_reading = open_reading
+        self._login_in_urls = login_in_urls
 
-    def caller(self, headers: Mapping[str, str], peer: str) -> Caller:
+    def caller(self, headers: Mapping[str, str], peer: str, *, path: str = "", query: str = "") -> Caller:
         """Asks the store, unless it knows the token. HttpError 401 for nobody."""
-        text = given_token(headers)
+        text = given_token(headers) or self._in_url(path, query)
         local = is_loopback(peer)
         if not text:
             if self._open_reading and local:
@@ -48,6 +51,21 @@ class Identities:
                 headers=_CHALLENGE,
             )
         return found
+
+    def _in_url(self, path: str, query: str) -> str:
+        """The password of `?user=&pass=` or `?user=&password=`; "" for none."""
+        if not path.startswith(_FOR_OLD_CLIENTS):
+            return ""
+        given = dict(parse_qsl(query))
+        text = given.get("pass") or given.get("password") or ""
+        if text and not self._login_in_urls:
+            raise HttpError(
+                400,
+                "the address has a token in it",
+                code="token_in_url",
+                hint="send it as a header, or set login_in_urls in [serve]; make a new one, as logs may have this one",
+            )
+        return text
 
 
 def given_token(headers: Mapping[str, str]) -> str:

@@ -24,7 +24,7 @@ from calve.http.errands import Errands, Pending, StoreThreads
 from calve.http.identity import Identities
 from calve.http.problem import MEDIA_TYPE, HttpError, problem
 from calve.model.access import Caller
-from calve.model.errors import CalveError, UsageError
+from calve.model.errors import CalveError, TemporaryError, UsageError
 
 API = 1
 _MOST_BYTES = 32 << 20
@@ -127,7 +127,10 @@ class Service:
 
     async def caller(self, request: Request) -> Caller:
         headers, peer = request.scope["headers_by_name"], request.state.peer
-        found: Caller = await self._threads.run(lambda: self._identities.caller(headers, peer))
+        path, query = request.scope["path"], request.url.query
+        found: Caller = await self._threads.run(
+            lambda: self._identities.caller(headers, peer, path=path, query=query)
+        )
         request.state.who = found.name
         return found
 
@@ -152,6 +155,19 @@ class Service:
             body = {"status": "running", "seconds": round(made.seconds, 1), "hint": "repeat this request"}
             return JSONResponse(body, status_code=202, headers={"Retry-After": "1"})
         return answered(made)
+
+    async def waited(self, caller: Caller, name: str, arguments: Mapping[str, Any], *, seconds: float) -> Any:
+        """The answer of a verb that reads outside, for clients that do not ask again. TemporaryError if it takes
+        longer."""
+        self.desk.check(caller, name, arguments)
+        work = _Work(self.desk, caller, name, arguments, "")
+        services = self.desk.services(name, arguments)
+        made = await self._errands.result(work.key, services, work, wait_seconds=seconds)
+        if isinstance(made, Pending):
+            raise TemporaryError(
+                f"{name} takes longer than {seconds:g} s", code="server_slow", hint="ask again"
+            )
+        return made
 
 
 class _Work:

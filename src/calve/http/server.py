@@ -21,10 +21,12 @@ import uvicorn
 
 from calve import __version__
 from calve.app.access import Gatekeeper
+from calve.app.actions import Actions, ActionThreads
 from calve.app.calve import Calve
 from calve.app.config import Config, ServeConfig
 from calve.app.desk import Desk
 from calve.app.token_file import hello, keep_token
+from calve.http.aliases import Aliases
 from calve.http.clickhouse import Beside, routes
 from calve.http.errands import Errands, StoreThreads
 from calve.http.guard import Guard, Rules
@@ -32,6 +34,7 @@ from calve.http.identity import Identities, is_loopback
 from calve.http.protocol import BoundedProtocol
 from calve.http.routes import Service, application
 from calve.http.stream import Streams, Times
+from calve.http.tables import Tables
 from calve.model.access import Server
 from calve.model.errors import CalveError, UsageError
 from calve.sql.execution import Sql, cages
@@ -73,7 +76,9 @@ def serve(
             down_seconds=config.limits.probe_seconds,
         )
         gate = Gatekeeper(calve.registry, local_token=token, now=calve.now)
-        identities = Identities(gate, open_reading=local and not options.behind_proxy)
+        identities = Identities(
+            gate, open_reading=local and not options.behind_proxy, login_in_urls=options.login_in_urls
+        )
         service = Service(
             Desk(calve), identities, threads, errands, answer_seconds=config.limits.answer_seconds
         )
@@ -87,13 +92,16 @@ def serve(
             answer_seconds=config.limits.answer_seconds,
             times=Times(look=config.limits.stream_seconds),
         )
-        app.router.routes.append(streams.route())
+        actions = Actions(service.desk, calve.registry, now=calve.now)
+        doing = ActionThreads(actions)
+        given = (service, threads, actions, doing)
+        app.router.routes += [streams.route(), *Tables(*given).routes(), *Aliases(*given).routes()]
         guard = Guard(app, _rules(config, options))
         server = _Server(_uvicorn(guard, options), streams)
         with _worker(config, with_worker), _beating(calve, url):
             ready(Address(url=url, token_file=token_file))
             _run(server, listener)
-        for part in (errands, threads, beside, caged):
+        for part in (doing, streams, errands, threads, beside, caged):
             part.close()
 
 
@@ -105,7 +113,7 @@ class _Server(uvicorn.Server):
         self._streams = streams
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        await self._streams.close()
+        self._streams.end()
         await super().shutdown(sockets)
 
 

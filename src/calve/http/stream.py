@@ -149,11 +149,12 @@ class Streams:
         cursor = seen.cursor if seen.reset else after or seen.cursor
         return _Answer(self, request, _Subscriber(wanted=wanted, cursor=cursor), seen, peer)
 
-    async def close(self) -> None:
-        """Every stream says that it ends."""
+    def end(self) -> None:
+        """Every stream says bye, and ends."""
         _end(self._open, "shutdown")
-        if self._tailer:
-            self._tailer.cancel()
+
+    def close(self) -> None:
+        """Once all have ended."""
         for pool in (self._tail_thread, self._page_threads):
             pool.shutdown(wait=False, cancel_futures=True)
 

@@ -147,6 +147,10 @@ class ServeSection(Section):
         default=False,
         description="a proxy that adds X-Forwarded-For is in front; then reading needs a token too",
     )
+    login_in_urls: bool = Field(
+        default=False,
+        description="take ?user=&pass=TOKEN at /backup, /v1/tables and /v1/actions, for clients that send no headers",
+    )
 
     @field_validator("hosts", mode="before")
     @classmethod

@@ -59,6 +59,7 @@ class ServeConfig:
     tls_cert: str = ""
     tls_key: str = ""
     behind_proxy: bool = False
+    login_in_urls: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
