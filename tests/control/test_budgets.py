@@ -78,6 +78,17 @@ def test_L26_a_task_that_is_always_lost_ends_its_process(scene: Scene) -> None:
     assert end_of(scene, process_id).code == "attempt_lost"
 
 
+def test_D4_a_repeat_that_was_refused_becomes_another_attempt_and_uses_no_budget(scene: Scene) -> None:
+    process_id = scene.submit(tasks=1)
+    lost = scene.limits.task_attempts + 1
+    scene.runner.script[process_id, 0] = [Ends.REPEATED] * lost
+    scene.run(scene.worker(), ticks=400, seconds=5.0)
+    assert scene.state(process_id) is ProcessState.COMPLETED
+    [task] = scene.store.tasks(process_id)
+    assert (task.attempt, task.free_attempts) == (lost + 1, lost)
+    assert scene.world.calls["find_receipt"] == lost, "what the first run left is looked for"
+
+
 @pytest.mark.parametrize("call", ["take", "plan", "publish", "find_receipt"])
 def test_P9_a_permanent_error_fails_at_once(scene: Scene, call: str) -> None:
     process_id = scene.submit(tasks=1)

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from calve.control.ports import TaskOrder, TaskResult
-from calve.model.errors import TemporaryError
+from calve.model.errors import Outcome, TemporaryError
 from calve.model.process import ProcessId
+from calve.spark import executor
 from calve.spark.java import ClassArchive
-from calve.spark.runner import SparkRunner
+from calve.spark.runner import SparkRunner, repeats_count
 from support.sparks import CLUSTER, LOCAL, Sparks
 
 pytestmark = pytest.mark.spark
@@ -88,6 +89,43 @@ def test_a_finished_task_reports_before_its_wave_ends_and_a_cancel_ends_the_rest
     assert not wave.is_alive()
     assert {result.number for result in results} == {2}
     assert _gone(int(started.read_text()))
+
+
+def test_D4_an_attempt_whose_executor_was_taken_back_is_not_run_again_under_its_number(
+    sparks: Sparks, tmp_path: Path
+) -> None:
+    """Spark does not count this loss as a failure, and sends the same order to another executor."""
+    runner, started, results = sparks.runner(CLUSTER), tmp_path / "started", list[TaskResult]()
+    wave = threading.Thread(target=runner.run, args=("w", [order(1, "hang", str(started))], results.append))
+    wave.start()
+    while not started.exists() or not started.read_text().strip():
+        time.sleep(0.01)
+    _replace_executors(runner)
+    wave.join(60)
+    assert not wave.is_alive() and results
+    assert len(started.read_text().splitlines()) == 1
+    for result in results:
+        assert result.error is not None and result.error.code == "executor_lost"
+        assert result.error.retryable and result.error.outcome is Outcome.UNKNOWN and result.free
+    assert run(runner, order(1, "echo", "attempt 2"))[1].receipt == "attempt 2"
+
+
+def test_D4_a_repeat_uses_no_budget_unless_spark_is_told_to_repeat_failures() -> None:
+    assert not repeats_count({})
+    assert not repeats_count({"spark.task.maxFailures": "1", "spark.executor.cores": "2"})
+    assert repeats_count({"spark.task.maxFailures": "4"})
+    assert repeats_count({"spark.speculation": "true"})
+    refused = executor.result(executor.refuse_repeat(order(1, "echo"), counts=True))
+    assert refused.error is not None and refused.error.outcome is Outcome.UNKNOWN and not refused.free
+
+
+def _replace_executors(runner: SparkRunner) -> None:
+    """As a cluster does that needs its machines back."""
+    context = runner.started()
+    spark, localities = context._jsc.sc(), getattr(context._jvm.scala.collection.immutable, "Map$")
+    had = spark.getExecutorIds()
+    assert spark.killExecutors(had)
+    assert spark.requestTotalExecutors(2, 0, getattr(localities, "MODULE$").empty())
 
 
 def test_a_driver_s_jvm_that_dies_loses_its_attempts_and_another_is_started(runner: SparkRunner) -> None:

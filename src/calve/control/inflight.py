@@ -89,7 +89,7 @@ class InFlight:
                     return
                 task = known[0]
             if result.error is not None and result.error.outcome is Outcome.UNKNOWN:
-                entry.lost[key] = Lost(task=task, error=result.error)
+                entry.lost[key] = Lost(task=task, error=result.error, free=result.free)
                 return
             entry.arrived[key] = (task, result)
 

@@ -188,10 +188,11 @@ class TaskResult:
     files: int = 0
     bytes: int = 0
     error: ErrorInfo | None = None
+    free: bool = False  # it was lost, and not by a fault of its own: no budget is used
 
 
 class Runner(Protocol):
-    """Runs task attempts. Thread-safe. Never retries."""
+    """Runs task attempts. Thread-safe. Runs no attempt twice (D4)."""
 
     @property
     def slots(self) -> int:

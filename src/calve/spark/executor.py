@@ -4,6 +4,10 @@ Errors come back as rows, never as exceptions: an exception would fail the whole
 some cannot be unpickled on the driver (P21). This module imports nothing heavy, because the
 Python daemon that forks workers imports it (W10).
 
+No attempt runs twice (D4). Spark's own retries are off, but it runs a task again, under the same attempt of ours,
+after a loss that it does not count as a failure: of a host, of a heartbeat, of an executor that is decommissioned or
+taken back. The first run may still be writing; the second does nothing, and the control plane makes another attempt.
+
 What an executor met outside of that function reaches the driver only as the text of a failed job: a module
 that its Python lacks, a program that cannot be run, a full disk (T18).
 """
@@ -23,8 +27,30 @@ from zipimport import zipimporter
 
 import calve
 from calve.control.ports import TaskOrder, TaskResult
-from calve.model.errors import STALLED, CalveError, ErrorInfo, PermanentError, TemporaryError
+from calve.model.errors import STALLED, CalveError, ErrorInfo, PermanentError, TemporaryError, UnknownOutcomeError
 from calve.objects.errors import as_full_disk, is_full
+
+
+def is_repeat() -> bool:
+    """Whether Spark ran this task of its job before. A wave has one stage, which reads no shuffle, so Spark never
+    makes a second attempt at the whole stage; PySpark would not tell of one."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None
+    return context.attemptNumber() > 0
+
+
+def refuse_repeat(order: TaskOrder, *, counts: bool) -> dict[str, Any]:
+    """Instead of `execute`. The first run may have left its receipt: its outcome is unknown."""
+    error = UnknownOutcomeError(
+        "the executor that ran the attempt was lost; what it left is looked for",
+        code="executor_lost",
+        hint="it is retried automatically",
+    )
+    return {
+        "error": error.info.to_json(), "free": not counts, "number": order.number, "attempt": order.attempt
+    }  # fmt: skip
 
 
 def execute(order: TaskOrder, *given: Any, version: str = calve.__version__) -> dict[str, Any]:
@@ -97,6 +123,7 @@ def result(answer: dict[str, Any]) -> TaskResult:
         files=answer.get("files", 0),
         bytes=answer.get("bytes", 0),
         error=ErrorInfo.from_json(error) if error else None,
+        free=answer.get("free", False),
     )
 
 

@@ -1,6 +1,7 @@
 """The Spark runner: a wave of task attempts is one job in one job group.
 
-Spark's own retries and speculation are off: attempts belong to the control plane. Results
+Spark's own retries and speculation are off: attempts belong to the control plane, and what Spark runs again
+all the same is refused (`executor`). Results
 reach the driver as each task ends, through one accumulator, so that a finished task frees its
 slot before its wave ends; the job's own answer repeats them, so a lost update loses nothing.
 """
@@ -111,11 +112,15 @@ class SparkRunner:
         from py4j.protocol import Py4JError, Py4JJavaError
 
         context, results = self.started(), self._results
-        version = calve.__version__
+        version, counts = calve.__version__, repeats_count(self._conf)
         self._waves[group] = on_result
 
         def attempt(order: TaskOrder) -> dict[str, Any]:
-            answer = executor.execute(order, version=version) | {"group": group}
+            if executor.is_repeat():
+                answer = executor.refuse_repeat(order, counts=counts)
+            else:
+                answer = executor.execute(order, version=version)
+            answer["group"] = group
             results.add([answer])
             return answer
 
@@ -351,6 +356,12 @@ class SparkRunner:
                 "spark.python.daemon.module": "calve.spark.executor",
             }
         return conf
+
+
+def repeats_count(conf: Mapping[str, str]) -> bool:
+    """Whether an attempt that Spark repeats uses its budget. With Spark's retries and speculation off it repeats
+    only what was lost by no fault of the task; where [spark.conf] turns them on, there is no telling."""
+    return (conf.get("spark.task.maxFailures", "1"), conf.get("spark.speculation", "false")) != ("1", "false")
 
 
 @contextmanager

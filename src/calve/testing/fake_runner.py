@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from calve.control.ports import TaskOrder, TaskResult
-from calve.model.errors import CalveError, ErrorInfo
+from calve.model.errors import CalveError, ErrorInfo, Outcome
 from calve.testing.fake_world import World
 
 
@@ -17,10 +17,15 @@ class Ends(StrEnum):
     WELL = "well"
     LOST = "lost"  # nothing written, nothing said
     DONE_BUT_LOST = "done_but_lost"  # its receipt is there, its answer is not
+    REPEATED = "repeated"  # its executor was lost, and the repeat refused; nothing was written
     TWICE = "twice"  # reported twice
 
 
 Ending = Ends | ErrorInfo
+
+_REPEATED = ErrorInfo(
+    code="executor_lost", message="its executor was lost", retryable=True, outcome=Outcome.UNKNOWN
+)
 
 
 @dataclass
@@ -58,6 +63,9 @@ class FakeRunner:
             on_result(TaskResult(number=order.number, attempt=order.attempt, error=ending))
             return
         if ending is Ends.LOST:
+            return
+        if ending is Ends.REPEATED:
+            on_result(TaskResult(number=order.number, attempt=order.attempt, error=_REPEATED, free=True))
             return
         result = self.world.write(order)
         if ending is Ends.DONE_BUT_LOST:
