@@ -27,7 +27,14 @@ from zipimport import zipimporter
 
 import calve
 from calve.control.ports import TaskOrder, TaskResult
-from calve.model.errors import STALLED, CalveError, ErrorInfo, PermanentError, TemporaryError, UnknownOutcomeError
+from calve.model.errors import (
+    STALLED,
+    CalveError,
+    ErrorInfo,
+    PermanentError,
+    TemporaryError,
+    UnknownOutcomeError,
+)
 from calve.objects.errors import as_full_disk, is_full
 
 
@@ -38,7 +45,7 @@ def is_repeat() -> bool:
 
     context = TaskContext.get()
     assert context is not None
-    return context.attemptNumber() > 0
+    return bool(context.attemptNumber() > 0)
 
 
 def refuse_repeat(order: TaskOrder, *, counts: bool) -> dict[str, Any]:
