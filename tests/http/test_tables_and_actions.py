@@ -196,8 +196,15 @@ def test_today_s_engine_reads_and_inserts_with_a_token_that_it_does_not_show(
             session.execute(statement)
         session.execute("INSERT INTO calve.actions (command) VALUES ('cancel inserted')")
         [row] = session.rows("SELECT operation_id FROM calve.actions WHERE command = 'cancel inserted'")
-        [shown] = session.rows("SHOW CREATE TABLE calve.actions")
+        shown = session.rows(
+            "SELECT create_table_query, engine_full FROM system.tables WHERE database = 'calve'"
+        )
+        shown += session.rows("SHOW CREATE TABLE calve.actions")
+        kept = {one: one.read_text() for one in (tmp_path / "clickhouse").rglob("*.sql")}
+    assert len(shown) == 5
     assert made["token"] not in str(shown)
+    assert len(kept) > 5  # the database, four tables and the collection
+    assert [one.parent.name for one, text in kept.items() if made["token"] in text] == ["named_collections"]
     assert ended(admin, row["operation_id"])["status"] == "error"
 
 

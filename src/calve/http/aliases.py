@@ -72,8 +72,8 @@ class Aliases:
             _route("GET", "/backup/status", "status", self.status),
             _route("GET", "/backup/actions", "actions", self.status),
             _route("POST", "/backup/actions", "actions", self.act),
-            _route("GET", "/backup/{rest:path}", "", _other),
-            _route("POST", "/backup/{rest:path}", "", _other),
+            _route("GET", "/backup/{rest:path}", "", self.other),
+            _route("POST", "/backup/{rest:path}", "", self.other),
         ]
 
     async def version(self, request: Request) -> Response:
@@ -132,6 +132,10 @@ class Aliases:
             raise UsageError("an empty request", code="bad_command", hint='send {"command": "create NAME"}')
         return json_lines(map(acknowledged, await self._accepted(request, caller, lines)))
 
+    async def other(self, request: Request) -> Response:
+        await self._service.caller(request)
+        raise _instead(request.path_params["rest"].split("/")[0])
+
     async def _accepted(self, request: Request, caller: Caller, lines: list[str]) -> list[Action]:
         key = request.headers.get("idempotency-key", "")
         found: list[Action] = await self._threads.run(
@@ -171,10 +175,6 @@ def _options(query: Mapping[str, str], known: tuple[str, ...]) -> dict[str, str]
             hint = _REFUSED.get(name, f"there are {', '.join(known)}")
             raise UsageError(f"invalid {name[:40]}", code="bad_option", hint=hint)
     return found
-
-
-async def _other(request: Request) -> Response:
-    raise _instead(request.path_params["rest"].split("/")[0])
 
 
 def _instead(word: str) -> HttpError:
