@@ -13,7 +13,19 @@ from calve.model.process import NewProcess, new_process_id
 from calve.store import open_store
 from support.calve_command import Run
 
-HEAVY = ("pyspark", "py4j", "pyiceberg", "chdb", "pyarrow", "numpy", "obstore", "rich.progress")
+HEAVY = (
+    "pyspark",
+    "py4j",
+    "pyiceberg",
+    "chdb",
+    "pyarrow",
+    "numpy",
+    "obstore",
+    "rich.progress",
+    "prometheus_client",
+    "fastapi",
+    "uvicorn",
+)
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: str(command.name))

@@ -1,5 +1,6 @@
 """What a request must be before anybody looks at what it asks."""
 
+import json
 import socket
 from pathlib import Path
 
@@ -94,6 +95,16 @@ def test_a_query_is_never_logged(served: Served, reader: httpx.Client) -> None:
     assert "/v1/partitions" in log
     assert "canary_in_a_query" not in log
     assert "\nforged" not in log
+
+
+def test_the_log_is_json_and_names_the_request_that_the_answer_names(
+    served: Served, reader: httpx.Client
+) -> None:
+    request_id = reader.get("/v1/workers").headers["x-request-id"]
+    reader.get("/healthz")  # the line is written after the answer: now it is there
+    lines = [json.loads(line) for line in served.log.read_text().splitlines()]
+    (line,) = [one for one in lines if one.get("request") == request_id]
+    assert line["message"].startswith("GET /v1/workers 200 ") and line["level"] == "info"
 
 
 def test_a_head_that_drips_is_cut_off(served: Served) -> None:

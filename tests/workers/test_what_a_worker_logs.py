@@ -1,19 +1,24 @@
 """A worker's log, of real runs: what happened, when, and nothing else."""
 
+import json
 import re
 import signal
 import subprocess
 import sys
+from datetime import datetime
+from typing import Any
 
 from gate import Gate
 from programs import Calve, Folder
 
-LINE = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[+-]\d{4} (INFO|WARNING) ")
+
+def records(worker: Calve) -> list[dict[str, Any]]:
+    """Its stderr is a file, so every line is JSON."""
+    return [json.loads(line) for line in worker.said.splitlines()]
 
 
 def lines(worker: Calve) -> list[str]:
-    """Without what it says to the person who started it."""
-    return [line for line in worker.said.splitlines() if not line.startswith("worker ")]
+    return [record["message"] for record in records(worker)]
 
 
 def test_a_take_over_an_end_and_a_drain_are_logged_with_the_zone_of_their_time(
@@ -31,7 +36,13 @@ def test_a_take_over_an_end_and_a_drain_are_logged_with_the_zone_of_their_time(
     worker.send(signal.SIGTERM)
     assert worker.wait() == 0
     logged = lines(worker)
-    assert all(LINE.match(line) for line in logged), logged
+    for record in records(worker):
+        assert datetime.fromisoformat(record["at"]).tzinfo is not None
+        assert record["level"] in ("info", "warning") and record["worker"], record
+        if process_id in record["message"]:
+            assert record["process"] == process_id
+    (failed,) = [record for record in records(worker) if "attempt_lost" in record["message"]]
+    assert (failed["task"], failed["attempt"]) == (0, 1)
     for words in (
         f"process {process_id} is taken over: the lease of {owner} ran out",
         "attempt 1 failed (1 of 5): attempt_lost",
@@ -77,8 +88,8 @@ def test_every_attempt_that_is_counted_is_logged_with_its_code(folder: Folder, g
 def test_what_libraries_warn_of_is_not_logged() -> None:
     program = (
         "import logging, warnings\n"
-        "from calve.cli.installation import log_to_stderr\n"
-        "log_to_stderr()\n"
+        "from calve.wire import logs\n"
+        "logs.start(form='human')\n"
         "logging.getLogger('urllib3.connectionpool').warning('Connection pool is full')\n"
         "warnings.warn('something is deprecated', UserWarning, stacklevel=1)\n"
         "logging.getLogger('calve.control').info('ours')\n"

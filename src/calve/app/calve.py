@@ -9,11 +9,11 @@ reports are documents: the JSON that `--json` prints. `app.desk` says who may us
 import getpass
 import os
 import socket
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from copy import copy
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from calve.app import processes as _processes
 from calve.app import view
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
         Selection,
     )
     from calve.app.work import WorkerProgram
-    from calve.control.registry import Registry
+    from calve.control.registry import ServedStore
 
 _MOST_DETAIL = 2000
 
@@ -50,10 +50,18 @@ class Calve:
     `options` are values of `calve.app.values`, one class for each verb that takes some.
     """
 
-    def __init__(self, config: Config, *, runner: Runner | None = None, migrate: bool = False) -> None:
-        """`migrate`: change the store's schema also while older workers use it."""
+    def __init__(
+        self,
+        config: Config,
+        *,
+        runner: Runner | None = None,
+        migrate: bool = False,
+        around_store: Callable[[Any], Any] = lambda store: store,
+    ) -> None:
+        """`migrate`: change the store's schema also while older workers use it. `around_store`: a decorator
+        of the store, such as one that measures it."""
         self.config = config
-        self._app = App(config, runner=runner, migrate=migrate)
+        self._app = App(config, runner=runner, migrate=migrate, around_store=around_store)
         self._asked: Asked | None = None
 
     def on_behalf(self, asked: Asked) -> "Calve":
@@ -63,7 +71,7 @@ class Calve:
         return made
 
     @property
-    def registry(self) -> "Registry":
+    def registry(self) -> "ServedStore":
         """What servers keep in the store."""
         return self._app.registry
 

@@ -30,13 +30,14 @@ if TYPE_CHECKING:
     from calve.archive.location import Location
     from calve.clickhouse.source import LiveSource, Source
     from calve.clickhouse.sql.tokens import TableName
-    from calve.control.registry import Registry
+    from calve.control.registry import ServedStore
     from calve.control.worker import WorkerLoop
     from calve.destination.port import Destination
     from calve.objects.storage import Storage
 
 
 T = TypeVar("T")
+Ports = tuple[Store, Mapping[str, Kind], Runner]
 
 
 class WarmRunner(Runner, Protocol):
@@ -74,10 +75,19 @@ class App:
     Each part has a lock of its own, so a catalog that is slow to open holds up nobody but its users.
     """
 
-    def __init__(self, config: Config, *, runner: Runner | None = None, migrate: bool = False) -> None:
+    def __init__(
+        self,
+        config: Config,
+        *,
+        runner: Runner | None = None,
+        migrate: bool = False,
+        around_store: Callable[[Any], Any] = lambda store: store,
+    ) -> None:
         """A `runner` that is lent is closed by its owner; without one, Spark is started when needed.
-        `migrate`: bring the store to this version's schema also while older workers use it."""
+        `migrate`: bring the store to this version's schema also while older workers use it.
+        `around_store` puts a decorator around it."""
         self.config = config
+        self._around_store = around_store
         self._migrate = migrate
         self.brief = False  # Spark is for one command that leaves the JVM little to do
         self.closing = ExitStack()
@@ -108,12 +118,12 @@ class App:
             migrate_beside_workers=self._migrate,
         )
         self.closing.callback(opened.close)
-        return opened
+        return cast("Store", self._around_store(opened))
 
     @property
-    def registry(self) -> "Registry":
+    def registry(self) -> "ServedStore":
         """The same store, as what serves others needs it."""
-        return cast("Registry", self.store)
+        return cast("ServedStore", self.store)
 
     def find(self, texts: Sequence[str]) -> list[ProcessId]:
         """The processes that a person means, each once, in the order given."""
@@ -248,7 +258,7 @@ class App:
         made = SparkRunner(
             master=section.master,
             conf=section.conf,
-            slots=self._slots(),
+            slots=self.known_slots(),
             connect_seconds=self.config.limits.connect_seconds,
             brief=self.brief,
             prepare="calve.export.task:prepare",
@@ -256,7 +266,7 @@ class App:
         self.closing.callback(made.close)
         return made
 
-    def _slots(self) -> int:
+    def known_slots(self) -> int:
         """Known without starting Spark where the master says it: two tasks for each core."""
         if self.config.limits.slots:
             return self.config.limits.slots
@@ -296,16 +306,23 @@ class App:
         return Kinds({"export": export, "optimize": optimize, "backup": backup, "restore": restore})
 
     def worker(
-        self, store: Store | None = None, also: frozenset[str] = frozenset(), *, runner: Runner | None = None
+        self,
+        store: Store | None = None,
+        also: frozenset[str] = frozenset(),
+        *,
+        runner: Runner | None = None,
+        around: Callable[[Ports], Ports] = lambda ports: ports,
     ) -> "WorkerLoop":
-        """A loop over everything this configuration reaches, and `also`. Starts nothing by itself."""
+        """A loop over everything this configuration reaches, and `also`. Starts nothing by itself. `around`
+        puts decorators around its ports."""
         from calve.control.worker import WorkerLoop
 
+        used, kinds, runs = around((store or self.store, self.kinds, runner or self.runner))
         return WorkerLoop(
-            store=store or self.store,
-            kinds=self.kinds,
-            runner=runner or self.runner,
-            limits=replace(self.config.limits, slots=0 if runner else self._slots()),
+            store=used,
+            kinds=kinds,
+            runner=runs,
+            limits=replace(self.config.limits, slots=0 if runner else self.known_slots()),
             reach=self.config.reach | also,
             probes=self._probes(),
         )

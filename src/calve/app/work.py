@@ -4,12 +4,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from calve.app.processes import has_workers
-from calve.app.wiring import App
+from calve.app.wiring import App, Ports
 from calve.control.client import LIVE_AT_MOST, Standing
 from calve.control.client import follow as watched
 from calve.control.ports import Runner, Store, TaskOrder, TaskResult
@@ -19,6 +19,9 @@ from calve.model.process import Lease, Pin, Process, ProcessId, WorkerId
 from calve.model.reach import reaches, sources_in, with_kinds
 from calve.model.record import fields_of
 from calve.model.states import PIN_HELD, PROCESS_TERMINAL, ProcessState
+
+if TYPE_CHECKING:
+    from calve.metrics.meters import Meters
 
 POLL_SECONDS = 0.1
 LOOK_FOR_WORKERS_SECONDS = 1.0
@@ -297,7 +300,24 @@ class WorkerProgram:
 
     def __init__(self, app: App) -> None:
         self._app = app
-        self._loop = app.worker()
+        self._meters: Meters | None = None
+        if app.config.metrics.port:
+            from calve.metrics import meters, names
+
+            self._meters = meters.Meters(names.Told.WORKER)
+        self._loop = app.worker(around=self._seen)
+
+    def _seen(self, ports: Ports) -> Ports:
+        """Its ports, metered where somebody scrapes them; what they log says what it is about."""
+        from calve.metrics import wrappers
+
+        store, kinds, runner = ports
+        if (meters := self._meters) is not None:
+            known = wrappers.KindsOf()
+            store = wrappers.WorkersStore(store, meters)
+            kinds = wrappers.metered(kinds, meters, known)
+            runner = wrappers.MeteredRunner(runner, meters, known, slots=self._app.known_slots())
+        return store, wrappers.logged(kinds), wrappers.LoggedRunner(runner)
 
     @property
     def id(self) -> WorkerId:
@@ -311,8 +331,16 @@ class WorkerProgram:
         from calve.app.optimizer import optimizing
 
         _warm(self._app)
-        with _visits_expected(self._app, sys.maxsize), optimizing(self._app):
+        with self._scraped(), _visits_expected(self._app, sys.maxsize), optimizing(self._app):
             self._loop.run(until=(lambda: is_idle(self._app)) if until_idle else lambda: False)
+
+    def _scraped(self) -> AbstractContextManager[object]:
+        if self._meters is None:
+            return nullcontext()
+        from calve.metrics.port import told
+
+        section = self._app.config.metrics
+        return told(self._meters, section.host, section.port)
 
 
 def is_idle(app: App) -> bool:

@@ -231,6 +231,13 @@ def no_wait_option(body: Callable[..., Any]) -> Callable[..., Any]:
     )(body)  # fmt: skip
 
 
+def log_level_option(body: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option(
+        "--log-level", type=click.Choice(["debug", "info", "warning", "error"]),
+        help="The least level that is logged. [default: info]",
+    )(body)  # fmt: skip
+
+
 def timeout_option(body: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(
         "--timeout", "timeout_seconds", metavar="30m", callback=_timeout,

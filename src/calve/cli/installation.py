@@ -17,7 +17,7 @@ from types import FrameType
 import click
 
 from calve.cli import output
-from calve.cli.command import CliSession, command
+from calve.cli.command import CliSession, command, log_level_option
 from calve.cli.output import DONE, FAILED
 from calve.model.errors import UsageError
 
@@ -115,14 +115,15 @@ def config(session: CliSession) -> None:
 @command("worker", examples=["calve worker", "calve worker --until-idle"])
 @click.option("--until-idle", is_flag=True, help="Exit once nothing is left to do.")
 @click.option("--while-stdin", is_flag=True, hidden=True)  # of `calve serve --with-worker`
-def worker(session: CliSession, until_idle: bool, while_stdin: bool) -> None:
+@log_level_option
+def worker(session: CliSession, until_idle: bool, while_stdin: bool, log_level: str | None) -> None:
     """Run a worker: do the work of every process that this configuration reaches.
 
     SIGTERM or Ctrl-C drains it: no new tasks start, and running ones finish or are handed back. A
     second signal stops it quickly, and still safely: another worker takes over what was under way.
     """
-    log_to_stderr()
     program = session.calve.worker()
+    say = start_log(session, log_level, worker=program.id)
 
     def stop(_number: int, _frame: FrameType | None) -> None:
         program.request_stop()
@@ -131,10 +132,10 @@ def worker(session: CliSession, until_idle: bool, while_stdin: bool) -> None:
         signal.signal(number, stop)
     if while_stdin:  # `calve serve` holds it open, and has ended when it ends
         threading.Thread(target=_at_end_of_stdin, args=(program.request_stop,), daemon=True).start()
-    output.say(f"worker {program.id} reaches {', '.join(sorted(session.config.reach))}; Ctrl-C drains it")
+    say(f"worker {program.id} reaches {', '.join(sorted(session.config.reach))}; Ctrl-C drains it")
     program.run(until_idle=until_idle)
     session.answer({"worker": program.id}, "")
-    output.say(f"worker {program.id} has ended; unfinished work waits for the next worker")
+    say(f"worker {program.id} has ended; unfinished work waits for the next worker")
 
 
 def _at_end_of_stdin(then: Callable[[], None]) -> None:
@@ -142,14 +143,22 @@ def _at_end_of_stdin(then: Callable[[], None]) -> None:
     then()
 
 
-def log_to_stderr() -> None:
-    """A line for each thing that happened, with the time and its zone. Only ours: what a library warns of says
-    nothing to an operator."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%d %H:%M:%S%z"))
-    ours = logging.getLogger("calve")
-    ours.addHandler(handler)
-    ours.setLevel(logging.INFO)
-    ours.propagate = False
-    logging.getLogger().addHandler(logging.NullHandler())  # without one Python prints warnings by itself
-    logging.captureWarnings(True)
+def start_log(session: CliSession, level: str | None, **fixed: str) -> Callable[[str], None]:
+    """Begin the log of a program that runs on; how it tells whoever started it what it does: a sentence on a
+    terminal, a line of the log where programs read it."""
+    from calve.wire import logs
+
+    config = session.config
+    as_json = logs.start(
+        level=level or config.log.level,
+        form=config.log.format,
+        secrets=(*config.secrets, *_of_environment()),
+        **fixed,
+    )
+    return logging.getLogger("calve.cli").info if as_json else output.say
+
+
+def _of_environment() -> list[str]:
+    """Keys that the environment may give in place of the configuration."""
+    names = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "CALVE_TOKEN")
+    return [os.environ[name] for name in names if os.environ.get(name)]

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from calve.cli import output
-from calve.cli.command import CliSession, command
-from calve.cli.installation import log_to_stderr
+from calve.cli.command import CliSession, command, log_level_option
+from calve.cli.installation import start_log
 from calve.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -33,7 +32,8 @@ if TYPE_CHECKING:
 )
 @click.option("--behind-proxy", is_flag=True, default=None, help="A proxy with TLS is in front of it.")
 @click.option("--with-worker", is_flag=True, help="Also run a worker.")
-def serve(session: CliSession, with_worker: bool, **given: Any) -> None:
+@log_level_option
+def serve(session: CliSession, with_worker: bool, log_level: str | None, **given: Any) -> None:
     """Serve the API, for `calve --server`, for programs, and for ClickHouse.
 
     On this host reading needs no token, and every change does: the command line finds it in the file
@@ -46,7 +46,7 @@ def serve(session: CliSession, with_worker: bool, **given: Any) -> None:
         raise UsageError(
             f"calve serve needs {missing.name}", code="serve_not_installed", hint="pip install 'calve[serve]'"
         ) from None
-    log_to_stderr()
+    say = start_log(session, log_level)
     chosen: dict[str, Any] = {
         name: str(value) if isinstance(value, Path) else value
         for name, value in given.items()
@@ -55,8 +55,11 @@ def serve(session: CliSession, with_worker: bool, **given: Any) -> None:
     options = replace(session.config.serve, **chosen)
 
     def ready(address: "Address") -> None:
-        output.say(f"calve serves {address.url}; Ctrl-C stops it")
-        output.say(f"the token of this host is in {address.token_file}")
+        say(f"calve serves {address.url}; Ctrl-C stops it")
+        say(f"the token of this host is in {address.token_file}")
 
-    serve_http(session.config, options, with_worker=with_worker, ready=ready)
-    output.say("calve serve has ended")
+    config = replace(
+        session.config, log=replace(session.config.log, level=log_level or session.config.log.level)
+    )
+    serve_http(config, options, with_worker=with_worker, ready=ready)
+    say("calve serve has ended")

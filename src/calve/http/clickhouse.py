@@ -10,6 +10,7 @@ import json
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass, replace
 
 from starlette.requests import Request
@@ -93,7 +94,7 @@ class Beside:
                 hint="send it again",
             )
         self._busy[outside] += 1
-        done = asyncio.get_running_loop().run_in_executor(self._pools[outside], work)
+        done = asyncio.get_running_loop().run_in_executor(self._pools[outside], copy_context().run, work)
         done.add_done_callback(lambda _: self._ended(outside))
         try:
             return await asyncio.wait_for(asyncio.shield(done), self._seconds)

@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -78,6 +79,10 @@ class Errands:
             service for one in self._errands.values() if one.ended is None for service in one.services
         )
 
+    def down(self) -> Counter[str]:
+        """Services that did not answer a moment ago."""
+        return Counter(service for service, (until, _) in self._down.items() if self._now() < until)
+
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
@@ -91,7 +96,7 @@ class Errands:
                 code="server_busy",
                 hint="repeat the request in a few seconds",
             )
-        done = asyncio.get_running_loop().run_in_executor(self._pool, work)
+        done = asyncio.get_running_loop().run_in_executor(self._pool, copy_context().run, work)
         errand = _Errand(done=done, started=self._now(), services=tuple(services))
         self._errands[key] = errand
         done.add_done_callback(lambda future: self._ended(errand, future))
@@ -133,7 +138,7 @@ class StoreThreads:
         if self._busy >= STORE_THREADS:
             raise TemporaryError("the store is busy", code="store_slow", hint="repeat the request")
         self._busy += 1
-        done = asyncio.get_running_loop().run_in_executor(self._pool, work)
+        done = asyncio.get_running_loop().run_in_executor(self._pool, copy_context().run, work)
         done.add_done_callback(self._ended)
         try:
             return await asyncio.wait_for(asyncio.shield(done), self._seconds)

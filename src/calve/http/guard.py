@@ -19,6 +19,7 @@ from starlette.responses import Response
 
 from calve.http.problem import HttpError, defect, problem
 from calve.model.errors import CalveError
+from calve.wire import logs
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -52,9 +53,19 @@ class Rules:
 
 
 class Guard:
-    def __init__(self, app: App, rules: Rules, *, now: Callable[[], float] = time.monotonic) -> None:
+    """`answered` is told of every request: route, method, status, seconds."""
+
+    def __init__(
+        self,
+        app: App,
+        rules: Rules,
+        *,
+        now: Callable[[], float] = time.monotonic,
+        answered: Callable[[str, str, int, float], None] = lambda *_: None,
+    ) -> None:
         self._app = app
         self._rules = rules
+        self._answered = answered
         self._rates = Rates(rules.requests_per_second, now)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -62,6 +73,10 @@ class Guard:
             await self._app(scope, receive, send)
             return
         request_id = secrets.token_hex(8)
+        with logs.bound(request=request_id):
+            await self._guarded(scope, receive, send, request_id)
+
+    async def _guarded(self, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
         answer = _Answer(send, request_id)
         started = time.monotonic()
         state = scope.setdefault("state", {})
@@ -84,12 +99,15 @@ class Guard:
             _log.exception("request %s failed", request_id)
             await answer.instead(scope, receive, defect(request_id))
         finally:
+            seconds = time.monotonic() - started
+            method = scope["method"] if scope["method"] in _METHODS else "other"
+            self._answered(_route(scope), method, answer.status, seconds)
             _log.info(
                 "%s %s %s %d ms from %s by %s, request %s",
                 scope["method"],
                 _path(scope),
                 answer.status or "gone",
-                round((time.monotonic() - started) * 1000),
+                round(seconds * 1000),
                 state.get("peer", "-"),
                 state.get("who", "-"),
                 request_id,
@@ -269,6 +287,15 @@ def _too_large(most: int) -> HttpError:
 def _path(scope: Scope) -> str:
     """For the log: one line, of a bounded length."""
     return re.sub(r"[^\x21-\x7e]", "?", scope["path"])[:200]
+
+
+def _route(scope: Scope) -> str:
+    """The template of the path, of which there are few; "other" for what no route has."""
+    route = scope.get("route")
+    if route is not None:
+        return str(getattr(route, "path", "other"))
+    found = "endpoint" in scope and not scope.get("path_params")  # a plain route: its path is its template
+    return str(scope["path"]) if found else "other"
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:

@@ -118,8 +118,11 @@ class Service:
         errands: Errands,
         *,
         answer_seconds: float,
+        unknown: Callable[[str], None] = lambda _: None,
     ) -> None:
+        """`unknown` is told of each caller who is refused, and why."""
         self.desk = desk
+        self._unknown = unknown
         self._identities = identities
         self._threads = threads
         self._errands = errands
@@ -128,9 +131,13 @@ class Service:
     async def caller(self, request: Request) -> Caller:
         headers, peer = request.scope["headers_by_name"], request.state.peer
         path, query = request.scope["path"], request.url.query
-        found: Caller = await self._threads.run(
-            lambda: self._identities.caller(headers, peer, path=path, query=query)
-        )
+        try:
+            found: Caller = await self._threads.run(
+                lambda: self._identities.caller(headers, peer, path=path, query=query)
+            )
+        except HttpError as error:
+            self._unknown(error.code)
+            raise
         request.state.who = found.name
         return found
 

@@ -31,6 +31,7 @@ from calve.http.clickhouse import Beside, routes
 from calve.http.errands import Errands, StoreThreads
 from calve.http.guard import Guard, Rules
 from calve.http.identity import Identities, is_loopback
+from calve.http.metrics import ServerMeters
 from calve.http.protocol import BoundedProtocol
 from calve.http.routes import Service, application
 from calve.http.stream import Streams, Times
@@ -60,7 +61,8 @@ def serve(
     ready: Callable[[Address], None] = lambda _: None,
 ) -> None:
     """Answer until SIGTERM or SIGINT. UsageError if the address is not safe, or taken."""
-    with Calve(config) as calve, _listening(options) as listener:
+    meters = ServerMeters()
+    with Calve(config, around_store=meters.around_store) as calve, _listening(options) as listener:
         local = _is_local(options)
         if not local:
             _refuse_unsafe(calve, options)
@@ -80,11 +82,20 @@ def serve(
             gate, open_reading=local and not options.behind_proxy, login_in_urls=options.login_in_urls
         )
         service = Service(
-            Desk(calve), identities, threads, errands, answer_seconds=config.limits.answer_seconds
+            Desk(calve),
+            identities,
+            threads,
+            errands,
+            answer_seconds=config.limits.answer_seconds,
+            unknown=meters.unknown,
         )
         app = application(service, proof=lambda nonce: hello(token, bound[1], nonce))
         caged, beside = cages(config.limits, required=True), Beside(seconds=config.limits.sql_seconds)
-        app.router.routes += routes(Sql(service.desk, caged, config.limits), service.caller, beside)
+        app.router.routes += routes(
+            Sql(service.desk, caged, config.limits, selected=meters.selected),
+            service.caller,
+            beside,
+        )
         streams = Streams(
             service.desk,
             service.caller,
@@ -96,12 +107,13 @@ def serve(
         doing = ActionThreads(actions)
         given = (service, threads, actions, doing)
         app.router.routes += [streams.route(), *Tables(*given).routes(), *Aliases(*given).routes()]
-        guard = Guard(app, _rules(config, options))
+        app.router.routes.append(meters.route(calve, service.caller, errands, streams))
+        guard = Guard(app, _rules(config, options), answered=meters.answered)
         server = _Server(_uvicorn(guard, options), streams)
         with _worker(config, with_worker), _beating(calve, url):
             ready(Address(url=url, token_file=token_file))
             _run(server, listener)
-        for part in (doing, streams, errands, threads, beside, caged):
+        for part in (doing, streams, errands, threads, beside, caged, meters):
             part.close()
 
 
@@ -276,4 +288,5 @@ def _worker(config: Config, wanted: bool) -> Iterator[None]:
 
 def _worker_command(config: Config) -> Sequence[str]:
     chosen = ["--config", str(config.file)] if config.file else []
-    return [sys.executable, "-m", "calve.cli", *chosen, "worker", "--while-stdin"]
+    level = ["--log-level", config.log.level]
+    return [sys.executable, "-m", "calve.cli", *chosen, "worker", "--while-stdin", *level]

@@ -36,6 +36,7 @@ READERS = 3  # threads for those who read again
 _PROGRESS = ("id", "kind", "state", "tasks", "running_tasks", "rows", "bytes")
 _MEDIA_TYPE = "text/event-stream; charset=utf-8"
 _READER = Caller(name="stream", role=Role.VIEWER)
+PATH = "/v1/events/stream"
 _log = logging.getLogger("calve.http")
 Identify = Callable[[Request], Awaitable[Caller]]
 
@@ -122,7 +123,7 @@ class Streams:
         self._page_threads = ThreadPoolExecutor(READERS, "stream-page")
 
     def route(self) -> Route:
-        made = Route("/v1/events/stream", self.answer, methods=["GET"])
+        made = Route(PATH, self.answer, methods=["GET"])
         made.methods = {"GET"}  # not HEAD: it would never end
         return made
 
@@ -148,6 +149,10 @@ class Streams:
             raise
         cursor = seen.cursor if seen.reset else after or seen.cursor
         return _Answer(self, request, _Subscriber(wanted=wanted, cursor=cursor), seen, peer)
+
+    def count(self) -> int:
+        """How many are open."""
+        return len(self._open)
 
     def end(self) -> None:
         """Every stream says bye, and ends."""

@@ -15,6 +15,7 @@ that its Python lacks, a program that cannot be run, a full disk (T18).
 import gc
 import importlib
 import json
+import logging
 import os
 import re
 import sys
@@ -36,6 +37,8 @@ from calve.model.errors import (
     UnknownOutcomeError,
 )
 from calve.objects.errors import as_full_disk, is_full
+
+_log = logging.getLogger("calve.spark")
 
 
 def is_repeat() -> bool:
@@ -74,6 +77,8 @@ def execute(order: TaskOrder, *given: Any, version: str = calve.__version__) -> 
     except CalveError as error:
         answer = {"error": error.info.to_json()}
     except Exception as error:  # noqa: BLE001 - the border of the executor: anything becomes data
+        if not given:  # the program that is the driver shows what it met in its own way
+            _log.warning("the task crashed", exc_info=True)
         answer = {"error": _unexpected(error).to_json()}
     if not given:
         _settle(order.function)

@@ -116,10 +116,14 @@ class SparkRunner:
         self._waves[group] = on_result
 
         def attempt(order: TaskOrder) -> dict[str, Any]:
-            if executor.is_repeat():
-                answer = executor.refuse_repeat(order, counts=counts)
-            else:
-                answer = executor.execute(order, version=version)
+            from calve.wire import logs
+
+            logs.start_on_executor(order.payload)
+            with logs.bound(process=order.process_id, task=order.number, attempt=order.attempt):
+                if executor.is_repeat():
+                    answer = executor.refuse_repeat(order, counts=counts)
+                else:
+                    answer = executor.execute(order, version=version)
             answer["group"] = group
             results.add([answer])
             return answer
@@ -159,7 +163,10 @@ class SparkRunner:
                 context.setInterruptOnCancel(True)
             except (Py4JError, ConnectionError):
                 return  # the JVM is gone, and the attempt with it
-            on_result(executor.result(executor.execute(order, self._driver)))
+            from calve.wire import logs
+
+            with logs.bound(process=order.process_id, task=order.number, attempt=order.attempt):
+                on_result(executor.result(executor.execute(order, self._driver)))
 
         threads = [
             threading.Thread(target=attempt, args=(order,), name=f"{group}-{order.number}", daemon=True)

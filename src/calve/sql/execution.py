@@ -5,7 +5,8 @@ Nothing here has rights of its own. Every change and every row comes from `Desk.
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -58,7 +59,16 @@ def cages(limits: Limits, *, required: bool) -> Cages:
 class Sql:
     """Statements for callers of every role. May be shared by threads; calls block."""
 
-    def __init__(self, desk: Desk, cages: Cages, limits: Limits) -> None:
+    def __init__(
+        self,
+        desk: Desk,
+        cages: Cages,
+        limits: Limits,
+        *,
+        selected: Callable[[str, float], None] = lambda *_: None,
+    ) -> None:
+        """`selected` is told of each SELECT: how it ended (done, refused, failed) and its seconds."""
+        self._selected_so = selected
         self._desk = desk
         self._cages = cages
         self._limits = limits
@@ -101,6 +111,18 @@ class Sql:
         return Result(data=self._handshakes[meant, form], form=form)
 
     def _selected(self, caller: Caller, sql: str, form: str, seconds: float) -> Result:
+        started, outcome = time.monotonic(), "failed"
+        try:
+            made = self._in_cage(caller, sql, form, seconds)
+            outcome = "done"
+            return made
+        except CalveError as error:
+            outcome = "failed" if error.retryable else "refused"
+            raise
+        finally:
+            self._selected_so(outcome, time.monotonic() - started)
+
+    def _in_cage(self, caller: Caller, sql: str, form: str, seconds: float) -> Result:
         with self._cage(caller, seconds) as cage:
             allowed = allowance.allowed(Parser(cage), sql, TABLES)
             reader = self._reader(caller, allowed)

@@ -1,5 +1,6 @@
-"""HTTP as every port speaks it: bounds that hold for any server.
+"""What leaves and enters the program, whatever product is at the other end: bounds that hold for any HTTP
+server, and the lines of the log.
 
-Belongs here: what is true of a connection whatever product is at its other end. Must not be here:
+Belongs here: what is true of a connection or a line of the log for every room. Must not be here:
 addresses, credentials, statements, or the meaning of an answer.
 """

@@ -17,6 +17,8 @@ from calve.app.config.values import (
     CONFIG_NAME,
     DEFAULT_ORIGIN,
     Config,
+    LogConfig,
+    MetricsConfig,
     OptimizeConfig,
     ServeConfig,
     Setting,
@@ -230,6 +232,16 @@ def _config(root: Root, leaves: Leaves, file: Path | None, folder: Path) -> Conf
         limits=limits,
         optimize=OptimizeConfig(**root.optimize.model_dump() | {"tables": tuple(root.optimize.tables)}),
         serve=ServeConfig(**root.serve.model_dump() | {"hosts": tuple(root.serve.hosts)}),
+        metrics=MetricsConfig(
+            host=root.metrics.host,
+            port=root.metrics.port,
+            expected=tuple(
+                (kind, table.strip())
+                for kind, _, table in (one.partition(" ") for one in root.metrics.expected)
+            ),
+        ),
+        log=LogConfig(**root.log.model_dump()),
+        secrets=tree.secrets(leaves),
         settings=tuple(_settings(root, leaves, folder)),
     )
 

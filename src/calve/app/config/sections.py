@@ -158,6 +158,46 @@ class ServeSection(Section):
         return _by_commas(value)
 
 
+class MetricsSection(Section):
+    """What Prometheus scrapes: /metrics of `calve serve`, and of each worker at this port."""
+
+    host: str = Field(default="127.0.0.1", description="the address that a worker listens on")
+    port: int = Field(default=0, ge=0, le=65535, description="the port of a worker's metrics; 0 for none")
+    expected: list[str] = Field(
+        default=[],
+        description='work that must happen: ["export main:db.events", "backup main:db.*"]; see docs/metrics.md',
+    )
+
+    @field_validator("expected", mode="before")
+    @classmethod
+    def _split(cls, value: Any) -> Any:
+        return _by_commas(value)
+
+    @field_validator("expected")
+    @classmethod
+    def _named(cls, given: list[str]) -> list[str]:
+        for one in given:
+            kind, _, table = one.partition(" ")
+            if kind not in _KINDS or not table.strip():
+                raise ValueError(f'{one!r} is not a kind and a table: "export main:db.events"')
+        return given
+
+
+class LogSection(Section):
+    """The log of `calve worker` and `calve serve`, on stderr."""
+
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="the least level that is logged; --log-level wins"
+    )
+    format: Literal["auto", "json", "human"] = Field(
+        default="auto",
+        description='"json", "human", or "auto": for people on a terminal, otherwise JSON lines',
+    )
+
+
+_KINDS = ("export", "backup", "restore", "optimize")
+
+
 def _by_commas(value: Any) -> Any:
     """A list from the environment: commas between."""
     return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
@@ -190,6 +230,8 @@ class Root(Section):
     types: TypesSection = TypesSection()
     optimize: OptimizeSection = OptimizeSection()
     serve: ServeSection = ServeSection()
+    metrics: MetricsSection = MetricsSection()
+    log: LogSection = LogSection()
     limits: LimitsSection = LimitsSection()  # type: ignore[valid-type]
 
     @field_validator("catalog")
@@ -214,5 +256,7 @@ PLAIN_SECTIONS: dict[str, type[Section]] = {
     "types": TypesSection,
     "optimize": OptimizeSection,
     "serve": ServeSection,
+    "metrics": MetricsSection,
+    "log": LogSection,
     "limits": LimitsSection,
 }

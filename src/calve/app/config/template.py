@@ -14,6 +14,8 @@ from pydantic.fields import FieldInfo
 from calve.app.config.sections import (
     BackupSection,
     LimitsSection,
+    LogSection,
+    MetricsSection,
     OptimizeSection,
     Section,
     ServeSection,
@@ -65,6 +67,8 @@ def render() -> str:
             _section("types", TypesSection, given={}),
             _section("optimize", OptimizeSection, given={}),
             _section("serve", ServeSection, given={}),
+            _section("metrics", MetricsSection, given={}),
+            _section("log", LogSection, given={}),
             _section("limits", LimitsSection, given={}),
         )
     )

@@ -11,9 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from calve.app.config.sections import NAMED_SECTIONS, PLAIN_SECTIONS
 from calve.model.errors import UsageError
+from calve.wire.logs import SECRET_NAME
 
 Key = tuple[str, ...]
 
@@ -151,14 +153,13 @@ def _unknown(variable: str, reason: str, section: str) -> UsageError:
 
 
 MASK = "********"
-_SECRET_NAME = re.compile(r"(?i)(password|passwd|secret|token|credential|private|sas|account-key|[._-]key$)")
-_URL_PASSWORD = re.compile(r"(?<=://)([^/@:]*):[^/@]*(?=@)")
-_QUERY_SECRET = re.compile(r"(?i)([?&][^=&]*(?:password|secret|token)[^=&]*=)[^&]*")
+_URL_PASSWORD = re.compile(r"(?<=://)([^/@:]*):([^/@]*)(?=@)")
+_QUERY_SECRET = re.compile(r"(?i)([?&][^=&]*(?:password|secret|token)[^=&]*=)([^&]*)")
 
 
 def is_secret(key: Key) -> bool:
     name = key[-1]
-    return bool(_SECRET_NAME.search(name)) and not name.endswith(("_file", "-file", "-uri", ".endpoint"))
+    return bool(SECRET_NAME.search(name)) and not name.endswith(("_file", "-file", "-uri", ".endpoint"))
 
 
 def shown(key: Key, value: Any) -> Any:
@@ -170,6 +171,21 @@ def shown(key: Key, value: Any) -> Any:
     if isinstance(value, str):
         return mask_url(value)
     return value
+
+
+def secrets(leaves: Leaves) -> tuple[str, ...]:
+    """Every secret value, those within URLs too."""
+    found: list[str] = []
+    for key, leaf in leaves.items():
+        value = leaf.value
+        if isinstance(value, dict):
+            found += secrets({(*key, name): Leaf(value=below, origin="") for name, below in value.items()})
+        elif is_secret(key):
+            found += [str(value)] if str(value).lower() not in ("true", "false") else []  # a switch is none
+        elif isinstance(value, str):
+            given = [one[2] for form in (_URL_PASSWORD, _QUERY_SECRET) for one in form.finditer(value)]
+            found += [spelling for one in given for spelling in (one, unquote(one))]
+    return tuple(dict.fromkeys(text for text in found if text))
 
 
 def mask_url(text: str) -> str:

@@ -63,6 +63,21 @@ class ServeConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class MetricsConfig:
+    """Where a worker is scraped, and which work must happen: (kind, table)."""
+
+    host: str = "127.0.0.1"
+    port: int = 0  # none
+    expected: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogConfig:
+    level: str = "info"
+    format: str = "auto"
+
+
+@dataclass(frozen=True, kw_only=True)
 class OptimizeConfig:
     """Which tables workers optimize by themselves, how often they look, and with how many slots."""
 
@@ -101,6 +116,9 @@ class Config:
     limits: Limits
     optimize: OptimizeConfig = OptimizeConfig()
     serve: ServeConfig = ServeConfig()
+    metrics: MetricsConfig = MetricsConfig()
+    log: LogConfig = LogConfig()
+    secrets: tuple[str, ...] = field(default=(), repr=False)  # never to be shown, wherever they turn up
     settings: tuple[Setting, ...] = ()
 
     @property
