@@ -330,8 +330,8 @@ class WorkerProgram:
     def run(self, *, until_idle: bool = False) -> None:
         from calve.app.optimizer import optimizing
 
-        _warm(self._app)
         with self._scraped(), _visits_expected(self._app, sys.maxsize), optimizing(self._app):
+            _warm(self._app)
             self._loop.run(until=(lambda: is_idle(self._app)) if until_idle else lambda: False)
 
     def _scraped(self) -> AbstractContextManager[object]:
