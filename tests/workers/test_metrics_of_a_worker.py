@@ -5,6 +5,7 @@ import socket
 import httpx
 import pytest
 from programs import Folder
+from prometheus_client.parser import text_string_to_metric_families
 
 from calve.metrics.meters import Meters
 from calve.metrics.port import told
@@ -20,11 +21,17 @@ def test_a_worker_tells_what_it_did(folder: Folder) -> None:
         text = client.get("/metrics").text
         assert client.get("/").status_code == 404
         assert client.post("/metrics").status_code == 501
-    assert f'calve_rows_total{{kind="export"}} {float(row.rows)}' in text
-    assert f'calve_bytes_total{{kind="export"}} {float(row.bytes)}' in text
-    assert 'calve_publish_seconds_count{kind="export",outcome="done"} 1.0' in text
-    assert 'calve_slots{state="used"} 0.0' in text
-    assert 'calve_store_call_seconds_count{call="claim",outcome="ok"}' in text
+    found = {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+    assert found["calve_rows_total", "export"] == row.rows > 0
+    assert found["calve_bytes_total", "export"] == row.bytes > 0
+    assert found["calve_publish_seconds_count", "export", "done"] == 1
+    assert found["calve_task_seconds_count", "export", "done"] == row.tasks.done
+    assert (found["calve_slots", "used"], found["calve_slots", "free"]) == (0, 2)
+    assert found["calve_store_call_seconds_count", "claim", "ok"] > 0
     assert "process_resident_memory_bytes" in text
     assert process_id not in text, "no label holds an id"
     assert "calve_processes{" not in text, "facts of the store are the servers'"

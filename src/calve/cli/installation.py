@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import click
 
@@ -143,7 +144,7 @@ def _at_end_of_stdin(then: Callable[[], None]) -> None:
     then()
 
 
-def start_log(session: CliSession, level: str | None, **fixed: str) -> Callable[[str], None]:
+def start_log(session: CliSession, level: str | None, **fixed: Any) -> Callable[[str], None]:
     """Begin the log of a program that runs on; how it tells whoever started it what it does: a sentence on a
     terminal, a line of the log where programs read it."""
     from calve.wire import logs

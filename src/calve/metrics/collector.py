@@ -134,7 +134,7 @@ def _counts(facts: Facts, lease: timedelta) -> Iterator[Metric]:
     yield _family("calve_breakers_open", {(one.value,): open_now[one.value] for one in ServiceType})
     yield _single("calve_pins_held", totals.pins_held)
     yield _single("calve_oldest_pin_seconds", _age(totals.at, totals.oldest_pin_at))
-    waiting = {
+    waiting: dict[tuple[str, ...], float] = {
         (tally.kind,): _age(totals.at, tally.oldest_at)
         for tally in totals.tallies
         if tally.state is ProcessState.PENDING
