@@ -1,5 +1,6 @@
 """Which tests run beside which, and what the tests of one program share."""
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,12 +44,20 @@ SLOWEST_FIRST = (
 SPARKS_OF_THEIR_OWN = ("full_disk", "cluster_over_https", "master_is_away")  # last: each ends the shared one
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The tests of a file, or of a class, stay in one program, since they share what is slow to start. So do all
     that use the shared Spark, those of one master side by side, and all that ask Spark as an independent reader."""
     for item in items:
         item.add_marker(pytest.mark.xdist_group(_jvm(item) or item.nodeid.rpartition("::")[0]))
     items.sort(key=_rank)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """A pytest with which xdist loses its groups is noticed: without them each program starts everything."""
+    if getattr(session.config.option, "loadgroup", False):
+        assert all("@" in item.nodeid for item in session.items), "xdist has lost its groups"
+    gc.freeze()  # thousands of tests and modules stay to the end: no collection need walk through them
 
 
 def _jvm(item: pytest.Item) -> str:
