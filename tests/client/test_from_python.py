@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,9 +11,14 @@ import pytest
 import calve
 from calve import CalveError, Client, Event, Process, ProcessState
 from calve.app.config.template import render
+from calve.app.token_file import make_token
 from calve.clickhouse.embedded.source import EmbeddedSource
+from calve.client import pages
 from calve.client.client import Reset
 from calve.client.tables import Document, Table
+from calve.store import open_store
+from calve.testing.contracts.contract import new
+from support.network_proxy import Fault, Mode, NetworkProxy
 from support.served import Served
 
 
@@ -22,7 +27,7 @@ def test_what_is_public() -> None:
     assert all(getattr(calve, name) is not None for name in calve.__all__)
     assert {name for name in vars(Client) if not name.startswith("_")} == {
         "backup", "backups", "cancel", "close", "events", "export", "health", "local", "optimize", "partitions",
-        "process", "processes", "restore", "retry", "verify", "wait", "watch", "why", "workers",
+        "process", "processes", "restore", "retry", "sql", "verify", "wait", "watch", "why", "workers",
     }  # fmt: skip
     assert (Path(calve.__file__).parent / "py.typed").exists()
     stub = Path(calve.__file__).with_suffix(".pyi").read_text(encoding="utf-8")
@@ -163,3 +168,71 @@ def test_a_watch_sees_each_event_once_and_goes_on_where_another_stopped(
     oldest = next(client.watch(after="start"))
     assert isinstance(oldest, Event)
     assert oldest.name == "submitted"
+
+
+@pytest.fixture
+def submit(folder: Path) -> Iterator[Callable[[int], list[str]]]:
+    """Processes that nobody will do, straight into the store."""
+    with open_store(f"sqlite:///{folder}/calve.db") as store:
+        yield lambda count: [store.submit([new()])[0].id for _ in range(count)]
+
+
+def test_a_watch_goes_on_over_a_network_that_cuts_it(
+    served: Served, submit: Callable[[int], list[str]]
+) -> None:
+    """Each event once and in order, over connections that end within a message, by a close or by a reset."""
+    with NetworkProxy(served.port) as proxy, Client(proxy.url, served.token) as client:
+        watch, ids = client.watch(), submit(12)
+        seen = []
+        for fault in ("cut_answer_after_bytes", "reset_answer_after_bytes"):
+            proxy.set(Fault(**{fault: 2500}))
+            seen += [next(watch) for _ in range(6)]
+        watch.close()
+    assert [one.process_id for one in seen if isinstance(one, Event)] == ids
+    assert proxy.counts.cut >= 4
+
+
+def test_a_watch_of_a_server_that_is_away_fails_and_can_be_asked_again(
+    served: Served, submit: Callable[[int], list[str]]
+) -> None:
+    with NetworkProxy(served.port) as proxy, Client(proxy.url, served.token) as client:
+        watch = client.watch()
+        with proxy.behaving(mode=Mode.REFUSE), pytest.raises(CalveError, match="does not answer") as away:
+            next(watch)
+        assert away.value.code == "server_unavailable"
+        [made] = submit(1)
+        with watch:
+            event = next(watch)
+    assert isinstance(event, Event)
+    assert event.process_id == made
+
+
+def test_a_watch_says_what_the_server_refuses(served: Served) -> None:
+    with Client(served.url, served.token) as client:
+        watch = client.watch()
+    with Client(served.url, make_token()[1]) as stranger, pytest.raises(CalveError) as refused:
+        next(stranger.watch(after=watch.cursor))
+    assert refused.value.code == "token_wrong"
+
+
+def test_statements_answer_with_rows(client: Client, request: pytest.FixtureRequest) -> None:
+    assert client.sql("SELECT arrayJoin([1, 2]) AS a, 'x' AS b") == [{"a": 1, "b": "x"}, {"a": 2, "b": "x"}]
+    to = f"lake.ns.sql_{request.node.callspec.params['client']}"
+    alter = f"ALTER TABLE db.t EXPORT PARTITION ID '0' TO TABLE {to}"
+    [made] = client.sql(alter)
+    assert made == {"process": client.processes(to=to)[0].id, "joined": False}
+    assert client.sql(alter) == [made | {"joined": True}]
+    assert client.sql(f"KILL EXPORT PARTITION WHERE transaction_id = '{made['process']}'")[0]["kill_status"]
+    assert client.sql("SYSTEM START EXPORTS") == []
+    with pytest.raises(CalveError, match="sql\\(\\) reads rows, not CSV"):
+        client.sql("SELECT 1 FORMAT CSV")
+    with pytest.raises(CalveError, match="nosuch"):
+        client.sql("SELECT * FROM system.nosuch")
+
+
+def test_a_long_list_is_whole(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "PAGE", 1)
+    to = "lake.ns.paged"
+    client.export("db.t", to, all=True)
+    assert len(client.processes(to=to)) == 3
+    assert len(client.processes(to=to, limit=2)) == 2

@@ -15,8 +15,13 @@ from calve.app.calve import Calve
 from calve.app.config import load_config
 from calve.app.config.template import render
 from calve.clickhouse.embedded.source import EmbeddedSource
-from calve.client import remote
-from calve.model.process import ProcessQuery
+from calve.client import pages
+from calve.control.ports import Store
+from calve.model.change import Change, MoveTo, WritePlan
+from calve.model.errors import UsageError
+from calve.model.process import NewTask, ProcessQuery
+from calve.model.states import ProcessState
+from calve.testing.contracts.contract import ANNE, REACH, lease_of, new
 from support.calve_command import Answer, Run, in_this_process
 from support.local_runner import LocalRunner
 from support.served import Served
@@ -52,7 +57,17 @@ def url(folder: Path) -> Iterator[str]:
             for _ in standings:
                 pass
         client.export("db.t", "lake.ns.waits", partitions=["1", "2"])
+        begin_a_long_one(calve._app.store)
         yield served.url
+
+
+def begin_a_long_one(store: Store) -> None:
+    """A process of more tasks than a server tells at once, held by a worker that is busy elsewhere."""
+    [row] = store.submit([new(source="main:db.long", destination="lake.ns.long")])
+    [row] = store.claim(ANNE, REACH, lease_seconds=3600, limit=1, only=frozenset({row.id}))
+    tasks = [NewTask(number=number, spec="{}") for number in range(2100)]
+    begun = Change(MoveTo(ProcessState.RUNNING), WritePlan("{}"), *tasks, expect_version=row.version)
+    store.apply(lease_of(row), begun)
 
 
 @pytest.fixture
@@ -86,7 +101,8 @@ READS = [
     "export db.t --partition 0 --to lake.ns.t --json", "history", "history --json", "health lake.ns.t",
     "health lake.ns.t --json", "verify COMPLETED", "verify COMPLETED --json", "backup list", "backup list --json",
     "optimize lake.ns.t --dry-run", "optimize lake.ns.t --dry-run --full --sort 'id desc' --json", "config --json",
-    "backup prune --keep-last 1 --dry-run --json", "token list --json",
+    "backup prune --keep-last 1 --dry-run --json", "token list --json", "show RUNNING", "show RUNNING --json",
+    "show COMPLETED RUNNING PENDING --json", "version", "version --json", "history --limit 2000",
 ]  # fmt: skip
 ERRORS = [
     "show nosuch", "show nosuch --json", "why nosuch", "retry COMPLETED", "retry PENDING --json", "verify CANCELLED",
@@ -131,10 +147,44 @@ def test_work_that_is_queued_joined_and_stopped(run: Run, url: str) -> None:
 
 
 def test_a_long_list_is_read_in_pages(run: Run, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "_PAGE", 2)
+    monkeypatch.setattr(pages, "PAGE", 2)
     for limit in ("1", "3", "200"):
         asked = ("ps", "--all", "--ids", "--limit", limit)
         assert run(*asked, "--server", url).out == run(*asked).out
+
+
+def test_a_list_that_would_be_cut_is_refused(url: str) -> None:
+    with Client(url) as client:
+        for verb in ("processes", "history"):
+            with pytest.raises(UsageError, match="limit is above 1000") as refused:
+                client._ask(verb, limit=1001)
+            assert "after=ID" in refused.value.hint
+
+
+def test_tasks_of_a_long_process_come_in_pages(url: str, ids: dict[str, str]) -> None:
+    with Client(url) as client:
+        [shown] = client._ask("show", ids=[ids["RUNNING"]])
+        assert ([one["number"] for one in shown["tasks"]], shown["tasks_next"]) == (list(range(1000)), 1000)
+        last = client._ask("tasks", id=ids["RUNNING"], first=2098)
+        assert ([one["number"] for one in last["tasks"]], last["next"]) == ([2098, 2099], None)
+        page = client._ask("tasks", id=ids["RUNNING"], first=5, limit=2)
+        assert ([one["number"] for one in page["tasks"]], page["next"]) == ([5, 6], 7)
+        counted = client.sql(f"SELECT count() AS n FROM calve.tasks WHERE process_id = '{ids['RUNNING']}'")
+    assert counted == [{"n": 2100}]
+
+
+def test_events_of_one_process_in_pages(url: str, ids: dict[str, str]) -> None:
+    with Client(url) as client:
+        whole = client._ask("events", ids=[ids["COMPLETED"]])
+        assert client._ask("events", ids=[ids["COMPLETED"]], after=whole[0]["number"], limit=2) == whole[1:3]
+
+
+def test_how_much_there_is_of_everything(url: str, ids: dict[str, str]) -> None:
+    with Client(url) as client:
+        totals = client._ask("totals")
+    assert next(one for one in totals["tallies"] if one["state"] == "RUNNING")["count"] == 1
+    assert totals["tasks_waiting"] == 2100
+    assert {one["destination"] for one in totals["latest"] if one["completed_at"]} >= {"lake.ns.t"}
 
 
 def test_a_wait_that_times_out_says_how_to_go_on(run: Run, url: str, ids: dict[str, str]) -> None:

@@ -31,6 +31,9 @@ EXPORT = {"table": "db.t", "to": "lake.ns.t", "all": True}
 # The table of the design, in other words than the code's.
 VIEWERS = [
     "now",
+    "tasks",
+    "totals",
+    "versions",
     "find",
     "has_workers",
     "notes",

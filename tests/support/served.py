@@ -39,6 +39,7 @@ class Served:
         found = _ADDRESS.search(self.log.read_text())
         assert found
         self.url = found[1]
+        self.port = int(re.findall(r":(\d+)", self.url)[0])
         self.token = read_token(folder / "calve.token")
 
     def client(self, token: str | None = None, **options: object) -> httpx.Client:

@@ -117,11 +117,18 @@ class Calve:
     def find(self, ids: Sequence[str]) -> list[Process]:
         return _processes.found(self._app, ids)
 
-    def show(self, ids: Sequence[str]) -> "list[ProcessDetail]":
-        return _processes.details(self._app, ids)
+    def show(self, ids: Sequence[str], *, tasks: int | None = None) -> "list[ProcessDetail]":
+        """`tasks`: at most so many of them in all."""
+        return _processes.details(self._app, ids, tasks=tasks)
 
-    def events(self, ids: Sequence[str]) -> list[Event]:
-        return _processes.events(self._app, ids)
+    def tasks(self, process_id: str, *, first: int = 0, limit: int = 1000) -> Json:
+        """`tasks` from a number on, and in `next` the number after them."""
+        found, after = _processes.tasks(self._app, process_id, first=first, limit=limit)
+        return {"tasks": [view.task_json(task) for task in found], "next": after}
+
+    def events(self, ids: Sequence[str], *, after: int = 0, limit: int | None = None) -> list[Event]:
+        """Those with numbers above `after`, oldest first."""
+        return _processes.events(self._app, ids, after=after, limit=limit)
 
     def notes(self, ids: Sequence[ProcessId]) -> list[str]:
         """What planning remarked, each once."""
@@ -143,6 +150,10 @@ class Calve:
     def breakers(self) -> list[Json]:
         """Services that are down."""
         return [view.breaker_json(one) for one in self._app.store.breakers()]
+
+    def totals(self) -> Json:
+        """How much there is of everything, and when each table last succeeded."""
+        return view.plain_json(self.registry.totals())
 
     def halts(self) -> list[Json]:
         """What is not begun until it is lifted."""
@@ -215,16 +226,24 @@ class Calve:
 
         return table_health(self._app, table, orphans=orphans).to_json()
 
-    def history(self, table: str = "", *, limit: int = 50) -> list[Json]:
+    def history(self, table: str = "", *, limit: int = 50, after: str = "") -> list[Json]:
+        """Newest first; those before the process `after`."""
         from calve.app.optimize_history import optimize_history
 
-        return [view.optimized_json(one) for one in optimize_history(self._app, table, limit=limit)]
+        found = optimize_history(self._app, table, limit=limit, after=after)
+        return [view.optimized_json(one) for one in found]
 
     def doctor(self, *, spark: bool = True) -> Iterator[Json]:
         """Findings as they are made. Puts a small object into each warehouse and removes it."""
         from calve.app.doctor import examine
 
         return (view.finding_json(one) for one in examine(self._app, spark=spark))
+
+    def versions(self) -> Json:
+        """Of all parts of this program."""
+        from calve.app.support import versions
+
+        return versions()
 
     def support(self, *, with_names: bool = False) -> dict[str, Json]:
         """Documents for a bug report, by the name of their file."""

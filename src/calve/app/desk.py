@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -67,7 +68,7 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
         verb.name: verb
         for verb in (
             *_verbs(_V, Reach.STORE, "now find has_workers notes outages processes show events why standing"),
-            *_verbs(_V, Reach.STORE, "workers history page servers breakers halts proofs feed"),
+            *_verbs(_V, Reach.STORE, "workers history page servers breakers halts proofs feed tasks totals versions"),
             *_verbs(_V, Reach.OUTSIDE, "partitions parts health export_preview optimize_preview"),
             *_verbs(_V, Reach.OUTSIDE, "backup_list backup_show"),
             *_verbs(_O, Reach.STORE, "settings audit"),
@@ -265,6 +266,7 @@ def _by_ids(method: Callable[..., Any], shown: Callable[[Any], Any]) -> _Served:
 
 def _processes(calve: Calve, given: Given) -> list[Json]:
     """As `calve ps`: those that have not ended, unless states, a batch or `all` say otherwise."""
+    _whole_limit(given, 1)
     query = _query(given, source=given.get("table", ""))
     if not query.states and not given.get("all") and not query.batch:
         query = replace(query, states=PROCESS_LIVE)
@@ -303,6 +305,15 @@ def _query(given: Given, *, source: str = "", table: str = "") -> ProcessQuery:
 
 def _limit(given: Given, default: int) -> int:
     return int(min(max(given.get("limit", default), 1), _MOST))
+
+
+def _whole_limit(given: Given, default: int) -> int:
+    """Of a list that does not say whether it goes on."""
+    if given.get("limit", 0) > _MOST:
+        raise UsageError(
+            f"limit is above {_MOST}", code="bad_option", hint="ask for the rest after the last one: after=ID"
+        )
+    return _limit(given, default)
 
 
 def _workers_for(calve: Calve, given: Given) -> Json:
@@ -392,8 +403,19 @@ _SERVED: Mapping[str, _Served] = {
         options={"after": str, "limit": int},
     ),
     "find": _by_ids(Calve.find, _list(view.served_json)),
-    "show": _by_ids(Calve.show, _list(view.served_detail_json)),
-    "events": _by_ids(Calve.events, _list(view.event_json)),
+    "show": _by_ids(partial(Calve.show, tasks=_MOST), _list(view.served_detail_json)),
+    "tasks": _Served(
+        answer=lambda calve, given: calve.tasks(given["id"], first=given.get("first", 0), limit=_limit(given, _MOST)),
+        options={"id": str, "first": int, "limit": int}, required=("id",),
+    ),
+    "events": _Served(
+        answer=lambda calve, given: [
+            view.event_json(one) for one in calve.events(given["ids"], after=given.get("after", 0), limit=given.get("limit"))
+        ],
+        options={"ids": list, "after": int, "limit": int}, required=("ids",),
+    ),
+    "totals": _Served(answer=lambda calve, _: calve.totals()),
+    "versions": _Served(answer=lambda calve, _: calve.versions()),
     "notes": _by_ids(Calve.notes, list),
     "why": _by_ids(Calve.why, _list(view.reason_json)),
     "outages": _Served(answer=_outages, options=_IDS, required=("ids",)),
@@ -417,9 +439,9 @@ _SERVED: Mapping[str, _Served] = {
     ),
     "history": _Served(
         answer=lambda calve, given: calve.history(
-            given.get("table", ""), limit=_limit(given, 50)
+            given.get("table", ""), limit=_whole_limit(given, 50), after=given.get("after", "")
         ),
-        options={"table": str, "limit": int},
+        options={"table": str, "limit": int, "after": str},
     ),
     "doctor": _Served(
         answer=lambda calve, given: list(calve.doctor(spark=given.get("spark", False))), options={"spark": bool}

@@ -43,6 +43,13 @@ class ProcessDetail:
     pins: tuple[Pin, ...]
     events: tuple[Event, ...]
 
+    @property
+    def next_task(self) -> int | None:
+        """The first task that is not among `tasks`; None if all are."""
+        if len(self.tasks) >= self.process.tasks.total:
+            return None
+        return self.tasks[-1].number + 1 if self.tasks else 0
+
 
 @dataclass(frozen=True, kw_only=True)
 class Reason:
@@ -99,6 +106,7 @@ class Front(Protocol):
     def health(self, table: str, *, orphans: bool = False) -> Json: ...
     def history(self, table: str = "", *, limit: int = 50) -> list[Json]: ...
     def doctor(self, *, spark: bool = True) -> Iterator[Json]: ...
+    def versions(self) -> Json: ...
     def support(self, *, with_names: bool = False) -> dict[str, Json]: ...
     def export_preview(
         self, table: str, to: str, selection: "Selection", options: "ExportOptions | None" = None

@@ -6,7 +6,7 @@ from typing import Any
 from calve.app.destination import parse_table
 from calve.app.wiring import App
 from calve.control.ports import StoreReader
-from calve.model.process import Process, ProcessQuery
+from calve.model.process import Process, ProcessId, ProcessQuery
 from calve.model.record import fields_of
 from calve.optimize.request import NAME
 
@@ -40,14 +40,17 @@ class Optimized:
     removed_files: int  # of expired snapshots, and orphans
 
 
-def optimize_history(app: App, table: str = "", *, limit: int = 50) -> list[Optimized]:
-    """Newest first; of one table, or of all."""
+def optimize_history(app: App, table: str = "", *, limit: int = 50, after: str = "") -> list[Optimized]:
+    """Newest first; of one table, or of all; from the process of that id on."""
     name = str(parse_table(table, app.config)) if table else ""
-    return history_in(app.store, name, limit=limit)
+    before = app.find([after])[0] if after else None
+    return history_in(app.store, name, limit=limit, before=before)
 
 
-def history_in(store: StoreReader, table: str = "", *, limit: int = 50) -> list[Optimized]:
-    found = store.processes(ProcessQuery(kind=NAME, destination=table, limit=limit))
+def history_in(
+    store: StoreReader, table: str = "", *, limit: int = 50, before: ProcessId | None = None
+) -> list[Optimized]:
+    found = store.processes(ProcessQuery(kind=NAME, destination=table, limit=limit, before=before))
     return [optimized(process, store.plan(process.id)) for process in found]
 
 

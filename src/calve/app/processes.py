@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from itertools import islice
 
 from calve.app.destination import as_stored
 from calve.app.front import ProcessDetail, Reason, WorkerState, WorkerStatus
@@ -15,7 +16,7 @@ from calve.app.wiring import App
 from calve.control.client import CancelAnswer, Submitted, cancel, retry
 from calve.control.ports import Store
 from calve.control.why import why
-from calve.model.process import BATCH_PREFIX, Event, Process, ProcessId, ProcessQuery, Worker
+from calve.model.process import BATCH_PREFIX, Event, Process, ProcessId, ProcessQuery, Task, Worker
 from calve.model.reach import reaches
 from calve.model.states import ProcessState
 
@@ -45,27 +46,38 @@ def found(app: App, ids: Sequence[str]) -> list[Process]:
     return [app.store.process(process_id) for process_id in app.find(ids)]
 
 
-def details(app: App, ids: Sequence[str]) -> list[ProcessDetail]:
-    store = app.store
-    return [
-        ProcessDetail(
-            process=process,
-            plan=store.plan(process.id),
-            tasks=tuple(store.tasks(process.id)),
-            pins=tuple(store.pins(process.id)),
-            events=tuple(store.events(process.id)),
+def details(app: App, ids: Sequence[str], *, tasks: int | None = None) -> list[ProcessDetail]:
+    """`tasks`: at most so many in all; `ProcessDetail.next_task` says which are missing."""
+    store, made = app.store, []
+    for process in found(app, ids):
+        rows = store.tasks(process.id, limit=tasks)
+        tasks = None if tasks is None else tasks - len(rows)
+        made.append(
+            ProcessDetail(
+                process=process,
+                plan=store.plan(process.id),
+                tasks=tuple(rows),
+                pins=tuple(store.pins(process.id)),
+                events=tuple(_events(app, process.id)),
+            )
         )
-        for process in found(app, ids)
-    ]
+    return made
 
 
-def events(app: App, ids: Sequence[str]) -> list[Event]:
-    """Of each process all of its events, oldest first."""
-    return [event for process_id in app.find(ids) for event in _events(app, process_id)]
+def tasks(app: App, process_id: str, *, first: int, limit: int) -> tuple[list[Task], int | None]:
+    """Of one process, from a number on; and the number after them, None if there are no more."""
+    [process] = app.find([process_id])[:1]
+    rows = app.store.tasks(process, limit=limit, first=first)
+    return rows, rows[-1].number + 1 if len(rows) == limit else None
 
 
-def _events(app: App, process_id: ProcessId) -> Iterator[Event]:
-    after = 0
+def events(app: App, ids: Sequence[str], *, after: int = 0, limit: int | None = None) -> list[Event]:
+    """Of each process its events, oldest first, from a number on."""
+    every = (event for process_id in app.find(ids) for event in _events(app, process_id, after))
+    return list(islice(every, limit))
+
+
+def _events(app: App, process_id: ProcessId, after: int = 0) -> Iterator[Event]:
     while page := app.store.events(process_id, after=after, limit=_EVENTS_PER_READ):
         yield from page
         after = page[-1].number

@@ -4,11 +4,11 @@ Each part is asked for by itself: a part that fails is named in the bundle, and 
 """
 
 import platform
-import sys
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
+from calve import __version__
 from calve.app import view
 from calve.app.front import Json
 from calve.model.errors import CalveError
@@ -17,7 +17,7 @@ from calve.model.process import ProcessQuery
 if TYPE_CHECKING:
     from calve.app.calve import Calve
 
-_PACKAGES = ("calve", "chdb-core", "clickhouse-connect", "obstore", "psycopg", "pyarrow", "pydantic", "pyiceberg", "pyspark", "sqlalchemy")  # fmt: skip
+_PACKAGES = ("chdb-core", "clickhouse-connect", "obstore", "psycopg", "pyarrow", "pydantic", "pyiceberg", "pyspark", "sqlalchemy")  # fmt: skip
 _PROCESSES = 500
 _EVENTS = 1000
 
@@ -25,7 +25,7 @@ _EVENTS = 1000
 def bundle(calve: "Calve", *, with_names: bool = False) -> dict[str, Any]:
     """`with_names`: the audit says who asked; otherwise it says `caller-1`, and so on."""
     parts: dict[str, Callable[[], Any]] = {
-        "versions.json": _versions,
+        "versions.json": versions,
         "config.json": calve.settings,
         "processes.json": lambda: _processes(calve),
         "events.json": lambda: _events(calve),
@@ -45,14 +45,26 @@ def bundle(calve: "Calve", *, with_names: bool = False) -> dict[str, Any]:
     return found
 
 
-def _versions() -> Json:
-    found: Json = {"python": sys.version, "platform": platform.platform(), "machine": platform.machine()}
-    for package in _PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = None
-    return found
+def versions() -> Json:
+    """Of this program and of the libraries that it stands on; None for one that is not installed."""
+    from calve.spark.java import ICEBERG_SPARK, java_version
+
+    java = java_version()
+    return {
+        "calve": __version__,
+        "python": platform.python_version(),
+        "java": str(java) if java else None,
+        "platform": platform.platform(),
+        **{package: _version(package) for package in _PACKAGES},
+        "iceberg-spark-runtime": ICEBERG_SPARK.version,
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
 
 
 def _processes(calve: "Calve") -> list[Json]:

@@ -5,7 +5,7 @@ Of backups: `backup_view`. Imports nothing heavy at run time: `ps --json` uses i
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, is_dataclass
 from datetime import UTC, datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -101,6 +101,7 @@ def served_detail_json(detail: "ProcessDetail") -> Json:
         detail_json(detail)
         | served
         | {
+            "tasks_next": detail.next_task,
             "task_counts": {"total": counts.total, "done": counts.done, "failed": counts.failed},
             "events": [event_json(event) for event in detail.events],
         }
@@ -350,7 +351,9 @@ def _plain(value: Any) -> Any:
         return time_json(value)
     if isinstance(value, Enum):
         return value.value
-    return list(value) if isinstance(value, tuple) else value
+    if isinstance(value, tuple):
+        return [_plain(one) for one in value]
+    return plain_json(value) if is_dataclass(value) else value
 
 
 def error_json(error: ErrorInfo | None) -> Json | None:

@@ -1,4 +1,4 @@
-"""`calve doctor` and `calve support`.
+"""`calve doctor`, `calve support` and `calve version`.
 
 `calve init` and `calve config`.
 
@@ -17,6 +17,7 @@ from typing import Any
 
 import click
 
+from calve import __version__
 from calve.cli import output
 from calve.cli.command import CliSession, command, log_level_option
 from calve.cli.output import DONE, FAILED
@@ -85,6 +86,20 @@ def support(session: CliSession, file: Path | None, with_names: bool) -> None:
             bundle.writestr(name, json.dumps(document, indent=2, ensure_ascii=False))
     session.answer({"file": str(file.absolute()), "parts": list(found)}, str(file))
     session.say("Look through it before you send it: it names tables and hosts.")
+
+
+@command("version", examples=["calve version", "calve version --json"])
+def version(session: CliSession) -> None:
+    """Show the versions of all parts: Calve, its libraries, Java. With --server: the server's."""
+    if session.server:
+        found = session.calve.versions()
+    else:
+        from calve.app.support import versions
+
+        found = versions()  # without a configuration too
+    session.answer(found, output.facts([(part, one or "not installed") for part, one in found.items()]))
+    if session.server and found["calve"] != __version__:
+        session.say(f"this command is of calve {__version__}")
 
 
 @command("init", examples=["calve init", "calve init my-lake"])

@@ -103,12 +103,14 @@ def _opened(session: CliSession, form: str) -> Iterator[Run]:
 def _asked(session: CliSession, text: str, form: str) -> "Result":
     from calve.sql.execution import Result
 
-    data, headers = session.transport.statement(text, form)
-    named = {
-        name.lower(): tuple(filter(None, headers.get(f"X-Calve-{name}", "").split(",")))
-        for name in ("Processes", "Joined", "Truncated")
-    }
-    return Result(data=data, form=form, **named)
+    answer = session.transport.statement(text, form)
+    return Result(
+        data=answer.data,
+        form=answer.form,
+        processes=answer.processes,
+        joined=answer.joined,
+        truncated=answer.truncated,
+    )
 
 
 def _talk(session: CliSession, run: Run) -> int:

@@ -4,23 +4,38 @@ Both answer with the same documents (`app.desk`), so a program that works here w
 one that is sent again, also by a program that was started again with the same `key`, is carried out once.
 """
 
+import json
 import os
 import time
-from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+import warnings
+from collections.abc import Callable, Generator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from calve.app.front import CancelAnswer, ExportAnswer, Submitted
 from calve.client import values
+from calve.client.pages import listed
 from calve.client.tables import Document, Table
-from calve.model.errors import UsageError
-from calve.model.process import Event, Process
+from calve.client.transport import Answer, Transport, given_token
+from calve.client.watch import Reset, Seen, Watch, polled, streamed
+from calve.model.errors import TemporaryError, UsageError
+from calve.model.process import Event, Process, ProcessId
 from calve.model.states import PROCESS_TERMINAL
 
-Perform = Callable[[str, Mapping[str, Any], str], Any]
+__all__ = ["Client", "Reset", "Watch"]
+
 _POLL_SECONDS = 0.5
+_LOOKS_THAT_MAY_FAIL = 20  # in a row: a server that is started again ends no waiting
+_ROWS = "JSONEachRow"
+
+
+class _Calve(Protocol):
+    """A server (`client.transport`), or this program (`client.local`)."""
+
+    def call(self, verb: str, arguments: Mapping[str, Any], *, key: str = "") -> Any: ...
+    def statement(self, text: str, form: str = "") -> Answer: ...
+    def close(self) -> None: ...
 
 
 class Client:
@@ -38,8 +53,6 @@ class Client:
     ) -> None:
         """`token`, or the file that has it; by default CALVE_TOKEN or CALVE_TOKEN_FILE, and for a server on this
         host the `calve.token` in the working folder."""
-        from calve.client.transport import Transport, given_token
-
         transport = Transport(
             url,
             token or given_token(token_file, os.environ),
@@ -47,26 +60,22 @@ class Client:
             ca_file=ca_file,
             timeout_seconds=timeout_seconds,
         )
-        self._close: Callable[[], None] = transport.close
-        self._perform: Perform = lambda verb, given, key: transport.call(verb, given, key=key)
+        self._calve: _Calve = transport
+        self._look: Callable[..., Generator[Seen, None, None]] = partial(streamed, transport)
 
     @classmethod
     def local(cls, config: str | Path | None = None) -> "Client":
         """Without a server: on the configuration of this folder, or the one given. Queues and reads; the work is
         done by `calve worker`."""
-        from calve.app.calve import Calve
-        from calve.app.config import load_config
-        from calve.app.desk import Desk, local_caller
+        from calve.client.local import Local
 
-        calve = Calve(load_config(config))
-        desk, caller = Desk(calve), local_caller()
         made = cls.__new__(cls)
-        made._close = calve.close
-        made._perform = lambda verb, given, key: desk.perform(caller, verb, given, key=key)
+        made._calve = Local(config)
+        made._look = lambda _of, cursor: polled(lambda after: made._ask("feed", after=after), cursor)
         return made
 
     def close(self) -> None:
-        self._close()
+        self._calve.close()
 
     def __enter__(self) -> Self:
         return self
@@ -75,14 +84,17 @@ class Client:
         self.close()
 
     def _ask(self, verb: str, key: str = "", **given: Any) -> Any:
-        return self._perform(verb, {name: _plain(value) for name, value in given.items()}, key)
+        return self._calve.call(verb, {name: _plain(value) for name, value in given.items()}, key=key)
 
     # -- reading ------------------------------------------------------------------------------------
 
     def processes(self, *, all: bool = False, limit: int = 200, **filters: Any) -> Table[Process]:
         """Newest first; those that have not ended, or all. Filters: `kind`, `states`, `table`, `to`, `batch`,
         `since`."""
-        return Table(values.process(one) for one in self._ask("processes", all=all, limit=limit, **filters))
+        found = listed(
+            lambda most, after: self._ask("processes", all=all, limit=most, after=after, **filters), limit
+        )
+        return Table(values.process(one) for one in found)
 
     def process(self, process_id: str) -> Process:
         return values.process(self._ask("find", ids=[process_id])[0])
@@ -94,11 +106,26 @@ class Client:
     def events(self, *ids: str) -> Table[Event]:
         return Table(values.event(one) for one in self._ask("events", ids=ids))
 
-    def watch(self, *ids: str, after: str = "") -> "Watch":
+    def watch(self, *ids: str, after: str = "") -> Watch:
         """Events as they happen, of these processes or of all; from now, or from the `cursor` of an earlier
-        watch, or from "start"."""
-        of = {one["id"] for one in self._ask("find", ids=ids)} if ids else None
-        return Watch(lambda cursor: self._ask("feed", after=cursor), after, of)
+        watch, or from "start". Goes on by itself after a connection was lost."""
+        of = frozenset(ProcessId(one["id"]) for one in self._ask("find", ids=ids)) if ids else None
+        cursor = after or str(self._ask("feed")["cursor"])
+        return Watch(partial(self._look, of or ()), cursor, of)
+
+    def sql(self, statement: str) -> Table[dict[str, Any]]:
+        """The rows of a statement of `calve sql`; of an ALTER the processes that do it. A warning says if a
+        table has more rows than a SELECT sees."""
+        answer = self._calve.statement(statement, _ROWS)
+        if not answer.data:
+            return Table({"process": one, "joined": one in answer.joined} for one in answer.processes)
+        if answer.form != _ROWS:
+            raise UsageError(
+                f"sql() reads rows, not {answer.form}", code="bad_option", hint="omit FORMAT in the statement"
+            )
+        for table in answer.truncated:
+            warnings.warn(f"{table} has more rows than a SELECT sees; the oldest are missing", stacklevel=2)
+        return Table(json.loads(line) for line in answer.data.splitlines())
 
     def workers(self) -> Table[dict[str, Any]]:
         return Table(self._ask("workers"))
@@ -147,49 +174,23 @@ class Client:
                 "nothing to wait for", code="missing_option", hint="give ids of processes or batches"
             )
         until = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+        failed = 0
         while True:
-            standing = values.standing(self._ask("standing", ids=ids))
+            try:
+                standing = values.standing(self._ask("standing", ids=ids))
+                failed = 0
+            except TemporaryError:
+                failed += 1
+                if failed >= _LOOKS_THAT_MAY_FAIL:
+                    raise
+                time.sleep(_POLL_SECONDS)
+                continue
             if standing.ended:
                 return Table(standing.processes)
             if until is not None and time.monotonic() >= until:
                 live = [one.id for one in standing.processes if one.state not in PROCESS_TERMINAL]
                 raise TimeoutError(f"not ended after {timeout_seconds} s: {', '.join(live)}")
             time.sleep(_POLL_SECONDS)
-
-
-@dataclass(frozen=True)
-class Reset:
-    """Events may have been missed: look at the processes again. The watch goes on from now."""
-
-    reason: str  # "forgotten", "foreign", "rewritten" or "unreadable"
-
-
-class Watch:
-    """An endless iterator of events. `cursor` is where it stands: give it to the next one."""
-
-    def __init__(self, page: Callable[[str], Any], after: str, of: Collection[str] | None) -> None:
-        self._page = page
-        self._of = of
-        self._found: deque[tuple[str, Event | Reset]] = deque()
-        self.cursor = after or str(page("")["cursor"])
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> Event | Reset:
-        while not self._found:
-            page = self._page(self.cursor)
-            if page["reset"]:
-                self._found.append((page["cursor"], Reset(page["reset"])))
-            for one in page["events"]:
-                if self._of is None or one["process"] in self._of:
-                    self._found.append((one["cursor"], values.event(one)))
-            if not self._found:
-                self.cursor = page["cursor"]
-                if not page["events"]:
-                    time.sleep(_POLL_SECONDS)
-        self.cursor, found = self._found.popleft()
-        return found
 
 
 def _plain(value: Any) -> Any:

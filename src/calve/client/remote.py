@@ -18,6 +18,7 @@ from calve.app.front import (
     WorkerStatus,
 )
 from calve.client import values
+from calve.client.pages import listed
 from calve.client.transport import Transport
 from calve.model.errors import TemporaryError, UsageError
 from calve.model.process import Breaker, Event, Process, ProcessId, ProcessQuery
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from calve.app.work import WorkerProgram
 
 POLL_SECONDS = 0.5
-_PAGE = 1000  # what a server lists at once
 _LOOKS_THAT_MAY_FAIL = 20  # in a row: a server that is started again ends no waiting
 
 
@@ -62,10 +62,8 @@ class RemoteCalve:
         return found
 
     def processes(self, query: ProcessQuery) -> list[Process]:
-        found: list[Process] = []
-        while True:
-            limit = min(query.limit - len(found), _PAGE)
-            page = self._ask(
+        found = listed(
+            lambda most, after: self._ask(
                 "processes",
                 all=True,
                 kind=query.kind,
@@ -74,18 +72,27 @@ class RemoteCalve:
                 to=_typed_here(query.destination),
                 batch=query.batch,
                 since=query.created_since.isoformat() if query.created_since else None,
-                limit=limit,
-                after=found[-1].id if found else None,
-            )
-            found += [values.process(one) for one in page]
-            if len(page) < limit or len(found) >= query.limit:
-                return found
+                limit=most,
+                after=after,
+            ),
+            query.limit,
+        )
+        return [values.process(one) for one in found]
 
     def find(self, ids: Sequence[str]) -> list[Process]:
         return [values.process(one) for one in self._ask("find", ids=list(ids))] if ids else []
 
     def show(self, ids: Sequence[str]) -> list[ProcessDetail]:
-        return [values.detail(one) for one in self._ask("show", ids=list(ids))]
+        return [values.detail(self._whole(one)) for one in self._ask("show", ids=list(ids))]
+
+    def _whole(self, detail: Json) -> Json:
+        """With the tasks that one answer did not have."""
+        first = detail["tasks_next"]
+        while first is not None:
+            page = self._ask("tasks", id=detail["id"], first=first)
+            detail["tasks"] += page["tasks"]
+            first = page["next"]
+        return detail
 
     def events(self, ids: Sequence[str]) -> list[Event]:
         return [values.event(one) for one in self._ask("events", ids=list(ids))]
@@ -126,10 +133,13 @@ class RemoteCalve:
         return dict(self._ask("health", table=table, orphans=orphans))
 
     def history(self, table: str = "", *, limit: int = 50) -> list[Json]:
-        return list(self._ask("history", table=table, limit=limit))
+        return listed(lambda most, after: self._ask("history", table=table, limit=most, after=after), limit)
 
     def doctor(self, *, spark: bool = True) -> Iterator[Json]:
         return iter(self._ask("doctor", spark=spark))
+
+    def versions(self) -> Json:
+        return dict(self._ask("versions"))
 
     def support(self, *, with_names: bool = False) -> dict[str, Json]:
         return dict(self._ask("support", with_names=with_names))

@@ -8,13 +8,16 @@ user said, and nowhere else.
 import json
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import requests
+import urllib3
 
 from calve.app.token_file import hello, read_token, token_id
 from calve.model.errors import (
@@ -33,6 +36,28 @@ from calve.model.errors import (
 _TRIES = 3
 _MOST_BYTES = 64 << 20
 _LONGEST_WAIT_SECONDS = 5.0
+_SILENCE_SECONDS = 45.0  # of a stream: a server says something every 15
+_NAMED = 100  # processes in the address of a stream; above it all are sent
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What a statement answers with: rows in a format of ClickHouse, or the processes that do it."""
+
+    data: bytes
+    form: str
+    processes: tuple[str, ...] = ()
+    joined: tuple[str, ...] = ()  # of these, what was under way before
+    truncated: tuple[str, ...] = ()  # tables of which there is more than was read
+
+
+@dataclass(frozen=True, kw_only=True)
+class Message:
+    """One of a stream. `cursor`: where the stream stands after it."""
+
+    name: str
+    cursor: str
+    data: Any
 
 
 class Transport:
@@ -90,9 +115,8 @@ class Transport:
                 )
             self._sleep(_retry_after(response))
 
-    def statement(self, text: str, form: str = "") -> tuple[bytes, Mapping[str, str]]:
-        """What a server answers to SQL: the rows in a format of ClickHouse, and its headers. A statement whose
-        answer was lost is sent again with the same id: what it submits is done once."""
+    def statement(self, text: str, form: str = "") -> Answer:
+        """A statement whose answer was lost is sent again with the same id: what it submits is done once."""
         query_id = secrets.token_urlsafe(16)
         headers = {"X-ClickHouse-Format": form} if form else {}
         for failed in range(1, _TRIES + 1):
@@ -110,12 +134,38 @@ class Transport:
                     raise
                 self._sleep(0.2 * failed)
         if response.status_code == 200 and "X-ClickHouse-Format" in response.headers:
-            return response.content, response.headers
+            named = {
+                name.lower(): tuple(filter(None, response.headers.get(f"X-Calve-{name}", "").split(",")))
+                for name in ("Processes", "Joined", "Truncated")
+            }
+            return Answer(data=response.content, form=response.headers["X-ClickHouse-Format"], **named)
         try:
             problem = json.loads(response.headers.get("X-Calve-Error", ""))
         except ValueError:
-            return self._answer("SQL", response), {}
+            problem = None
+        if problem is None:
+            self._answer("SQL", response)
+            raise self._not_ours("SQL", response)
         raise self._raised(problem, response.status_code)
+
+    def stream(self, after: str, processes: Collection[str] = ()) -> Iterator[Message]:
+        """What happens, from a cursor on, until the connection ends, however it does: go on from the last
+        message's cursor. TemporaryError if it does not begin."""
+        named = sorted(processes) if len(processes) <= _NAMED else []
+        with self._reached():
+            response = self._session.get(
+                self.url + "/v1/events/stream",
+                params={"after": after, "process": named},
+                headers=self._authorization(),
+                timeout=max(self._timeout, _SILENCE_SECONDS),
+                allow_redirects=False,
+                stream=True,
+            )
+        with response:
+            if response.status_code != 200 or "event-stream" not in response.headers.get("Content-Type", ""):
+                self._answer("the event stream", self._read(response))
+                raise self._not_ours("the event stream", response)
+            yield from _messages(response)
 
     def get(self, path: str, **parameters: str) -> Any:
         response = self._send("GET", path, params=parameters)
@@ -150,24 +200,15 @@ class Transport:
         return ""
 
     def _send(self, method: str, path: str, **given: Any) -> requests.Response:
-        try:
+        with self._reached():
             response = self._session.request(
                 method, self.url + path, timeout=self._timeout, allow_redirects=False, stream=True, **given
             )
+        return self._read(response)
+
+    def _read(self, response: requests.Response) -> requests.Response:
+        with self._reached():
             body = response.raw.read(_MOST_BYTES + 1, decode_content=True)
-        except requests.exceptions.SSLError as error:
-            raise PermanentError(
-                f"server {self.url}: {_cause(error)}",
-                code="server_untrusted",
-                hint="give its certificate authority",
-            ) from None
-        except (requests.RequestException, OSError) as error:
-            raise UnavailableError(
-                f"server {self.url} does not answer: {_cause(error)}",
-                code="server_unavailable",
-                hint="check that calve serve is running there, or omit --server",
-                service="server",
-            ) from None
         if len(body) > _MOST_BYTES:
             raise PermanentError(
                 f"server {self.url} answers with more than {_MOST_BYTES >> 20} MB",
@@ -177,6 +218,24 @@ class Transport:
         response._content = body
         return response
 
+    @contextmanager
+    def _reached(self) -> Iterator[None]:
+        try:
+            yield
+        except requests.exceptions.SSLError as error:
+            raise PermanentError(
+                f"server {self.url}: {_cause(error)}",
+                code="server_untrusted",
+                hint="give its certificate authority",
+            ) from None
+        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
+            raise UnavailableError(
+                f"server {self.url} does not answer: {_cause(error)}",
+                code="server_unavailable",
+                hint="check that calve serve is running there, or omit --server",
+                service="server",
+            ) from None
+
     def _answer(self, what: str, response: requests.Response) -> Any:
         try:
             document = response.json()
@@ -185,13 +244,16 @@ class Transport:
         if response.status_code == 200 and document is not None:
             return document
         if not isinstance(document, dict) or "code" not in document:
-            raise UnavailableError(
-                f"server {self.url} answers {response.status_code} to {what}, and not as Calve does",
-                code="server_answer",
-                hint="check the address; behind a proxy also its root path",
-                service="server",
-            )
+            raise self._not_ours(what, response)
         raise self._raised(document, response.status_code)
+
+    def _not_ours(self, what: str, response: requests.Response) -> CalveError:
+        return UnavailableError(
+            f"server {self.url} answers {response.status_code} to {what}, and not as Calve does",
+            code="server_answer",
+            hint="check the address; behind a proxy also its root path",
+            service="server",
+        )
 
     def _raised(self, problem: Mapping[str, Any], status: int) -> CalveError:
         error = raised(problem, status)
@@ -200,6 +262,28 @@ class Transport:
         if status in (401, 403) and self._stranger:
             error.hint = f"{self._stranger}; give --token-file or CALVE_TOKEN"
         return error
+
+
+def _messages(response: requests.Response) -> Iterator[Message]:
+    """Those that came whole. A cut, a reset and a silence are its end."""
+    rest, fields = b"", {"id": ""}
+    while True:
+        try:
+            piece = response.raw.read1(1 << 16, decode_content=True)
+        except (urllib3.exceptions.HTTPError, OSError):
+            return
+        if not piece or len(rest) > _MOST_BYTES:
+            return
+        *lines, rest = (rest + piece).split(b"\n")
+        for line in lines:
+            if line:
+                name, _, value = line.decode("utf-8", "replace").partition(": ")
+                fields[name] = value
+                continue
+            yield Message(
+                name=fields.get("event", ""), cursor=fields["id"], data=json.loads(fields.get("data", "null"))
+            )
+            fields = {"id": fields["id"]}
 
 
 def given_token(file: str | None, environ: Mapping[str, str]) -> str:

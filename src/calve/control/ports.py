@@ -46,8 +46,13 @@ class StoreReader(Protocol):
     def plan(self, process_id: ProcessId) -> str | None: ...
 
     def tasks(
-        self, process_id: ProcessId, states: frozenset[TaskState] = frozenset(), limit: int | None = None
-    ) -> list[Task]: ...  # by number; no states means all
+        self,
+        process_id: ProcessId,
+        states: frozenset[TaskState] = frozenset(),
+        limit: int | None = None,
+        *,
+        first: int = 0,
+    ) -> list[Task]: ...  # by number, from `first` on; no states means all
 
     def ready_tasks(self, process_id: ProcessId, limit: int) -> list[Task]:
         """PENDING and not backing off, lowest number first. An index, not a scan."""

@@ -43,6 +43,7 @@ class Route:
 ROUTES = (
     Route(method="GET", path="/processes", verb="page", about="Processes, newest first, in pages"),
     Route(method="GET", path="/processes/{ids}", verb="show", about="One process with its plan, tasks and pins"),
+    Route(method="GET", path="/processes/{id}/tasks", verb="tasks", about="Tasks of a process, in pages"),
     Route(method="GET", path="/processes/{ids}/events", verb="events", about="What happened to a process"),
     Route(method="GET", path="/processes/{ids}/why", verb="why", about="What a process waits for, or why it ended"),
     Route(method="GET", path="/standing", verb="standing", about="How processes stand, for one who waits for them"),
@@ -52,6 +53,8 @@ ROUTES = (
     Route(method="GET", path="/servers", verb="servers", about="Servers on this store"),
     Route(method="GET", path="/breakers", verb="breakers", about="Services that are down, and when they are asked again"),
     Route(method="GET", path="/halts", verb="halts", about="Work that is stopped until somebody starts it again"),
+    Route(method="GET", path="/totals", verb="totals", about="How much there is of everything, and the last success of each table"),
+    Route(method="GET", path="/versions", verb="versions", about="Versions of all parts of the server"),
     Route(method="GET", path="/audit", verb="audit", about="Who asked for which change, newest first"),
     Route(method="GET", path="/history", verb="history", about="What optimizing did"),
     Route(method="GET", path="/config", verb="settings", about="The configuration with its origins, secrets masked"),

@@ -31,6 +31,14 @@ def java_home() -> Path:
     raise UsageError(f"no Java runtime {OLDEST} or newer{found}", code="java_missing", hint=INSTALL)
 
 
+def java_version() -> int | None:
+    """Of the runtime that Spark would use; None if there is none."""
+    try:
+        return _version(java_home())
+    except UsageError:
+        return None
+
+
 def _candidates() -> Iterator[Path]:
     if configured := os.environ.get("JAVA_HOME"):
         yield Path(configured)

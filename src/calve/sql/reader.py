@@ -58,6 +58,15 @@ class Reader:
         while ids := [one["id"] for one in islice(waiting, _DETAILS)]:
             yield from self.ask(verb, {"ids": ids})
 
+    def tasks(self, detail: Json) -> Iterator[Json]:
+        """Of what `show` says, and further pages of them."""
+        yield from detail["tasks"]
+        first = detail["tasks_next"]
+        while first is not None:
+            page = self.ask("tasks", {"id": detail["id"], "first": first})
+            yield from page["tasks"]
+            first = page["next"]
+
     def wants(self, *columns: str) -> bool:
         return self.columns is None or not self.columns.isdisjoint(columns)
 

@@ -38,7 +38,7 @@ def _processes(reader: Reader) -> Iterator[Json]:
 
 def _tasks(reader: Reader) -> Iterator[Json]:
     for one in reader.details(reader.processes()):
-        for task in one["tasks"]:
+        for task in reader.tasks(one):
             receipt = mapping(task["receipt"])
             yield {
                 "process_id": one["id"],

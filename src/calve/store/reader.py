@@ -53,9 +53,18 @@ class SqlReader:
         return self._database.read(lambda connection: connection.execute(statement).scalar_one_or_none())
 
     def tasks(
-        self, process_id: ProcessId, states: frozenset[TaskState] = frozenset(), limit: int | None = None
+        self,
+        process_id: ProcessId,
+        states: frozenset[TaskState] = frozenset(),
+        limit: int | None = None,
+        *,
+        first: int = 0,
     ) -> list[Task]:
-        statement = select(tasks).where(tasks.c.process_id == process_id).order_by(tasks.c.number)
+        statement = (
+            select(tasks)
+            .where(tasks.c.process_id == process_id, tasks.c.number >= first)
+            .order_by(tasks.c.number)
+        )
         if states:
             statement = statement.where(tasks.c.state.in_(sorted(states)))
         if limit is not None:

@@ -132,11 +132,18 @@ class MemoryReader(MemoryRegistry):
             return self.rows.plans.get(process_id)
 
     def tasks(
-        self, process_id: ProcessId, states: frozenset[TaskState] = frozenset(), limit: int | None = None
+        self,
+        process_id: ProcessId,
+        states: frozenset[TaskState] = frozenset(),
+        limit: int | None = None,
+        *,
+        first: int = 0,
     ) -> list[Task]:
         with self._transaction:
             rows = sorted(self.rows.tasks[process_id].items())
-        return [task for _, task in rows if not states or task.state in states][:limit]
+        return [task for number, task in rows if number >= first and (not states or task.state in states)][
+            :limit
+        ]
 
     def ready_tasks(self, process_id: ProcessId, limit: int) -> list[Task]:
         now = self.now()

@@ -109,6 +109,8 @@ class ReadsContract(Contract):
         assert [task.number for task in store.tasks(row.id, frozenset({TaskState.RUNNING}))] == [2]
         pending = frozenset({TaskState.PENDING, TaskState.RUNNING})
         assert [task.number for task in store.tasks(row.id, pending, limit=3)] == [1, 2, 3]
+        assert [task.number for task in store.tasks(row.id, limit=2, first=4)] == [4, 5]
+        assert [task.number for task in store.tasks(row.id, pending, first=11)] == [11, 12]
         assert store.tasks(row.id)[1].spec == '{"n": 2}'
 
     def test_the_last_event_moves_with_every_submission_and_request(self, store: Store) -> None:
