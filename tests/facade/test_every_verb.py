@@ -37,7 +37,19 @@ def test_a_verb_without_a_role_fails() -> None:
 
 
 # What the command line has no command for.
-ONLY_SERVED = {"page", "servers", "breakers", "halts", "halt", "lift", "proofs", "audit", "feed", "tasks", "totals"}
+ONLY_SERVED = {
+    "page",
+    "servers",
+    "breakers",
+    "halts",
+    "halt",
+    "lift",
+    "proofs",
+    "audit",
+    "feed",
+    "tasks",
+    "totals",
+}
 
 
 def test_a_front_has_every_verb_of_the_command_line() -> None:
