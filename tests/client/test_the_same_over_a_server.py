@@ -16,14 +16,11 @@ from calve.app.config import load_config
 from calve.app.config.template import render
 from calve.clickhouse.embedded.source import EmbeddedSource
 from calve.client import pages
-from calve.control.ports import Store
-from calve.model.change import Change, MoveTo, WritePlan
 from calve.model.errors import UsageError
-from calve.model.process import NewTask, ProcessQuery
-from calve.model.states import ProcessState
-from calve.testing.contracts.contract import ANNE, REACH, lease_of, new
+from calve.model.process import ProcessQuery
 from support.calve_command import Answer, Run, in_this_process
 from support.local_runner import LocalRunner
+from support.long_process import begin_a_long_one
 from support.served import Served
 
 
@@ -57,17 +54,8 @@ def url(folder: Path) -> Iterator[str]:
             for _ in standings:
                 pass
         client.export("db.t", "lake.ns.waits", partitions=["1", "2"])
-        begin_a_long_one(calve._app.store)
+        begin_a_long_one(calve._app.store, tasks=2100)
         yield served.url
-
-
-def begin_a_long_one(store: Store) -> None:
-    """A process of more tasks than a server tells at once, held by a worker that is busy elsewhere."""
-    [row] = store.submit([new(source="main:db.long", destination="lake.ns.long")])
-    [row] = store.claim(ANNE, REACH, lease_seconds=3600, limit=1, only=frozenset({row.id}))
-    tasks = [NewTask(number=number, spec="{}") for number in range(2100)]
-    begun = Change(MoveTo(ProcessState.RUNNING), WritePlan("{}"), *tasks, expect_version=row.version)
-    store.apply(lease_of(row), begun)
 
 
 @pytest.fixture
@@ -165,10 +153,21 @@ def test_tasks_of_a_long_process_come_in_pages(url: str, ids: dict[str, str]) ->
     with Client(url) as client:
         [shown] = client._ask("show", ids=[ids["RUNNING"]])
         assert ([one["number"] for one in shown["tasks"]], shown["tasks_next"]) == (list(range(1000)), 1000)
-        last = client._ask("tasks", id=ids["RUNNING"], first=2098)
+        last = client._ask("tasks", ids=[ids["RUNNING"]], first=2098)
         assert ([one["number"] for one in last["tasks"]], last["next"]) == ([2098, 2099], None)
-        page = client._ask("tasks", id=ids["RUNNING"], first=5, limit=2)
-        assert ([one["number"] for one in page["tasks"]], page["next"]) == ([5, 6], 7)
+        page = client._ask("tasks", ids=[ids["RUNNING"]], first=5, limit=2)
+        assert [one["number"] for one in page["tasks"]] == [5, 6]
+        assert page["next"] == {"process": ids["RUNNING"], "first": 7}
+        both = client._ask("tasks", ids=[ids["COMPLETED"], ids["RUNNING"]], limit=1)
+        assert [one["process"] for one in both["tasks"]] == [ids["COMPLETED"]]
+        assert both["next"] == {"process": ids["COMPLETED"], "first": both["tasks"][0]["number"] + 1}
+        rest = client._ask(
+            "tasks", ids=[ids["COMPLETED"], ids["RUNNING"]], first=both["next"]["first"], limit=2
+        )
+        assert [(one["process"], one["number"]) for one in rest["tasks"]] == [
+            (ids["RUNNING"], 0),
+            (ids["RUNNING"], 1),
+        ]
         counted = client.sql(f"SELECT count() AS n FROM calve.tasks WHERE process_id = '{ids['RUNNING']}'")
     assert counted == [{"n": 2100}]
 

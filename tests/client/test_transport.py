@@ -99,9 +99,14 @@ def talking(url: str, waited: list[float], **given: Any) -> Iterator[Transport]:
         yield transport
 
 
-def test_an_answer_that_takes_its_time_is_asked_for_again_with_the_same_key(waited: list[float]) -> None:
+@pytest.mark.parametrize("status", [202, 429])
+def test_an_answer_that_takes_its_time_is_asked_for_again_with_the_same_key(
+    waited: list[float], status: int
+) -> None:
+    """Also where we asked too often."""
+
     def answer(_: str, before: int) -> Answer:
-        return (202, {"status": "running"}, {"Retry-After": "2"}) if before < 2 else (200, {"done": 1}, {})
+        return (status, {"status": "running"}, {"Retry-After": "2"}) if before < 2 else (200, {"done": 1}, {})
 
     with serving(answer) as peer, talking(peer.url, waited) as transport:
         assert transport.call("export", {"table": "t"}) == {"done": 1}

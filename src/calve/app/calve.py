@@ -121,10 +121,14 @@ class Calve:
         """`tasks`: at most so many of them in all."""
         return _processes.details(self._app, ids, tasks=tasks)
 
-    def tasks(self, process_id: str, *, first: int = 0, limit: int = 1000) -> Json:
-        """`tasks` from a number on, and in `next` the number after them."""
-        found, after = _processes.tasks(self._app, process_id, first=first, limit=limit)
-        return {"tasks": [view.task_json(task) for task in found], "next": after}
+    def tasks(self, ids: Sequence[str], *, first: int = 0, limit: int = 1000) -> Json:
+        """Of processes one after another, from a number of the first one on; `next` says which of them has
+        more, and from which number on."""
+        found, rest = _processes.tasks(self._app, ids, first=first, limit=limit)
+        return {
+            "tasks": [{"process": task.process_id} | view.task_json(task) for task in found],
+            "next": {"process": rest[0], "first": rest[1]} if rest else None,
+        }
 
     def events(self, ids: Sequence[str], *, after: int = 0, limit: int | None = None) -> list[Event]:
         """Those with numbers above `after`, oldest first."""

@@ -405,8 +405,8 @@ _SERVED: Mapping[str, _Served] = {
     "find": _by_ids(Calve.find, _list(view.served_json)),
     "show": _by_ids(partial(Calve.show, tasks=_MOST), _list(view.served_detail_json)),
     "tasks": _Served(
-        answer=lambda calve, given: calve.tasks(given["id"], first=given.get("first", 0), limit=_limit(given, _MOST)),
-        options={"id": str, "first": int, "limit": int}, required=("id",),
+        answer=lambda calve, given: calve.tasks(given["ids"], first=given.get("first", 0), limit=_limit(given, _MOST)),
+        options={"ids": list, "first": int, "limit": int}, required=("ids",),
     ),
     "events": _Served(
         answer=lambda calve, given: [

@@ -64,11 +64,19 @@ def details(app: App, ids: Sequence[str], *, tasks: int | None = None) -> list[P
     return made
 
 
-def tasks(app: App, process_id: str, *, first: int, limit: int) -> tuple[list[Task], int | None]:
-    """Of one process, from a number on; and the number after them, None if there are no more."""
-    [process] = app.find([process_id])[:1]
-    rows = app.store.tasks(process, limit=limit, first=first)
-    return rows, rows[-1].number + 1 if len(rows) == limit else None
+def tasks(
+    app: App, ids: Sequence[str], *, first: int = 0, limit: int = 1000
+) -> tuple[list[Task], tuple[ProcessId, int] | None]:
+    """Of some processes, one after another, from a number of the first one on; and where the rest begins."""
+    found: list[Task] = []
+    for process_id in app.find(ids):
+        if len(found) >= limit:
+            return found, (process_id, first)
+        rows = app.store.tasks(process_id, limit=limit - len(found), first=first)
+        found, first = found + rows, 0
+        if rows and len(found) >= limit:
+            return found, (process_id, rows[-1].number + 1)
+    return found, None
 
 
 def events(app: App, ids: Sequence[str], *, after: int = 0, limit: int | None = None) -> list[Event]:

@@ -89,9 +89,9 @@ class RemoteCalve:
         """With the tasks that one answer did not have."""
         first = detail["tasks_next"]
         while first is not None:
-            page = self._ask("tasks", id=detail["id"], first=first)
+            page = self._ask("tasks", ids=[detail["id"]], first=first)
             detail["tasks"] += page["tasks"]
-            first = page["next"]
+            first = page["next"] and page["next"]["first"]
         return detail
 
     def events(self, ids: Sequence[str]) -> list[Event]:

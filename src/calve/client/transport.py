@@ -36,6 +36,7 @@ from calve.model.errors import (
 _TRIES = 3
 _MOST_BYTES = 64 << 20
 _LONGEST_WAIT_SECONDS = 5.0
+_MOST_SLOWED_SECONDS = 30.0  # by a server that has too many requests of ours
 _SILENCE_SECONDS = 45.0  # of a stream: a server says something every 15
 _NAMED = 100  # processes in the address of a stream; above it all are sent
 
@@ -94,7 +95,7 @@ class Transport:
         """What the server answers to a verb. A request whose answer was lost is sent again with the same key: a
         submit is carried out once, whatever else changes something may be repeated."""
         headers = {"Idempotency-Key": key or secrets.token_urlsafe(16)}
-        until = time.monotonic() + self._patience
+        began = time.monotonic()
         failed = 0
         while True:
             try:
@@ -105,9 +106,11 @@ class Transport:
                     raise
                 self._sleep(0.2 * failed)
                 continue
-            if response.status_code != 202:
+            seconds = time.monotonic() - began
+            is_too_quick = response.status_code == 429 and seconds < _MOST_SLOWED_SECONDS
+            if response.status_code != 202 and not is_too_quick:
                 return self._answer(verb, response)
-            if time.monotonic() >= until:
+            if seconds >= self._patience:
                 raise TemporaryError(
                     f"server {self.url} is still working on {verb}",
                     code="server_slow",

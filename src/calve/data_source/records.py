@@ -1,4 +1,4 @@
-"""What Calve knows of its own work, as a data source of Spark.
+"""What Calve knows of its own work, as a data source of Spark: the tables of `calve sql`, with their columns.
 
     from calve.data_source.records import CalveDataSource
 
@@ -6,41 +6,30 @@
     done = spark.read.format("calve").option("url", "http://127.0.0.1:8180").option("table", "processes").load()
 
 The driver reads it from a server, page by page, and hands the rows to the tasks: no executor sees the token or
-needs to reach the server.
+needs to reach the server. All rows are read, whatever `limits.select_rows` is.
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import islice
 from typing import Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from calve.client.transport import Transport, given_token
 from calve.model.errors import UsageError
+from calve.sql.reader import Reader, Table
+from calve.sql.tables import TABLES
 
-_PAGE = 1000
+_ROWS = 10_000  # of a Spark task
 _OPTIONS = ("url", "table", "token", "token_file", "ca_file")
-_PROCESSES = """
-    id STRING, batch STRING, kind STRING, state STRING, source STRING, destination STRING, partitions ARRAY<STRING>,
-    tasks_total BIGINT, tasks_done BIGINT, tasks_failed BIGINT, rows BIGINT, files BIGINT, bytes BIGINT,
-    snapshot_id STRING, retry_of STRING, error_code STRING, error_message STRING, created_at TIMESTAMP,
-    finished_at TIMESTAMP
-"""
-_SCHEMAS = {
-    "processes": _PROCESSES,
-    "exports": _PROCESSES,
-    "backups": """
-        name STRING, created_at TIMESTAMP, source STRING, process STRING, tables BIGINT, parts BIGINT, rows BIGINT,
-        bytes BIGINT, own_bytes BIGINT, moved_bytes BIGINT, error STRING
-    """,
-    "workers": """
-        id STRING, host STRING, state STRING, slots BIGINT, processes BIGINT, reach ARRAY<STRING>, kinds ARRAY<STRING>,
-        started_at TIMESTAMP, heartbeat_at TIMESTAMP
-    """,
-}
+_OURS = {name.removeprefix("calve."): table for name, table in TABLES.items() if name.startswith("calve.")}
+_TYPES = {"String": "STRING", "UInt64": "BIGINT", "Bool": "BOOLEAN", "DateTime": "TIMESTAMP"}
+_WRAPPED = re.compile(r"(?:LowCardinality|Nullable)\((.*)\)")
 Row = tuple[Any, ...]
-Call = Callable[[str, Mapping[str, Any]], Any]
 
 
 class Page(InputPartition):  # type: ignore[misc]
@@ -54,7 +43,8 @@ class CalveDataSource(DataSource):  # type: ignore[misc]
         return "calve"
 
     def schema(self) -> str:
-        return _SCHEMAS[self._table]
+        columns = _OURS[self._table].schema.columns
+        return ", ".join(f"{name} {spark_type(kind)}" for name, kind in columns)
 
     def reader(self, schema: Any) -> "Records":
         return Records(self._table, dict(self.options))
@@ -62,13 +52,15 @@ class CalveDataSource(DataSource):  # type: ignore[misc]
     @property
     def _table(self) -> str:
         given = {name.lower() for name in self.options} - set(_OPTIONS)
-        table = str(self.options.get("table", "processes"))
-        if given or table not in _SCHEMAS:
+        table = str(self.options.get("table", ""))
+        # Spark shows the message, and not the hint.
+        if given:
             raise UsageError(
-                f"unknown option {sorted(given)[0]!r}" if given else f"unknown table {table!r}",
-                code="bad_option",
-                hint=f"options are {', '.join(_OPTIONS)}; tables are {', '.join(_SCHEMAS)}",
+                f"unknown option {min(given)!r}: options are {', '.join(_OPTIONS)}", code="bad_option"
             )
+        if table not in _OURS:
+            wrong = f"unknown table {table!r}" if table else "option table is missing"
+            raise UsageError(f"{wrong}: tables are {', '.join(sorted(_OURS))}", code="bad_option")
         return table
 
 
@@ -90,7 +82,7 @@ class Records(DataSourceReader):  # type: ignore[misc]
             ca_file=options.get("ca_file", ""),
         )
         try:
-            return [Page(rows) for rows in _pages(self._table, transport.call)]
+            return list(_pages(_OURS[self._table], Reader(ask=transport.call, most=sys.maxsize)))
         finally:
             transport.close()
 
@@ -99,37 +91,26 @@ class Records(DataSourceReader):  # type: ignore[misc]
         return iter(partition.rows)
 
 
-def _pages(table: str, call: Call) -> Iterator[list[Row]]:
+def _pages(table: Table, reader: Reader) -> Iterator[Page]:
     """At least one, so that a table without rows is a table."""
-    names = [column.split()[0] for column in _SCHEMAS[table].split(",")]
-    if table == "workers":
-        yield [_row(one, names) for one in call("workers", {})]
-    elif table == "backups":
-        yield [_row(one, names) for one in call("backup_list", {})["backups"]]
-    else:
-        filters = {"kind": "export"} if table == "exports" else {}
-        after = None
-        while True:
-            page = call("page", {**filters, "limit": _PAGE, "after": after})
-            yield [_row(_flat(one), names) for one in page["processes"]]
-            after = page["next"]
-            if after is None:
-                return
+    times = {name for name, kind in table.schema.columns if "DateTime" in kind}
+    rows = (
+        tuple(_time(row[name]) if name in times else row[name] for name, _ in table.schema.columns)
+        for row in table.rows(reader)
+    )
+    yield Page(list(islice(rows, _ROWS)))
+    while more := list(islice(rows, _ROWS)):
+        yield Page(more)
 
 
-def _flat(process: Mapping[str, Any]) -> dict[str, Any]:
-    error, tasks = process["error"] or {}, process["tasks"]
-    return {
-        **process,
-        **{f"tasks_{name}": tasks[name] for name in ("total", "done", "failed")},
-        "error_code": error.get("code"),
-        "error_message": error.get("message"),
-    }
+def _time(text: str | None) -> datetime | None:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC) if text else None
 
 
-def _row(document: Mapping[str, Any], names: Sequence[str]) -> Row:
-    return tuple(_value(name, document.get(name)) for name in names)
-
-
-def _value(name: str, value: Any) -> Any:
-    return datetime.fromisoformat(value) if name.endswith("_at") and value else value
+def spark_type(kind: str) -> str:
+    """Of a column of ClickHouse."""
+    if inner := _WRAPPED.fullmatch(kind):
+        return spark_type(inner[1])
+    if kind.startswith("Array("):
+        return f"ARRAY<{spark_type(kind[6:-1])}>"
+    return _TYPES[kind.partition("(")[0]]

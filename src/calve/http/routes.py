@@ -43,7 +43,7 @@ class Route:
 ROUTES = (
     Route(method="GET", path="/processes", verb="page", about="Processes, newest first, in pages"),
     Route(method="GET", path="/processes/{ids}", verb="show", about="One process with its plan, tasks and pins"),
-    Route(method="GET", path="/processes/{id}/tasks", verb="tasks", about="Tasks of a process, in pages"),
+    Route(method="GET", path="/processes/{ids}/tasks", verb="tasks", about="Tasks of a process, in pages"),
     Route(method="GET", path="/processes/{ids}/events", verb="events", about="What happened to a process"),
     Route(method="GET", path="/processes/{ids}/why", verb="why", about="What a process waits for, or why it ended"),
     Route(method="GET", path="/standing", verb="standing", about="How processes stand, for one who waits for them"),

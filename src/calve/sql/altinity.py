@@ -18,7 +18,7 @@ def _exports(reader: Reader) -> Iterator[Json]:
     now = reader.ask("now", {})["now"]
     for one in reader.details(reader.processes("export", live=True)):
         plan = mapping(one["plan"])
-        for task in reader.tasks(one):
+        for task in reader.whole(one):
             if task["state"] == "RUNNING":
                 parts = _parts_of(plan, task["number"])
                 yield {
@@ -51,7 +51,7 @@ def _partition_exports(reader: Reader) -> Iterator[Json]:
     documents = reader.details(found) if reader.wants(*_DEEP) else found
     for one in documents:
         plan = mapping(one.get("plan"))
-        tasks = list(reader.tasks(one)) if isinstance(one["tasks"], list) else []
+        tasks = list(reader.whole(one)) if isinstance(one["tasks"], list) else []
         for partition in one["partitions"] or [""]:
             yield _partition_export(one, plan, tasks, partition)
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from calve.app.desk import Desk
@@ -205,8 +206,7 @@ class Sql:
 
     def _reader(self, caller: Caller, allowed: allowance.Allowed) -> Reader:
         return Reader(
-            desk=self._desk,
-            caller=caller,
+            ask=partial(self._desk.perform, caller),
             most=self._limits.select_rows,
             ids=allowed.ids,
             columns=allowed.columns,

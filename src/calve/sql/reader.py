@@ -1,6 +1,5 @@
-"""How rows of a SELECT's tables are read: page by page from the desk, as its caller may.
-
-Rows are made of the documents that the desk answers with, so a SELECT shows nothing that its caller could not read
+"""How rows of a SELECT's tables are read: page by page from the desk, as its caller may; Spark reads the same from a
+server. Rows are made of the documents that the desk answers with, so a SELECT shows nothing that its caller could not read
 otherwise, and nothing outside of the store is asked.
 """
 
@@ -11,25 +10,24 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from calve.app.desk import Desk
 from calve.clickhouse.embedded.cage import TableSchema
-from calve.model.access import Caller
 from calve.model.errors import NotFoundError, UsageError
 from calve.model.states import PROCESS_LIVE
 
 Json = dict[str, Any]
+Ask = Callable[[str, Mapping[str, Any]], Any]  # a verb and its arguments
 _PIECE = 5_000  # lines that are sent to the engine at once
-_DETAILS = 50  # processes that are read in full at once
+PROCESSES_AT_ONCE = 50  # that are read in full
 _LIVE = [state.value for state in PROCESS_LIVE]
 _PAGE = 1000  # processes of one question to the desk
 
 
 @dataclass(kw_only=True)
 class Reader:
-    """Reads for one statement. `ids`: only these processes. `columns`: those it names; None for all."""
+    """Reads for one statement. `ask`: the desk, as one caller, or a server. `ids`: only these processes.
+    `columns`: those it names; None for all."""
 
-    desk: Desk
-    caller: Caller
+    ask: Ask
     most: int
     ids: Sequence[str] = ()
     columns: frozenset[str] | None = None
@@ -55,23 +53,26 @@ class Reader:
     def details(self, processes: Iterable[Json], verb: str = "show") -> Iterator[Json]:
         """What `show` or `events` say of each, some at a time."""
         waiting = iter(processes)
-        while ids := [one["id"] for one in islice(waiting, _DETAILS)]:
+        while ids := [one["id"] for one in islice(waiting, PROCESSES_AT_ONCE)]:
             yield from self.ask(verb, {"ids": ids})
 
-    def tasks(self, detail: Json) -> Iterator[Json]:
-        """Of what `show` says, and further pages of them."""
-        yield from detail["tasks"]
-        first = detail["tasks_next"]
-        while first is not None:
-            page = self.ask("tasks", {"id": detail["id"], "first": first})
+    def tasks(self, ids: Sequence[str], first: int = 0) -> Iterator[Json]:
+        """Of some processes, one after another, from a number of the first one on."""
+        while ids:
+            page = self.ask("tasks", {"ids": list(ids), "first": first})
             yield from page["tasks"]
-            first = page["next"]
+            if page["next"] is None:
+                return
+            ids, first = ids[ids.index(page["next"]["process"]) :], page["next"]["first"]
+
+    def whole(self, detail: Json) -> Iterator[Json]:
+        """The tasks that `show` says, and those that it left out."""
+        yield from detail["tasks"]
+        if detail["tasks_next"] is not None:
+            yield from self.tasks([detail["id"]], detail["tasks_next"])
 
     def wants(self, *columns: str) -> bool:
         return self.columns is None or not self.columns.isdisjoint(columns)
-
-    def ask(self, verb: str, arguments: Mapping[str, Any]) -> Any:
-        return self.desk.perform(self.caller, verb, arguments)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,18 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 
 from calve.sql import altinity
-from calve.sql.reader import Json, Reader, Table, error_columns, files_of, mapping, moment, number, table
+from calve.sql.reader import (
+    PROCESSES_AT_ONCE,
+    Json,
+    Reader,
+    Table,
+    error_columns,
+    files_of,
+    mapping,
+    moment,
+    number,
+    table,
+)
 
 
 def _processes(reader: Reader) -> Iterator[Json]:
@@ -37,8 +48,10 @@ def _processes(reader: Reader) -> Iterator[Json]:
 
 
 def _tasks(reader: Reader) -> Iterator[Json]:
-    for one in reader.details(reader.processes()):
-        for task in reader.tasks(one):
+    waiting = reader.processes()
+    while some := {one["id"]: one for one in islice(waiting, PROCESSES_AT_ONCE)}:
+        for task in reader.tasks(list(some)):
+            one = some[task["process"]]
             receipt = mapping(task["receipt"])
             yield {
                 "process_id": one["id"],

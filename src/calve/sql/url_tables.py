@@ -6,6 +6,7 @@ zone, in UTC. Rows come from the store alone. `statements` makes the tables on a
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -56,7 +57,7 @@ def _plain_type(kind: str) -> str:
 def rows(desk: Desk, caller: Caller, name: str, limit: int) -> Iterator[Json]:
     """Newest first."""
     wanted = URL_TABLES[name]
-    reader = _OfKind(desk=desk, caller=caller, most=limit, kind=wanted.kind)
+    reader = _OfKind(ask=partial(desk.perform, caller), most=limit, kind=wanted.kind)
     for row in islice(TABLES[wanted.like].rows(reader), limit):
         yield plain(name, row)
 
