@@ -55,6 +55,10 @@ WORDS = {
     "alarms": ["target", "subject", "state", "process_id"],
     "notices": ["id", "target", "name", "process_id", "body", "error"],
     "actions": ["id", "who", "role", "command", "error"],
+    "attempts": ["process_id", "ending", "code", "worker"],
+    "outages": ["service", "reason"],
+    "sightings": ["subject", "what", "seen_by", "error", "summary", "body"],
+    "sessions": ["hash", "token_id", "token_hash", "role"],
 }  # fmt: skip
 DAMAGES = ["", "{", '{"code": 5', "[1, 2]", '"text"', "[" * 100_000]
 SET_ASIDE = [("processes", column) for column in JSON_COLUMNS["processes"]]

@@ -10,10 +10,19 @@ from typing import Any
 import pytest
 
 from calve.model.process import BatchId, ProcessId, ProcessQuery, WorkerId
-from calve.model.states import PROCESS_LIVE, PROCESS_TERMINAL, ProcessState
+from calve.model.states import PROCESS_LIVE, PROCESS_TERMINAL, ProcessState, TaskState
 from calve.store import SqlStore, open_store
+from calve.store.attempts import (
+    attempts_statement,
+    ended_statement,
+    failed_attempts_statement,
+    newest_events_statement,
+    slowest_statement,
+    task_page_statement,
+)
 from calve.store.feed import feed_statement, unnumbered_statement
 from calve.store.reader import live_statement, processes_statement
+from calve.store.sightings import sightings_statement
 from calve.store.totals import (
     held_pins_statement,
     live_tasks_statement,
@@ -145,3 +154,34 @@ def test_a_scan_would_be_noticed(store: SqlStore) -> None:
 
     statement = tasks.select().where(tasks.c.receipt == "x")
     assert list(itertools.chain(scans(plan_of(store, statement)))) == ["SCAN tasks"]
+
+
+A_PROCESS = ProcessId("x")
+
+
+@pytest.mark.parametrize(
+    ("statement", "index"),
+    [
+        (attempts_statement(A_PROCESS, every=1, after=-1, limit=400), "PRIMARY KEY (process_id=?)"),
+        (attempts_statement(A_PROCESS, every=53, after=-1, limit=4000), "PRIMARY KEY (process_id=?)"),
+        (slowest_statement(A_PROCESS, 10), "PRIMARY KEY (process_id=?)"),
+        (failed_attempts_statement(LONG_AGO, 10), "ix_attempts_failed (ended_at>?)"),
+        (task_page_statement(A_PROCESS, frozenset(), 7, 100), "(process_id=? AND number>?)"),
+        (
+            task_page_statement(A_PROCESS, frozenset({TaskState.FAILED, TaskState.RUNNING}), 7, 100),
+            "process_id=? AND",
+        ),
+        (newest_events_statement(A_PROCESS, 7, 50), "ix_events_process_id (process_id=? AND number<?)"),
+        (
+            ended_statement(LONG_AGO, failed=True, limit=200),
+            "ix_processes_failed (state=? AND finished_at>?)",
+        ),
+        (ended_statement(LONG_AGO, failed=False, limit=200), "ix_processes_finished (finished_at>?)"),
+        (sightings_statement("pair", LONG_AGO, 100), "ix_sightings_tried (tried_at>?)"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_pages_read_comes_from_an_index(store: SqlStore, statement: Any, index: str) -> None:
+    plan = plan_of(store, statement)
+    assert index in plan[0], plan
+    assert not any(line.startswith("SCAN") for line in plan)

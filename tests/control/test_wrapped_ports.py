@@ -26,7 +26,9 @@ T = TypeVar("T")
 REGISTRY_READS = frozenset(
     {
         "feed", "feed_state", "event_at", "request", "token", "tokens", "audited", "proofs", "servers", "totals",
-        "alarms", "actions",
+        "alarms", "actions", "attempt_counts", "attempts", "slowest_attempts", "failed_attempts", "task_page", "task",
+        "newest_events", "plan_size", "outages", "ended", "work_by_day", "sighting", "sightings", "sighting_body",
+        "session", "sessions",
     }
 )  # fmt: skip
 

@@ -151,6 +151,7 @@ class BackupReceipt(Record):
     bytes: int  # of all parts, moved or not
     moved_bytes: int
     seconds: float = 0.0
+    spent: Mapping[str, float] = field(default_factory=dict)  # of these, by phase
     version: int = 1
 
 

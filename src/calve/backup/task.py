@@ -7,7 +7,7 @@ their sizes, or the part is stored again (P15).
 import time
 from collections.abc import Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
@@ -92,13 +92,15 @@ def attempt_at(location: Location, payload: BackupPayload) -> BackupReceipt:
         return earlier
     location.refuse_another(payload.location_id)
     usable = _usable(location, payload)
-    with pools() as (pool, files):
+    watch = attempts.Stopwatch()
+    # Reading, packing and sending go on at once: all of it counts as the upload.
+    with watch("upload"), pools() as (pool, files):
         stored = pool.map(
             lambda upload: _part(location, payload, upload, usable.get(upload.address), files),
             payload.uploads,
         )
         parts = tuple(stored)
-    receipt = _receipt(payload, parts, time.monotonic() - started)
+    receipt = replace(_receipt(payload, parts, time.monotonic() - started), spent=watch.spent)
     return attempts.leave(location.storage, receipt_uri, receipt, BackupReceipt.from_json)
 
 

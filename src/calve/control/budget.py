@@ -54,6 +54,7 @@ def judge(
             rows=result.rows,
             files=result.files,
             bytes=result.bytes,
+            spent=result.spent,
         )
     free = free or is_unavailable(error)
     used = budget_used(task, result.attempt)

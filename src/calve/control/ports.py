@@ -5,7 +5,7 @@ raises only `CalveError`s. Any call may be made twice, by another worker, after 
 earlier call of a stopped worker is still under way: each says how that ends.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
@@ -158,13 +158,14 @@ class StoreWriter(Protocol):
 
     def forget_history(self, *, days: float, after: int, limit: int) -> int:
         """Of processes that ended so many days ago and need no step any more: delete the events, the
-        RELEASED pins and the freed locks. Looks at no more than `limit` events, the oldest beyond
-        number `after`; the number to go on from, or 0 once what is left is younger. The process, its
-        plan and its tasks stay: a proof may need them. Events that the feed loses are noted."""
+        RELEASED pins, the freed locks and the attempts. Looks at no more than `limit` events, the oldest
+        beyond number `after`, and deletes no more than `limit` attempts; the number to go on from, or 0 once
+        what is left is younger. The process, its plan and its tasks stay: a proof may need them. Events that the feed loses are noted."""
 
     def forget_requests(self, *, hours: float, audit_days: float, limit: int) -> int:
         """Delete requests so old, ended notices and done actions older than a week, servers silent for a
-        day, and audit rows so old: at most `limit` of each. The most that was deleted of one table: less
+        day, sessions that ended, outages 90 days after their end, sightings that nobody tried for 30 days, and
+        audit rows so old: at most `limit` of each. The most that was deleted of one table: less
         than `limit` means that nothing old is left."""
 
 
@@ -194,6 +195,7 @@ class TaskResult:
     bytes: int = 0
     error: ErrorInfo | None = None
     free: bool = False  # it was lost, and not by a fault of its own: no budget is used
+    spent: Mapping[str, float] = field(default_factory=dict)  # seconds by phase (`model.seen.PHASES`)
 
 
 class Runner(Protocol):

@@ -1,5 +1,5 @@
 """What servers and their clients need of a store beside `ports.Store`: the feed of events, requests, tokens,
-halts, the audit, proofs, servers, notices and actions. Workers need none of it.
+halts, the audit, proofs, servers, notices and actions, and what pages show (`seen`). Workers need none of it.
 
 Docstrings are obligations. Every writing call is one transaction, together with the audit row of `asked`
 where it takes one. Times are the store's own. Calls are bounded, raise only `CalveError`s, and may be
@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from calve.control.ports import Store
+from calve.control.seen import Seen
 from calve.model.access import (
     Action,
     ActionQuery,
@@ -44,7 +45,7 @@ class Feed(Protocol):
     def event_at(self, position: int) -> Event | None: ...
 
 
-class Registry(Feed, Protocol):
+class Registry(Feed, Seen, Protocol):
     def request(self, who: str, key: str) -> Request | None:
         """What came of a key; `Store.submit` writes it."""
 

@@ -58,6 +58,7 @@ class Receipt(Record):
         default_factory=dict
     )  # per column, order-independent, of what was read
     seconds: float = 0.0
+    spent: Mapping[str, float] = field(default_factory=dict)  # of these, by phase
     version: int = RECEIPT_VERSION
 
 

@@ -12,7 +12,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -58,8 +58,11 @@ class Written:
 class TaskWriter:
     """Writes the rows of one attempt; keeps nothing of them."""
 
-    def __init__(self, payload: TaskPayload, rows: Rows, storage: Storage, folder: Path) -> None:
+    def __init__(
+        self, payload: TaskPayload, rows: Rows, storage: Storage, folder: Path, watch: attempts.Stopwatch
+    ) -> None:
         self._payload = payload
+        self._watch = watch
         self._rows = rows
         self._storage = storage
         self._folder = folder
@@ -74,7 +77,8 @@ class TaskWriter:
 
     def write(self) -> Written:
         """All rows, each in one file of its own partition."""
-        partitions = self._split.find(self._rows, self._settings())
+        with self._watch("read"):
+            partitions = self._split.find(self._rows, self._settings())
         for group in self._groups(partitions):
             self._write_group(group, alone=len(partitions) == 1)
         return Written(files=tuple(self._files), checksums=self._sums)
@@ -107,11 +111,13 @@ class TaskWriter:
         self, group: tuple[Partition, ...], pieces: Sequence[Piece], *, filtered: bool
     ) -> None:
         ordinal = self._split.ordinal_sql(group) if filtered else "toInt32(0)"
-        measured = measure(self._rows, pieces, self._output, ordinal, self._settings())
+        with self._watch("read"):
+            measured = measure(self._rows, pieces, self._output, ordinal, self._settings())
         if not measured:
             return
         # If we die here or below, local files are left, and the folder is swept by the next engine.
-        self._insert(pieces, ordinal, filtered=filtered, writers=len(measured))
+        with self._watch("write"):
+            self._insert(pieces, ordinal, filtered=filtered, writers=len(measured))
         try:
             for place, facts in measured.items():
                 local = self._local(place) if filtered else self._local(0)
@@ -146,8 +152,11 @@ class TaskWriter:
         self, local: Path, partition: Partition, facts: Measured, pieces: Sequence[Piece], *, filtered: bool
     ) -> None:
         """Finish one local file, move it to its place and note it."""
-        _refuse_unfinished(local)
-        footer = annotate(local, self._struct, drop_last=filtered)
+        with self._watch("write"):
+            _refuse_unfinished(local)
+            footer = annotate(local, self._struct, drop_last=filtered)
+            with local.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
         if footer.rows != facts.rows:
             raise PermanentError(f"{facts.rows} rows were read and {footer.rows} written", code="rows_differ")
         destination, payload = self._payload.destination, self._payload
@@ -159,10 +168,9 @@ class TaskWriter:
         )
         uri = self._split.location(partition, str(name))
         statistics = file_statistics(footer, self._struct, facts.counted, destination.properties)
-        with local.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        # If we die here, the object is there, whole or not at all, and no receipt names it.
-        self._storage.upload(local, uri)
+        with self._watch("upload"):
+            # If we die here, the object is there, whole or not at all, and no receipt names it.
+            self._storage.upload(local, uri)
         self._files.append(
             FileReceipt(
                 path=uri,
@@ -238,22 +246,25 @@ def prepare() -> None:
 
 def attempt(payload: TaskPayload) -> Receipt:
     """Write the task's rows and leave a receipt; an attempt that has one already is not repeated."""
-    started = time.monotonic()
+    started, watch = time.monotonic(), attempts.Stopwatch()
     storage = _storage(payload)
     # Asked first: a dead storage is known before anything is read.
     if (earlier := attempts.left(storage, payload.receipt_uri, Receipt.from_json)) is not None:
         return earlier
     engine = worker_engine(payload.stall_seconds)
-    with opened(engine, payload.reader.function, payload.read) as rows, _folder(engine) as folder:
-        expected = _count(rows, payload)
-        written = TaskWriter(payload, rows, storage, folder).write()
+    with ExitStack() as stack:
+        with watch("read"):
+            rows = stack.enter_context(opened(engine, payload.reader.function, payload.read))
+            expected = _count(rows, payload)
+        folder = stack.enter_context(_folder(engine))
+        written = TaskWriter(payload, rows, storage, folder, watch).write()
     if written.rows != expected:
         raise PermanentError(
             f"task {payload.task} of {payload.process_id} read {expected} rows and wrote {written.rows}",
             code="rows_differ",
             hint="nothing was published; report this with the output of calve show",
         )
-    return _leave(storage, payload, written, time.monotonic() - started)
+    return _leave(storage, payload, written, time.monotonic() - started, watch.spent)
 
 
 def _storage(payload: TaskPayload) -> Storage:
@@ -274,7 +285,9 @@ def _lender(payload: TaskPayload) -> "Lender":
     return remote_lender(payload.lending, payload.destination.identifier, payload.storage, limits)
 
 
-def _leave(storage: Storage, payload: TaskPayload, written: Written, seconds: float) -> Receipt:
+def _leave(
+    storage: Storage, payload: TaskPayload, written: Written, seconds: float, spent: Mapping[str, float]
+) -> Receipt:
     receipt = Receipt(
         process_id=payload.process_id,
         task=payload.task,
@@ -284,6 +297,7 @@ def _leave(storage: Storage, payload: TaskPayload, written: Written, seconds: fl
         files=written.files,
         checksums={name: checksums.text(value) for name, value in written.checksums.items()},
         seconds=round(seconds, 3),
+        spent=spent,
     )
     return attempts.leave(storage, payload.receipt_uri, receipt, Receipt.from_json)
 

@@ -34,6 +34,7 @@ from calve.model.change import (
 from calve.model.errors import Outcome
 from calve.model.process import Lease, NewTask, Pin, Process, Task, TaskCounts
 from calve.model.refusals import conflict, fence_lost, illegal_change, illegal_transition
+from calve.model.seen import Attempt, Ending
 from calve.model.states import (
     LEFTOVERS_TRANSITIONS,
     PIN_TRANSITIONS,
@@ -60,6 +61,7 @@ class Applied:
     process: Process
     events: tuple[NewEvent, ...]
     tasks: tuple[Task, ...]  # rows that changed
+    attempts: tuple[Attempt, ...]  # that ended
     new_tasks: tuple[Task, ...]
     pins: tuple[Pin, ...]
     new_pins: tuple[Pin, ...]
@@ -92,6 +94,11 @@ def apply_change(
         process=after,
         events=change.all(NewEvent) or _default_events(process, change),
         tasks=changed_tasks,
+        attempts=tuple(
+            _ended_attempt(lease, item, tasks[item.number], now)
+            for item in change.all(TaskChange)
+            if item.before is TaskState.RUNNING
+        ),
         new_tasks=tuple(_new_task(process, item, now) for item in change.all(NewTask)),
         pins=tuple(_pin_after(process, item, pins) for item in change.all(PinChange)),
         new_pins=_new_pins(process, change, pins, now),
@@ -233,6 +240,32 @@ def _task_after(
         not_before=now + timedelta(seconds=change.wait_seconds) if backs_off else None,
         receipt=change.receipt,
         error=None if change.after is TaskState.DONE else change.error or task.error,
+    )
+
+
+_ENDINGS = {TaskState.DONE: Ending.DONE, TaskState.FAILED: Ending.FAILED, TaskState.CANCELLED: Ending.ENDED}
+
+
+def _ended_attempt(lease: Lease, change: TaskChange, task: Task, now: datetime) -> Attempt:
+    """`task` is as it was while it ran. PostgreSQL's time of a statement is older than a lock's wait, so that
+    an end can seem to lie before its start."""
+    again = Ending.FREE if change.free else Ending.AGAIN
+    started_at = task.started_at or now
+    spent = {phase: round(seconds * 1000) for phase, seconds in change.spent.items()}
+    return Attempt(
+        process_id=task.process_id,
+        number=task.number,
+        attempt=task.attempt,
+        started_at=started_at,
+        ended_at=max(now, started_at),
+        ending=_ENDINGS.get(change.after, again),
+        code=change.error.code if change.error else "",
+        worker=lease.worker if task.fence == lease.fence else "",
+        rows=change.rows,
+        bytes=change.bytes,
+        read_ms=spent.get("read"),
+        write_ms=spent.get("write"),
+        upload_ms=spent.get("upload"),
     )
 
 

@@ -5,7 +5,8 @@ state, the version that was read. Delays are given in seconds and turned into ti
 clock. What each of them does to a process is in `apply`.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeVar
 
@@ -132,6 +133,7 @@ class TaskChange:
     error: ErrorInfo | None = None
     wait_seconds: float = 0.0
     free: bool = False  # this attempt used no budget (the service was down, we stopped it)
+    spent: Mapping[str, float] = field(default_factory=dict)  # seconds by phase, as `TaskResult`
 
 
 @dataclass(frozen=True, kw_only=True)

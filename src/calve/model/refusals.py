@@ -25,6 +25,12 @@ def no_such_process(text: str) -> NotFoundError:
     )
 
 
+def no_such_task(process_id: str, number: int) -> NotFoundError:
+    return NotFoundError(
+        f"process {process_id} has no task {number}", code="task_not_found", hint=f"calve show {process_id}"
+    )
+
+
 def no_such_pin(name: str) -> NotFoundError:
     return NotFoundError(f"no pin {name!r} in this store", code="pin_not_found", hint="calve doctor")
 

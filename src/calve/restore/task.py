@@ -80,6 +80,7 @@ class RestoreReceipt(Record):
     rows: int
     bytes: int
     seconds: float = 0.0
+    spent: Mapping[str, float] = field(default_factory=dict)  # of these, by phase
 
 
 def run(payload: str) -> str:
@@ -97,11 +98,13 @@ def attempt(payload: RestorePayload) -> RestoreReceipt:
     # The attempt is in the folder's name: no two attempts ever write one file (D4).
     root = Path(payload.state) / f"{payload.process_id}-{payload.task}-{payload.attempt}"
     folders = []
+    watch = attempts.Stopwatch()
     for at, part in enumerate(payload.parts):
         folder = root / str(payload.first + at)
         try:
             # if we die here, the folder stays without a receipt: nothing attaches it, undo removes it
-            fetch(location, part, folder)
+            with watch("read"):
+                fetch(location, part, folder)
         except OSError as error:
             raise TemporaryError(
                 f"{folder}: {error.strerror}",
@@ -118,5 +121,6 @@ def attempt(payload: RestorePayload) -> RestoreReceipt:
         rows=sum(part.rows_seen for part in payload.parts),
         bytes=sum(part.bytes for part in payload.parts),
         seconds=round(time.monotonic() - started, 3),
+        spent=watch.spent,
     )
     return attempts.leave(local, payload.receipt_uri, receipt, RestoreReceipt.from_json)

@@ -216,4 +216,5 @@ def answer_of(step: str, summaries: list[dict[str, str]], seconds: float = 0.0) 
         "rows": receipt["added_rows"],
         "files": receipt["added_files"],
         "bytes": receipt["added_bytes"],
+        "spent": {"write": receipt["seconds"]} if seconds else {},
     }

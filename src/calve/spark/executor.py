@@ -65,7 +65,7 @@ def refuse_repeat(order: TaskOrder, *, counts: bool) -> dict[str, Any]:
 
 def execute(order: TaskOrder, *given: Any, version: str = calve.__version__) -> dict[str, Any]:
     """Run one attempt. The function takes and returns JSON: `{"receipt", "rows", "files",
-    "bytes"}` or `{"error": {...}}`. On the driver it is given the driver as well. `version` is the
+    "bytes", "spent"}` or `{"error": {...}}`. On the driver it is given the driver as well. `version` is the
     driver's: another one on the executor may read the payload differently."""
     if version != calve.__version__:
         error = _wrong_python(f"{_ours()} has Calve {calve.__version__}, and the driver has {version}")
@@ -136,6 +136,7 @@ def result(answer: dict[str, Any]) -> TaskResult:
         bytes=answer.get("bytes", 0),
         error=ErrorInfo.from_json(error) if error else None,
         free=answer.get("free", False),
+        spent=answer.get("spent", {}),
     )
 
 

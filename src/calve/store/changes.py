@@ -6,12 +6,13 @@ conflict and not a lost update.
 
 from collections.abc import Sequence
 
-from sqlalchemy import Connection, bindparam, insert, select, update
+from sqlalchemy import BigInteger, Connection, bindparam, case, insert, literal, select, update
 
 from calve.model.apply import Applied, apply_change, handed_back, handed_back_message
 from calve.model.change import HANDED_BACK, Change, NewEvent, NewPin, PinChange, TaskChange, WritePlan
 from calve.model.process import Lease, Pin, Process, ProcessId, Task
 from calve.model.refusals import conflict, no_such_process
+from calve.model.seen import Attempt, Ending
 from calve.model.states import (
     PIN_TRANSITIONS,
     PROCESS_TRANSITIONS,
@@ -25,7 +26,7 @@ from calve.store import rows
 from calve.store.database import time_from_us, to_us
 from calve.store.reader import SqlReader
 from calve.store.rows import chunks, record
-from calve.store.tables import locks, pins, plans, processes, tasks
+from calve.store.tables import attempts, locks, pins, plans, processes, tasks
 
 _RELEASABLE = sorted(state for state in PinState if may_move(PIN_TRANSITIONS, state, PinState.RELEASING))
 
@@ -72,9 +73,10 @@ class Changes(SqlReader):
             connection.execute(insert(plans).values(process_id=before.id, plan=plan.plan))
         _insert_tasks(connection, before, applied.new_tasks)
         _update_tasks(connection, change, applied.tasks)
+        _insert_attempts(connection, applied.attempts)
         _write_pins(connection, applied)
         if applied.ends:
-            _end(connection, before.id, now_us)
+            _end(connection, lease, now_us)
         if applied.frees_locks:
             held = (locks.c.process_id == before.id) & locks.c.freed_at.is_(None)
             connection.execute(update(locks).where(held).values(freed_at=now_us))
@@ -167,6 +169,11 @@ def _update_tasks(connection: Connection, change: Change, changed: Sequence[Task
         raise conflict(changed[0].process_id, "a task changed while this change was made")
 
 
+def _insert_attempts(connection: Connection, ended: Sequence[Attempt]) -> None:
+    if ended:
+        connection.execute(insert(attempts), [rows.columns(attempt) for attempt in ended])
+
+
 def _write_pins(connection: Connection, applied: Applied) -> None:
     if applied.new_pins:
         connection.execute(insert(pins), [rows.pin_values(pin) for pin in applied.new_pins])
@@ -178,8 +185,16 @@ def _write_pins(connection: Connection, applied: Applied) -> None:
         )
 
 
-def _end(connection: Connection, process_id: ProcessId, now_us: int) -> None:
-    """Tasks and process end together (L24); what was pinned is handed to the drain."""
+def _end(connection: Connection, lease: Lease, now_us: int) -> None:
+    """Tasks and process end together (L24), running attempts with them; what was pinned is handed to the drain."""
+    process_id, c = lease.process_id, tasks.c
+    worker = case((c.fence == lease.fence, literal(lease.worker)), else_="")
+    running = select(
+        c.process_id, c.number, c.attempt, c.started_at, literal(now_us, BigInteger), literal(Ending.ENDED.value), literal(""),
+        worker, literal(0), literal(0),
+    ).where(c.process_id == process_id, c.state == TaskState.RUNNING.value, c.started_at.is_not(None))  # fmt: skip
+    columns = list(attempts.c)[:10]
+    connection.execute(insert(attempts).from_select(columns, running, include_defaults=False))
     connection.execute(
         update(tasks)
         .where(tasks.c.process_id == process_id, tasks.c.state.in_(sorted(TASK_LIVE)))

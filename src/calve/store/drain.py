@@ -37,11 +37,15 @@ from calve.store.tables import events, locks, pins, processes
 _DAY_SECONDS = 86_400.0
 _KEPT_DAYS = 7.0  # ended notices and done actions
 _SILENT_DAYS = 1.0  # servers
+_OUTAGE_DAYS = 90.0
+_UNSEEN_DAYS = 30.0  # sightings that nobody has looked for again
 
 
 class History(SqlReader):
     def forget_history(self, *, days: float, after: int, limit: int) -> int:
         old, ended = self._database.read(lambda connection: self._look(connection, days, after, limit))
+        if ended and self._forget_attempts(ended, limit) == limit:
+            return after or -1  # there may be more of them: the events stay, to come back to
         if ended:
             # if we die here, all of the piece is forgotten or none of it, and it is looked at again
             self._database.write(lambda connection: _forget(connection, ended, after, old[-1]))
@@ -69,6 +73,11 @@ class History(SqlReader):
             ended += connection.execute(select(processes.c.id).where(is_history)).scalars()
         return [row.number for row in old], ended
 
+    def _forget_attempts(self, ended: list[str], limit: int) -> int:
+        """A process may have very many."""
+        of_them = tables.attempts.c.process_id.in_(ended)
+        return self._forget(tables.attempts, of_them, limit)
+
     def forget_requests(self, *, hours: float, audit_days: float, limit: int) -> int:
         old = {
             tables.requests: (tables.requests.c.made_at, hours / 24),
@@ -76,14 +85,20 @@ class History(SqlReader):
             tables.actions: (tables.actions.c.done_at, _KEPT_DAYS),
             tables.audit: (tables.audit.c.at, audit_days),
             tables.servers: (tables.servers.c.heartbeat_at, _SILENT_DAYS),
+            tables.sessions: (tables.sessions.c.expires_at, 0.0),
+            tables.outages: (tables.outages.c.closed_at, _OUTAGE_DAYS),
+            tables.sightings: (tables.sightings.c.tried_at, _UNSEEN_DAYS),
         }
         # If we die here, some of it is gone and the rest goes later.
         return max(self._forget_old(table, at, days, limit) for table, (at, days) in old.items())
 
     def _forget_old(self, table: Table, at: Column[int], days: float, limit: int) -> int:
-        keys = list(table.primary_key.columns)
         before = self._database.clock - seconds_to_us(days * _DAY_SECONDS)
-        old = select(*keys).where(at < before).limit(limit)
+        return self._forget(table, at < before, limit)
+
+    def _forget(self, table: Table, gone: ColumnElement[bool], limit: int) -> int:
+        keys = list(table.primary_key.columns)
+        old = select(*keys).where(gone).limit(limit)
         # Looked for without a lock first: most calls find nothing.
         if not self._database.read(lambda connection: connection.execute(old).first()):
             return 0

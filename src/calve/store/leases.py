@@ -10,6 +10,7 @@ Workers' heartbeats and the breakers of services: small rows, for people and for
 import json
 import logging
 from collections.abc import Collection, Sequence
+from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
@@ -22,6 +23,7 @@ from sqlalchemy import (
     and_,
     delete,
     func,
+    insert,
     literal_column,
     or_,
     select,
@@ -40,8 +42,9 @@ from calve.store import rows
 from calve.store.database import seconds_to_us
 from calve.store.reader import SqlReader
 from calve.store.rows import Entry, record
-from calve.store.tables import breakers, halts, processes, workers
+from calve.store.tables import breakers, halts, outages, processes, workers
 
+_SAME_OUTAGE_SECONDS = 60.0  # a service that comes back for less is still in the same one
 _ROUNDS = 3  # of choosing again what a rival was quicker to take
 
 _log = logging.getLogger("calve.store")
@@ -256,15 +259,19 @@ def _entries(row: Process, chosen: dict[ProcessId, str | None]) -> list[Entry]:
 
 class Workers(SqlReader):
     def _upsert(self, table: Table, key: str, values: dict[str, object], only_new: dict[str, object]) -> None:
+        statement = self._upserting(table, key, values, only_new)
+        self._database.write(lambda connection: connection.execute(statement).rowcount)
+
+    def _upserting(
+        self, table: Table, key: str, values: dict[str, object], only_new: dict[str, object]
+    ) -> Any:
         """`only_new` is written when the row is made, and never again."""
+        statement = self._inserting(table).values(values | only_new)
+        refreshed = {name: statement.excluded[name] for name in values if name != key}
+        return statement.on_conflict_do_update(index_elements=[key], set_=refreshed)
 
-        def work(connection: Connection) -> None:
-            insert = sqlite.insert if self._database.dialect == "sqlite" else postgresql.insert
-            statement = insert(table).values(values | only_new)
-            refreshed = {name: statement.excluded[name] for name in values if name != key}
-            connection.execute(statement.on_conflict_do_update(index_elements=[key], set_=refreshed))
-
-        self._database.write(work)
+    def _inserting(self, table: Table) -> Any:
+        return (sqlite.insert if self._database.dialect == "sqlite" else postgresql.insert)(table)
 
     def _run(self, statement: Delete | Update) -> int:
         return self._database.write(lambda connection: connection.execute(statement).rowcount)
@@ -292,7 +299,33 @@ class Workers(SqlReader):
             "reason": rows.plain(reason),
             "probe_at": clock + seconds_to_us(probe_seconds),
         }
-        self._upsert(breakers, "lane", values, {"opened_at": clock, "probes": 0})
+        opens = self._upserting(breakers, "lane", values, {"opened_at": clock, "probes": 0})
+        opens = opens.returning(breakers.c.opened_at, breakers.c.probe_at)
+
+        def work(connection: Connection) -> None:
+            # The breaker's row is held from here on, so that nobody else opens or closes this outage.
+            opened_at, probe_at = connection.execute(opens).one()
+            new = probe_at - opened_at == seconds_to_us(probe_seconds)
+            self._note_outage(connection, service, rows.plain(reason), opened_at, new=new)
+
+        # If we die here, both the breaker and its outage are noted or neither is.
+        self._database.write(work)
+
+    def _note_outage(
+        self, connection: Connection, service: str, reason: str, opened_at: int, *, new: bool
+    ) -> None:
+        c = outages.c
+        of_it, still = c.service == service, c.closed_at.is_(None)
+        if new:  # an open one is of a breaker that an older program closed: when, nobody knows
+            connection.execute(update(outages).where(of_it, still).values(closed_at=c.opened_at))
+        elif connection.execute(select(c.seq).where(of_it, still)).first():
+            return
+        last = select(func.max(c.seq)).where(of_it).scalar_subquery()
+        lately = c.closed_at > opened_at - seconds_to_us(_SAME_OUTAGE_SECONDS)
+        again = update(outages).where(c.seq == last, lately).values(closed_at=None)
+        if connection.execute(again).rowcount == 0:
+            values = {"service": service, "reason": reason, "opened_at": opened_at}
+            connection.execute(insert(outages).values(values))
 
     def claim_probe(self, service: str, probe_seconds: float) -> bool:
         clock = self._database.clock
@@ -304,4 +337,10 @@ class Workers(SqlReader):
         return self._run(move_on) == 1
 
     def close_breaker(self, service: str) -> None:
-        self._run(delete(breakers).where(breakers.c.lane == service))
+        of_it = (outages.c.service == service) & outages.c.closed_at.is_(None)
+
+        def work(connection: Connection) -> None:
+            connection.execute(delete(breakers).where(breakers.c.lane == service))
+            connection.execute(update(outages).where(of_it).values(closed_at=self._database.clock))
+
+        self._database.write(work)

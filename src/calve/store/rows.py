@@ -31,6 +31,7 @@ from calve.model.process import (
     WorkerId,
 )
 from calve.model.record import loads
+from calve.model.seen import Ending
 from calve.model.states import Leftovers, PinState, ProcessState, TaskState
 from calve.store.database import from_us, time_from_us, to_us
 from calve.store.tables import audit, events
@@ -48,7 +49,7 @@ _CHUNK = 500
 _PROCESS_COLUMNS = tuple(item.name for item in fields(Process) if item.name not in ("tasks", "damaged"))
 _TASK_COLUMNS = tuple(item.name for item in fields(Task))
 _PROCESS_TIMES = ("finished_at", "lease_until", "not_before", "cleanup_at")
-_ENUMS: Mapping[str, type[StrEnum]] = {"role": Role, "outcome": AuditOutcome}
+_ENUMS: Mapping[str, type[StrEnum]] = {"role": Role, "outcome": AuditOutcome, "ending": Ending}
 _TASK_TIMES = ("started_at", "finished_at", "not_before")
 
 

@@ -13,12 +13,14 @@ from sqlalchemy import Connection, insert, inspect, select, text, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from calve.model.errors import UsageError
+from calve.store.attempts import Attempts
 from calve.store.changes import Changes
 from calve.store.database import Database, make_engine, seconds_to_us
 from calve.store.drain import History, Releases
 from calve.store.failures import translate
 from calve.store.leases import Leases
 from calve.store.notices import Notices
+from calve.store.sightings import Sessions, Sightings
 from calve.store.submissions import Submissions
 from calve.store.tables import schema_version, servers, workers
 
@@ -121,7 +123,7 @@ def statements(sql: str) -> list[str]:
     return [part.strip() for part in sql.split(";\n") if part.strip()]
 
 
-class SqlStore(Submissions, Leases, Changes, Releases, History, Notices):
+class SqlStore(Submissions, Leases, Changes, Releases, History, Notices, Attempts, Sightings, Sessions):
     """`control.ports.Store` and `control.registry.Registry` over SQLite or PostgreSQL. Safe to share
     between threads."""
 

@@ -129,6 +129,8 @@ processes = Table(
     _partial("ix_processes_owner", "owner", where="owner IS NOT NULL"),
     _partial("ix_processes_cleanup", "cleanup_at", where="cleanup_at IS NOT NULL"),
     _partial("ix_processes_uploads", "uploads_at", where="uploads_at IS NOT NULL"),
+    _partial("ix_processes_finished", "finished_at", where="finished_at IS NOT NULL"),
+    _partial("ix_processes_failed", "state", "finished_at", where=f"state = '{ProcessState.FAILED.value}'"),
 )
 
 plans = Table(  # apart, so that rows of processes stay light
@@ -376,4 +378,65 @@ actions = Table(
     UniqueConstraint("id", name="uq_actions_id"),
     _partial("ix_actions_waiting", "number", where="done_at IS NULL"),
     _partial("ix_actions_done", "done_at", where="done_at IS NOT NULL"),
+)
+
+attempts = Table(  # narrow, and apart from `tasks`: a scan of those would read every receipt
+    "attempts",
+    metadata,
+    Column("process_id", _Id, primary_key=True),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("attempt", BigInteger, primary_key=True, autoincrement=False),
+    Column("started_at", BigInteger, nullable=False),
+    Column("ended_at", BigInteger, nullable=False),
+    Column("ending", Text, nullable=False),
+    Column("code", Text, nullable=False),
+    Column("worker", Text, nullable=False),
+    _count("rows"),
+    _count("bytes"),
+    Column("read_ms", BigInteger),
+    Column("write_ms", BigInteger),
+    Column("upload_ms", BigInteger),
+    _partial("ix_attempts_failed", "ended_at", where="code <> ''"),
+    sqlite_with_rowid=False,
+)
+
+outages = Table(
+    "outages",
+    metadata,
+    Column("seq", _Sequence, Identity(always=True), primary_key=True),
+    Column("service", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("opened_at", BigInteger, nullable=False),
+    Column("closed_at", BigInteger),
+    _partial("uq_outages_open", "service", where="closed_at IS NULL", unique=True),
+    Index("ix_outages_opened", "opened_at"),
+)
+
+sightings = Table(  # the bodies come last: SQLite reads a row up to the column that it needs
+    "sightings",
+    metadata,
+    Column("subject", Text, primary_key=True),
+    Column("what", Text, primary_key=True),
+    Column("piece", Integer, primary_key=True, autoincrement=False),
+    Column("seen_at", BigInteger),
+    Column("tried_at", BigInteger),
+    Column("looked_until", BigInteger),
+    Column("seen_by", Text, nullable=False),
+    Column("error", Text, nullable=False),
+    Column("pieces", Integer, nullable=False),
+    Column("summary", Text, nullable=False),
+    Column("body", Text, nullable=False),
+    _partial("ix_sightings_tried", "tried_at", where="piece = 0"),
+)
+
+sessions = Table(
+    "sessions",
+    metadata,
+    Column("hash", Text, primary_key=True),
+    Column("token_id", Text, nullable=False),
+    Column("token_hash", Text, nullable=False),
+    Column("role", Text, nullable=False),
+    Column("made_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, nullable=False),
+    CheckConstraint(_one_of("role", Role), name="role"),
 )

@@ -1,10 +1,12 @@
-"""An attempt at a task on an executor: the order that is shipped, and the receipt that is put once and found
-again. The same for all kinds whose tasks run on executors."""
+"""An attempt at a task on an executor: the order that is shipped, the receipt that is put once and found
+again, and the time that was spent in between. The same for all kinds whose tasks run on executors."""
 
 import json
 import os
 import socket
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Protocol, TypeVar
 
 from calve.control.ports import TaskOrder, TaskResult
@@ -23,10 +25,33 @@ class Counted(Protocol):
     @property
     def bytes(self) -> int: ...
 
+    @property
+    def spent(self) -> Mapping[str, float]: ...
+
     def to_json(self) -> str: ...
 
 
 R = TypeVar("R", bound=Counted)
+
+
+class Stopwatch:
+    """Seconds of this program's monotonic clock, by phase (`model.seen.PHASES`). Phases do not overlap."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, phase: str) -> Iterator[None]:
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self._seconds[phase] = self._seconds.get(phase, 0.0) + time.monotonic() - began
+
+    @property
+    def spent(self) -> dict[str, float]:
+        """For a receipt."""
+        return {phase: round(seconds, 3) for phase, seconds in self._seconds.items()}
 
 
 def stored(storage: Storage, uri: str) -> str | None:
@@ -54,9 +79,8 @@ def leave(storage: Storage, uri: str, receipt: R, parse: Callable[[str], R]) -> 
 
 def answer(receipt: Counted, files: int) -> str:
     """What a task's function brings back to the driver, as JSON."""
-    return json.dumps(
-        {"receipt": receipt.to_json(), "rows": receipt.rows, "files": files, "bytes": receipt.bytes}
-    )
+    counted = {"rows": receipt.rows, "files": files, "bytes": receipt.bytes, "spent": dict(receipt.spent)}
+    return json.dumps({"receipt": receipt.to_json(), **counted})
 
 
 def upload_pace(limits: Limits) -> str:
@@ -86,4 +110,5 @@ def left_by(
         rows=receipt.rows,
         files=files(receipt),
         bytes=receipt.bytes,
+        spent=receipt.spent,
     )

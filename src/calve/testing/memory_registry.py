@@ -31,6 +31,7 @@ from calve.model.errors import Outcome
 from calve.model.process import Event, Pin, Process, ProcessId
 from calve.model.refusals import key_reused, no_such_action, no_such_token, token_exists
 from calve.model.states import PROCESS_LIVE, PinState, ProcessState
+from calve.testing.memory_seen import MemorySeen
 
 T = TypeVar("T")
 _ANSWER_BYTES = 256 * 1024
@@ -57,7 +58,7 @@ class Kept:
     last_action: int = 0
 
 
-class MemoryRegistry:
+class MemoryRegistry(MemorySeen):
     """Mixed into `MemoryStore`, which has the events, the processes and the lock."""
 
     _transaction: threading.RLock
@@ -158,7 +159,7 @@ class MemoryRegistry:
             ]
             old = [entry for entry in kept.audit if entry.at < noted_before][:limit]
             kept.audit = kept.audit[len(old) :]
-            return max(*gone, len(old))
+            return max(*gone, len(old), self._forget_seen(limit))
 
     # -- tokens and halts ---------------------------------------------------------------------------
 

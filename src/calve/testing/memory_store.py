@@ -50,6 +50,7 @@ from calve.model.refusals import (
     no_such_process,
     not_ended,
 )
+from calve.model.seen import Attempt, Ending
 from calve.model.states import (
     PIN_TRANSITIONS,
     PROCESS_LIVE,
@@ -62,6 +63,7 @@ from calve.model.states import (
 )
 from calve.testing.clock import Clock
 from calve.testing.memory_registry import Kept, MemoryRegistry
+from calve.testing.memory_seen import KeptSeen
 
 
 class _Rows:
@@ -84,6 +86,7 @@ class MemoryReader(MemoryRegistry):
         self._clock = clock
         self.rows = _Rows()
         self._kept = Kept()
+        self._seen = KeptSeen()
         self._transaction = threading.RLock()
 
     def now(self) -> datetime:
@@ -311,18 +314,19 @@ class MemoryStore(MemoryReader):
             for task in applied.new_tasks:
                 if task.number in tasks:
                     raise conflict(row.id, f"it has a task {task.number} already")
-            self._write(applied, change)
+            self._write(applied, change, lease)
             return applied.process
 
-    def _write(self, applied: Applied, change: Change) -> None:
+    def _write(self, applied: Applied, change: Change, lease: Lease) -> None:
         row = applied.process
         self.rows.processes[row.id] = row
         if plan := change.one(WritePlan):
             self.rows.plans[row.id] = plan.plan
         self.rows.tasks[row.id] |= {task.number: task for task in applied.new_tasks + applied.tasks}
         self.rows.pins |= {pin.name: pin for pin in applied.new_pins + applied.pins}
+        self._add_attempts(applied.attempts)
         if applied.ends:
-            self._end(row)
+            self._end(row, lease)
         if applied.frees_locks:
             self.rows.locks = {name: held for name, held in self.rows.locks.items() if held != row.id}
         if applied.hands_back and row.retry_of is not None:
@@ -333,8 +337,23 @@ class MemoryStore(MemoryReader):
     def _record_new(self, process_id: ProcessId, event: NewEvent) -> None:
         self._record(process_id, event.name, event.message)
 
-    def _end(self, row: Process) -> None:
+    def _end(self, row: Process, lease: Lease) -> None:
         tasks = self.rows.tasks[row.id]
+        self._add_attempts(
+            [
+                Attempt(
+                    process_id=row.id,
+                    number=task.number,
+                    attempt=task.attempt,
+                    started_at=task.started_at,
+                    ended_at=self.now(),
+                    ending=Ending.ENDED,
+                    worker=lease.worker if task.fence == lease.fence else "",
+                )
+                for task in tasks.values()
+                if task.state is TaskState.RUNNING and task.started_at is not None
+            ]
+        )
         for task in list(tasks.values()):
             if task.state in TASK_LIVE:
                 tasks[task.number] = replace(
@@ -411,6 +430,7 @@ class MemoryStore(MemoryReader):
                 probe_at=now + timedelta(seconds=probe_seconds),
                 probes=known.probes if known else 0,
             )
+            self._open_outage(service, reason)
 
     def claim_probe(self, service: str, probe_seconds: float) -> bool:
         with self._transaction:
@@ -426,6 +446,7 @@ class MemoryStore(MemoryReader):
     def close_breaker(self, service: str) -> None:
         with self._transaction:
             self.rows.breakers.pop(service, None)
+            self._close_outage(service)
 
     def forget_history(self, *, days: float, after: int, limit: int) -> int:
         with self._transaction:
@@ -435,6 +456,7 @@ class MemoryStore(MemoryReader):
             ended = {event.process_id for event in old if _is_history(self.process(event.process_id), before)}
             seen = old[-1].number if old else 0
             for process_id in ended:
+                self._seen.attempts.pop(process_id, None)
                 gone = [event for event in self.rows.events[process_id] if after < event.number <= seen]
                 self.rows.events[process_id] = [
                     event for event in self.rows.events[process_id] if event not in gone

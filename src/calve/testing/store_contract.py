@@ -17,6 +17,7 @@ from calve.testing.contracts.races import RacesContract
 from calve.testing.contracts.reads import ReadsContract
 from calve.testing.contracts.registry import RegistryContract
 from calve.testing.contracts.releases import ReleasesContract
+from calve.testing.contracts.seen import SeenContract
 from calve.testing.contracts.submissions import SubmissionsContract
 
 
@@ -31,5 +32,6 @@ class StoreContract(
     RegistryContract,
     NoticesContract,
     FeedContract,
+    SeenContract,
 ):
     """Themes, each in a file of its own."""

@@ -1,0 +1,89 @@
+"""What pages need of a store beside the rest of `registry`: attempts and outages in bounded pieces, what was
+last found outside, and sessions.
+
+Docstrings are obligations, as in `registry`. No call reads more than it is asked for, however large a process is;
+`tasks` is never scanned, because its rows hold receipts.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Protocol
+
+from calve.model.process import Event, Process, ProcessId, Task
+from calve.model.seen import Attempt, AttemptCounts, DayOfWork, Outage, Session, Sighting
+from calve.model.states import TaskState
+
+
+class Seen(Protocol):
+    def attempt_counts(self, process_id: ProcessId) -> AttemptCounts: ...
+
+    def attempts(
+        self, process_id: ProcessId, *, every: int = 1, after: int = -1, limit: int = 1000
+    ) -> list[Attempt]:
+        """Of every so many-th task with a number above `after`, by number, then attempt."""
+
+    def slowest_attempts(self, process_id: ProcessId, limit: int) -> list[Attempt]: ...  # slowest first
+
+    def failed_attempts(self, since: datetime, limit: int) -> list[tuple[datetime, str]]:
+        """When attempts of any process failed, with their code, newest first."""
+
+    def task_page(
+        self,
+        process_id: ProcessId,
+        *,
+        states: frozenset[TaskState] = frozenset(),
+        after: int = -1,
+        limit: int = 100,
+    ) -> list[Task]:
+        """By number, above `after`; without their specs and receipts."""
+
+    def task(self, process_id: ProcessId, number: int) -> Task:
+        """NotFoundError (code `task_not_found`)."""
+
+    def newest_events(
+        self, process_id: ProcessId, *, before: int | None = None, limit: int = 50
+    ) -> list[Event]: ...  # newest first, with a number below `before`
+
+    def plan_size(self, process_id: ProcessId) -> int | None:
+        """Characters of the plan; None if there is none."""
+
+    def outages(self, since: datetime, limit: int = 1000) -> list[Outage]:
+        """Those that had not ended by then, newest first. One that nobody saw end is left out."""
+
+    def ended(
+        self, since: datetime, *, failed: bool = False, limit: int = 200
+    ) -> list[Process]: ...  # newest end first
+
+    def work_by_day(self, since: datetime) -> list[DayOfWork]:
+        """What ended work added up to, by kind, pair and UTC day."""
+
+    # -- sightings ----------------------------------------------------------------------------------
+
+    def claim_look(self, subject: str, what: str, *, again_seconds: float, lease_seconds: float) -> bool:
+        """Whether the caller is the one to look now: nobody else is looking, and the last look, good or bad, is
+        at least so old. Others are kept off for `lease_seconds`."""
+
+    def put_sighting(self, sighting: Sighting, body: Sequence[str] = ()) -> None:
+        """A look that succeeded, with its body in pieces: replaces what was there. Ends the claim."""
+
+    def fail_look(self, subject: str, what: str, error: str) -> None:
+        """A look that did not: what was found before stays. Ends the claim."""
+
+    def sighting(self, subject: str, what: str) -> Sighting | None: ...
+
+    def sightings(self, what: str, *, after: datetime | None = None, limit: int = 1000) -> list[Sighting]:
+        """Tried after that time, oldest first."""
+
+    def sighting_body(self, subject: str, what: str, *, first: int = 0, limit: int = 1) -> list[str]: ...
+
+    # -- sessions -----------------------------------------------------------------------------------
+
+    def put_session(self, session: Session, *, seconds: float) -> None:
+        """It ends so many seconds from now."""
+
+    def session(self, hash: str) -> Session | None:
+        """None if there is none, or it has ended."""
+
+    def sessions(self) -> list[Session]: ...  # that have not ended, newest first
+
+    def forget_session(self, hash: str) -> None: ...

@@ -1,0 +1,194 @@
+"""Attempts, outages and ended work, read in bounded pieces: a page costs the same whatever a process's size.
+
+`changes` writes the attempts and `leases` the outages, each in the transaction that made them true.
+"""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import BigInteger, Select, case, func, literal, select
+
+from calve.model.process import Event, Process, ProcessId, Task
+from calve.model.refusals import no_such_task
+from calve.model.seen import Attempt, AttemptCounts, DayOfWork, Outage
+from calve.model.states import PROCESS_TERMINAL, ProcessState, TaskState
+from calve.store import rows
+from calve.store.database import from_us, time_from_us, to_us
+from calve.store.reader import SqlReader
+from calve.store.tables import attempts, breakers, events, outages, plans, processes, tasks
+
+_HEAVY = ("spec", "receipt")
+_LIGHT = [literal("").label(column.name) if column.name in _HEAVY else column for column in tasks.c]
+_DAY_US = 86_400_000_000
+
+
+class Attempts(SqlReader):
+    def attempt_counts(self, process_id: ProcessId) -> AttemptCounts:
+        c = attempts.c
+        failed = func.sum(case((c.code != "", 1), else_=0))
+        statement = select(func.count(), failed, func.min(c.started_at), func.max(c.ended_at))
+        statement = statement.where(c.process_id == process_id)
+        count, bad, first, last = self._database.read(lambda connection: connection.execute(statement).one())
+        return AttemptCounts(
+            count=count, failed=int(bad or 0), first_at=from_us(first), last_at=from_us(last)
+        )
+
+    def attempts(
+        self, process_id: ProcessId, *, every: int = 1, after: int = -1, limit: int = 1000
+    ) -> list[Attempt]:
+        return self._attempts(attempts_statement(process_id, every=every, after=after, limit=limit))
+
+    def slowest_attempts(self, process_id: ProcessId, limit: int) -> list[Attempt]:
+        return self._attempts(slowest_statement(process_id, limit))
+
+    def _attempts(self, statement: Select[Any]) -> list[Attempt]:
+        return self._database.read(
+            lambda connection: [rows.value(Attempt, row) for row in connection.execute(statement).mappings()]
+        )
+
+    def failed_attempts(self, since: datetime, limit: int) -> list[tuple[datetime, str]]:
+        statement = failed_attempts_statement(since, limit)
+        found = self._database.read(lambda connection: connection.execute(statement).all())
+        return [(time_from_us(at), code) for at, code in found]
+
+    def task_page(
+        self,
+        process_id: ProcessId,
+        *,
+        states: frozenset[TaskState] = frozenset(),
+        after: int = -1,
+        limit: int = 100,
+    ) -> list[Task]:
+        statement = task_page_statement(process_id, states, after, limit)
+        return self._database.read(
+            lambda connection: [rows.task(row) for row in connection.execute(statement).mappings()]
+        )
+
+    def task(self, process_id: ProcessId, number: int) -> Task:
+        statement = select(tasks).where(tasks.c.process_id == process_id, tasks.c.number == number)
+        found = self._database.read(lambda connection: connection.execute(statement).mappings().one_or_none())
+        if found is None:
+            raise no_such_task(process_id, number)
+        return rows.task(found)
+
+    def newest_events(
+        self, process_id: ProcessId, *, before: int | None = None, limit: int = 50
+    ) -> list[Event]:
+        statement = newest_events_statement(process_id, before, limit)
+        return self._database.read(
+            lambda connection: [rows.event(row) for row in connection.execute(statement).mappings()]
+        )
+
+    def plan_size(self, process_id: ProcessId) -> int | None:
+        statement = select(func.length(plans.c.plan)).where(plans.c.process_id == process_id)
+        return self._database.read(lambda connection: connection.execute(statement).scalar_one_or_none())
+
+    def outages(self, since: datetime, limit: int = 1000) -> list[Outage]:
+        c = outages.c
+        # An older worker closes a breaker and not its outage: its end is not known.
+        down = select(breakers.c.lane).where(breakers.c.lane == c.service).exists()
+        statement = (
+            select(outages)
+            .where((c.closed_at >= to_us(since)) | (c.closed_at.is_(None) & down))
+            .order_by(c.opened_at.desc(), c.seq.desc())
+            .limit(limit)
+        )
+        return self._database.read(
+            lambda connection: [rows.value(Outage, row) for row in connection.execute(statement).mappings()]
+        )
+
+    def ended(self, since: datetime, *, failed: bool = False, limit: int = 200) -> list[Process]:
+        statement = ended_statement(since, failed=failed, limit=limit)
+        return self._database.read(
+            lambda connection: [rows.process(row) for row in connection.execute(statement).mappings()]
+        )
+
+    def work_by_day(self, since: datetime) -> list[DayOfWork]:
+        statement = work_by_day_statement(since)
+        found = self._database.read(lambda connection: connection.execute(statement).all())
+        return [
+            DayOfWork(
+                kind=kind,
+                source=source,
+                destination=destination,
+                day=int(day),
+                completed=int(completed),
+                failed=int(failed),
+                rows=int(total_rows),
+                bytes=int(total_bytes),
+            )
+            for kind, source, destination, day, completed, failed, total_rows, total_bytes in found
+        ]
+
+
+def attempts_statement(process_id: ProcessId, *, every: int, after: int, limit: int) -> Select[Any]:
+    c = attempts.c
+    statement = select(attempts).where(c.process_id == process_id)
+    if after >= 0:
+        statement = statement.where(c.number > after)
+    if every > 1:
+        statement = statement.where(c.number % every == 0)
+    return statement.order_by(c.number, c.attempt).limit(limit)
+
+
+def slowest_statement(process_id: ProcessId, limit: int) -> Select[Any]:
+    c = attempts.c
+    took = (c.ended_at - c.started_at).desc()
+    return select(attempts).where(c.process_id == process_id).order_by(took, c.number).limit(limit)
+
+
+def failed_attempts_statement(since: datetime, limit: int) -> Select[Any]:
+    c = attempts.c
+    failed = (c.ended_at >= to_us(since)) & (c.code != literal("", literal_execute=True))
+    return select(c.ended_at, c.code).where(failed).order_by(c.ended_at.desc()).limit(limit)
+
+
+def task_page_statement(
+    process_id: ProcessId, states: frozenset[TaskState], after: int, limit: int
+) -> Select[Any]:
+    statement = select(*_LIGHT).where(tasks.c.process_id == process_id, tasks.c.number > after)
+    if states:
+        statement = statement.where(tasks.c.state.in_(sorted(states)))
+    return statement.order_by(tasks.c.number).limit(limit)
+
+
+def newest_events_statement(process_id: ProcessId, before: int | None, limit: int) -> Select[Any]:
+    c = events.c
+    statement = select(events).where(c.process_id == process_id)
+    if before is not None:
+        statement = statement.where(c.number < before)
+    return statement.order_by(c.number.desc()).limit(limit)
+
+
+def ended_statement(since: datetime, *, failed: bool, limit: int) -> Select[Any]:
+    c = processes.c
+    statement = select(processes).where(c.finished_at >= to_us(since))
+    if failed:
+        # In the words of the partial index, so that it is used.
+        statement = statement.where(c.state == literal(ProcessState.FAILED.value, literal_execute=True))
+    else:
+        statement = statement.where(c.finished_at.is_not(None))
+    return statement.order_by(c.finished_at.desc()).limit(limit)
+
+
+def work_by_day_statement(since: datetime) -> Select[Any]:
+    c = processes.c
+    pair = (c.kind, c.source, c.destination)
+    day = c.finished_at // literal(_DAY_US, BigInteger)
+    completed = c.state == ProcessState.COMPLETED.value
+
+    def total(condition: Any, of: Any) -> Any:
+        return func.sum(case((condition, of), else_=0))
+
+    return (
+        select(
+            *pair,
+            day.label("day"),
+            total(completed, 1),
+            total(c.state == ProcessState.FAILED.value, 1),
+            total(completed, c.rows),
+            total(completed, c.bytes),
+        )
+        .where(c.finished_at >= to_us(since), c.state.in_(sorted(PROCESS_TERMINAL)))
+        .group_by(*pair, day)
+    )
