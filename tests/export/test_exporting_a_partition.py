@@ -3,7 +3,9 @@
 import pyarrow.compute as pc
 import pytest
 
+from calve.destination.receipt import Receipt
 from calve.model.errors import NotFoundError, RefusedError
+from calve.model.seen import PHASES, Ending
 from calve.model.states import ProcessState
 from support.place import Place
 from support.sparks import CLUSTER, LOCAL
@@ -23,6 +25,19 @@ def test_rows_and_sums_equal_the_source_s_for_two_readers(place: Place) -> None:
     assert process.rows == table.num_rows == source["n"]
     assert int(pc.sum(table["id"]).as_py()) == source["ids"]
     assert place.read_by_clickhouse("count() AS n, sum(id) AS ids") == [source]
+
+
+def test_an_attempt_leaves_the_time_that_it_read_wrote_and_uploaded(place: Place) -> None:
+    [process] = place.export("db.events", "202401")
+    with place.app() as app:
+        [attempt] = app.registry.attempts(process.id)
+        receipt = Receipt.from_json(app.store.tasks(process.id)[0].receipt)
+    spent = [attempt.read_ms, attempt.write_ms, attempt.upload_ms]
+    assert spent == [round(receipt.spent[phase] * 1000) for phase in PHASES]
+    assert all(spent), spent  # a query, an INSERT and a file that is moved each take a millisecond or more
+    took_ms = (attempt.ended_at - attempt.started_at).total_seconds() * 1000
+    assert sum(spent) <= took_ms + 2  # SQLite's clock has milliseconds
+    assert (attempt.ending, attempt.rows, attempt.code) == (Ending.DONE, process.rows, "")
 
 
 def test_the_snapshot_names_its_process_and_nothing_is_left_at_the_source(place: Place) -> None:

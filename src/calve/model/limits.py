@@ -49,7 +49,8 @@ class Limits:
         24.0, "how long files of a failed or cancelled process wait for a retry"
     )
     keep_history_days: float = _limit(
-        90.0, "how long events and released pins of an ended process are kept; the process itself stays"
+        90.0,
+        "how long events, attempts and released pins of an ended process are kept; the process itself stays",
     )
     keep_requests_hours: float = _limit(
         48.0, "how long an idempotency key is remembered: the same request gets the first answer until then"

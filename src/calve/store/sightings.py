@@ -30,13 +30,13 @@ class Sightings(Registry):
         free = or_(c.looked_until.is_(None), c.looked_until <= clock)
         until = {"looked_until": clock + seconds_to_us(lease_seconds)}
         new = columns(Sighting(subject=subject, what=what)) | until | {"piece": 0, "body": ""}
-        made = self._inserting(sightings).values(new).on_conflict_do_nothing()
+        made = self._inserting(sightings).values(new).on_conflict_do_nothing().returning(c.piece)
 
         def work(connection: Connection) -> bool:
             if connection.execute(update(sightings).where(first, due, free).values(until)).rowcount:
                 return True
             # If there is no row yet, one of several that make it is the one to look.
-            return bool(connection.execute(made).rowcount)
+            return connection.execute(made).first() is not None
 
         # If we die here, nobody looks until the claim runs out.
         return self._database.write(work)
