@@ -239,7 +239,7 @@ def test_L19_metadata_written_and_the_catalog_not_updated_blocks_nobody(
         written(**given)  # type: ignore[arg-type]
         raise Killed
 
-    written = type(catalog)._write_metadata
+    written = catalog._write_metadata
     monkeypatch.setattr(catalog, "_write_metadata", die_after_writing)
     with pytest.raises(Killed):
         Publisher(catalog=catalog, work=work).attempt()

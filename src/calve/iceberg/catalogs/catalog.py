@@ -7,12 +7,16 @@ here, and transport retries are off: a repeated commit is our decision, never th
 first one, and the second carries the same assertions, so this cannot publish twice.)
 
 Fetching a token for a REST catalog, bounded: PyIceberg's own OAuth2 client has no timeout at all.
+
+A SQL catalog's metadata files are read at every load and parsed only if their bytes are new: a publish
+loads a table three times, and a table of 1,000 snapshots takes 18 ms to parse and 29 ms to copy.
 """
 
 import time
 from collections.abc import Mapping
+from io import BytesIO
 from pathlib import Path
-from threading import RLock
+from threading import Lock, RLock
 from typing import Any
 
 from pyiceberg.catalog import (
@@ -27,6 +31,20 @@ from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.rest.auth import AuthManager, OAuth2AuthManager, OAuth2TokenProvider
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.exceptions import NotInstalledError
+from pyiceberg.io import FileIO, InputFile, OutputFile, load_file_io
+from pyiceberg.serializers import Compressor, FromByteStream
+from pyiceberg.table import StagedTable, Table
+from pyiceberg.table.locations import load_location_provider
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update import (
+    TableRequirement,
+    TableUpdate,
+    _apply_table_update,
+    _TableMetadataUpdateContext,
+    _update_table_metadata_log,
+)
+from pyiceberg.typedef import Identifier
+from pyiceberg.utils.config import Config
 from requests import Session
 from sqlalchemy import Engine, create_engine, inspect
 from sqlalchemy.engine import make_url
@@ -42,6 +60,7 @@ from calve.objects.uri import full_uri
 from calve.wire import bounded_http
 from calve.wire.bounded_http import bound
 
+_PARSED_TABLES = 4  # of a catalog, kept for the next load: metadata of 100,000 keys takes some 100 MB
 _MARGIN_PART = 0.5  # of a token's life: a short-lived one must not look expired from the start
 
 
@@ -162,6 +181,7 @@ class BoundedSqlCatalog(SqlCatalog):
         MetastoreCatalog.__init__(self, name, **properties)
         self._limits = limits
         self._connecting = RLock()
+        self._parsed = ParsedMetadata()
         url = make_url(properties["uri"])
         if url.drivername in ("postgresql", "postgres"):
             url = url.set(drivername="postgresql+psycopg")
@@ -217,8 +237,93 @@ class BoundedSqlCatalog(SqlCatalog):
                     raise
         return "v1"
 
+    def _convert_orm_to_iceberg(self, orm_table: IcebergTables) -> Table:
+        location = orm_table.metadata_location
+        if not (location and orm_table.table_namespace and orm_table.table_name):
+            return super()._convert_orm_to_iceberg(orm_table)  # which says what is missing
+        file = load_file_io(properties=self.properties, location=location).new_input(location)
+        metadata = self._parsed.read(file)
+        return Table(
+            identifier=(*Catalog.identifier_to_tuple(orm_table.table_namespace), orm_table.table_name),
+            metadata=metadata,
+            metadata_location=location,
+            io=self._load_file_io(metadata.properties, location),
+            catalog=self,
+        )
+
+    def _update_and_stage_table(
+        self,
+        current_table: Table | None,
+        table_identifier: Identifier,
+        requirements: tuple[TableRequirement, ...],
+        updates: tuple[TableUpdate, ...],
+    ) -> StagedTable:
+        """PyIceberg's, without its deep copy: each update makes new metadata and changes none."""
+        if current_table is None:
+            return super()._update_and_stage_table(current_table, table_identifier, requirements, updates)
+        base, location = current_table.metadata, current_table.metadata_location
+        for requirement in requirements:
+            requirement.validate(base)
+        metadata, context = base, _TableMetadataUpdateContext()
+        for update in updates:
+            metadata = _apply_table_update(update, metadata, context)
+        if context.has_changes():
+            metadata = _update_table_metadata_log(metadata, location, base.last_updated_ms)
+            if metadata.last_updated_ms == base.last_updated_ms:
+                metadata = metadata.model_copy(update={"last_updated_ms": time.time_ns() // 1_000_000})
+        metadata.spec().check_compatible(metadata.schema())
+        metadata.sort_order().check_compatible(metadata.schema())
+        provider = load_location_provider(metadata.location, metadata.properties)
+        place = provider.new_table_metadata_file_location(self._parse_metadata_version(location) + 1)
+        return StagedTable(
+            identifier=table_identifier,
+            metadata=metadata,
+            metadata_location=place,
+            io=self._load_file_io(properties=metadata.properties, location=place),
+            catalog=self,
+        )
+
+    def _write_metadata(  # type: ignore[override]  # it is static there, and called as a method
+        self, metadata: TableMetadata, io: FileIO, metadata_path: str
+    ) -> None:
+        self._parsed.write(metadata, io.new_output(metadata_path))
+
     def close(self) -> None:
         self._engine.dispose()
+
+
+class ParsedMetadata:
+    """Metadata of the files read or written last, each with its bytes: the same bytes mean the same.
+    Shared by all who load a table, so nobody may change it; PyIceberg makes changed copies."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, tuple[bytes, TableMetadata]] = {}
+        self._keeping = Lock()
+
+    def read(self, file: InputFile) -> TableMetadata:
+        with file.open() as stream:
+            data = bytes(stream.read())
+        known, metadata = self._kept.get(file.location, (b"", None))
+        if metadata is None or known != data:
+            compression = Compressor.get_compressor(file.location)
+            metadata = FromByteStream.table_metadata(BytesIO(data), compression=compression)
+        self._keep(file.location, data, metadata)
+        return metadata
+
+    def write(self, metadata: TableMetadata, file: OutputFile) -> None:
+        text = metadata.model_dump_json(exclude_none=not Config().get_bool("legacy-current-snapshot-id"))
+        data = Compressor.get_compressor(file.location).bytes_compressor()(text.encode())
+        # If we die here, a metadata file that no catalog names is left.
+        with file.create() as stream:
+            stream.write(data)
+        self._keep(file.location, data, metadata)
+
+    def _keep(self, location: str, data: bytes, metadata: TableMetadata) -> None:
+        with self._keeping:
+            self._kept.pop(location, None)
+            self._kept[location] = (data, metadata)
+            while len(self._kept) > _PARSED_TABLES:
+                del self._kept[next(iter(self._kept))]
 
 
 class BoundedRestCatalog(RestCatalog):

@@ -53,6 +53,8 @@ def build(
     receipts: Sequence[Receipt],
     removal: Removal = NOTHING,
     now_ms: int | None = None,
+    *,
+    merge: bool = False,
 ) -> StagedSnapshot:
     """An append of the receipts' files, or, with a removal, an overwrite that takes its files out."""
     snapshot_id = table.metadata.new_snapshot_id()
@@ -60,6 +62,8 @@ def build(
     added = data_files(table, plan, receipts)
     output.add(added, plan.destination.spec_id)
     kept = removal.rewrite(table, output)
+    if merge and not removal.files:
+        kept = output.merge(kept, plan.destination.spec_id)
     summary = {
         **_changes(added, removal),
         marks.PROCESS_ID: process_id,

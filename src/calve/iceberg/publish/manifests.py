@@ -4,6 +4,7 @@ deleted where they belong to attempts that lost."""
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from logging import getLogger
+from typing import Any
 
 from pyiceberg.avro.codecs import AvroCompressionCodec
 from pyiceberg.manifest import (
@@ -34,6 +35,9 @@ from calve.iceberg.publish.marks import Sent
 
 _log = getLogger(__name__)
 FILES_PER_MANIFEST = 5_000  # a few megabytes each
+MERGED_AT_ONCE = 10  # so many manifests of about one size become one
+_MERGE = TableProperties.MANIFEST_MERGE_ENABLED  # for PyIceberg off by default, for Iceberg's Java on
+_LARGE = 1_000  # files; larger manifests stay as they are
 
 
 @dataclass(kw_only=True)
@@ -82,6 +86,33 @@ class ManifestFiles:
                         )
                     )
             self.finished(writer)
+
+    def merge(self, manifests: Sequence[ManifestFile], spec_id: int) -> list[ManifestFile]:
+        """Write ten manifests of about one size anew as one, which `written` then has, and return the others.
+        Every append leaves a manifest, and every commit reads and writes the list of them: so it grows with the
+        logarithm of the appends, and the entry of a file is written again three times at most."""
+        if self.table.properties.get(_MERGE, "true").lower() == "false":
+            return list(manifests)
+        sizes: dict[int, list[ManifestFile]] = {}
+        for manifest in manifests:
+            files = (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
+            if (manifest.content, manifest.partition_spec_id) == (ManifestContent.DATA, spec_id) and (
+                0 < files < _LARGE
+            ):
+                sizes.setdefault(len(str(files)), []).append(manifest)
+        going = next((group for group in sizes.values() if len(group) >= MERGED_AT_ONCE), [])
+        try:
+            entries = [entry for manifest in going for entry in manifest.fetch_manifest_entry(self.table.io)]
+        except (OSError, ValueError) as cause:
+            _log.warning("table %s: manifests are not merged: %s", ".".join(self.table.name()), cause)
+            return list(manifests)
+        for chunk in _chunks(entries):
+            with self.writer(spec_id) as writer:
+                for entry in chunk:
+                    writer.existing(entry)
+            self.finished(writer)
+        paths = {manifest.manifest_path for manifest in going}
+        return [manifest for manifest in manifests if manifest.manifest_path not in paths]
 
     def list(self, manifests: Sequence[ManifestFile], parent: Snapshot | None) -> str:
         path = self.table.location_provider().new_metadata_location(
@@ -148,7 +179,7 @@ def data_file(table: Table, spec_id: int, item: FileReceipt) -> DataFile:
     return file
 
 
-def _chunks(files: Sequence[DataFile]) -> Iterable[Sequence[DataFile]]:
+def _chunks(files: Sequence[Any]) -> Iterable[Sequence[Any]]:
     return (files[start : start + FILES_PER_MANIFEST] for start in range(0, len(files), FILES_PER_MANIFEST))
 
 

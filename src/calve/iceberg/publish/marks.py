@@ -13,7 +13,7 @@ The search comes before every other check (L11), at every attempt (L13).
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +33,7 @@ EXPORT_KEY = "calve.export-key"
 VERSION = "calve.version"
 FENCE = "calve.fenced-process-id"
 KEY_PROPERTY = "calve.export."
+_Summaries = Sequence[tuple[Snapshot, Mapping[str, str]]]
 _FEW_KEYS = 10  # are looked for in the text of a property before it is read
 
 
@@ -166,14 +167,15 @@ def search(
     metadata: TableMetadata, process_id: str, keys: Sequence[KeyPlan], sent: Sequence[Sent] = ()
 ) -> Findings:
     """Ours by tag, by summary, by noted snapshot id, by a key's property; then the keys of others."""
-    earlier = [found for key in keys if (found := _earlier(metadata, key.hash)) is not None]
-    snapshot = _our_snapshot(metadata, process_id, sent)
+    summaries = _summaries(metadata)
+    earlier = [found for key in keys if (found := _earlier(metadata, summaries, key.hash)) is not None]
+    snapshot = _our_snapshot(metadata, summaries, process_id, sent)
     if snapshot is not None:
         return Findings(ours=_published(process_id, snapshot))
     for export in earlier:
         if export.process_id == process_id:
             return Findings(ours=_remembered(export, earlier))
-    fences = {one.snapshot_id for one in metadata.snapshots if _mark(one, FENCE) == process_id}
+    fences = {one.snapshot_id for one, said in summaries if said.get(FENCE) == process_id}
     main = ancestors_of(metadata.snapshot_by_name(MAIN_BRANCH), metadata) if fences else ()
     return Findings(
         tombstone=bool(fences) or tag_of(process_id) in metadata.refs,
@@ -184,7 +186,7 @@ def search(
 
 def find_export(table: Table, key_hash: str) -> EarlierExport | None:
     """Who published a key into this table, if anybody did."""
-    return _earlier(table.metadata, key_hash)
+    return _earlier(table.metadata, _summaries(table.metadata), key_hash)
 
 
 def all_exports(metadata: TableMetadata, of: Sequence[KeyPlan] = ()) -> Iterator[EarlierExport]:
@@ -224,22 +226,29 @@ def refuse_if_unprovable(metadata: TableMetadata, sent: Sequence[Sent], tag_age_
         )
 
 
-def _our_snapshot(metadata: TableMetadata, process_id: str, sent: Sequence[Sent]) -> Snapshot | None:
-    tagged = metadata.refs.get(tag_of(process_id))
+def _summaries(metadata: TableMetadata) -> _Summaries:
+    """Read once for all that is looked for: through PyIceberg's model each look takes 1 µs."""
+    return [
+        (one, {} if one.summary is None else one.summary.additional_properties) for one in metadata.snapshots
+    ]
+
+
+def _our_snapshot(
+    metadata: TableMetadata, summaries: _Summaries, process_id: str, sent: Sequence[Sent]
+) -> Snapshot | None:
+    """Of several, the tagged one."""
     noted = {item.snapshot_id for item in sent}
-    candidates: Iterable[Snapshot | None] = (
-        metadata.snapshot_by_id(tagged.snapshot_id) if tagged else None,
-        *metadata.snapshots,
-    )
-    for snapshot in candidates:
-        if snapshot is None:
-            continue
-        if _mark(snapshot, PROCESS_ID) == process_id or str(snapshot.snapshot_id) in noted:
-            return snapshot
-    return None
+    ours = [
+        snapshot
+        for snapshot, said in summaries
+        if said.get(PROCESS_ID) == process_id or (noted and str(snapshot.snapshot_id) in noted)
+    ]
+    tagged = metadata.refs.get(tag_of(process_id))
+    at_tag = [one for one in ours if tagged is not None and one.snapshot_id == tagged.snapshot_id]
+    return next(iter(at_tag or ours), None)
 
 
-def _earlier(metadata: TableMetadata, key_hash: str) -> EarlierExport | None:
+def _earlier(metadata: TableMetadata, summaries: _Summaries, key_hash: str) -> EarlierExport | None:
     """The property names the last export of a key; without it, the newest snapshot that carries it."""
     name = property_of(key_hash)
     if (text := metadata.properties.get(name)) is not None:
@@ -251,12 +260,11 @@ def _earlier(metadata: TableMetadata, key_hash: str) -> EarlierExport | None:
                 hint="it was changed by hand or damaged; check whether the rows are in the table before you remove it",
             )
         return export
-    for snapshot in reversed(metadata.snapshots):
-        keys = (_mark(snapshot, EXPORT_KEY) or "").split(",")
-        if key_hash in keys:
+    for snapshot, said in reversed(summaries):
+        if key_hash in (carried := said.get(EXPORT_KEY, "")) and key_hash in (keys := carried.split(",")):
             return EarlierExport(
                 key_hash=key_hash,
-                process_id=_mark(snapshot, PROCESS_ID) or "unknown",
+                process_id=said.get(PROCESS_ID) or "unknown",
                 snapshot_id=str(snapshot.snapshot_id),
                 rows=_number(snapshot, "added-records") if len(keys) == 1 else 0,
                 files=_number(snapshot, "added-data-files") if len(keys) == 1 else 0,
@@ -290,10 +298,6 @@ def _remembered(export: EarlierExport, earlier: Sequence[EarlierExport]) -> Publ
     )
 
 
-def _mark(snapshot: Snapshot, name: str) -> str | None:
-    return None if snapshot.summary is None else snapshot.summary.additional_properties.get(name)
-
-
 def _number(snapshot: Snapshot, name: str) -> int:
-    text = _mark(snapshot, name)
+    text = None if snapshot.summary is None else snapshot.summary.additional_properties.get(name)
     return int(text) if text is not None and text.isdigit() else 0

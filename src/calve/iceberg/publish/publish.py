@@ -68,7 +68,8 @@ def publish(
     tables.check(plan, table)
     _refuse_renamed(plan, table)
     recount(plan, receipts)
-    staged = _stage(catalog, table, process_id, plan, receipts, earlier, now_ms)
+    merge = not sent  # an attempt after a lost race has to be short
+    staged = _stage(catalog, table, process_id, plan, receipts, earlier, now_ms, merge=merge)
     commit = publish_commit(
         catalog,
         table.metadata,
@@ -135,12 +136,14 @@ def _stage(
     receipts: Sequence[Receipt],
     earlier: Sequence[EarlierExport],
     now_ms: int | None,
+    *,
+    merge: bool,
 ) -> StagedSnapshot:
     doing = f"writing metadata files of table {'.'.join(table.name())}"
     with lent_to(table), catalog_call(catalog.name, doing):
         removal = find_removal(table, plan, earlier) if plan.replace else NOTHING
         refuse_shrinking(plan, receipts, removal.rows)
-        return build(table, process_id, plan, receipts, removal, now_ms)
+        return build(table, process_id, plan, receipts, removal, now_ms, merge=merge)
 
 
 def _look_again(
