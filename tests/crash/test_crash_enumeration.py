@@ -14,14 +14,17 @@ import pytest
 from calve.control.client import asked_store, retry, submit_once
 from calve.control.ports import Store
 from calve.control.registry import ServedStore
-from calve.model.access import Asked, Notice, Replayed
+from calve.model.access import Asked, Replayed
 from calve.model.errors import ErrorInfo, StoreError
 from calve.model.limits import Limits
 from calve.model.process import ProcessId
 from calve.model.states import Leftovers, ProcessState
+from calve.notify.delivery import Answer, Call
+from calve.notify.notifier import LEASE_SECONDS, Notifier
+from calve.notify.targets import Webhook
 from calve.store import SqlStore, open_store
 from calve.testing.clock import FakeClock
-from calve.testing.contracts.contract import new
+from calve.testing.contracts.contract import claimed, move, new
 from calve.testing.fake_runner import Ends
 from calve.testing.faults import (
     KIND_CALLS,
@@ -248,43 +251,50 @@ def test_a_request_with_a_key_that_breaks_anywhere_is_accepted_once_and_answered
 
 @pytest.mark.parametrize("how", list(Break))
 def test_a_notice_whose_notifier_breaks_anywhere_is_added_once_and_sent_at_least_once(how: Break) -> None:
-    clock = FakeClock()
+    clock, target = FakeClock(), Webhook(name="ops", url="http://h/hook", on=("failed",))
     sent: list[str] = []
 
-    def tell(store: ServedStore) -> None:
-        after = store.follow_target("ops")
-        store.number_events()
-        news = [
-            Notice(
-                id=f"{event.position}-ops",
-                target="ops",
-                name=event.name,
-                process_id=event.process_id,
-                body="{}",
-            )
-            for event in store.feed(after, 100)
-        ]
-        if news:
-            store.add_notices("ops", after=after, upto=after + len(news), notices=news)
-        for notice in store.claim_notices("ops", limit=10, lease_seconds=30):
-            sent.append(notice.id)
-            store.record_notices([notice.id])
+    def live(faults: Faults) -> MemoryStore:
+        store = MemoryStore(clock)
+        store.follow_target(target.key)
+        for _ in range(2):
+            move(store, claimed(store), ProcessState.FAILED)
+
+        def take(call: Call, _: float) -> Answer:
+            try:
+                faults.call("send", StoreError, lambda: sent.append(call.id))
+            except StoreError:
+                return Answer(error="no answer")
+            return Answer(status=200)
+
+        sent.clear()
+        with contextlib.suppress(Crash, StoreError):
+            tell(Notifier(crashing_store(store, faults), target, send=take))
+        faults.armed = False
+        for _ in range(2):  # the lease of what was claimed is over, and so is every wait
+            clock.advance(LEASE_SECONDS + 1)
+            tell(Notifier(store, target, send=take))
+        return store
+
+    def tell(notifier: Notifier) -> None:
+        while notifier.tick():
+            pass
 
     whole = Faults()
-    store = MemoryStore(clock)
-    tell(store)
-    store.submit([new(), new()])
-    tell(crashing_store(store, whole))
-    assert whole.calls[-1] == "record_notices"
+    live(whole)
+    both = set(sent)
+    assert {
+        "follow_target",
+        "number_events",
+        "add_notices",
+        "claim_notices",
+        "send",
+        "record_notices",
+    } == set(whole.calls)
+    assert len(both) == len(sent) == 2
     for at in range(1, len(whole.calls) + 1):
-        sent.clear()
-        store, faults = MemoryStore(clock), Faults(at=at, how=how)
-        tell(store)
-        store.submit([new(), new()])
-        with contextlib.suppress(Crash, StoreError):
-            tell(crashing_store(store, faults))
-        clock.advance(31)
-        tell(store)
-        assert set(sent) == {"1-ops", "2-ops"}, (at, whole.calls[at - 1])
+        store = live(Faults(at=at, how=how))
+        assert len(set(sent)) == 2, (at, whole.calls[at - 1])
         assert len(sent) <= 3
         assert store.totals().notices_waiting == 0
+        assert store.given_up(10) == []

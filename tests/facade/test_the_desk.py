@@ -70,6 +70,7 @@ OPERATORS = [
     "export",
     "backup_create",
     "optimize",
+    "notify_test",
     "cancel",
     "retry",
 ]

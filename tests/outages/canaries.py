@@ -25,8 +25,9 @@ CATALOG = "canary-of-the-sql-catalog-0b7a"
 S3 = "canary-of-the-storage-5f1d"
 CLIENT = "canary-of-the-rest-client-93be"
 TOKEN = "canary-of-the-rest-token-d210"
+WEBHOOK = "canary-of-the-webhook-2f6c"  # of a receiver that is away: errors are where URLs are told
 WRONG = "canary-that-is-refused-44d9"
-CANARIES = (SOURCE, STORE, CATALOG, S3, CLIENT, TOKEN, WRONG)
+CANARIES = (SOURCE, STORE, CATALOG, S3, CLIENT, TOKEN, WEBHOOK, WRONG)
 PLANTED = frozenset({"calve.toml", "password-of-the-source"})
 
 
@@ -89,6 +90,10 @@ secret_access_key = "{S3}"
 master = "{os.environ.get("CALVE_TEST_MASTER", "local-cluster[2,1,1024]")}"
 [spark.conf]
 "spark.executor.extraJavaOptions" = "{java_options()}"
+[notify.away]
+url = "http://127.0.0.1:9/{WEBHOOK}"
+secret = "{WEBHOOK}"
+on = ["failed", "done"]
 [limits]
 tick_seconds = 0.1
 connect_seconds = 2

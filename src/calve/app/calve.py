@@ -362,6 +362,14 @@ class Calve:
 
         return access.token_revoke(self._app.registry, tuple(names), self._asking("token_revoke"), self.now())
 
+    def notify_test(self, name: str) -> Json:
+        """Send one message to a target of the configuration, now."""
+        from calve.app import notices
+
+        target = notices.find_target(self.config, name)
+        with self._audited("notify_test", target.key):
+            return notices.notify_test(target)
+
     def run(
         self, ids: Sequence[ProcessId], *, timeout_seconds: float | None = None
     ) -> "Generator[Standing, None, None]":

@@ -77,7 +77,7 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
             Verb(name="export", role=_O, reach=Reach.OUTSIDE, changes=True, raised=_RAISED),
             Verb(name="backup_create", role=_O, reach=Reach.OUTSIDE, changes=True,
                  raised={"ignore_row_policies": _A}),
-            *_verbs(_O, Reach.OUTSIDE, "optimize", changes=True),
+            *_verbs(_O, Reach.OUTSIDE, "optimize notify_test", changes=True),
             *_verbs(_O, Reach.STORE, "cancel retry", changes=True),
             *_verbs(_A, Reach.OUTSIDE, "backup_restore backup_delete", changes=True),
             Verb(name="backup_prune", role=_A, reach=Reach.OUTSIDE, changes=True, lowered={"dry_run": _V}),
@@ -500,6 +500,9 @@ _SERVED: Mapping[str, _Served] = {
     "token_list": _Served(answer=lambda calve, _: calve.token_list()),
     "token_revoke": _Served(
         answer=lambda calve, given: calve.token_revoke(given["names"]), options={"names": list}, required=("names",)
+    ),
+    "notify_test": _Served(
+        answer=lambda calve, given: calve.notify_test(given["name"]), options={"name": str}, required=("name",)
     ),
     "cancel": _by_ids(Calve.cancel, _list(view.cancelled_json)),
     "retry": _by_ids(Calve.retry, view.submitted_json),

@@ -191,16 +191,17 @@ def _running(
 ) -> Iterator[None]:
     loop = app.worker(store, also, runner=runner)
     thread = threading.Thread(target=loop.run, name="calve-worker", daemon=True)
-    thread.start()
-    try:
-        yield
-        loop.request_stop()
-    except BaseException:
-        loop.request_stop()
-        loop.request_stop()  # twice is quick
-        raise
-    finally:
-        thread.join(timeout=2 * app.config.limits.lease_seconds)
+    with _notifying(app, at_end=True):
+        thread.start()
+        try:
+            yield
+            loop.request_stop()
+        except BaseException:
+            loop.request_stop()
+            loop.request_stop()  # twice is quick
+            raise
+        finally:
+            thread.join(timeout=2 * app.config.limits.lease_seconds)
 
 
 class _CancelsOnly:
@@ -270,6 +271,16 @@ def _visits_expected(app: App, visits: int) -> Iterator[None]:
         spare.expect(-visits)
 
 
+def _notifying(app: App, *, at_end: bool) -> AbstractContextManager[None]:
+    """Tell the targets of the configuration what happens; `at_end`: wait a little for what is left to tell.
+    For a worker that drains nobody waits: the next program sends it."""
+    if not app.config.notify and not app.config.pings:
+        return nullcontext()
+    from calve.app.notices import LAST_SECONDS, notifying
+
+    return notifying(app.config, app.registry, last_seconds=LAST_SECONDS if at_end else 0.0)
+
+
 def _warm(app: App) -> None:
     """Spark takes seconds to start; planning can begin meanwhile."""
 
@@ -330,7 +341,8 @@ class WorkerProgram:
     def run(self, *, until_idle: bool = False) -> None:
         from calve.app.optimizer import optimizing
 
-        with self._scraped(), _visits_expected(self._app, sys.maxsize), optimizing(self._app):
+        told = _notifying(self._app, at_end=until_idle)
+        with self._scraped(), told, _visits_expected(self._app, sys.maxsize), optimizing(self._app):
             _warm(self._app)
             self._loop.run(until=(lambda: is_idle(self._app)) if until_idle else lambda: False)
 

@@ -1,4 +1,4 @@
-"""`calve doctor`, `calve support` and `calve version`.
+"""`calve doctor`, `calve support`, `calve version` and `calve notify`.
 
 `calve init` and `calve config`.
 
@@ -19,7 +19,7 @@ import click
 
 from calve import __version__
 from calve.cli import output
-from calve.cli.command import CliSession, command, log_level_option
+from calve.cli.command import CliSession, command, group, log_level_option
 from calve.cli.output import DONE, FAILED
 from calve.model.errors import UsageError
 
@@ -100,6 +100,19 @@ def version(session: CliSession) -> None:
     session.answer(found, output.facts([(part, one or "not installed") for part, one in found.items()]))
     if session.server and found["calve"] != __version__:
         session.say(f"this command is of calve {__version__}")
+
+
+@command("test", examples=["calve notify test ops"])
+@click.argument("name", metavar="NAME")
+def notify_test(session: CliSession, name: str) -> None:
+    """Send one message to [notify.NAME], or call the success URL of [ping.NAME], and say what it answered."""
+    done = session.calve.notify_test(name)
+    session.answer(done, f"{done['target']}: {done['host']} answered {done['status']} to {done['event']}")
+
+
+@group("notify", commands=(notify_test,), examples=["calve notify test ops"])
+def notify() -> None:
+    """Try the webhooks and pings of the configuration."""
 
 
 @command("init", examples=["calve init", "calve init my-lake"])

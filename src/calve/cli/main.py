@@ -22,7 +22,7 @@ from calve.cli.command import CalveCommand, CliSession, CommandGroup, shared_opt
 from calve.cli.demo import demo
 from calve.cli.export import export
 from calve.cli.follow import cancel, retry, wait
-from calve.cli.installation import config, doctor, init, support, version, worker
+from calve.cli.installation import config, doctor, init, notify, support, version, worker
 from calve.cli.optimize import health, history, optimize
 from calve.cli.output import FAILED, INTERRUPTED, WRONG
 from calve.cli.partitions import partitions
@@ -33,7 +33,7 @@ from calve.cli.sql import sql
 from calve.model.errors import CalveError, ErrorInfo
 
 COMMANDS: tuple[CalveCommand | CommandGroup, ...] = (
-    demo, init, config, doctor, partitions, export, backup, health, optimize, history, ps, show, events, why, wait, cancel, retry, verify, sql, worker, serve, token, support, version,
+    demo, init, config, doctor, partitions, export, backup, health, optimize, history, ps, show, events, why, wait, cancel, retry, verify, sql, worker, serve, token, notify, support, version,
 )  # fmt: skip
 
 

@@ -200,6 +200,9 @@ class RemoteCalve:
     def token_revoke(self, names: Sequence[str]) -> list[Json]:
         return list(self._ask("token_revoke", names=list(names)))
 
+    def notify_test(self, name: str) -> Json:
+        return dict(self._ask("notify_test", name=name))
+
     def cancel(self, ids: Sequence[str]) -> list[CancelAnswer]:
         return [values.cancel_answer(one) for one in self._ask("cancel", ids=list(ids))]
 

@@ -115,6 +115,8 @@ class Registry(Feed, Seen, Protocol):
     ) -> None:
         """One more attempt: ended (with an error: given up), or due again later."""
 
+    def given_up(self, limit: int) -> list[Notice]: ...  # ended with an error, newest first
+
     def put_actions(self, actions: Sequence[Action]) -> list[Action]:
         """Accept all or none, in order; the rows, numbered. An id that is there stays as it is."""
 

@@ -80,6 +80,7 @@ ROUTES = (
     Route(method="POST", path="/halts/lift", verb="lift", about="Start it again"),
     Route(method="POST", path="/doctor", verb="doctor", about="Check the installation"),
     Route(method="POST", path="/support", verb="support", about="A bundle for a bug report, without secrets"),
+    Route(method="POST", path="/notify/test", verb="notify_test", about="Send one message to a webhook or ping"),
     Route(method="POST", path="/tokens", verb="token_new", about="Make a token; its text is in this answer only"),
     Route(method="POST", path="/tokens/revoke", verb="token_revoke", about="Revoke tokens"),
 )  # fmt: skip

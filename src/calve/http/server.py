@@ -25,6 +25,7 @@ from calve.app.actions import Actions, ActionThreads
 from calve.app.calve import Calve
 from calve.app.config import Config, ServeConfig
 from calve.app.desk import Desk
+from calve.app.notices import notifying
 from calve.app.token_file import hello, keep_token
 from calve.http.aliases import Aliases
 from calve.http.clickhouse import Beside, routes
@@ -110,7 +111,7 @@ def serve(
         app.router.routes.append(meters.route(calve, service.caller, errands, streams))
         guard = Guard(app, _rules(config, options), answered=meters.answered)
         server = _Server(_uvicorn(guard, options), streams)
-        with _worker(config, with_worker), _beating(calve, url):
+        with _worker(config, with_worker), _beating(calve, url), notifying(config, calve.registry):
             ready(Address(url=url, token_file=token_file))
             _run(server, listener)
         for part in (doing, streams, errands, threads, beside, caged, meters):

@@ -170,7 +170,7 @@ class Notice:
 class Alarm:
     """A target was told of a failure and not yet of its end."""
 
-    subject: str  # kind, source and destination of the work
+    subject: str  # kind, source, destination and partitions of the work
     state: str
     process_id: ProcessId
     made_at: datetime | None = None

@@ -207,6 +207,11 @@ class Change:
 
 
 SUBMITTED = "submitted"
+COMPLETED = "completed"
+NOTHING_TO_DO = "nothing_to_do"  # the other way to complete
+FAILED = "failed"
+CANCELLED = "cancelled"
+RESOLVED = "resolved"  # an unknown outcome became known
 CANCEL_REQUESTED = "cancel_requested"
 ADOPTED = "leftovers_adopted"
 HANDED_BACK = "leftovers_handed_back"

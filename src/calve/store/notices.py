@@ -100,6 +100,12 @@ class Notices(Registry, Feed):
         # If we die here, they were sent and are sent again, with the same ids.
         self._database.write(work)
 
+    def given_up(self, limit: int) -> list[Notice]:
+        c = tables.notices.c
+        ended = c.ended_at.is_not(None) & (c.error != "")
+        statement = select(tables.notices).where(ended).order_by(c.ended_at.desc(), c.seq.desc())
+        return self._values(Notice, statement.limit(limit))
+
     def put_actions(self, actions: Sequence[Action]) -> list[Action]:
         c = tables.actions.c
         ids = [plain(action.id) for action in actions]

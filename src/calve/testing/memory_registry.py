@@ -347,6 +347,12 @@ class MemoryRegistry(MemorySeen):
                         not_before=None if ends else now + timedelta(seconds=retry_seconds),
                     )
 
+    def given_up(self, limit: int) -> list[Notice]:
+        with self._transaction:
+            found = [notice for notice in self._kept.notices.values() if notice.ended_at and notice.error]
+            found.reverse()
+            return sorted(found, key=lambda notice: notice.ended_at or self.now(), reverse=True)[:limit]
+
     def put_actions(self, actions: Sequence[Action]) -> list[Action]:
         with self._transaction:
             for action in actions:

@@ -2,6 +2,7 @@
 
 import difflib
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import fields
@@ -30,7 +31,15 @@ from calve.model.errors import UsageError
 from calve.model.limits import Limits
 
 # Sections of which there may be many, each with a name like this one.
-_NAMED = {"source": "main", "catalog": "lake", "storage": '"s3://bucket"'}
+_NAMED = {
+    "source": "main",
+    "catalog": "lake",
+    "storage": '"s3://bucket"',
+    "notify": "ops",
+    "ping": "nightly",
+}
+
+_TARGET_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 def load_config(
@@ -137,7 +146,11 @@ def _place(key: Key, value: Any, folder: Path) -> Any:
     match key:
         case ("source", _, "url"):
             return values.source_url(value, folder)
-        case ("source" | "storage" | "catalog", _, "ca_file" | "ca-file" | "s3.ca-file") if value:
+        case (
+            "source" | "storage" | "catalog" | "notify" | "ping",
+            _,
+            "ca_file" | "ca-file" | "s3.ca-file",
+        ) if value:
             return str(values.absolute(value, folder))
         case ("source", _, "engine_config") if value:
             return str(values.absolute(value, folder))
@@ -168,6 +181,14 @@ def _check(leaves: Leaves) -> Root:
                 code="config_bad_value",
                 hint=f'name it by its URL: [storage."s3://{name}"]',
             )
+    for section, names in (("notify", root.notify), ("ping", root.ping)):
+        for name in names:
+            if not _TARGET_NAME.fullmatch(name):  # it is in the ids of notices, and so in headers
+                raise UsageError(
+                    f"invalid name {dotted((section, name))}",
+                    code="config_bad_value",
+                    hint="use letters, digits, _ and -, at most 64",
+                )
     return root
 
 
@@ -192,6 +213,7 @@ def _bad(key: Key, kind: str, message: str, given: Leaves) -> UsageError:
         return UsageError(
             f"{dotted(key)} is missing", code="config_missing", hint=f"give {key[-1]} in [{dotted(key[:-1])}]"
         )
+    message = message.removeprefix("Value error, ")
     return UsageError(
         f"{dotted(key)}{where}: {message[:1].lower()}{message[1:]}",
         code="config_bad_value",
@@ -242,6 +264,8 @@ def _config(root: Root, leaves: Leaves, file: Path | None, folder: Path) -> Conf
         ),
         log=LogConfig(**root.log.model_dump()),
         secrets=tree.secrets(leaves),
+        notify={name: section.model_dump() for name, section in root.notify.items()},
+        pings={name: section.model_dump() for name, section in root.ping.items()},
         settings=tuple(_settings(root, leaves, folder)),
     )
 

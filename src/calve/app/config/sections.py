@@ -5,9 +5,10 @@ the suggestions are all made of these classes. Limits are `model.limits.Limits`,
 """
 
 from dataclasses import fields
-from typing import Any, Literal
+from typing import Any, Literal, Self, get_args
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, create_model, field_validator
+from pydantic import BaseModel, ConfigDict, Field, create_model, field_validator, model_validator
 
 from calve.destination.names import SORT_ORDER_IDS
 from calve.export.choices import NanosecondsAs, StringAs, UInt64As, UuidAs, WideIntegersAs
@@ -18,7 +19,8 @@ from calve.objects.credentials import DEFAULT_REGION
 class Section(BaseModel):
     """Unknown keys are errors; text from the environment is read as the key's type."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    # A wrong value may be a secret in the wrong place: no error repeats it, a traceback neither.
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
 class SourceSection(Section):
@@ -158,6 +160,10 @@ class ServeSection(Section):
         return _by_commas(value)
 
 
+_Kind = Literal["export", "backup", "restore", "optimize"]
+_KINDS = get_args(_Kind)
+
+
 class MetricsSection(Section):
     """What Prometheus scrapes: /metrics of `calve serve`, and of each worker at this port."""
 
@@ -195,7 +201,76 @@ class LogSection(Section):
     )
 
 
-_KINDS = ("export", "backup", "restore", "optimize")
+class NotifySection(Section):
+    """A webhook: what happens to processes is posted to it."""
+
+    url: str = Field(description="where to post; it is kept secret, and better given as url_file")
+    secret: str = Field(default="", description="signs each message; better given as secret_file")
+    form: Literal["json", "slack"] = Field(
+        default="json", description='"json", or "slack" for an incoming webhook'
+    )
+    on: list[Literal["failed", "unknown", "recovered", "stuck", "done"]] = Field(
+        default=["failed", "unknown", "recovered", "stuck"],
+        description='what it is told; "done" is the fifth',
+    )
+    kinds: list[_Kind] = Field(default=[], description='such as ["export", "backup"]; empty for all')
+    tables: list[str] = Field(
+        default=[], description='patterns of sources or destinations such as ["db.*"]; empty for all'
+    )
+    stuck_minutes: float = Field(
+        default=60.0, gt=0, description="a process that stands still for so long is stuck"
+    )
+    ca_file: str = Field(default="", description="CA certificates for an https URL")
+
+    @field_validator("on", "kinds", "tables", mode="before")
+    @classmethod
+    def _split(cls, value: Any) -> Any:
+        return _by_commas(value)
+
+    @field_validator("url")
+    @classmethod
+    def _checked(cls, value: str) -> str:
+        return _http_url(value)
+
+
+class PingSection(Section):
+    """A service that raises the alarm if nothing calls it: start, success and fail of a nightly job."""
+
+    kind: Literal["", "export", "backup", "restore", "optimize"] = Field(
+        default="", description="which work it is about; empty for all"
+    )
+    table: str = Field(default="", description='pattern of a source or destination such as "db.*"')
+    start: str = Field(
+        default="", description="URL to get when work is submitted; better given as start_file"
+    )
+    success: str = Field(default="", description="URL to get when it is done; better given as success_file")
+    fail: str = Field(default="", description="URL to get when it fails; better given as fail_file")
+    ca_file: str = Field(default="", description="CA certificates for https URLs")
+
+    @field_validator("start", "success", "fail")
+    @classmethod
+    def _checked(cls, value: str) -> str:
+        return _http_url(value) if value else value
+
+    @model_validator(mode="after")
+    def _has_one(self) -> Self:
+        if not (self.start or self.success or self.fail):
+            raise ValueError("give at least one of start, success and fail")
+        return self
+
+
+def _http_url(value: str) -> str:
+    """Checked without repeating it: it is a secret."""
+    try:
+        place = urlsplit(value)
+        whole = place.scheme in ("http", "https") and place.hostname and place.port != 0
+    except ValueError:
+        whole = False
+    if not whole or not all("!" <= sign <= "~" for sign in value) or "#" in value:
+        raise ValueError("not an http:// or https:// URL")
+    if "@" in urlsplit(value).netloc:
+        raise ValueError("a URL with a user or password is not supported")
+    return value
 
 
 def _by_commas(value: Any) -> Any:
@@ -232,6 +307,8 @@ class Root(Section):
     serve: ServeSection = ServeSection()
     metrics: MetricsSection = MetricsSection()
     log: LogSection = LogSection()
+    notify: dict[str, NotifySection] = {}
+    ping: dict[str, PingSection] = {}
     limits: LimitsSection = LimitsSection()  # type: ignore[valid-type]
 
     @field_validator("catalog")
@@ -248,6 +325,8 @@ NAMED_SECTIONS: dict[str, type[Section] | None] = {
     "source": SourceSection,
     "catalog": None,  # PyIceberg's own keys
     "storage": StorageSection,
+    "notify": NotifySection,
+    "ping": PingSection,
 }
 PLAIN_SECTIONS: dict[str, type[Section]] = {
     "store": StoreSection,

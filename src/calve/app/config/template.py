@@ -16,7 +16,9 @@ from calve.app.config.sections import (
     LimitsSection,
     LogSection,
     MetricsSection,
+    NotifySection,
     OptimizeSection,
+    PingSection,
     Section,
     ServeSection,
     SourceSection,
@@ -69,6 +71,10 @@ def render() -> str:
             _section("serve", ServeSection, given={}),
             _section("metrics", MetricsSection, given={}),
             _section("log", LogSection, given={}),
+            _section("notify.ops", NotifySection, given={"url": "https://example.com/hook"}, commented=True),
+            _section(
+                "ping.nightly", PingSection, given={"success": "https://example.com/ping"}, commented=True
+            ),
             _section("limits", LimitsSection, given={}),
         )
     )
@@ -90,7 +96,7 @@ def _section(
             continue
         value = given.get(name, info.default)
         text = _EXAMPLES.get(name) or toml_value(value)
-        shown = f"{name} = {text}" if name in given else f"# {name} = {text}"
+        shown = f"{name} = {text}" if name in given and not commented else f"# {name} = {text}"
         lines.append(f"{shown:<40} # {_why(info)}")
     return "\n".join(lines) + "\n"
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 from calve.app.config.sections import NAMED_SECTIONS, PLAIN_SECTIONS
 from calve.model.errors import UsageError
@@ -153,6 +153,7 @@ def _unknown(variable: str, reason: str, section: str) -> UsageError:
 
 
 MASK = "********"
+_HOOKS = frozenset({"url", "start", "success", "fail"})  # whoever knows such a URL may call it
 _URL_PASSWORD = re.compile(r"(?<=://)([^/@:]*):([^/@]*)(?=@)")
 _QUERY_SECRET = re.compile(r"(?i)([?&][^=&]*(?:password|secret|token)[^=&]*=)([^&]*)")
 
@@ -162,8 +163,15 @@ def is_secret(key: Key) -> bool:
     return bool(SECRET_NAME.search(name)) and not name.endswith(("_file", "-file", "-uri", ".endpoint"))
 
 
+def _is_hook(key: Key) -> bool:
+    return key[0] in ("notify", "ping") and key[-1] in _HOOKS
+
+
 def shown(key: Key, value: Any) -> Any:
     """What may be printed of a value."""
+    if _is_hook(key) and value:
+        place = urlsplit(value)
+        return f"{place.scheme}://{place.hostname}/{MASK}"
     if is_secret(key) and value not in ("", None):
         return MASK
     if isinstance(value, dict):
@@ -182,6 +190,9 @@ def secrets(leaves: Leaves) -> tuple[str, ...]:
             found += secrets({(*key, name): Leaf(value=below, origin="") for name, below in value.items()})
         elif is_secret(key):
             found += [str(value)] if str(value).lower() not in ("true", "false") else []  # a switch is none
+        elif _is_hook(key):
+            place = urlsplit(str(value))
+            found += [str(value), *(text for text in (place.path.strip("/"), place.query) if len(text) >= 8)]
         elif isinstance(value, str):
             given = [one[2] for form in (_URL_PASSWORD, _QUERY_SECRET) for one in form.finditer(value)]
             found += [spelling for one in given for spelling in (one, unquote(one))]

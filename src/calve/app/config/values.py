@@ -119,6 +119,9 @@ class Config:
     metrics: MetricsConfig = MetricsConfig()
     log: LogConfig = LogConfig()
     secrets: tuple[str, ...] = field(default=(), repr=False)  # never to be shown, wherever they turn up
+    # Fields of `notify.targets`, by name; only `app.notices` reads them.
+    notify: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
+    pings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
     settings: tuple[Setting, ...] = ()
 
     @property

@@ -48,6 +48,7 @@ def _probes(app: App, *, spark: bool) -> Iterator[Probe]:
     yield Probe(part="workers", look=work.workers, after=store)
     yield Probe(part="pins", look=work.pins, after=store)
     yield Probe(part="processes", look=work.processes, after=store)
+    yield Probe(part="notices", look=work.notices, after=store)
     for name in app.config.sources:
         yield Probe(part=f"source:{name}", look=partial(parts.source, name=name))
     for name in app.config.catalogs:

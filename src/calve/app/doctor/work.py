@@ -117,6 +117,24 @@ def processes(app: App) -> Iterator[Finding]:
             )
 
 
+def notices(app: App) -> Iterator[Finding]:
+    """Targets that were not told what they should have been, in the week for which that is kept."""
+    lost = app.registry.given_up(_LOOKED_AT)
+    for key, count in Counter(notice.target for notice in lost).items():
+        last = next(notice for notice in lost if notice.target == key)
+        yield Finding(
+            part=key,
+            ok=True,
+            warning=True,
+            words=f"{count} of its notices were not taken and given up, the last at"
+            f" {last.ended_at:%Y-%m-%d %H:%M:%S} UTC: {last.error}",
+            remedy=f"calve notify test {key}",
+        )
+    if app.config.notify or app.config.pings:
+        waiting = app.registry.totals().notices_waiting
+        yield Finding(part="notices", ok=True, words=f"{waiting} waiting to be sent")
+
+
 def _repair(process: Process) -> str:
     """A statement that makes the row readable again. What the columns held is lost, so a process that may have
     been published is looked up once more."""

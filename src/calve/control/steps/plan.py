@@ -12,6 +12,7 @@ from calve.control.kind import AdoptedWork, Kind, NothingToDo, Planned
 from calve.control.step import ReleaseStalePins
 from calve.control.steps.context import Context
 from calve.model.change import (
+    NOTHING_TO_DO,
     Budget,
     Change,
     ClearWait,
@@ -116,7 +117,7 @@ def _record(
             )
         case NothingToDo():
             move = MoveTo(ProcessState.COMPLETED)
-            event = NewEvent(name="nothing_to_do", message=planned.message)
+            event = NewEvent(name=NOTHING_TO_DO, message=planned.message)
             change = Change(move, planned.result, *pins, event, expect_version=version)
     context.plans.forget(process.id)
     # if we die here, nothing was recorded: the pins are released and another attempt is made

@@ -15,6 +15,8 @@ from calve.control.ports import Store
 from calve.control.step import End, Fence
 from calve.control.steps.context import Context
 from calve.model.change import (
+    COMPLETED,
+    RESOLVED,
     Budget,
     Change,
     CleanUpIn,
@@ -181,7 +183,7 @@ def complete(context: Context, lease: Lease, published: Published) -> None:
         items: list[Item] = [
             MoveTo(ProcessState.COMPLETED),
             published.result,
-            NewEvent(name="completed", message=published.message),
+            NewEvent(name=COMPLETED, message=published.message),
         ]
         if process.cancel_requested:
             items.append(NewEvent(name="cancel_too_late", message="it was published before the cancel"))
@@ -261,7 +263,7 @@ def _resolved(context: Context, process: Process, answer: Fenced | Published) ->
                 LeftoversTo(Leftovers.KEPT),
                 CleanUpIn(context.limits.keep_failed_hours * 3600),
                 Unlock(),
-                NewEvent(name="resolved", message="nothing was published, and nothing can be"),
+                NewEvent(name=RESOLVED, message="nothing was published, and nothing can be"),
                 expect_version=process.version,
             )
         case Published():
@@ -270,6 +272,6 @@ def _resolved(context: Context, process: Process, answer: Fenced | Published) ->
                 answer.result,
                 NoCleanUp(),
                 Unlock(),
-                NewEvent(name="resolved", message=f"it was published after all: {answer.message}"),
+                NewEvent(name=RESOLVED, message=f"it was published after all: {answer.message}"),
                 expect_version=process.version,
             )

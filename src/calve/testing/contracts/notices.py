@@ -91,6 +91,8 @@ class NoticesContract(Contract):
         assert (later.id, later.attempts, later.error, again.id) == ("b", 1, "refused", "c")
         store.record_notices(["b", "c"], "gone", ends=True)
         store.record_notices(["b"], "", ends=True)
+        assert [(one.id, one.error) for one in store.given_up(9)] == [("c", "gone"), ("b", "gone")]
+        assert [one.id for one in store.given_up(1)] == ["c"]
         clock.advance(8 * 86_400)
         assert store.claim_notices("ops", limit=9, lease_seconds=30) == []
         assert store.totals().notices_waiting == 0
