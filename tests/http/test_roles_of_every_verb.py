@@ -25,7 +25,7 @@ BY_ROLE = {
         now find has_workers notes outages processes show events why standing workers history page servers breakers
         halts proofs feed partitions parts health export_preview optimize_preview backup_list backup_show
     """,
-    OPERATOR: "settings audit halt lift verify backup_verify doctor export backup_create optimize cancel retry",
+    OPERATOR: "settings audit halt lift verify backup_verify doctor export backup_create optimize cancel retry notify_test",
     ADMIN: "backup_restore backup_delete backup_prune token_list token_new token_revoke support",
 }
 NEEDED = {verb: role for role, verbs in BY_ROLE.items() for verb in verbs.split()}
@@ -104,6 +104,7 @@ GIVEN: dict[str, dict[str, Any]] = {
     "lift": {"table": "none.none"},
     "token_new": {"role": "viewer"},
     "token_revoke": {"names": ["none"]},
+    "notify_test": {"name": "none"},
 }
 
 

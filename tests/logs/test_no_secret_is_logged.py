@@ -96,6 +96,10 @@ type = "oauth2"
 oauth2 = { client_secret = "of-the-auth" }
 [backup]
 encryption_key = "first-key\\nsecond-key"
+[notify.ops]
+url = "https://hooks.example.com/of-the-webhook"
+[ping.nightly]
+success = "https://ping.example.com/?key=of-the-ping"
 """
     )
     environ = {"CALVE_CATALOG__LAKE__TOKEN": "of-the-environment"}
@@ -104,6 +108,7 @@ encryption_key = "first-key\\nsecond-key"
     for secret in (
         "of-the-file", "in%20the%20url", "in the url", "of-the-store", "of-the-query", "of-the-catalog",
         "of-the-storage", "of-the-auth", "first-key", "second-key", "of-the-environment",
+        "of-the-webhook", "https://hooks.example.com/of-the-webhook", "key=of-the-ping",
     ):  # fmt: skip
         assert redact(f"<{secret}>") == f"<{MASK}>", secret
     assert redact("it is true") == "it is true"
