@@ -23,7 +23,7 @@ VIEWER, OPERATOR, ADMIN = ROLES[1:]
 BY_ROLE = {
     VIEWER: """
         now find has_workers notes outages processes show events why standing workers history page servers breakers
-        halts proofs feed partitions parts health export_preview optimize_preview backup_list backup_show
+        halts proofs feed tasks totals versions partitions parts health export_preview optimize_preview backup_list backup_show
     """,
     OPERATOR: "settings audit halt lift verify backup_verify doctor export backup_create optimize cancel retry notify_test",
     ADMIN: "backup_restore backup_delete backup_prune token_list token_new token_revoke support",
