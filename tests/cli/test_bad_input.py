@@ -15,6 +15,7 @@ from calve.clickhouse.embedded.source import EmbeddedSource
 from calve.model.process import ProcessQuery
 from calve.store import open_store
 from support.calve_command import Run, call, in_this_process
+from support.served import served_here
 
 QUICK = {"CALVE_LIMITS__SOURCE_BUSY_SECONDS": "0.2"}
 STATEMENTS = (
@@ -45,6 +46,21 @@ def run(home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monk
     return in_this_process(home, capsys, monkeypatch)
 
 
+@pytest.fixture(scope="module")
+def url(home: Path) -> Iterator[str]:
+    with served_here(home) as made:
+        yield made
+
+
+@pytest.fixture(params=["here", "served"])
+def run_both(request: pytest.FixtureRequest, run: Run) -> Run:
+    """The command by itself, and with CALVE_SERVER."""
+    if request.param == "here":
+        return run
+    server = {"CALVE_SERVER": request.getfixturevalue("url")}
+    return lambda *arguments: run(*arguments, env=server)
+
+
 @pytest.fixture(autouse=True)
 def nothing_is_left_behind(home: Path) -> Iterator[None]:
     yield
@@ -65,33 +81,33 @@ def test_a_mistake_as_a_person_meets_it(home: Path) -> None:
     assert answer.out == ""
 
 
-def test_no_such_table(run: Run) -> None:
-    run(*export("--all", table="db.event")).is_error(3, "db.event", "events")
-    run("partitions", "db.event").is_error(3, "db.event", "events")
+def test_no_such_table(run_both: Run) -> None:
+    run_both(*export("--all", table="db.event")).is_error(3, "db.event", "events")
+    run_both("partitions", "db.event").is_error(3, "db.event", "events")
 
 
-def test_no_such_database(run: Run) -> None:
-    run(*export("--all", table="dbb.events")).is_error(3, "dbb")
+def test_no_such_database(run_both: Run) -> None:
+    run_both(*export("--all", table="dbb.events")).is_error(3, "dbb")
 
 
-def test_no_such_partition(run: Run) -> None:
-    run(*export("--partition", "202409")).is_error(3, "202409", "202401")
+def test_no_such_partition(run_both: Run) -> None:
+    run_both(*export("--partition", "202409")).is_error(3, "202409", "202401")
 
 
-def test_no_such_part(run: Run) -> None:
-    run(*export("--part", "202401_9_9_0")).is_error(3, "202401_9_9_0")
+def test_no_such_part(run_both: Run) -> None:
+    run_both(*export("--part", "202401_9_9_0")).is_error(3, "202401_9_9_0")
 
 
-def test_an_empty_partition(run: Run) -> None:
-    run(*export("--partition", "202402")).is_error(4, "202402", "calve partitions")
+def test_an_empty_partition(run_both: Run) -> None:
+    run_both(*export("--partition", "202402")).is_error(4, "202402", "calve partitions")
 
 
-def test_a_table_without_parts(run: Run) -> None:
-    run(*export("--all", table="db.log")).is_error(4, "Log")
+def test_a_table_without_parts(run_both: Run) -> None:
+    run_both(*export("--all", table="db.log")).is_error(4, "Log")
 
 
-def test_a_type_that_has_no_home_is_refused_before_any_work(run: Run) -> None:
-    answer = run(*export("--all", table="db.odd"))
+def test_a_type_that_has_no_home_is_refused_before_any_work(run_both: Run) -> None:
+    answer = run_both(*export("--all", table="db.odd"))
     assert answer.code in (2, 4)
     assert "Int256" in answer.err and "id" in answer.err
     assert [line for line in answer.err.splitlines() if line.startswith("  id: Int256")], (
@@ -100,22 +116,22 @@ def test_a_type_that_has_no_home_is_refused_before_any_work(run: Run) -> None:
     assert "Traceback" not in answer.err
 
 
-def test_a_catalog_that_is_not_configured(run: Run) -> None:
-    run(*export("--all", to="lak.ns.events")).is_error(2, "'lak'", "[catalog.lak]")
+def test_a_catalog_that_is_not_configured(run_both: Run) -> None:
+    run_both(*export("--all", to="lak.ns.events")).is_error(2, "'lak'", "[catalog.lak]")
 
 
-def test_a_source_that_is_not_configured(run: Run) -> None:
-    run(*export("--all", table="other:db.events")).is_error(2, "'other'", "[source.other]")
+def test_a_source_that_is_not_configured(run_both: Run) -> None:
+    run_both(*export("--all", table="other:db.events")).is_error(2, "'other'", "[source.other]")
 
 
 @pytest.mark.parametrize("to", ["events", "lake.events", "lake..events", "lake.ns."])
-def test_a_destination_that_is_none(run: Run, to: str) -> None:
-    run(*export("--all", to=to)).is_error(2, to, "catalog.namespace.table")
+def test_a_destination_that_is_none(run_both: Run, to: str) -> None:
+    run_both(*export("--all", to=to)).is_error(2, to, "catalog.namespace.table")
 
 
 @pytest.mark.parametrize("table", ["", "a.b.c", "db.", "`db.events"])
-def test_a_table_name_that_is_none(run: Run, table: str) -> None:
-    run(*export("--all", table=table)).is_error(2, table, "db.table")
+def test_a_table_name_that_is_none(run_both: Run, table: str) -> None:
+    run_both(*export("--all", table=table)).is_error(2, table, "db.table")
 
 
 @pytest.mark.parametrize(
@@ -129,43 +145,43 @@ def test_a_table_name_that_is_none(run: Run, table: str) -> None:
         (("--all", "--nonsense"), "--nonsense"),
     ],
 )
-def test_options_that_make_no_sense(run: Run, options: tuple[str, ...], words: str) -> None:
-    run(*export(*options)).is_error(2, words)
+def test_options_that_make_no_sense(run_both: Run, options: tuple[str, ...], words: str) -> None:
+    run_both(*export(*options)).is_error(2, words)
 
 
 @pytest.mark.parametrize("option", ["--exclude", "--cast"])
-def test_a_column_that_the_table_does_not_have(run: Run, option: str) -> None:
-    answer = run(*export("--all", option, "nope=long" if option == "--cast" else "nope"))
+def test_a_column_that_the_table_does_not_have(run_both: Run, option: str) -> None:
+    answer = run_both(*export("--all", option, "nope=long" if option == "--cast" else "nope"))
     answer.is_error(2, "db.events cannot be exported as it is", "its columns are")
     assert "  nope: there is no such" in answer.err
     assert {"id", "at"} <= set(answer.err.split("its columns are ")[1].replace(",", " ").split())
 
 
 @pytest.mark.parametrize("command", ["health", "optimize", "history"])
-def test_a_folder_of_plain_parquet_where_an_iceberg_table_is_wanted(run: Run, command: str) -> None:
-    run(command, "./out/").is_error(2, "./out/", "catalog.namespace.table")
-    answer = run(command, "events")
+def test_a_folder_of_plain_parquet_where_an_iceberg_table_is_wanted(run_both: Run, command: str) -> None:
+    run_both(command, "./out/").is_error(2, "./out/", "catalog.namespace.table")
+    answer = run_both(command, "events")
     answer.is_error(2, "invalid table 'events'", "catalog.namespace.table")
     assert "Parquet" not in answer.err
 
 
 @pytest.mark.parametrize("words", [(), ("backup",)], ids=["calve", "backup"])
-def test_a_command_that_is_left_out_is_answered_with_the_help(run: Run, words: tuple[str, ...]) -> None:
-    answer = run(*words)
+def test_a_command_that_is_left_out_is_answered_with_the_help(run_both: Run, words: tuple[str, ...]) -> None:
+    answer = run_both(*words)
     assert (answer.code, answer.out) == (2, "")
-    assert answer.err == run(*words, "--help").out
-    asked = run("--json", *words)
+    assert answer.err == run_both(*words, "--help").out
+    asked = run_both("--json", *words)
     assert (asked.code, asked.json["error"]["code"]) == (2, "usage")
 
 
-def test_a_kind_that_there_is_not(run: Run, home: Path) -> None:
-    run("ps", "--kind", "exports").is_error(2, "exports", "calve ps --help")
+def test_a_kind_that_there_is_not(run_both: Run, home: Path) -> None:
+    run_both("ps", "--kind", "exports").is_error(2, "exports", "calve ps --help")
     with closing(App(load_config(home / "calve.toml", environ={}))) as app:
         assert set(KINDS) == set(app.kinds)
 
 
-def test_a_table_that_must_exist_and_does_not(run: Run) -> None:
-    run(*export("--partition", "202401", "--no-create")).is_error(3, "ns.events", "--no-create")
+def test_a_table_that_must_exist_and_does_not(run_both: Run) -> None:
+    run_both(*export("--partition", "202401", "--no-create")).is_error(3, "ns.events", "--no-create")
 
 
 def test_an_unknown_command(run: Run) -> None:

@@ -8,12 +8,14 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from threading import Thread
 
+import click
 import pytest
 
 from calve import Client
 from calve.app.calve import Calve
 from calve.app.config import load_config
 from calve.app.config.template import render
+from calve.cli.main import COMMANDS
 from calve.clickhouse.embedded.source import EmbeddedSource
 from calve.client import pages
 from calve.model.errors import UsageError
@@ -91,13 +93,17 @@ READS = [
     "optimize lake.ns.t --dry-run", "optimize lake.ns.t --dry-run --full --sort 'id desc' --json", "config --json",
     "backup prune --keep-last 1 --dry-run --json", "token list --json", "show RUNNING", "show RUNNING --json",
     "show COMPLETED RUNNING PENDING --json", "version", "version --json", "history --limit 2000",
+    "sql 'SELECT state, count() FROM calve.processes GROUP BY state ORDER BY state'", "doctor --no-spark --json",
+    "wait COMPLETED", "backup prune --keep-last 1",
 ]  # fmt: skip
 ERRORS = [
     "show nosuch", "show nosuch --json", "why nosuch", "retry COMPLETED", "retry PENDING --json", "verify CANCELLED",
     "partitions db.none", "partitions other:db.t", "export db.none --all --to lake.ns.t", "export db.t --all --to nolake.ns.t",
     "export db.t --partition 9 --to lake.ns.t --json", "export db.t --all --to lake.ns.t --where 'no such'", "health lake.ns.none",
     "backup show none", "backup delete none --json", "backup prune", "backup verify none", "cancel COMPLETED",
-    "cancel COMPLETED --json", "optimize lake.ns.none",
+    "cancel COMPLETED --json", "optimize lake.ns.none", "wait CANCELLED", "sql 'SELECT * FROM system.parts'",
+    "sql 'DROP TABLE db.t'", "backup create b --tables 'none.*'", "backup restore none", "backup show ../x", "token revoke none",
+    "token new --role viewer --expires soon",
 ]  # fmt: skip
 
 
@@ -192,7 +198,35 @@ def test_a_wait_that_times_out_says_how_to_go_on(run: Run, url: str, ids: dict[s
     assert f"calve --server {url} cancel" in answer.err
 
 
+# What the tests below do: each changes something, so it cannot be done twice and compared.
+CHANGES = {"retry", "support", "token new", "notify test"}
+NEEDS_THIS_PROGRAM = {"demo", "init", "worker", "serve"}
+
+
+def test_every_command_is_compared_or_refused() -> None:
+    names = {
+        f"{command.name} {name}".strip()
+        for command in COMMANDS
+        for name in (command.commands if isinstance(command, click.Group) else [""])
+    }
+    done = {one for one in names for line in READS + ERRORS if line == one or line.startswith(f"{one} ")}
+    assert names - done == (CHANGES & names) - done | NEEDS_THIS_PROGRAM
+
+
+def test_a_retry_and_a_bundle(run: Run, url: str, ids: dict[str, str], tmp_path: Path) -> None:
+    retried = run("retry", ids["CANCELLED"], "--no-wait=queued", "--json", "--server", url)
+    assert retried.json["retry_of"] == ids["CANCELLED"]
+    again = run("retry", ids["CANCELLED"], "--no-wait=queued", "--json")
+    assert again.json["id"] == retried.json["id"]
+    stopped = run("cancel", retried.json["id"], "--server", url)
+    assert (stopped.code, stopped.out) == (0, f"{retried.json['id']}  CANCELLED\n")
+    file = tmp_path / "report.zip"
+    assert run("support", "--output", str(file), "--server", url).code == 0
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
 def test_what_needs_this_program_is_refused(run: Run, url: str) -> None:
+    run("serve", "--server", url).is_error(2, "calve serve runs here only", "omit --server")
     run("worker", "--server", url).is_error(2, "a worker runs where its configuration is", "omit --server")
     run("init", "--server", url).is_error(2, "calve init runs here only", "omit --server")
     run("demo", "--server", url).is_error(2, "calve demo runs here only", "omit --server")

@@ -60,6 +60,7 @@ VIEWERS = [
     "feed",
 ]
 OPERATORS = [
+    "stop",
     "settings",
     "audit",
     "halt",

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,3 +64,17 @@ def in_this_process(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatc
         return Answer(code=code, out=captured.out, err=captured.err)
 
     return call_here
+
+
+def through_a_server(run: Run, stack: ExitStack) -> Run:
+    """The same command, asking a server over the same folder. The server starts with the first command."""
+    from support.served import served_here
+
+    urls: dict[Path, str] = {}
+
+    def call_there(*arguments: str, cwd: Path, env: dict[str, str] | None = None) -> Answer:
+        if cwd not in urls:
+            urls[cwd] = stack.enter_context(served_here(cwd))
+        return run(*arguments, cwd=cwd, env={"CALVE_SERVER": urls[cwd]} | (env or {}))
+
+    return call_there

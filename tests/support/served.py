@@ -1,13 +1,19 @@
-"""A real `calve serve` for tests: a program of its own on a free port, over a folder of its own."""
+"""A real `calve serve` for tests, on a free port: a program of its own, or a thread of this one."""
 
 import re
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
 
+from calve.app.config import load_config
 from calve.app.token_file import read_token
+from calve.http.server import Address, serve
 from support.programs import Program
 
 _ADDRESS = re.compile(r"calve serves (\S+);")
@@ -50,3 +56,28 @@ class Served:
 
     def close(self) -> None:
         self.program.kill()
+
+
+@contextmanager
+def served_here(folder: Path) -> Iterator[str]:
+    """The address of a server over a folder with a configuration. A thread: a test can afford one of its own."""
+    config = load_config(folder / "calve.toml", environ={})
+    answers: Future[Address] = Future()
+
+    def run() -> None:
+        try:
+            serve(config, replace(config.serve, port=0), ready=answers.set_result)
+        except BaseException as error:
+            if answers.done():
+                raise
+            answers.set_exception(error)
+
+    thread = threading.Thread(target=run, name="calve-serve")
+    thread.start()
+    address = answers.result(60)
+    try:
+        yield address.url
+    finally:
+        address.stop()
+        thread.join(60)
+        assert not thread.is_alive()

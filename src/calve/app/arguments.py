@@ -54,7 +54,8 @@ def checked(
                 hint=f"did you mean {near[0]}?" if near else f"there are {', '.join(options) or 'none'}",
             )
     for name in required:
-        if known.get(name) in (None, "", []):
+        # An empty name is the façade's to refuse: it knows what form one has.
+        if known.get(name) in (None, []) or (name in choices and not known[name]):
             raise UsageError(f"{name} is missing", code="missing_option", hint=_form(name, options[name]))
     for name in choices:
         if known.get(name) and known[name] not in choices[name]:

@@ -8,6 +8,7 @@ fails for one that has none. Options are listed here, not read from the kinds: a
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -77,14 +78,14 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
             Verb(name="export", role=_O, reach=Reach.OUTSIDE, changes=True, raised=_RAISED),
             Verb(name="backup_create", role=_O, reach=Reach.OUTSIDE, changes=True,
                  raised={"ignore_row_policies": _A}),
-            *_verbs(_O, Reach.OUTSIDE, "optimize notify_test", changes=True),
+            *_verbs(_O, Reach.OUTSIDE, "optimize stop notify_test", changes=True),
             *_verbs(_O, Reach.STORE, "cancel retry", changes=True),
             *_verbs(_A, Reach.OUTSIDE, "backup_restore backup_delete", changes=True),
             Verb(name="backup_prune", role=_A, reach=Reach.OUTSIDE, changes=True, lowered={"dry_run": _V}),
             *_verbs(_A, Reach.STORE, "token_list"),
             *_verbs(_A, Reach.OUTSIDE, "support"),
             *_verbs(_A, Reach.STORE, "token_new token_revoke", changes=True),
-            *_verbs(_A, Reach.HERE, "follow run pin stop worker", changes=True),
+            *_verbs(_A, Reach.HERE, "follow run pin worker", changes=True),
         )
     }
 )  # fmt: skip
@@ -349,6 +350,15 @@ def _optimize_options(given: Given) -> Any:
     return OptimizeOptions(full=given.get("full", False), sort=order, **named)
 
 
+def _stop(calve: Calve, given: Given) -> list[Json]:
+    """After `cancel`, where no worker runs: the cancels are carried out here. Answers once they are."""
+    found = calve.find(given["ids"])
+    with closing(calve.stop(found)) as standings:
+        for _ in standings:
+            pass
+    return [view.served_json(one) for one in calve.find([one.id for one in found])]
+
+
 def _backup_create(calve: Calve, given: Given) -> Json:
     from calve.app.values import BackupOptions
 
@@ -505,5 +515,6 @@ _SERVED: Mapping[str, _Served] = {
         answer=lambda calve, given: calve.notify_test(given["name"]), options={"name": str}, required=("name",)
     ),
     "cancel": _by_ids(Calve.cancel, _list(view.cancelled_json)),
+    "stop": _Served(answer=_stop, options=_IDS, required=("ids",)),
     "retry": _by_ids(Calve.retry, view.submitted_json),
 }  # fmt: skip

@@ -51,10 +51,11 @@ def cancel(session: CliSession, ids: tuple[str, ...], wait: bool) -> int:
     for process in late:
         output.warning(f"process {process.id}: too late to cancel: it is {process.state}")
     waiting = [process for process in processes if wait and process.state not in PROCESS_TERMINAL]
+    asked = "the server's" if session.server else "this"
     for process in waiting:
         output.warning(
             f"process {process.id}: the cancel is recorded. A worker whose configuration reaches"
-            f" {', '.join(sorted(process.needs))} will carry it out; none is running, and this"
+            f" {', '.join(sorted(process.needs))} will carry it out; none is running, and {asked}"
             " configuration does not reach it"
         )
     return REFUSED if late else FAILED if waiting else DONE

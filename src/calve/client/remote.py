@@ -229,9 +229,11 @@ class RemoteCalve:
 
     def stop(self, processes: Sequence[Process]) -> Generator[Standing, None, None]:
         live = [one for one in processes if one.state not in PROCESS_TERMINAL]
-        live = [one for one in live if self.has_workers([one])]
-        if live:
-            yield from self.follow([one.id for one in live])
+        held = [one.id for one in live if self.has_workers([one])]
+        if left := [one.id for one in live if one.id not in held]:
+            self._ask("stop", ids=left)  # by the server itself, if it can
+        if held:
+            yield from self.follow(held)
 
     def worker(self) -> "WorkerProgram":
         raise UsageError(

@@ -74,6 +74,7 @@ ROUTES = (
     Route(method="POST", path="/backups/{name}/restore", verb="backup_restore", about="Restore a backup"),
     Route(method="DELETE", path="/backups/{name}", verb="backup_delete", about="Delete a backup"),
     Route(method="POST", path="/processes/cancel", verb="cancel", about="Cancel processes"),
+    Route(method="POST", path="/processes/stop", verb="stop", about="Carry cancels out where no worker runs"),
     Route(method="POST", path="/processes/retry", verb="retry", about="Run ended processes again"),
     Route(method="POST", path="/processes/verify", verb="verify", about="Compare what was published with what was read"),
     Route(method="POST", path="/halts", verb="halt", about="Stop work of a kind, of one table or of all"),

@@ -48,10 +48,11 @@ _log = logging.getLogger("calve.http")
 
 @dataclass(frozen=True, kw_only=True)
 class Address:
-    """Where a server answers."""
+    """Where a server answers. `stop` may be called from any thread."""
 
     url: str
     token_file: Path
+    stop: Callable[[], None]
 
 
 def serve(
@@ -112,7 +113,7 @@ def serve(
         guard = Guard(app, _rules(config, options), answered=meters.answered)
         server = _Server(_uvicorn(guard, options), streams)
         with _worker(config, with_worker), _beating(calve, url), notifying(config, calve.registry):
-            ready(Address(url=url, token_file=token_file))
+            ready(Address(url=url, token_file=token_file, stop=server.stop))
             _run(server, listener)
         for part in (doing, streams, errands, threads, beside, caged, meters):
             part.close()
@@ -124,6 +125,9 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, streams: Streams) -> None:
         super().__init__(config)
         self._streams = streams
+
+    def stop(self) -> None:
+        self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._streams.end()
