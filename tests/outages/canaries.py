@@ -87,7 +87,7 @@ region = "us-east-1"
 access_key_id = "calve-test"
 secret_access_key = "{S3}"
 [spark]
-master = "{os.environ.get("CALVE_TEST_MASTER", "local-cluster[2,1,1024]")}"
+master = "{os.environ.get("CALVE_TEST_MASTER", "local-cluster[1,1,1024]")}"
 [spark.conf]
 "spark.executor.extraJavaOptions" = "{java_options()}"
 [notify.away]

@@ -10,14 +10,19 @@ import pytest
 from calve.clickhouse.embedded import host
 from calve.clickhouse.embedded.host import HostProcess, Spare, spare
 from calve.clickhouse.embedded.source import EmbeddedSource
+from calve.model.errors import CalveError
 
 
 @pytest.fixture
 def expecting() -> Iterator[Spare]:
+    """Two visits, and none of those that the test program itself expects."""
+    of_the_program = 10_000_000
+    spare.expect(-of_the_program)
     spare.expect(2)
     yield spare
     spare.expect(-2)
     assert spare.host is None
+    spare.expect(of_the_program)
 
 
 def waiting(expecting: Spare) -> HostProcess:
@@ -80,6 +85,25 @@ def test_a_source_with_a_configuration_of_its_own_has_a_child_of_its_own(
         assert session.host is not used
         own = session.host
     assert own is not None and not own.alive
+
+
+def test_visits_that_are_expected_during_one_start_no_child_until_it_has_ended(
+    tmp_path: Path, expecting: Spare
+) -> None:
+    source = EmbeddedSource("main", tmp_path / "clickhouse", create=True)
+    with source.visit() as session:
+        first = session.host
+        assert first is not None
+        expecting.expect(2)
+        assert expecting.host is None
+    assert expecting.host is first
+    with source.visit() as session:
+        os.kill(first.pid, signal.SIGKILL)
+        with pytest.raises(CalveError):
+            session.rows("SELECT 1")
+        expecting.expect(1)
+        assert waiting(expecting) is not first, "one that died serves nobody"
+    expecting.expect(-2)
 
 
 def test_a_child_that_was_killed_while_it_waited_is_replaced(tmp_path: Path, expecting: Spare) -> None:

@@ -303,6 +303,7 @@ class Spare:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._expected = 0
+        self._visiting: list[HostProcess] = []
         self.host: HostProcess | None = None
 
     def expect(self, visits: int) -> None:
@@ -322,12 +323,16 @@ class Spare:
         if host is not None and (not host.alive or (fresh and not host.is_fresh)):
             host.kill()
             host = None
-        return host or HostProcess()
+        host = host or HostProcess()
+        with self._lock:
+            self._visiting.append(host)
+        return host
 
     def keep(self, host: HostProcess) -> None:
         """Called when a visit has ended: its child waits for the next one, if that is expected. In any case the
         folder is free when this returns."""
         with self._lock:
+            self._visiting = [one for one in self._visiting if one is not host]
             wanted = self._expected > 0 and self.host is None
         if wanted and host.rest():
             with self._lock:
@@ -338,9 +343,10 @@ class Spare:
         self.refill()
 
     def refill(self) -> None:
-        """Called when a visit has ended, so that the two do not compete for the cores."""
+        """Not while a visit lasts: its child may serve the next, and loading another would compete with it."""
         with self._lock:
-            if self._expected and self.host is None:
+            self._visiting = [one for one in self._visiting if one.alive]
+            if self._expected and self.host is None and not self._visiting:
                 self.host = HostProcess()
 
 
