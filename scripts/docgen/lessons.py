@@ -26,10 +26,11 @@ def page(lessons: Path, tests: tuple[Path, ...], root: Path) -> str:
             for pattern in (_TEST, _CLASS):
                 for name, number in pattern.findall(text):
                     found[number].append(f"[{name}](../{path.relative_to(root).as_posix()})")
-    rows = []
-    for line in lessons.read_text(encoding="utf-8").splitlines():
-        number, words = line.split("\t")
-        rows.append(
-            f"| **{number}** {words.replace('|', chr(92) + '|')} | {'<br>'.join(found[number]) or '—'} |"
-        )
+    listed = dict(line.split("\t") for line in lessons.read_text(encoding="utf-8").splitlines())
+    if without := sorted(listed.keys() ^ found.keys()):
+        raise SystemExit(f"lessons without a test, or tests of lessons that {lessons.name} lacks: {without}")
+    rows = [
+        f"| **{number}** {words.replace('|', chr(92) + '|')} | {'<br>'.join(found[number])} |"
+        for number, words in listed.items()
+    ]
     return HEAD + "\n".join(rows) + "\n"
