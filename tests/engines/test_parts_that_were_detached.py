@@ -56,6 +56,12 @@ def test_a_partition_that_was_detached_and_attached_is_unchanged(place: Place) -
     assert place.read(TO).num_rows == 270
 
 
+def test_T11_a_partition_that_was_deleted_in_the_lake_is_listed_as_missing(place: Place) -> None:
+    with place.app() as app:
+        app.catalog("lake").load_table(TO.removeprefix("lake.")).delete()
+    assert state(place) is Exported.MISSING
+
+
 @pytest.mark.parametrize(
     "change",
     [

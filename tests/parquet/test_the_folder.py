@@ -115,6 +115,24 @@ def test_partitions_say_what_the_folder_has(place: PlainPlace, out: Path) -> Non
     assert found == {"1": Exported.UNCHANGED, "2": Exported.NO}
 
 
+def test_T11_files_deleted_by_hand_are_said_and_the_hint_s_command_puts_them_back(
+    place: PlainPlace, out: Path
+) -> None:
+    place.one(out)
+    for file in out.rglob("calve-*.parquet"):
+        file.unlink()
+    with place.app() as app:
+        found = {one.partition.id: one.exported for one in list_partitions(app, "db.events", place.to(out))}
+        checked = place.check(app, "db.events", place.to(out), partitions=("1",))
+    assert found == {"1": Exported.MISSING, "2": Exported.NO}
+    [gone] = checked.changed
+    refusal = gone.refusal(checked.request)
+    assert (refusal.code, refusal.hint) == ("no_longer_there", "--force puts it back, once")
+    place.one(out, force=True)
+    assert place.export("db.events", "1", to=place.to(out)) == []
+    assert list(out.rglob("calve-*.parquet"))
+
+
 def test_show_lists_the_files_for_readers(place: PlainPlace, out: Path) -> None:
     process = place.one(out)
     with place.app() as app:

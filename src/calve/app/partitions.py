@@ -22,6 +22,7 @@ class Exported(StrEnum):
     NO = "no"
     UNCHANGED = "unchanged"  # exported, and the source is as it was then
     CHANGED = "changed"  # exported, and the source has changed since
+    MISSING = "missing"  # exported, and no longer there: rolled back or deleted in the lake (T11)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,4 +72,6 @@ def _compared(
 def _status(partition: PartitionInfo, earlier: EarlierExport | None) -> Exported:
     if earlier is None:
         return Exported.NO
+    if earlier.missing:
+        return Exported.MISSING
     return Exported.UNCHANGED if unchanged(earlier.content, partition.content) else Exported.CHANGED

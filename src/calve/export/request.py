@@ -201,6 +201,8 @@ class Earlier:
         if self.shrinks:
             lost = max(self.export.rows - self.rows_now, 0)
             what = f"{lost} of {self.export.rows} exported rows" if lost else "rows that were exported"
+            if lost and self.parts_gone:  # of the rows that are there now, some may be others
+                what = f"at least {what}"
             return RefusedError(
                 f"{said}; replacing it would lose {what}, which the source no longer has",
                 code="would_shrink",

@@ -27,8 +27,8 @@ from calve.destination.outcome import EarlierExport
 from calve.destination.port import FoundTable
 from calve.model.errors import NotFoundError, RefusedError
 from calve.objects.storage import Storage
-from calve.objects.uri import full_uri
-from calve.parquet.commits import KeyCommit, parse, shown
+from calve.objects.uri import full_uri, is_below
+from calve.parquet.commits import KeyCommit, ListedFile, parse, shown
 
 HIDDEN = "_calve"
 _READS_AT_ONCE = 8
@@ -41,7 +41,7 @@ class Folder:
         self.location = full_uri(location.rstrip("/"))
         self.storage = storage
         self._lock = Lock()
-        self._read: dict[str, KeyCommit] = {}  # without their files; a commit never changes
+        self._read: dict[str, KeyCommit] = {}  # with one file at most; a commit never changes
 
     @property
     def schema_uri(self) -> str:
@@ -116,7 +116,7 @@ class Folder:
         return found
 
     def shown(self) -> "Shown":
-        """What every key shows now, without the files. A commit that cannot be read is an error of its key (T10)."""
+        """What every key shows now, with one of its files at most. A commit that cannot be read is an error of its key (T10)."""
         by_key: dict[str, list[KeyCommit]] = {}
         damaged: dict[str, RefusedError] = {}
         for uri, commit in self._listed():
@@ -127,9 +127,24 @@ class Folder:
                 by_key.setdefault(commit.key, []).append(commit)
         found = (shown(sorted(own, key=lambda one: one.generation)) for own in by_key.values())
         return Shown(
-            exports={one.key: one.export for one in found if one is not None and one.key not in damaged},
+            commits={one.key: one for one in found if one is not None and one.key not in damaged},
             damaged=damaged,
         )
+
+    def with_presence(self, commit: KeyCommit) -> EarlierExport:
+        """The export, with what of it is missing (T11). One file that is there is enough; only if it is not, all
+        are asked for, of the newest generation: another program may just have replaced this one. Nothing is said
+        of a folder that was moved."""
+        if not commit.rows or self._has_one_of(commit.files):
+            return commit.export
+        newest = shown(self.generations(commit.key)) or commit
+        if not newest.rows or self._has_one_of(newest.files):
+            return newest.export
+        gone = f"its {newest.rows} rows were deleted there: none of its files is left"
+        return replace(newest.export, missing=gone)
+
+    def _has_one_of(self, files: Iterable[ListedFile]) -> bool:
+        return any(not is_below(file.path, self.location) or self.storage.exists(file.path) for file in files)
 
     def _listed(self) -> list[tuple[str, KeyCommit | RefusedError]]:
         listed = [uri for uri in self.storage.list(self.commits) if CommitName.parse(uri)]
@@ -140,21 +155,22 @@ class Folder:
         missing = [uri for uri in listed if uri not in found]
         if missing:
             with ThreadPoolExecutor(_READS_AT_ONCE) as pool:
-                found |= zip(missing, pool.map(self._without_files, missing), strict=True)
+                found |= zip(missing, pool.map(self._with_one_file, missing), strict=True)
             with self._lock:
                 self._read |= {uri: one for uri, one in found.items() if isinstance(one, KeyCommit)}
         return [(uri, found[uri]) for uri in listed]
 
-    def _without_files(self, uri: str) -> KeyCommit | RefusedError:
+    def _with_one_file(self, uri: str) -> KeyCommit | RefusedError:
         try:
-            return replace(parse(uri, self.storage.read(uri)), files=())
+            commit = parse(uri, self.storage.read(uri))
+            return replace(commit, files=commit.files[:1])
         except RefusedError as error:
             return error
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shown:
-    exports: Mapping[str, EarlierExport]  # by key
+    commits: Mapping[str, KeyCommit]  # by key
     damaged: Mapping[str, RefusedError]
 
 
@@ -185,13 +201,14 @@ class FolderTable(FoundTable):
     def find_export(self, key_hash: str) -> EarlierExport | None:
         if (damaged := self._shown.damaged.get(key_hash)) is not None:
             raise damaged
-        return self._shown.exports.get(key_hash)
+        commit = self._shown.commits.get(key_hash)
+        return self.folder.with_presence(commit) if commit else None
 
     def exports(self) -> Iterable[EarlierExport]:
         """Raises for a commit that cannot be read: its rows may be any."""
         for damaged in self._shown.damaged.values():
             raise damaged
-        return self._shown.exports.values()
+        return [commit.export for commit in self._shown.commits.values()]
 
     @cached_property
     def _shown(self) -> Shown:
