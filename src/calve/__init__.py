@@ -25,7 +25,7 @@ import here, even for types only, would let every room that reads the version im
 from typing import Any
 
 __version__ = "0.1.0"
-__all__ = ["CalveError", "Client", "Event", "Process", "ProcessState", "__version__"]
+__all__ = ["CalveError", "Client", "Event", "Process", "ProcessState", "Reset", "__version__"]
 
 _HOMES = {
     "CalveError": "calve.model.errors",
@@ -33,6 +33,7 @@ _HOMES = {
     "Event": "calve.model.process",
     "Process": "calve.model.process",
     "ProcessState": "calve.model.states",
+    "Reset": "calve.client.watch",
 }
 
 

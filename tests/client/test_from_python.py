@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 
 import calve
-from calve import CalveError, Client, Event, Process, ProcessState
+from calve import CalveError, Client, Event, Process, ProcessState, Reset
 from calve.app.config.template import render
 from calve.app.token_file import make_token
 from calve.clickhouse.embedded.source import EmbeddedSource
 from calve.client import pages
-from calve.client.client import Reset
 from calve.client.tables import Document, Table
 from calve.store import open_store
 from calve.testing.contracts.contract import new
@@ -23,7 +22,15 @@ from support.served import Served
 
 
 def test_what_is_public() -> None:
-    assert calve.__all__ == ["CalveError", "Client", "Event", "Process", "ProcessState", "__version__"]
+    assert calve.__all__ == [
+        "CalveError",
+        "Client",
+        "Event",
+        "Process",
+        "ProcessState",
+        "Reset",
+        "__version__",
+    ]
     assert all(getattr(calve, name) is not None for name in calve.__all__)
     assert {name for name in vars(Client) if not name.startswith("_")} == {
         "backup", "backups", "cancel", "close", "events", "export", "health", "local", "optimize", "partitions",
@@ -144,6 +151,19 @@ def test_a_notebook_shows_tables_and_runs_nothing_that_is_in_them() -> None:
     assert "<td>3</td>" in shown
     assert Table([1, 2]) == [1, 2]
     assert "and 1 more" in Table(range(501))._repr_html_()
+
+
+def test_a_notebook_shows_what_was_asked_for(client: Client, request: pytest.FixtureRequest) -> None:
+    to = f"lake.ns.shown_{request.node.callspec.params['client']}"
+    asked = client.export("db.t", to, partitions=["0"])
+    process = asked.process
+    cancelled = client.cancel(process.id)
+    for shown in (asked, client.processes(to=to)):
+        text = shown._repr_html_()
+        assert "<th>destination</th>" in text
+        assert f"<td>{process.id}</td>" in text
+    assert f"<td>{process.id}</td><td>True</td>" in cancelled._repr_html_()
+    assert "<th>message</th>" in client.events(process.id)._repr_html_()
 
 
 def test_a_watch_sees_each_event_once_and_goes_on_where_another_stopped(

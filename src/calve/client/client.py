@@ -13,10 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-from calve.app.front import CancelAnswer, ExportAnswer, Submitted
+from calve.app.front import CancelAnswer
 from calve.client import values
 from calve.client.pages import listed
-from calve.client.tables import Document, Table
+from calve.client.tables import Document, Queued, QueuedExport, Table
 from calve.client.transport import Answer, Transport, given_token
 from calve.client.watch import Reset, Seen, Watch, polled, streamed
 from calve.model.errors import TemporaryError, UsageError
@@ -146,25 +146,26 @@ class Client:
 
     # -- changing -----------------------------------------------------------------------------------
 
-    def export(self, table: str, to: str, *, key: str = "", **options: Any) -> ExportAnswer:
+    def export(self, table: str, to: str, *, key: str = "", **options: Any) -> QueuedExport:
         """Queue an export. Choose by `partitions`, `parts`, `all` or `older_than`."""
-        return values.export_answer(self._ask("export", key, table=table, to=to, **options))
+        answer = values.export_answer(self._ask("export", key, table=table, to=to, **options))
+        return QueuedExport(**vars(answer))
 
-    def backup(self, name: str, tables: Sequence[str], *, key: str = "", **options: Any) -> Submitted:
-        return values.submitted(self._ask("backup_create", key, name=name, tables=tables, **options))
+    def backup(self, name: str, tables: Sequence[str], *, key: str = "", **options: Any) -> Queued:
+        return _queued(self._ask("backup_create", key, name=name, tables=tables, **options))
 
-    def restore(self, name: str, *, key: str = "", **options: Any) -> Submitted:
-        return values.submitted(self._ask("backup_restore", key, name=name, **options))
+    def restore(self, name: str, *, key: str = "", **options: Any) -> Queued:
+        return _queued(self._ask("backup_restore", key, name=name, **options))
 
-    def optimize(self, table: str, *, key: str = "", **options: Any) -> Submitted:
-        return values.submitted(self._ask("optimize", key, table=table, **options))
+    def optimize(self, table: str, *, key: str = "", **options: Any) -> Queued:
+        return _queued(self._ask("optimize", key, table=table, **options))
 
-    def retry(self, *ids: str, key: str = "") -> Submitted:
-        return values.submitted(self._ask("retry", key, ids=ids))
+    def retry(self, *ids: str, key: str = "") -> Queued:
+        return _queued(self._ask("retry", key, ids=ids))
 
-    def cancel(self, *ids: str) -> list[CancelAnswer]:
+    def cancel(self, *ids: str) -> Table[CancelAnswer]:
         """Ask processes to stop; `wait` for their end."""
-        return [values.cancel_answer(one) for one in self._ask("cancel", ids=ids)]
+        return Table(values.cancel_answer(one) for one in self._ask("cancel", ids=ids))
 
     def wait(self, *ids: str, timeout_seconds: float | None = None) -> Table[Process]:
         """The processes once all have ended, however they did. TimeoutError if they have not by then; the work
@@ -191,6 +192,10 @@ class Client:
                 live = [one.id for one in standing.processes if one.state not in PROCESS_TERMINAL]
                 raise TimeoutError(f"not ended after {timeout_seconds} s: {', '.join(live)}")
             time.sleep(_POLL_SECONDS)
+
+
+def _queued(document: Any) -> Queued:
+    return Queued(**vars(values.submitted(document)))
 
 
 def _plain(value: Any) -> Any:

@@ -1,11 +1,14 @@
 """Lists and documents that a notebook shows as tables. They are plain lists and dicts otherwise."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from datetime import datetime
 from enum import Enum
 from html import escape
 from typing import Any, TypeVar
+
+from calve.app.front import ExportAnswer, Submitted
+from calve.model.process import Process
 
 T = TypeVar("T")
 _MOST_ROWS = 500
@@ -18,6 +21,8 @@ _PROCESS = (
 
 
 class Table(list[T]):
+    """A list; of processes, events or documents."""
+
     def _repr_html_(self) -> str:
         rows = [_columns(one) for one in self[:_MOST_ROWS]]
         names = list(dict.fromkeys(name for row in rows for name in row))
@@ -28,7 +33,22 @@ class Table(list[T]):
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Queued(Submitted):
+    """`processes` that do what was asked for; `joined`: those that were under way before."""
+
+    def _repr_html_(self) -> str:
+        return Table(self.processes)._repr_html_()
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueuedExport(ExportAnswer, Queued):
+    """Also what was exported before: `known`, `unchanged`, `refused`."""
+
+
 class Document(dict[str, Any]):
+    """A report, by the names of `--json`."""
+
     def _repr_html_(self) -> str:
         rows = "".join(f"<tr><th>{escape(str(name))}</th>{_cell(value)}</tr>" for name, value in self.items())
         return f"<table><tbody>{rows}</tbody></table>"
@@ -55,6 +75,8 @@ def _cell(value: Any) -> str:
 def _text(value: Any) -> str:
     if value is None:
         return ""
+    if isinstance(value, Process):
+        return value.id
     if isinstance(value, datetime):
         return f"{value:%Y-%m-%d %H:%M:%S}"
     if isinstance(value, Enum):
