@@ -32,6 +32,10 @@ def test_a_backup_s_whole_life(run: Run, tmp_path: Path) -> None:
 
     whole = run("backup", "verify", "monday", "--read-data", "100%", "--json")
     assert whole.code == 0 and whole.json["whole"] and whole.json["read_bytes"] > 100_000
+    proven = (
+        "SELECT name, proven_at >= finished_at FROM calve.backups ORDER BY name FORMAT JSONCompactEachRow"
+    )
+    assert run("sql", proven).out.splitlines() == ['["monday", 1]', '["tuesday", null]']
 
     run("backup", "restore", "monday").is_error(4, "db.t exists already", "--as")
     restored = run("backup", "restore", "monday", "--as", "db2", "--json")
@@ -49,6 +53,8 @@ def test_a_backup_s_whole_life(run: Run, tmp_path: Path) -> None:
     stored.write_bytes(stored.read_bytes()[:-1])
     broken = run("backup", "verify", "tuesday")
     assert broken.code == 1 and str(stored) in broken.out
+    unproven = "SELECT count() FROM calve.backups WHERE proven_at IS NOT NULL AND name = 'tuesday'"
+    assert run("sql", unproven).out == "0\n"
 
     assert run("backup", "delete", "tuesday").code == 0
     assert run("backup", "list", "--json").json == []

@@ -1,5 +1,7 @@
 """Actions: read as the command line reads them, accepted together, carried out once."""
 
+import queue
+import threading
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -8,7 +10,7 @@ from typing import Any
 import click
 import pytest
 
-from calve.app.actions import COMMANDS, PATIENCE, Actions, parse, read
+from calve.app.actions import COMMANDS, PATIENCE, Actions, ActionThreads, parse, read
 from calve.app.calve import Calve
 from calve.app.config import load_config
 from calve.app.desk import Desk
@@ -203,6 +205,77 @@ def test_a_service_that_is_down_is_waited_for_and_not_for_ever(facade: Calve) ->
     later = PATIENCE
     actions.carry_out(action)
     assert row(facade, action).error == "the source is down"
+
+
+def test_actions_of_a_slow_service_hold_up_no_others(facade: Calve) -> None:
+    desk = SlowDesk(facade)
+    actions = Actions(desk, facade.registry, now=facade.now)
+    lines = [f"export slow:db.t{number} --all --to lake.ns.t" for number in range(5)]
+    slow = actions.accept(LOCAL, [*lines, "export quick:db.t --all --to other.ns.t"])
+    threads = ActionThreads(actions, at_once=3, per_service=2, poll_seconds=0.05)
+    try:
+        assert desk.done.get(timeout=30) == "quick:db.t"  # it came last, and ended first
+        assert desk.most == 2
+        desk.go.set()
+        assert {desk.done.get(timeout=30) for _ in lines} == {f"slow:db.t{number}" for number in range(5)}
+    finally:
+        desk.go.set()
+        threads.close()
+    assert len(slow) == 6
+    assert desk.most == 2
+
+
+def test_an_action_that_takes_longer_than_its_lease_is_not_begun_again_beside_itself(facade: Calve) -> None:
+    desk, registry = SlowDesk(facade), AlwaysClaims(facade.registry)
+    actions = Actions(desk, registry, now=facade.now)  # type: ignore[arg-type]
+    actions.accept(LOCAL, ["export slow:db.t --all --to lake.ns.t"])
+    threads = ActionThreads(actions, poll_seconds=0.01)
+    try:
+        registry.claimed_often.wait(30)
+        assert desk.most == 1
+    finally:
+        desk.go.set()
+        threads.close()
+
+
+class SlowDesk(Desk):
+    """Exports of the source `slow` take until `go`."""
+
+    def __init__(self, facade: Calve) -> None:
+        super().__init__(facade)
+        self.go = threading.Event()
+        self.done: queue.Queue[str] = queue.Queue()
+        self.running = self.most = 0
+        self._lock = threading.Lock()
+
+    def perform(self, caller: Caller, verb: str, arguments: Any, *, key: str = "") -> Any:
+        if arguments["table"].startswith("slow:"):
+            with self._lock:
+                self.running += 1
+                self.most = max(self.most, self.running)
+            self.go.wait(30)
+            with self._lock:
+                self.running -= 1
+        self.done.put(arguments["table"])
+        return {"processes": []}
+
+
+class AlwaysClaims:
+    """A registry whose leases are always past."""
+
+    def __init__(self, registry: Any) -> None:
+        self._registry = registry
+        self._claims = 0
+        self.claimed_often = threading.Event()
+
+    def claim_actions(self, *, limit: int, lease_seconds: float) -> Any:
+        self._claims += 1
+        if self._claims > 5:
+            self.claimed_often.set()
+        return self._registry.claim_actions(limit=limit, lease_seconds=0.0)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._registry, name)
 
 
 class DownDesk(Desk):

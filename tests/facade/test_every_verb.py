@@ -45,6 +45,7 @@ ONLY_SERVED = {
     "halt",
     "lift",
     "proofs",
+    "keys",
     "audit",
     "feed",
     "tasks",

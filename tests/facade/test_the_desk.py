@@ -57,6 +57,7 @@ VIEWERS = [
     "breakers",
     "halts",
     "proofs",
+    "keys",
     "feed",
 ]
 OPERATORS = [

@@ -37,6 +37,24 @@ def test_a_request_is_told_to_ask_again_and_then_gets_the_one_answer() -> None:
     asyncio.run(scene())
 
 
+def test_a_change_whose_answer_was_fetched_is_made_again_when_it_is_asked_again() -> None:
+    async def scene() -> None:
+        errands, go, calls = made(), threading.Event(), []
+
+        def work() -> int:
+            calls.append(1)
+            go.wait(30)
+            return len(calls)
+
+        assert isinstance(await errands.result("k", ["s"], work, wait_seconds=0.01, once=True), Pending)
+        go.set()
+        assert await errands.result("k", ["s"], work, wait_seconds=30, once=True) == 1
+        assert await errands.result("k", ["s"], work, wait_seconds=30, once=True) == 2
+        errands.close()
+
+    asyncio.run(scene())
+
+
 def test_an_answer_is_forgotten_after_a_while() -> None:
     async def scene() -> None:
         clock, calls = [0.0], []

@@ -23,7 +23,8 @@ VIEWER, OPERATOR, ADMIN = ROLES[1:]
 BY_ROLE = {
     VIEWER: """
         now find has_workers notes outages processes show events why standing workers history page servers breakers
-        halts proofs feed tasks totals versions partitions parts health export_preview optimize_preview backup_list backup_show
+        halts proofs keys feed tasks totals versions partitions parts health export_preview optimize_preview
+        backup_list backup_show
     """,
     OPERATOR: "settings audit halt lift verify backup_verify doctor export backup_create optimize cancel retry notify_test",
     ADMIN: "backup_restore backup_delete backup_prune token_list token_new token_revoke support",
@@ -218,6 +219,7 @@ def test_from_elsewhere_nothing_is_answered_without_a_token(tmp_path_factory: py
             }
             asked |= {(method, path.split("{")[0]) for method, path, _, _ in ALIASES}
             asked |= {
+                ("GET", "/metrics"),
                 ("GET", "/backup/nonsense"),
                 ("GET", "/v1/events/stream"),
                 ("GET", "/v1/tables/exports.jsonl"),

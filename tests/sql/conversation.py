@@ -10,6 +10,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 
 from calve.http.clickhouse import Beside, routes
+from calve.http.errands import Errands
 from calve.model.access import Caller
 from calve.model.errors import DeniedError
 from calve.sql.execution import Sql
@@ -27,7 +28,8 @@ def conversation(sql: Sql, caller: Caller) -> Iterator[int]:
             raise DeniedError("no token", code="token_missing", hint="calve token new")
         return caller
 
-    beside = Beside(seconds=30.0)
+    errands = Errands(at_once=4, per_service=4, keep_seconds=30.0, down_seconds=5.0)
+    beside = Beside(errands, seconds=30.0)
     app = Starlette(routes=routes(sql, identify, beside))
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, ws="none", lifespan="off"))
     thread = threading.Thread(target=server.run, daemon=True)
@@ -40,3 +42,4 @@ def conversation(sql: Sql, caller: Caller) -> Iterator[int]:
         server.should_exit = True
         thread.join()
         beside.close()
+        errands.close()

@@ -163,6 +163,23 @@ def test_a_query_id_is_the_key_of_a_submit(port: int, front: Front) -> None:
     assert (status, headers["X-ClickHouse-Exception-Code"]) == (422, "36")
 
 
+def test_a_query_id_is_in_the_tables_where_people_look_for_it(port: int, front: Front) -> None:
+    text = b"ALTER TABLE db.t EXPORT PARTITION ID '0' TO TABLE lake.ns.%s, EXPORT PARTITION ID '3' TO TABLE lake.ns.more"
+    _, by_header, _ = ask(port, body=text % b"seen", **{"X-ClickHouse-Query-Id": "nightly-7"})
+    assert by_header["X-ClickHouse-Query-Id"] == "nightly-7"
+    _, made, _ = ask(port, body=text.split(b",")[0] % b"made")
+    found = front.rows(
+        "SELECT query_id, groupUniqArray(transaction_id) AS ids FROM system.replicated_partition_exports "
+        "WHERE destination_table IN ('ns.seen', 'ns.more', 'ns.made') GROUP BY query_id"
+    )
+    assert {row["query_id"]: sorted(row["ids"]) for row in found} == {
+        "nightly-7": sorted(by_header["X-Calve-Processes"].split(",")),
+        made["X-ClickHouse-Query-Id"]: [made["X-Calve-Processes"]],
+    }
+    killed = front.run("KILL EXPORT PARTITION WHERE query_id = 'nightly-7'")
+    assert set(killed.processes) == set(by_header["X-Calve-Processes"].split(","))
+
+
 @pytest.mark.parametrize(
     ("path", "body", "status", "code"),
     [
@@ -173,6 +190,7 @@ def test_a_query_id_is_the_key_of_a_submit(port: int, front: Front) -> None:
         (query(compress="1"), b"SELECT 1", 400, "115"),
         (query(max_execution_time="soon"), b"SELECT 1", 400, "115"),
         (query(query_id="a\nb"), b"SELECT 1", 400, "62"),
+        (query(query_id="a#1"), b"SELECT 1", 400, "62"),
         ("/?database=&database=", b"SELECT 1", 400, "62"),
         ("/", b"SELECT '\xff'", 400, "62"),
         ("/", b"", 400, "62"),

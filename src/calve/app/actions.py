@@ -8,7 +8,9 @@ it is accepted and again when it is carried out.
 import logging
 import shlex
 import threading
+import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -28,6 +30,7 @@ from calve.model.refusals import key_reused
 MOST_LINES = 100
 LONGEST = 4000  # characters of a command
 LEASE_SECONDS = 120.0  # after which another server takes an action up that this one did not finish
+MOST_HELD = 200  # actions that a server has claimed and not begun
 PATIENCE = timedelta(hours=1)  # with a service that is down
 _KEYS = uuid.UUID("8c0a4e0e-6a5c-4b0e-9a39-2d6f6b0c8a51")
 _READER = Caller(name="actions", role=Role.VIEWER)
@@ -182,6 +185,13 @@ class Actions:
     def claim(self, limit: int) -> list[Action]:
         return self._registry.claim_actions(limit=limit, lease_seconds=LEASE_SECONDS)
 
+    def services(self, action: Action) -> tuple[str, ...]:
+        """What it will ask, to bound how much waits for one of them."""
+        try:
+            return self._desk.services(*read(self._desk, action.command))
+        except UsageError:  # of a newer version; carrying it out says so
+            return ()
+
     def carry_out(self, action: Action) -> None:
         """Do it, and record how it went. A service that is down leaves it for later."""
         processes: list[str] = []
@@ -224,14 +234,28 @@ class Actions:
             raise UsageError(f"the token {action.who} has been revoked or has expired", code="token_wrong")
 
 
-class ActionThreads:
-    """Carries actions out beside the requests of a server: its own at once, those of a server that died later."""
+@dataclass(frozen=True, kw_only=True)
+class _Held:
+    """An action that this server has claimed and has not begun."""
 
-    def __init__(self, actions: Actions, *, at_once: int = 4, poll_seconds: float = 10.0) -> None:
+    action: Action
+    services: tuple[str, ...]
+    since: float
+
+
+class ActionThreads:
+    """Carries actions out beside the requests of a server: its own at once, those of a server that died later.
+    So many run for each service; the others of that service wait, and hold up nobody else's."""
+
+    def __init__(
+        self, actions: Actions, *, at_once: int = 16, per_service: int = 4, poll_seconds: float = 10.0
+    ) -> None:
         self._actions = actions
-        self._free = at_once
+        self._at_once = at_once
+        self._per_service = per_service
         self._poll = poll_seconds
         self._lock = threading.Lock()
+        self._running: dict[str, tuple[str, ...]] = {}  # services, by the id of an action
         self._woken = threading.Event()
         self._stopped = False
         self._pool = ThreadPoolExecutor(at_once, "action")
@@ -250,20 +274,32 @@ class ActionThreads:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _run(self) -> None:
+        held: list[_Held] = []
         while not self._stopped:
             self._woken.clear()
-            with self._lock:
-                free = self._free
             try:
-                found = self._actions.claim(free) if free else []
+                claimed = self._actions.claim(MOST_HELD - len(held)) if len(held) < MOST_HELD else []
             except CalveError as error:
                 _log.warning("actions cannot be read: %s", error.message)
-                found = []
-            for action in found:
-                with self._lock:
-                    self._free -= 1
-                self._pool.submit(self._do, action)
+                claimed = []
+            at = time.monotonic()
+            held += [_Held(action=one, services=self._actions.services(one), since=at) for one in claimed]
+            # What waits for long is left to its lease: it is claimed again, after those that came meanwhile.
+            held = [one for one in held if at - one.since < LEASE_SECONDS / 2 and not self._begun(one)]
             self._woken.wait(self._poll)
+
+    def _begun(self, held: _Held) -> bool:
+        """Whether it runs now: begun here, or begun before and taking longer than its lease."""
+        with self._lock:
+            if held.action.id in self._running:
+                return True
+            busy = Counter(service for services in self._running.values() for service in services)
+            taken = any(busy[service] >= self._per_service for service in held.services)
+            if taken or len(self._running) >= self._at_once:
+                return False
+            self._running[held.action.id] = held.services
+        self._pool.submit(self._do, held.action)
+        return True
 
     def _do(self, action: Action) -> None:
         try:
@@ -272,7 +308,7 @@ class ActionThreads:
             _log.warning("action %s is tried again later: %s", action.id, error.message)
         finally:
             with self._lock:
-                self._free += 1
+                del self._running[action.id]
             self._woken.set()
 
 

@@ -10,7 +10,7 @@ import getpass
 import os
 import socket
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from copy import copy
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self
@@ -24,7 +24,7 @@ from calve.control.client import CancelAnswer, Submitted, asked_store
 from calve.control.ports import Runner, Store
 from calve.control.why import waiting_for
 from calve.model.access import Asked, AuditOutcome, Halt, Proof, Role
-from calve.model.errors import CalveError, RefusedError
+from calve.model.errors import CalveError, NotFoundError, RefusedError
 from calve.model.process import Breaker, Event, Process, ProcessId, ProcessQuery
 
 if TYPE_CHECKING:
@@ -210,16 +210,17 @@ class Calve:
             for one in proofs(self._app, ids, deep=deep)
         ]
         for one in found:
-            # If we die here, it was proven and nobody knows: it can be proven again.
-            self.registry.record_proof(
-                Proof(
-                    process_id=one["id"],
-                    ok=one["ok"],
-                    depth="source" if deep else "destination",
-                    detail="; ".join(one["faults"])[:_MOST_DETAIL],
-                )
-            )
+            self._proven(one["id"], one["faults"], depth="source" if deep else "destination")
         return found
+
+    def _proven(self, id: str, faults: Sequence[str], *, depth: str) -> None:
+        detail = "; ".join(faults)[:_MOST_DETAIL]
+        # If we die here, it was proven and nobody knows: it can be proven again.
+        self.registry.record_proof(Proof(process_id=ProcessId(id), ok=not faults, depth=depth, detail=detail))
+
+    def keys(self, ids: Sequence[str]) -> dict[str, str]:
+        """The Idempotency-Key, or query_id, that processes were submitted with, while it is kept; whole ids only."""
+        return {str(one): key for one, key in self.registry.keys([ProcessId(id) for id in ids]).items()}
 
     def proofs(self, ids: Sequence[str]) -> list[Json]:
         """What `verify` found, newest first."""
@@ -283,7 +284,12 @@ class Calve:
     def backup_verify(self, name: str, *, read_share: float = 0.0) -> Json:
         from calve.app import backup_view, backups
 
-        return backup_view.verified_json(backups.verify(self._app, name, read_share=read_share))
+        found = backups.verify(self._app, name, read_share=read_share)
+        with suppress(NotFoundError):  # a backup that another store knows
+            process = self._app.store.process(ProcessId(found.process_id))
+            faults = [f"{one.problem.object}: {one.problem.what}" for one in found.flaws]
+            self._proven(process.id, faults, depth=f"{read_share:.0%} of the data")
+        return backup_view.verified_json(found)
 
     # -- changing -----------------------------------------------------------------------------------
 

@@ -69,7 +69,7 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
         verb.name: verb
         for verb in (
             *_verbs(_V, Reach.STORE, "now find has_workers notes outages processes show events why standing"),
-            *_verbs(_V, Reach.STORE, "workers history page servers breakers halts proofs feed tasks totals versions"),
+            *_verbs(_V, Reach.STORE, "workers history page servers breakers halts proofs keys feed tasks totals versions"),
             *_verbs(_V, Reach.OUTSIDE, "partitions parts health export_preview optimize_preview"),
             *_verbs(_V, Reach.OUTSIDE, "backup_list backup_show"),
             *_verbs(_O, Reach.STORE, "settings audit"),
@@ -404,6 +404,7 @@ _SERVED: Mapping[str, _Served] = {
         options={"table": str, "kind": str}, choices={"kind": KINDS},
     ),
     "proofs": _by_ids(Calve.proofs, list),
+    "keys": _by_ids(Calve.keys, dict),
     "audit": _Served(
         answer=lambda calve, given: calve.audit(before=given.get("before"), limit=_limit(given, 100)),
         options={"before": int, "limit": int},

@@ -27,6 +27,7 @@ class Flaw:
 @dataclass(frozen=True, kw_only=True)
 class Verified:
     name: str
+    process_id: str  # that made it, in the store where it was made
     parts: int
     objects: int
     bytes: int
@@ -64,6 +65,7 @@ def verify(location: Location, manifest: Manifest, *, read_share: float = 0.0) -
     ]
     return Verified(
         name=manifest.name,
+        process_id=manifest.process_id,
         parts=len(parts),
         objects=sum(look.objects for look in looks),
         bytes=sum(part.bytes for part in parts),

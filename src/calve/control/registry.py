@@ -53,6 +53,9 @@ class Registry(Feed, Seen, Protocol):
         """Keep the text of the first answer. Nothing if there is one already, if no submit used the
         key, or if the text is above 256 KB: then it is made again from the processes."""
 
+    def keys(self, ids: Sequence[ProcessId]) -> dict[ProcessId, str]:
+        """The key that each process was submitted with, as long as it is kept; not that of who joined it."""
+
     def put_token(self, token: Token, asked: Asked) -> None:
         """RefusedError (code `token_exists`) if the id or the name was ever given."""
 

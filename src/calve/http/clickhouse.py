@@ -7,6 +7,7 @@ for the server to say (`identify`).
 
 import asyncio
 import json
+import re
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from calve import __version__
+from calve.http.errands import Errands, Pending
 from calve.model.access import Caller
 from calve.model.errors import CalveError, TemporaryError, UsageError
 from calve.sql import codes, settings
@@ -53,6 +55,7 @@ _TYPES = {
 }
 _LONGEST_HEADER = 4000
 _MOST_NAMED = 100  # in a header, which clients bound
+_NUMBERED = re.compile(r"#\d+$")
 _OTHER_TYPE = "text/plain; charset=UTF-8"
 
 
@@ -64,6 +67,12 @@ class Asked:
     parameters: Sequence[tuple[str, str]]
     headers: Mapping[str, str]
     body: bytes = b""
+
+    @property
+    def query_id(self) -> str:
+        """Of the URL or of a header, else a new one, as a server makes it."""
+        given = dict(self.parameters).get("query_id") or self.headers.get("x-clickhouse-query-id")
+        return given or str(uuid.uuid4())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,40 +86,56 @@ Identify = Callable[[Request], Awaitable[Caller]]  # CalveError for who may not 
 
 
 class Beside:
-    """Threads for statements, which block. What asks a source has its own: one that is down holds up no SELECT."""
+    """Threads for statements, which block. What asks a source or a catalog is an errand: so many for each of them,
+    and one that is down holds up no other statement."""
 
-    def __init__(self, *, seconds: float, at_once: int = 4) -> None:
+    def __init__(self, errands: Errands, *, seconds: float, at_once: int = 4) -> None:
+        self._errands = errands
         self._seconds = seconds
         self._at_once = at_once
-        self._busy = {True: 0, False: 0}
-        self._pools = {outside: ThreadPoolExecutor(at_once, "sql") for outside in self._busy}
+        self._busy = 0
+        self._pool = ThreadPoolExecutor(at_once, "sql")
 
-    async def run(self, work: Callable[[], Answered], *, outside: bool) -> Answered:
+    async def run(self, work: Callable[[], Result]) -> Result:
         """TemporaryError where all are taken, and where it takes longer: then it goes on all the same."""
-        if self._busy[outside] >= self._at_once:
+        if self._busy >= self._at_once:
             raise TemporaryError(
                 f"{self._at_once} statements of this kind are running, and no more run at once",
                 code=codes.BUSY,
                 hint="send it again",
             )
-        self._busy[outside] += 1
-        done = asyncio.get_running_loop().run_in_executor(self._pools[outside], copy_context().run, work)
-        done.add_done_callback(lambda _: self._ended(outside))
+        self._busy += 1
+        done = asyncio.get_running_loop().run_in_executor(self._pool, copy_context().run, work)
+        done.add_done_callback(self._ended)
         try:
             return await asyncio.wait_for(asyncio.shield(done), self._seconds)
         except TimeoutError:
-            raise TemporaryError(
-                f"the statement is still being carried out after {self._seconds:g} s",
-                code=codes.TIMEOUT,
-                hint="send it again with the same query_id: it has one answer",
-            ) from None
+            if done.done():
+                raise
+            raise self._late() from None
+
+    async def run_outside(self, key: str, services: Sequence[str], work: Callable[[], Result]) -> Result:
+        """As `run`; the same statement with the same `key` waits for the same answer."""
+        made = await self._errands.result(key, services, work, wait_seconds=self._seconds, once=True)
+        if isinstance(made, Pending):
+            raise self._late()
+        found: Result = made
+        return found
 
     def close(self) -> None:
-        for pool in self._pools.values():
-            pool.shutdown(wait=False, cancel_futures=True)
+        self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _ended(self, outside: bool) -> None:
-        self._busy[outside] -= 1
+    def _late(self) -> TemporaryError:
+        return TemporaryError(
+            f"the statement is still being carried out after {self._seconds:g} s",
+            code=codes.TIMEOUT,
+            hint="send it again with the same query_id: it has one answer",
+        )
+
+    def _ended(self, done: "asyncio.Future[Result]") -> None:
+        self._busy -= 1
+        if not done.cancelled():
+            done.exception()  # seen, also where nobody waits for it any more
 
 
 def routes(sql: Sql, identify: Identify, beside: Beside) -> list[Route]:
@@ -119,19 +144,18 @@ def routes(sql: Sql, identify: Identify, beside: Beside) -> list[Route]:
     async def root(request: Request) -> Response:
         if request.method == "GET" and "query" not in request.query_params:
             return _response(pinged())
-        query_id = request.query_params.get("query_id", "")
+        asked = Asked(
+            method=request.method, parameters=request.query_params.multi_items(), headers=request.headers
+        )
+        query_id = asked.query_id
         try:
             caller = await identify(request)
-            read = _read(
-                Asked(
-                    method=request.method,
-                    parameters=request.query_params.multi_items(),
-                    headers=request.headers,
-                    body=await _body(request),
-                )
-            )
-            outside = isinstance(read.statement, Export)
-            return _response(await beside.run(lambda: _answer(sql, caller, read), outside=outside))
+            read = _read(replace(asked, body=await _body(request)), query_id)
+            work = _Work(sql, caller, read)
+            if not isinstance(read.statement, Export):
+                return _response(_answered(await beside.run(work), query_id))
+            services = sql.services(read.statement)
+            return _response(_answered(await beside.run_outside(work.key, services, work), query_id))
         except CalveError as error:
             return _response(failed(error, query_id))
 
@@ -161,18 +185,25 @@ def _response(answered: Answered) -> Response:
 
 def answer(sql: Sql, caller: Caller, asked: Asked) -> Answered:
     """Blocks: run it in a thread. Errors are answers too."""
+    query_id = asked.query_id
     try:
-        return _answer(sql, caller, _read(asked))
+        return _answered(_Work(sql, caller, _read(asked, query_id))(), query_id)
     except CalveError as error:
-        return failed(error, dict(asked.parameters).get("query_id", ""))
+        return failed(error, query_id)
 
 
-def _answer(sql: Sql, caller: Caller, read: "_Read") -> Answered:
-    try:
-        result = sql.execute(caller, read.statement, form=read.form, seconds=read.seconds, key=read.query_id)
-    except CalveError as error:
-        return failed(error, read.query_id)
-    return _answered(result, read.query_id)
+class _Work:
+    """One statement of a caller; `key` is the same where both and the query_id are."""
+
+    def __init__(self, sql: Sql, caller: Caller, read: "_Read") -> None:
+        self._sql, self._caller, self._read = sql, caller, read
+        self.key = repr(("sql", caller.name, read.query_id, read.statement))
+
+    def __call__(self) -> Result:
+        read = self._read
+        return self._sql.execute(
+            self._caller, read.statement, form=read.form, seconds=read.seconds, key=read.query_id
+        )
 
 
 def pinged() -> Answered:
@@ -208,13 +239,16 @@ class _Read:
     query_id: str
 
 
-def _read(asked: Asked) -> _Read:
+def _read(asked: Asked, query_id: str) -> _Read:
     """What a request asks for; UsageError where it cannot be read. Connects to nothing."""
     given = dict(asked.parameters)
     if len(given) != len(asked.parameters):
         raise codes.wrong("a parameter is given twice")
-    if not _printable(given.get("query_id", "")):
-        raise codes.wrong("invalid query_id", hint="give at most 200 printable ASCII characters")
+    if not _valid(query_id):
+        raise codes.wrong(
+            "invalid query_id",
+            hint="give at most 200 printable ASCII characters that do not end in # and a number",
+        )
     if given.get("database", "") not in _DATABASES:
         raise codes.wrong(
             f"there is no database {given['database'][:100]!r}",
@@ -246,7 +280,7 @@ def _read(asked: Asked) -> _Read:
         statement=statement,
         form=asked.headers.get("x-clickhouse-format") or given.get("default_format") or TEXT,
         seconds=_seconds(given.get("max_execution_time", "0")),
-        query_id=given.get("query_id", ""),
+        query_id=query_id,
     )
 
 
@@ -273,8 +307,14 @@ def _bad_time(text: str) -> UsageError:
     return codes.wrong(f"invalid max_execution_time {text[:40]!r}", code=codes.SETTING, hint="give seconds")
 
 
-def _printable(query_id: str) -> bool:
-    return len(query_id) <= 200 and query_id.isascii() and (query_id.isprintable() or not query_id)
+def _valid(query_id: str) -> bool:
+    """`#` and a number are ours, for what a statement submits beside the first."""
+    return (
+        len(query_id) <= 200
+        and query_id.isascii()
+        and query_id.isprintable()
+        and not _NUMBERED.search(query_id)
+    )
 
 
 def _answered(result: Result, query_id: str) -> Answered:
@@ -304,7 +344,7 @@ def _answered(result: Result, query_id: str) -> Answered:
 
 def _common(query_id: str) -> dict[str, str]:
     return {
-        "X-ClickHouse-Query-Id": query_id if query_id and _printable(query_id) else str(uuid.uuid4()),
+        "X-ClickHouse-Query-Id": query_id if query_id and _valid(query_id) else str(uuid.uuid4()),
         "X-ClickHouse-Server-Display-Name": "calve",
         "X-ClickHouse-Timezone": "UTC",
     }

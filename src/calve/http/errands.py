@@ -57,10 +57,17 @@ class Errands:
         self._down: dict[str, tuple[float, UnavailableError]] = {}
 
     async def result(
-        self, key: str, services: Sequence[str], work: Callable[[], Any], *, wait_seconds: float
+        self,
+        key: str,
+        services: Sequence[str],
+        work: Callable[[], Any],
+        *,
+        wait_seconds: float,
+        once: bool = False,
     ) -> Any | Pending:
         """What the work answered, or raised; `Pending` if that takes longer. HttpError 503 if too much is
-        under way, UnavailableError at once if one of the services did not answer a moment ago."""
+        under way, UnavailableError at once if one of the services did not answer a moment ago. `once`: an
+        answer that was fetched is not kept, so the same change again is a change again."""
         self._forget()
         errand = self._errands.get(key)
         if errand is None:
@@ -72,6 +79,9 @@ class Errands:
             if errand.done.done():  # the work itself raised it
                 raise
             return Pending(seconds=self._now() - errand.started)
+        finally:
+            if once and errand.done.done() and self._errands.get(key) is errand:
+                del self._errands[key]
 
     def running(self) -> Counter[str]:
         """How many are under way for each service."""

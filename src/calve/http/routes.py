@@ -162,7 +162,9 @@ class Service:
             if first is not None:
                 return answered(first)
         services = self.desk.services(name, arguments)
-        made = await self._errands.result(work.key, services, work, wait_seconds=self._answer_seconds)
+        made = await self._errands.result(
+            work.key, services, work, wait_seconds=self._answer_seconds, once=verb.changes
+        )
         if isinstance(made, Pending):
             body = {"status": "running", "seconds": round(made.seconds, 1), "hint": "repeat this request"}
             return JSONResponse(body, status_code=202, headers={"Retry-After": "1"})

@@ -92,7 +92,10 @@ def serve(
             unknown=meters.unknown,
         )
         app = application(service, proof=lambda nonce: hello(token, bound[1], nonce))
-        caged, beside = cages(config.limits, required=True), Beside(seconds=config.limits.sql_seconds)
+        caged, beside = (
+            cages(config.limits, required=True),
+            Beside(errands, seconds=config.limits.sql_seconds),
+        )
         app.router.routes += routes(
             Sql(service.desk, caged, config.limits, selected=meters.selected),
             service.caller,
@@ -106,7 +109,9 @@ def serve(
             times=Times(look=config.limits.stream_seconds),
         )
         actions = Actions(service.desk, calve.registry, now=calve.now)
-        doing = ActionThreads(actions)
+        doing = ActionThreads(
+            actions, at_once=config.limits.errands, per_service=config.limits.errands_per_service
+        )
         given = (service, threads, actions, doing)
         app.router.routes += [streams.route(), *Tables(*given).routes(), *Aliases(*given).routes()]
         app.router.routes.append(meters.route(calve, service.caller, errands, streams))

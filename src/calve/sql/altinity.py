@@ -3,20 +3,24 @@
 What Calve does not know is empty or 0; docs/sql.md says which.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from typing import Any
 
 from calve.clickhouse.sql import tokens
 from calve.model.errors import UsageError
 from calve.sql.reader import Json, Reader, files_of, mapping, moment, table
 
+_NUMBERED = re.compile(r"#\d+$")
 _STATUS = {"COMPLETED": "COMPLETED", "FAILED": "FAILED", "CANCELLED": "KILLED"}  # else PENDING
 
 
 def _exports(reader: Reader) -> Iterator[Json]:
     """Tasks that run now."""
     now = reader.ask("now", {})["now"]
-    for one in reader.details(reader.processes("export", live=True)):
+    running = reader.details(reader.processes("export", live=True))
+    for one, keys in reader.beside("keys", "query_id", running):
         plan = mapping(one["plan"])
         for task in reader.whole(one):
             if task["state"] == "RUNNING":
@@ -31,6 +35,7 @@ def _exports(reader: Reader) -> Iterator[Json]:
                     "process_id": one["id"],
                     "task": task["number"],
                     "attempt": task["attempts"],
+                    "query_id": _query_id(keys, one),
                 }
 
 
@@ -49,11 +54,12 @@ def _partition_exports(reader: Reader) -> Iterator[Json]:
     in them."""
     found = reader.processes("export")
     documents = reader.details(found) if reader.wants(*_DEEP) else found
-    for one in documents:
+    for one, keys in reader.beside("keys", "query_id", documents):
         plan = mapping(one.get("plan"))
         tasks = list(reader.whole(one)) if isinstance(one["tasks"], list) else []
         for partition in one["partitions"] or [""]:
-            yield _partition_export(one, plan, tasks, partition)
+            row = _partition_export(one, plan, tasks, partition)
+            yield {**row, "query_id": _query_id(keys, one)}
 
 
 def _partition_export(one: Json, plan: Json, tasks: Sequence[Json], partition: str) -> Json:
@@ -113,6 +119,11 @@ def _ends(one: Json) -> Json:
     return names | {"destination_database": catalog, "destination_table": table}
 
 
+def _query_id(keys: Any, one: Json) -> str:
+    """The key that it was submitted with; those of a statement's further destinations end in a number."""
+    return _NUMBERED.sub("", mapping(keys).get(one["id"], ""))
+
+
 def _parts_of(plan: Json, task: int) -> list[Json]:
     """Each part that a task reads, once."""
     tasks = plan.get("tasks", ())
@@ -154,7 +165,7 @@ TABLES = (
         destination_file_path String; elapsed Float64; rows_read UInt64; total_rows_to_read UInt64;
         total_size_bytes_compressed UInt64; total_size_bytes_uncompressed UInt64;
         bytes_read_uncompressed UInt64; memory_usage UInt64; peak_memory_usage UInt64; process_id String;
-        task UInt64; attempt UInt64
+        task UInt64; attempt UInt64; query_id String; destination_file_paths Array(String)
         """,
     ),
     table("system.replicated_partition_exports", _partition_exports, _PARTITION),

@@ -103,6 +103,12 @@ class Sql:
             case Switch():
                 return self._switch(caller, statement)
 
+    def services(self, statement: Export) -> tuple[str, ...]:
+        """What an ALTER asks beside the store, as far as its names say."""
+        asked = [{"table": statement.table, "to": clause.to} for clause in statement.clauses]
+        found = [name for one in asked for name in self._desk.services("export", one)]
+        return tuple(dict.fromkeys(found))
+
     def _select(self, caller: Caller, sql: str, form: str, seconds: float) -> Result:
         meant = handshake.meant(sql)
         if meant is None:

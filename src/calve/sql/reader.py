@@ -71,6 +71,13 @@ class Reader:
         if detail["tasks_next"] is not None:
             yield from self.tasks([detail["id"]], detail["tasks_next"])
 
+    def beside(self, verb: str, column: str, processes: Iterable[Json]) -> Iterator[tuple[Json, Any]]:
+        """Each process with what a verb says of some of them; with nothing where the column is not asked for."""
+        waiting = iter(processes)
+        while some := list(islice(waiting, PROCESSES_AT_ONCE)):
+            said = self.ask(verb, {"ids": [one["id"] for one in some]}) if self.wants(column) else ()
+            yield from ((one, said) for one in some)
+
     def wants(self, *columns: str) -> bool:
         return self.columns is None or not self.columns.isdisjoint(columns)
 

@@ -82,7 +82,8 @@ def _events(reader: Reader) -> Iterator[Json]:
 
 
 def _backups(reader: Reader) -> Iterator[Json]:
-    for one in reader.processes("backup"):
+    for one, proofs in reader.beside("proofs", "proven_at", reader.processes("backup")):
+        proven = [proof["made_at"] for proof in proofs if proof["ok"] and proof["process_id"] == one["id"]]
         source, _, patterns = one["source"].partition(":")
         yield {
             "name": one["destination"].rpartition("/")[2],
@@ -97,6 +98,7 @@ def _backups(reader: Reader) -> Iterator[Json]:
             **error_columns(one["error"]),
             "created_at": moment(one["created_at"]),
             "finished_at": moment(one["finished_at"]),
+            "proven_at": moment(max(proven, default=None)),
         }
 
 
@@ -189,7 +191,8 @@ _OWN = (
         name String; process_id String; state LowCardinality(String); source String;
         tables Array(String); location String; rows UInt64; files UInt64; bytes UInt64;
         error_code LowCardinality(String); error_message String; error_hint String;
-        created_at DateTime('UTC'); finished_at Nullable(DateTime('UTC'))
+        created_at DateTime('UTC'); finished_at Nullable(DateTime('UTC'));
+        proven_at Nullable(DateTime('UTC'))
         """,
     ),
     table(

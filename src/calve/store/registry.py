@@ -3,10 +3,11 @@
 A change and the audit row that says who asked for it are one transaction.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Select, delete, insert, select, update
+from sqlalchemy import Connection, Select, delete, insert, null, select, update
 
 from calve.model.access import (
     Asked,
@@ -22,13 +23,14 @@ from calve.model.access import (
 from calve.model.process import ProcessId
 from calve.model.refusals import no_such_token, token_exists
 from calve.store import rows
-from calve.store.database import time_from_us
+from calve.store.database import time_from_us, to_us
 from calve.store.leases import Workers
 from calve.store.rows import chunks, columns, note
 from calve.store.submissions import load_request
 from calve.store.tables import (
     audit,
     halts,
+    processes,
     proofs,
     requests,
     servers,
@@ -37,6 +39,7 @@ from calve.store.tables import (
 from calve.store.totals import load_totals
 
 _ANSWER_BYTES = 256 * 1024
+_SUBMIT_LASTS = timedelta(minutes=1)  # at most
 
 
 class Registry(Workers):
@@ -50,6 +53,13 @@ class Registry(Workers):
         unanswered = (c.who == rows.plain(who)) & (c.key == rows.plain(key)) & c.answer.is_(None)
         # If we die here, the answer is made again from the processes; nobody saw this one.
         self._run(update(requests).where(unanswered).values(answer=rows.plain(answer)))
+
+    def keys(self, ids: Sequence[ProcessId]) -> dict[ProcessId, str]:
+        return self._database.read(
+            lambda connection: {
+                process: key for some in chunks(ids) for process, key in _keys(connection, some)
+            }
+        )
 
     # -- tokens -------------------------------------------------------------------------------------
 
@@ -159,3 +169,21 @@ class Registry(Workers):
 
 def _halt(kind: str, source: str) -> Any:
     return (halts.c.kind == rows.plain(kind)) & (halts.c.source == rows.plain(source))
+
+
+def _keys(connection: Connection, ids: Sequence[ProcessId]) -> Iterator[tuple[ProcessId, str]]:
+    """A request is written just before its processes, in their transaction; who joins one comes later. Found by
+    time, for which there is an index."""
+    made = select(processes.c.id, processes.c.created_at).where(processes.c.id.in_(ids))
+    created = {ProcessId(id): time_from_us(at) for id, at in connection.execute(made)}
+    if not created:
+        return
+    begin, end = (pick(created.values()) for pick in (min, max))
+    near = requests.c.made_at.between(to_us(begin - _SUBMIT_LASTS), to_us(end))
+    shown = [null().label("answer") if one is requests.c.answer else one for one in requests.c]
+    for row in connection.execute(select(*shown).where(near).order_by(requests.c.made_at)).mappings():
+        request = rows.value(Request, row)
+        for process in request.processes:
+            if process in created and request.made_at <= created[process] <= request.made_at + _SUBMIT_LASTS:
+                yield process, request.key
+                del created[process]

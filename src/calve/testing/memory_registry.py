@@ -127,6 +127,18 @@ class MemoryRegistry(MemorySeen):
             if known is not None and known.answer is None and len(answer.encode()) <= _ANSWER_BYTES:
                 self._kept.requests[who, key] = replace(known, answer=answer)
 
+    def keys(self, ids: Sequence[ProcessId]) -> dict[ProcessId, str]:
+        with self._transaction:
+            made = {
+                (process.id, process.created_at) for process in self._all_processes() if process.id in ids
+            }
+            found: dict[ProcessId, str] = {}
+            for request in self._kept.requests.values():
+                for process in request.processes:
+                    if (process, request.made_at) in made:
+                        found.setdefault(process, request.key)
+            return found
+
     def _check_key(self, asked: Asked | None) -> None:
         first = self._kept.requests.get((asked.who, asked.key)) if asked and asked.key else None
         if asked is not None and first is not None:

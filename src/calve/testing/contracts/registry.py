@@ -11,7 +11,7 @@ from calve.control.registry import ServedStore
 from calve.model.access import Asked, AuditOutcome, Halt, Proof, Replayed, Role, Server, Token
 from calve.model.change import Change, CleanUpIn, NewPin
 from calve.model.errors import LockedError, NotFoundError, RefusedError
-from calve.model.process import ProcessQuery
+from calve.model.process import ProcessId, ProcessQuery
 from calve.model.states import ProcessState
 from calve.testing.clock import FakeClock
 from calve.testing.contracts.contract import (
@@ -58,6 +58,18 @@ class RegistryContract(Contract):
         assert again.value.request.verb == "export"
         assert len(store.processes(ProcessQuery())) == 2
         assert len(store.audited(None, 10)) == 1
+
+    def test_a_process_has_the_key_it_was_submitted_with_and_not_that_of_who_joined_it(
+        self, store: ServedStore, clock: FakeClock
+    ) -> None:
+        alone = submit(store)
+        clock.advance(1.0)
+        mine, other = new(lock="l"), new(lock="m")
+        store.submit([mine], joined=[alone.id], asked=ANNE)
+        clock.advance(1.0)
+        store.submit([other], joined=[mine.id], asked=asked(key="k2", hash="h2"))
+        assert store.keys([alone.id, mine.id, other.id, ProcessId("none")]) == {mine.id: "k1", other.id: "k2"}
+        assert store.keys([]) == {}
 
     def test_a_key_of_another_request_is_refused_and_of_another_caller_is_another_key(
         self, store: ServedStore
