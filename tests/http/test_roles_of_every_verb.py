@@ -26,11 +26,11 @@ BY_ROLE = {
         halts proofs keys feed tasks totals versions partitions parts health export_preview optimize_preview
         backup_list backup_show
     """,
-    OPERATOR: "settings audit halt lift verify backup_verify doctor export backup_create optimize cancel retry notify_test",
+    OPERATOR: "settings audit halt lift verify backup_verify doctor export backup_create optimize cancel retry stop notify_test",
     ADMIN: "backup_restore backup_delete backup_prune token_list token_new token_revoke support",
 }
 NEEDED = {verb: role for role, verbs in BY_ROLE.items() for verb in verbs.split()}
-NEVER_SERVED = {"follow", "run", "pin", "stop", "worker"}
+NEVER_SERVED = {"follow", "run", "pin", "worker"}
 # Options that need another role than their verb.
 OPTIONS = {
     ("export", "ignore_row_policies"): ADMIN,
@@ -100,6 +100,7 @@ GIVEN: dict[str, dict[str, Any]] = {
     "backup_create": {"name": "roles", "tables": ["none.none"]},
     "cancel": {"ids": ["none"]},
     "retry": {"ids": ["none"]},
+    "stop": {"ids": ["none"]},
     "verify": {"ids": ["none"]},
     "halt": {"table": "none.none"},
     "lift": {"table": "none.none"},
