@@ -126,3 +126,19 @@ def test_a_mutation_in_one_partition_does_not_stop_exports_of_another(place: Pla
     for partition in ("0", "2"):
         with pytest.raises(RefusedError, match="unfinished mutations"):
             place.export("db.apart", partition, to="lake.ns.apart")
+
+
+def test_patches_of_one_partition_do_not_stop_exports_of_another(place: Place) -> None:
+    settings = "enable_block_number_column = 1, enable_block_offset_column = 1"
+    place.execute(
+        "CREATE TABLE db.patched (id UInt32, p UInt8, n UInt8) ENGINE = MergeTree PARTITION BY p ORDER BY id"
+        f" SETTINGS {settings}",
+        "INSERT INTO db.patched SELECT number, number % 2, 0 FROM numbers(6)",
+        "SYSTEM STOP MERGES db.patched",
+        "UPDATE db.patched SET n = 1 WHERE p = 0 SETTINGS enable_lightweight_update = 1",
+    )
+    [process] = place.export("db.patched", "1", to="lake.ns.patched")
+    assert process.state is ProcessState.COMPLETED, process.error
+    assert sorted(place.read("lake.ns.patched")["id"].to_pylist()) == [1, 3, 5]
+    with pytest.raises(RefusedError, match="patch parts"):
+        place.export("db.patched", "0", to="lake.ns.patched")

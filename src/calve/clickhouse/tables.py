@@ -167,18 +167,22 @@ def unfinished_mutations(session: Statements, table: TableName) -> tuple[Mutatio
     )
 
 
-def patch_parts(session: Statements, table: TableName) -> tuple[str, ...]:
-    """Patches of lightweight updates that some part of their partition has not taken in yet (W6).
-    A part takes in patches up to its data version; the engine removes those that all have, later."""
+def patch_parts(
+    session: Statements, table: TableName, partition_ids: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """Patches of lightweight updates that some part of their partition has not taken in yet (W6); of these
+    partitions, or of all. A part takes in patches up to its data version; the engine removes those that all
+    have, later."""
     mine = f"active AND database = {string(table.database)} AND table = {string(table.table)}"
     is_patch = f"startsWith(partition_id, {string(PATCH_PREFIX)})"
+    of_these = f" AND id IN ({', '.join(map(string, partition_ids))})" if partition_ids else ""
     found = session.rows(
         "SELECT name FROM (SELECT name, data_version, "
         f"substring(partition_id, {len(PATCH_PREFIX) + _PATCH_HASH_LENGTH + 2}) AS id "
         f"FROM system.parts WHERE {mine} AND {is_patch}) AS patch "
         "INNER JOIN (SELECT partition_id AS id, min(data_version) AS oldest "
         f"FROM system.parts WHERE {mine} AND NOT {is_patch} GROUP BY id) AS partition USING (id) "
-        "WHERE data_version > oldest ORDER BY name",
+        f"WHERE data_version > oldest{of_these} ORDER BY name",
         what=f"table {table}",
     )
     return tuple(row["name"] for row in found)

@@ -59,12 +59,12 @@ def refuse_unfinished(
 ) -> tuple[str, ...]:
     """No pin over half-applied changes (W6, W7, P12): RefusedError names them. With `wait` they are
     applied first, bounded by the source's own time limit for a statement; with `ignore` those that
-    only change rows are let be, and the notes say so. Where partitions are given, mutations `IN PARTITION`
-    of others do not count."""
+    only change rows are let be, and the notes say so. Where partitions are given, patches of
+    others and mutations `IN PARTITION` of others do not count."""
     if wait:
         _apply_unfinished(session, table, partition_ids)
     unfinished = _unfinished(session, table, partition_ids)
-    patches = patch_parts(session, table.full_name)
+    patches = patch_parts(session, table.full_name, partition_ids)
     if not unfinished and not patches:
         return ()
     return mutations.refuse_unapplied(table, unfinished, patches, ignore=ignore)
@@ -263,7 +263,7 @@ def _apply_unfinished(session: Session, table: TableInfo, partition_ids: Sequenc
     """Wait for mutations. Only looked at: one of ours that waits for those before it would change the
     partition's content id."""
     with _merging(session, table):
-        if patch_parts(session, table.full_name):
+        if patch_parts(session, table.full_name, partition_ids):
             # if we die here, the patches are applied all the same: they were asked for
             session.execute(
                 f"ALTER TABLE {table.sql} APPLY PATCHES SETTINGS mutations_sync = 0", what=f"table {table}"

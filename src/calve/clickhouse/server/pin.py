@@ -189,7 +189,7 @@ def _cloned(session: ServerVisit, table: TableInfo, wanted: PinRequest, name: st
 
 def _by_name(session: ServerVisit, table: TableInfo, wanted: PinRequest, why: str) -> Pinned:
     # Read from the table itself, rows come with its patches: as before them they cannot be had.
-    mutations.refuse_unapplied(table, (), patch_parts(session, table.full_name))
+    mutations.refuse_unapplied(table, (), patch_parts(session, table.full_name, wanted.partitions))
     parts = listed_parts(session, table.database, table.name, wanted.partitions)
     chosen = [(part, part) for part in parts if not wanted.parts or part.name in wanted.parts]
     refuse_gone(table, wanted, (part.name for part, _ in chosen))
