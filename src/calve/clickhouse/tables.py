@@ -167,9 +167,7 @@ def unfinished_mutations(session: Statements, table: TableName) -> tuple[Mutatio
     )
 
 
-def patch_parts(
-    session: Statements, table: TableName, partition_ids: Sequence[str] = ()
-) -> tuple[str, ...]:
+def patch_parts(session: Statements, table: TableName, partition_ids: Sequence[str] = ()) -> tuple[str, ...]:
     """Patches of lightweight updates that some part of their partition has not taken in yet (W6); of these
     partitions, or of all. A part takes in patches up to its data version; the engine removes those that all
     have, later."""
