@@ -44,4 +44,5 @@ uri = "sqlite:///{folder}/catalog.db"
 warehouse = "file://{folder}/warehouse"
 [limits]
 requests_per_second = 2000
+client_seconds = 5
 """

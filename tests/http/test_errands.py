@@ -133,3 +133,45 @@ def test_a_store_that_hangs_is_said_and_its_threads_are_bounded() -> None:
         threads.close()
 
     asyncio.run(scene())
+
+
+def test_answers_that_are_kept_are_bounded_by_their_bytes() -> None:
+    async def scene() -> None:
+        clock, calls = [0.0], []
+        errands = made(now=lambda: clock[0], keep_bytes=100)
+
+        def work() -> bytes:
+            calls.append(1)
+            return b"x" * 60
+
+        for at, key in enumerate(("a", "b", "b", "a")):
+            clock[0] = float(at)
+            assert len(await errands.result(key, ["s"], work, wait_seconds=30)) == 60
+        assert len(calls) == 3  # "a" made room for "b", which was kept, and was looked for again
+        errands.close()
+
+    asyncio.run(scene())
+
+
+def test_what_failed_is_tried_again_once_the_service_may_be_back() -> None:
+    async def scene() -> None:
+        clock, calls = [0.0], []
+        errands = made(now=lambda: clock[0])
+
+        def work() -> str:
+            calls.append(1)
+            if len(calls) == 1:
+                raise UnavailableError("down", code="catalog_unavailable", service="catalog:lake")
+            return "up"
+
+        with pytest.raises(UnavailableError):
+            await errands.result("k", ["catalog:lake"], work, wait_seconds=30)
+        clock[0] = 3.0
+        with pytest.raises(UnavailableError) as again:
+            await errands.result("other", ["catalog:lake"], work, wait_seconds=30)
+        assert getattr(again.value, "retry_seconds", None) == 2
+        clock[0] = 5.1
+        assert await errands.result("k", ["catalog:lake"], work, wait_seconds=30) == "up"
+        errands.close()
+
+    asyncio.run(scene())

@@ -112,7 +112,7 @@ def test_a_head_that_drips_is_cut_off(served: Served) -> None:
     assert port
     with socket.create_connection((host, port), timeout=30) as peer:
         peer.sendall(b"GET /v1/processes HTTP/1.1\r\nHost: localhost\r\nX-")
-        assert peer.recv(100) == b""  # closed by the server, which has a deadline of 10 s
+        assert peer.recv(100) == b""  # closed by the server, which has a deadline (`client_seconds`)
 
 
 def test_a_peer_that_asks_too_often_waits() -> None:

@@ -105,9 +105,11 @@ class Gatekeeper:
         self._lock = threading.Lock()
         self._known: dict[str, tuple[float, Token | None]] = {}
 
-    def caller(self, text: str, *, origin: str = "", loopback: bool = False) -> Caller | None:
+    def caller(
+        self, text: str, *, origin: str = "", loopback: bool = False, ask: bool = True
+    ) -> Caller | None:
         """Who has this token; None for a wrong, revoked or expired one. The host's own token counts only if
-        the peer is on this host."""
+        the peer is on this host. Without `ask` the store is not asked: LookupError if it would have to be."""
         given = token_id(text)
         if given == LOCAL:
             same = hmac.compare_digest(_hash(text), _hash(self._local))
@@ -116,15 +118,17 @@ class Gatekeeper:
                 if same and self._local and loopback
                 else None
             )
-        token = self._found(text, given or "")
+        token = self._found(text, given or "", ask)
         return Caller(name=token.name, role=token.role, origin=origin) if token else None
 
-    def _found(self, text: str, given: str) -> Token | None:
+    def _found(self, text: str, given: str, ask: bool) -> Token | None:
         key = _hash(text)
         with self._lock:
             until, token = self._known.get(key, (0.0, None))
         if self._seconds() < until:
             return token
+        if not ask:
+            raise LookupError(given)
         token = self._registry.token(given) if given else None
         same = hmac.compare_digest(key, token.hash if token else _NOBODY)
         if token is not None and not (same and token.valid(self._now())):

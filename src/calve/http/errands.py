@@ -6,6 +6,7 @@ bounded by `[limits]`.
 """
 
 import asyncio
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -14,10 +15,11 @@ from contextvars import copy_context
 from dataclasses import dataclass, field
 from typing import Any
 
-from calve.http.problem import HttpError
-from calve.model.errors import StoreUnknownError, TemporaryError, UnavailableError
+from calve.http.problem import DownError, HttpError
+from calve.model.errors import CalveError, StoreUnknownError, TemporaryError, UnavailableError
 
 STORE_THREADS = 16
+KEEP_BYTES = 64 << 20  # of answers that may be fetched again
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +35,8 @@ class _Errand:
     started: float
     ended: float | None = None
     services: Sequence[str] = field(default=())
+    size: int = 0  # of its answer, once there is one
+    failed: bool = False  # in a way that may go away
 
 
 class Errands:
@@ -45,6 +49,7 @@ class Errands:
         per_service: int,
         keep_seconds: float,
         down_seconds: float,
+        keep_bytes: int = KEEP_BYTES,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._pool = ThreadPoolExecutor(at_once, thread_name_prefix="errand")
@@ -52,6 +57,7 @@ class Errands:
         self._per_service = per_service
         self._keep = keep_seconds
         self._down_seconds = down_seconds
+        self._keep_bytes = keep_bytes
         self._now = now
         self._errands: dict[str, _Errand] = {}
         self._down: dict[str, tuple[float, UnavailableError]] = {}
@@ -115,6 +121,10 @@ class Errands:
     def _ended(self, errand: _Errand, future: "asyncio.Future[Any]") -> None:
         errand.ended = self._now()
         error = None if future.cancelled() else future.exception()
+        errand.failed = isinstance(error, CalveError) and error.retryable
+        if error is None and not future.cancelled() and isinstance(answer := future.result(), bytes):
+            errand.size = len(answer)
+        self._forget()
         if isinstance(error, UnavailableError):
             for service in errand.services:
                 self._down[service] = (self._now() + self._down_seconds, error)
@@ -123,15 +133,21 @@ class Errands:
         for service in services:
             until, error = self._down.get(service, (0.0, None))
             if error is not None and self._now() < until:
-                raise UnavailableError(
-                    f"{error.message} (a moment ago)", code=error.code, hint=error.hint, service=error.service
-                )
+                left = max(1, math.ceil(until - self._now()))
+                raise DownError(error, f"{error.message} (a moment ago)", left)
 
     def _forget(self) -> None:
-        old = self._now() - self._keep
-        for key, one in list(self._errands.items()):
-            if one.ended is not None and one.ended < old:
+        """What is old; what failed, once it may be tried again; and the oldest of too many bytes. Whoever asks for
+        one of them again starts it again."""
+        now = self._now()
+        ended = [(one.ended, key, one) for key, one in self._errands.items() if one.ended is not None]
+        ended.sort(key=lambda one: one[0])
+        size = sum(one.size for _, _, one in ended)
+        for at, key, one in ended:
+            kept = min(self._keep, self._down_seconds) if one.failed else self._keep
+            if now - at > kept or size > self._keep_bytes:
                 del self._errands[key]
+                size -= one.size
 
 
 class StoreThreads:
@@ -146,7 +162,9 @@ class StoreThreads:
         """TemporaryError if the store takes longer, or as many as there are threads wait for it; for a change
         StoreUnknownError, as it may yet happen."""
         if self._busy >= STORE_THREADS:
-            raise TemporaryError("the store is busy", code="store_slow", hint="repeat the request")
+            raise TemporaryError(
+                "the store is busy", code="store_slow", hint="repeat the request", service="store"
+            )
         self._busy += 1
         done = asyncio.get_running_loop().run_in_executor(self._pool, copy_context().run, work)
         done.add_done_callback(self._ended)
@@ -158,9 +176,12 @@ class StoreThreads:
             message = f"the store did not answer within {self._seconds:g} s"
             if changes:
                 raise StoreUnknownError(
-                    message, code="store_slow", hint="repeat the request with the same Idempotency-Key"
+                    message,
+                    code="store_slow",
+                    hint="repeat the request with the same Idempotency-Key",
+                    service="store",
                 ) from None
-            raise TemporaryError(message, code="store_slow", hint="calve doctor") from None
+            raise TemporaryError(message, code="store_slow", hint="calve doctor", service="store") from None
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)

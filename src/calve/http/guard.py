@@ -26,7 +26,6 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-BODY_SECONDS = 30.0
 BURST = 4  # seconds of the rate that a peer may use at once
 PEERS = 4096  # whose rate is remembered
 HEADERS = {
@@ -50,6 +49,7 @@ class Rules:
     behind_proxy: bool = False
     request_kb: int = 1024
     requests_per_second: int = 50
+    body_seconds: float = 20.0
 
 
 class Guard:
@@ -183,7 +183,7 @@ class Guard:
             raise _too_large(most)
         read = bytearray()
         try:
-            async with asyncio.timeout(BODY_SECONDS):
+            async with asyncio.timeout(self._rules.body_seconds):
                 while True:
                     message = await receive()
                     if message["type"] != "http.request":

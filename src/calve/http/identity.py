@@ -26,8 +26,10 @@ class Identities:
         self._open_reading = open_reading
         self._login_in_urls = login_in_urls
 
-    def caller(self, headers: Mapping[str, str], peer: str, *, path: str = "", query: str = "") -> Caller:
-        """Asks the store, unless it knows the token. HttpError 401 for nobody."""
+    def caller(
+        self, headers: Mapping[str, str], peer: str, *, path: str = "", query: str = "", ask: bool = True
+    ) -> Caller:
+        """Asks the store, unless it knows the token; LookupError instead without `ask`. HttpError 401 for nobody."""
         text = given_token(headers) or self._in_url(path, query)
         local = is_loopback(peer)
         if not text:
@@ -41,7 +43,7 @@ class Identities:
                 headers=_CHALLENGE,
             )
         # Behind a proxy everybody seems to be on this host, so its own token does not count there.
-        found = self._gate.caller(text, origin=peer, loopback=local and self._open_reading)
+        found = self._gate.caller(text, origin=peer, loopback=local and self._open_reading, ask=ask)
         if found is None:
             raise HttpError(
                 401,

@@ -4,6 +4,7 @@ An error that is not ours is a defect: its text may hold a secret, so only the r
 """
 
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from typing import Any
 
@@ -15,6 +16,8 @@ from calve.model.errors import (
     NotFoundError,
     PermanentError,
     RefusedError,
+    StoreError,
+    UnavailableError,
     UsageError,
 )
 
@@ -39,6 +42,14 @@ class HttpError(UsageError):
         self.headers = dict(headers or {})
 
 
+class DownError(UnavailableError):
+    """A service did not answer a moment ago, and is not asked again before `retry_seconds` have passed."""
+
+    def __init__(self, error: CalveError, message: str, retry_seconds: int) -> None:
+        super().__init__(message, code=error.code, hint=error.hint, service=error.service)
+        self.retry_seconds = retry_seconds
+
+
 def status_of(error: CalveError) -> int:
     match error:
         case HttpError():
@@ -60,14 +71,19 @@ def status_of(error: CalveError) -> int:
 def problem(error: CalveError, request_id: str) -> Response:
     status = status_of(error)
     headers = dict(error.headers) if isinstance(error, HttpError) else {}
+    later: dict[str, str] = {}
     if status in (429, 503):
-        headers.setdefault("Retry-After", str(RETRY_SECONDS))
+        seconds = int(headers.setdefault("Retry-After", str(getattr(error, "retry_seconds", RETRY_SECONDS))))
+        until = datetime.now(UTC) + timedelta(seconds=seconds)
+        later["until"] = until.strftime("%Y-%m-%dT%H:%M:%SZ")
     body: dict[str, Any] = {
         "type": f"urn:calve:error:{error.code}",
         "title": HTTPStatus(status).phrase,
         "status": status,
         "detail": error.message,
         **error.info.to_json(),
+        **({"service": "store"} if isinstance(error, StoreError) and not error.service else {}),
+        **later,
         "exit_code": error.exit_code,
         "request_id": request_id,
     }

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, FastAPI, Path, Query, Request
@@ -93,10 +94,20 @@ _TYPES: Mapping[type, Any] = {
 }  # fmt: skip
 _TEXT, _NUMBER, _TRUTH = {"type": "string"}, {"type": "integer"}, {"type": "boolean"}
 _PROBLEM_FIELDS = (
-    ("type", _TEXT), ("title", _TEXT), ("status", _NUMBER), ("detail", _TEXT), ("code", _TEXT), ("message", _TEXT),
-    ("hint", _TEXT), ("retryable", _TRUTH), ("outcome", {"enum": ["not_applied", "applied", "unknown"]}),
-    ("exit_code", _NUMBER), ("request_id", _TEXT),
-)  # fmt: skip
+    ("type", _TEXT),
+    ("title", _TEXT),
+    ("status", _NUMBER),
+    ("detail", _TEXT),
+    ("code", _TEXT),
+    ("message", _TEXT),
+    ("hint", _TEXT),
+    ("retryable", _TRUTH),
+    ("outcome", {"enum": ["not_applied", "applied", "unknown"]}),
+    ("exit_code", _NUMBER),
+    ("request_id", _TEXT),
+)
+# Of some problems: the service that is down, and when to ask again.
+_PROBLEM_MAY_HAVE = (("service", _TEXT), ("until", {"type": "string", "format": "date-time"}))  # fmt: skip
 _PROBLEM = {"content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
 _ANSWERS: dict[int | str, dict[str, Any]] = {
     202: {"description": "Under way: repeat the same request after the seconds of Retry-After"},
@@ -135,11 +146,14 @@ class Service:
 
     async def caller(self, request: Request) -> Caller:
         headers, peer = request.scope["headers_by_name"], request.state.peer
-        path, query = request.scope["path"], request.url.query
+        known = partial(
+            self._identities.caller, headers, peer, path=request.scope["path"], query=request.url.query
+        )
         try:
-            found: Caller = await self._threads.run(
-                lambda: self._identities.caller(headers, peer, path=path, query=query)
-            )
+            try:
+                found: Caller = known(ask=False)  # also while the store is down: of metrics, for one
+            except LookupError:
+                found = await self._threads.run(known)
         except HttpError as error:
             self._unknown(error.code)
             raise
@@ -156,7 +170,7 @@ class Service:
             )
         work = _Work(self.desk, caller, name, arguments, key)
         if verb.reach is Reach.STORE:
-            return answered(await self._threads.run(work, changes=verb.changes))
+            return _whole(await self._threads.run(work, changes=verb.changes))
         if key and verb.changes:
             first = await self._threads.run(lambda: self.desk.replay(caller, name, arguments, key))
             if first is not None:
@@ -168,7 +182,7 @@ class Service:
         if isinstance(made, Pending):
             body = {"status": "running", "seconds": round(made.seconds, 1), "hint": "repeat this request"}
             return JSONResponse(body, status_code=202, headers={"Retry-After": "1"})
-        return answered(made)
+        return _whole(made)
 
     async def waited(self, caller: Caller, name: str, arguments: Mapping[str, Any], *, seconds: float) -> Any:
         """The answer of a verb that reads outside, for clients that do not ask again. TemporaryError if it takes
@@ -181,7 +195,7 @@ class Service:
             raise TemporaryError(
                 f"{name} takes longer than {seconds:g} s", code="server_slow", hint="ask again"
             )
-        return made
+        return json.loads(made)
 
 
 class _Work:
@@ -193,11 +207,20 @@ class _Work:
         self.key = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
         self._call: Callable[[], Any] = lambda: desk.perform(caller, verb, arguments, key=key)
 
-    def __call__(self) -> Any:
-        return self._call()
+    def __call__(self) -> bytes:
+        """The answer as it is sent: made in the thread, and its size is known."""
+        return _encoded(self._call())
 
 
 def answered(document: Any) -> Response:
+    return _whole(_encoded(document))
+
+
+def _whole(data: bytes) -> Response:
+    return Response(data, media_type="application/json")
+
+
+def _encoded(document: Any) -> bytes:
     data = json.dumps(document, ensure_ascii=False).encode("utf-8", "backslashreplace")
     if len(data) > _MOST_BYTES:
         raise HttpError(
@@ -206,7 +229,7 @@ def answered(document: Any) -> Response:
             code="answer_too_large",
             hint="ask for less at once",
         )
-    return Response(data, media_type="application/json")
+    return data
 
 
 def application(service: Service, *, proof: Callable[[str], str]) -> FastAPI:
@@ -243,7 +266,7 @@ def _document(app: FastAPI) -> dict[str, Any]:
     schemas["Problem"] = {
         "type": "object",
         "required": [name for name, _ in _PROBLEM_FIELDS],
-        "properties": dict(_PROBLEM_FIELDS),
+        "properties": dict((*_PROBLEM_FIELDS, *_PROBLEM_MAY_HAVE)),
     }
     for path in made["paths"].values():
         for operation in path.values():

@@ -27,13 +27,14 @@ from calve.app.config import Config, ServeConfig
 from calve.app.desk import Desk
 from calve.app.notices import notifying
 from calve.app.token_file import hello, keep_token
+from calve.app.upkeep import upkeep
 from calve.http.aliases import Aliases
 from calve.http.clickhouse import Beside, routes
 from calve.http.errands import Errands, StoreThreads
 from calve.http.guard import Guard, Rules
 from calve.http.identity import Identities, is_loopback
 from calve.http.metrics import ServerMeters
-from calve.http.protocol import BoundedProtocol
+from calve.http.protocol import bounded
 from calve.http.routes import Service, application
 from calve.http.stream import Streams, Times
 from calve.http.tables import Tables
@@ -116,8 +117,13 @@ def serve(
         app.router.routes += [streams.route(), *Tables(*given).routes(), *Aliases(*given).routes()]
         app.router.routes.append(meters.route(calve, service.caller, errands, streams))
         guard = Guard(app, _rules(config, options), answered=meters.answered)
-        server = _Server(_uvicorn(guard, options), streams)
-        with _worker(config, with_worker), _beating(calve, url), notifying(config, calve.registry):
+        server = _Server(_uvicorn(guard, options, config.limits.client_seconds), streams)
+        with (
+            _worker(config, with_worker),
+            _beating(calve, url),
+            notifying(config, calve.registry),
+            upkeep(calve.registry, config.limits),
+        ):
             ready(Address(url=url, token_file=token_file, stop=server.stop))
             _run(server, listener)
         for part in (doing, streams, errands, threads, beside, caged, meters):
@@ -145,10 +151,10 @@ def _run(server: uvicorn.Server, listener: socket.socket) -> None:
         asyncio.run(server.serve(sockets=[listener]))
 
 
-def _uvicorn(guard: Guard, options: ServeConfig) -> uvicorn.Config:
+def _uvicorn(guard: Guard, options: ServeConfig, client_seconds: float) -> uvicorn.Config:
     return uvicorn.Config(
         guard,
-        http=BoundedProtocol,
+        http=bounded(seconds=client_seconds, behind_proxy=options.behind_proxy),
         ws="none",
         lifespan="off",
         log_config=None,
@@ -171,6 +177,7 @@ def _rules(config: Config, options: ServeConfig) -> Rules:
         behind_proxy=options.behind_proxy,
         request_kb=config.limits.request_kb,
         requests_per_second=config.limits.requests_per_second,
+        body_seconds=config.limits.client_seconds,
     )
 
 

@@ -73,6 +73,9 @@ class Limits:
     answer_seconds: float = _limit(
         1.0, "how long a request to a server waits for its answer; then it is told to ask again"
     )
+    client_seconds: float = _limit(
+        20.0, "how long a client of a server may take to send a request, or go without reading its answer"
+    )
     errands: int = _count(16, "requests of one server that ask sources, catalogs and storages at once")
     errands_per_service: int = _count(4, "of these, how many ask the same one")
     errand_keep_seconds: float = _limit(
