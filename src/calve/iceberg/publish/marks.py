@@ -167,6 +167,10 @@ def search(
     metadata: TableMetadata, process_id: str, keys: Sequence[KeyPlan], sent: Sequence[Sent] = ()
 ) -> Findings:
     """Ours by tag, by summary, by noted snapshot id, by a key's property; then the keys of others."""
+    tagged = metadata.refs.get(tag_of(process_id))
+    at_tag = None if tagged is None else metadata.snapshot_by_id(tagged.snapshot_id)
+    if at_tag is not None and at_tag.summary is not None and at_tag.summary[PROCESS_ID] == process_id:
+        return Findings(ours=_published(process_id, at_tag))  # as nearly always after a commit
     summaries = _summaries(metadata)
     earlier = [found for key in keys if (found := _earlier(metadata, summaries, key.hash)) is not None]
     snapshot = _our_snapshot(metadata, summaries, process_id, sent)
@@ -236,16 +240,16 @@ def _summaries(metadata: TableMetadata) -> _Summaries:
 def _our_snapshot(
     metadata: TableMetadata, summaries: _Summaries, process_id: str, sent: Sequence[Sent]
 ) -> Snapshot | None:
-    """Of several, the tagged one."""
     noted = {item.snapshot_id for item in sent}
+    tagged = metadata.refs.get(tag_of(process_id))
     ours = [
         snapshot
         for snapshot, said in summaries
         if said.get(PROCESS_ID) == process_id or (noted and str(snapshot.snapshot_id) in noted)
     ]
-    tagged = metadata.refs.get(tag_of(process_id))
-    at_tag = [one for one in ours if tagged is not None and one.snapshot_id == tagged.snapshot_id]
-    return next(iter(at_tag or ours), None)
+    return next(
+        (one for one in ours if tagged and one.snapshot_id == tagged.snapshot_id), next(iter(ours), None)
+    )
 
 
 def _earlier(metadata: TableMetadata, summaries: _Summaries, key_hash: str) -> EarlierExport | None:
