@@ -34,6 +34,15 @@ def test_a_table_is_described_wholly(session: EmbeddedSession) -> None:
     assert str(table) == "main:db.events"
 
 
+def test_functions_that_users_defined_are_known(session: EmbeddedSession) -> None:
+    session.execute("CREATE TABLE db.functions (id UInt64) ENGINE = MergeTree ORDER BY id")
+    before = session.describe("db", "functions").user_functions
+    session.execute("CREATE FUNCTION calve_plus_one AS (x) -> x + 1")
+    after = session.describe("db", "functions").user_functions
+    session.execute("DROP FUNCTION calve_plus_one")
+    assert after - before == {"calve_plus_one"}
+
+
 def test_a_partition_is_described_with_its_age_and_time(session: EmbeddedSession) -> None:
     session.execute(
         "CREATE TABLE db.timed (at DateTime('Asia/Tokyo'), id UInt64) ENGINE = MergeTree "

@@ -107,8 +107,8 @@ def refuse_without_parts(name: TableName, engine: str) -> None:
         )
 
 
-def describe(session: Statements, database: str, table: str) -> TableInfo:
-    """`Session.describe` of an engine of ours."""
+def describe(session: Statements, database: str, table: str, *, functions: bool = True) -> TableInfo:
+    """`Session.describe` of an engine of ours. Without `functions`, it is known that nobody defined any."""
     name = TableName(source=session.source, database=database, table=table)
     found = session.rows(
         "SELECT toString(uuid) AS uuid, engine, engine_full, create_table_query, partition_key, sorting_key, "
@@ -144,7 +144,7 @@ def describe(session: Statements, database: str, table: str) -> TableInfo:
         row_policies=row_policies(session, name) or (),
         mutations=unfinished_mutations(session, name),
         patch_parts=patch_parts(session, name),
-        user_functions=_user_functions(session),
+        user_functions=_user_functions(session) if functions else frozenset(),
     )
 
 
