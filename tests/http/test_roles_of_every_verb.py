@@ -127,6 +127,7 @@ def test_through_the_route_of_each_verb(clients: dict[str, httpx.Client], role: 
 
 STATEMENTS = [
     ("SELECT count() FROM calve.processes", VIEWER),
+    ("SHOW TABLES", VIEWER),
     ("ALTER TABLE none.none EXPORT PARTITION ALL TO TABLE lake.none.none", OPERATOR),
     ("KILL EXPORT PARTITION WHERE 0", OPERATOR),
     ("KILL EXPORT PARTITION WHERE 1 TEST", OPERATOR),

@@ -96,6 +96,42 @@ def test_a_client_connects_while_every_cage_is_taken(front: Front, port: int, cl
         again.close()
 
 
+_AS_SQLALCHEMY = {"database": "default", "default_format": "TabSeparatedWithNamesAndTypes"}
+_AS_CONNECT = {
+    "wait_end_of_query": "1",
+    "database": "default",
+    "session_id": "e1e7facb-f113-4e16-92ad-1e513daaeeb1",
+}
+# Recorded from clients that tests do not install: what they send to connect, and what people do with them first.
+RECORDED = {
+    "clickhouse-sqlalchemy 0.3.2": [
+        (_AS_SQLALCHEMY, "select version()", b"version()\nString\n"),
+        (_AS_SQLALCHEMY, "select currentDatabase()", b"currentDatabase()\nString\ncalve\n"),
+        (_AS_SQLALCHEMY, "SHOW DATABASES", b"name\nString\ncalve\nsystem\n"),
+        (_AS_SQLALCHEMY, 'EXISTS TABLE "calve"."processes"', b"result\nUInt8\n1\n"),
+        (_AS_SQLALCHEMY, 'DESCRIBE TABLE "calve"."processes"', b"name\ttype\tdefault_type\t"),
+    ],
+    "apache-airflow-providers-clickhousedb 1.0.1": [
+        ({}, "SELECT version(), timezone()", b"2"),
+        (_AS_CONNECT, "SELECT name, value, readonly FROM system.settings LIMIT 10000\n FORMAT Native", b""),
+        (
+            {**_AS_CONNECT, "client_protocol_version": "54405"},
+            "SELECT 1 AS check\n FORMAT Native",
+            b"\x01\x01\x05check",
+        ),
+        (_AS_CONNECT, "SELECT 1\n FORMAT Native", b"\x01\x01\x011"),
+    ],
+}
+
+
+@pytest.mark.parametrize("client", RECORDED)
+def test_what_other_clients_were_seen_to_send_is_answered(front: Front, client: str) -> None:
+    for parameters, text, begins in RECORDED[client]:
+        asked = Asked(method="POST", parameters=list(parameters.items()), headers={}, body=text.encode())
+        answered = answer(front.sql, VIEWER, asked)
+        assert (answered.status, answered.body[: len(begins)]) == (200, begins), text
+
+
 def ask(port: int, path: str = "/", body: bytes | None = None, **headers: str) -> tuple[int, Message, str]:
     given = {"Authorization": PASSWORD, **headers}
     request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data=body, headers=given)

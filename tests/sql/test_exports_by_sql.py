@@ -79,6 +79,23 @@ def test_every_table_is_read_with_its_columns_in_order(front: Front, queued: str
     assert bool(whole) == (name not in ("system.exports", "calve.backups", "calve.workers"))
 
 
+def test_what_people_ask_first(front: Front) -> None:
+    assert front.rows("SHOW DATABASES") == [{"name": "calve"}, {"name": "system"}]
+    everything = [f"{name}.{row['name']}" for name in ("calve", "system") for row in front.rows(f"SHOW TABLES FROM {name}")]  # fmt: skip
+    assert sorted(everything) == sorted(TABLES)
+    assert front.rows("SHOW TABLES LIKE 'b%'") == [{"name": "backups"}]
+    assert front.rows("SHOW TABLES FROM default") == []
+    for name, table in TABLES.items():
+        described = front.rows(f"DESCRIBE TABLE {name}")
+        assert tuple((row["name"], row["type"]) for row in described) == table.schema.columns
+    asked = ["`calve`.`tasks`", "tasks", "TABLE nope", "DATABASE calve", "DATABASE nope"]
+    assert [front.rows(f"EXISTS {one}")[0]["result"] for one in asked] == [1, 1, 0, 1, 0]
+    for wrong, code in (("DESCRIBE nope", "sql_table"), ("SHOW TABLES FROM nope", "sql_database")):
+        with pytest.raises(UsageError) as refused:
+            front.run(wrong)
+        assert refused.value.code == code
+
+
 def test_a_column_that_is_named_alone_is_as_in_the_whole(front: Front, queued: str) -> None:
     """Plans and tasks are read only where a column needs them."""
     name = "system.replicated_partition_exports"

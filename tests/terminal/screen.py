@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 import termios
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,6 +47,28 @@ def run(*command: str, columns: int, cwd: Path | None = None, **environ: str) ->
     drawn = _read_to_the_end(ours)
     os.close(ours)
     assert program.wait(60) == 0, drawn
+    return Drawn(raw=drawn)
+
+
+def talk(*command: str, answers: Sequence[str], prompt: str, cwd: Path, **environ: str) -> Drawn:
+    """What was drawn while the answers were typed, each once the program asks for it."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(cwd)
+        os.execve(
+            sys.executable,
+            [sys.executable, *command],
+            {"TERM": "xterm", "PATH": os.environ["PATH"], **environ},
+        )
+    drawn = ""
+    for answer in answers:
+        drawn += os.read(terminal, 65536).decode()  # at least the echo of the answer before
+        while not _CONTROL.sub("", drawn).endswith(prompt):
+            drawn += os.read(terminal, 65536).decode()
+        os.write(terminal, answer.encode())
+    drawn += _read_to_the_end(terminal)
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, drawn
     return Drawn(raw=drawn)
 
 

@@ -1,8 +1,10 @@
 """`calve sql`: statements that users of ClickHouse know, one as an argument or many at a prompt."""
 
 import contextlib
+import os
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -15,6 +17,17 @@ if TYPE_CHECKING:
     from calve.sql.execution import Result
 
 _PROMPT, _MORE = "calve> ", "     > "
+_GREETING = "Statements end with a semicolon. \\h helps, \\q or Ctrl-D ends."
+_HELP = """\
+SHOW TABLES;  DESCRIBE calve.processes;
+SELECT id, state, rows FROM calve.processes;
+ALTER TABLE db.events EXPORT PARTITION ID '202401' TO TABLE lake.ns.events;
+KILL EXPORT PARTITION WHERE partition_id = '202401';
+SYSTEM STOP EXPORTS db.events;  SYSTEM START EXPORTS db.events;
+FORMAT Vertical or FORMAT JSON at the end of a SELECT chooses its form."""
+_ENDS = frozenset({"\\q", ":q", "exit", "quit"})
+_HELPS = frozenset({"\\h", "\\?", "?", "help"})
+_KEPT = 1000  # statements of earlier conversations
 
 
 @command(
@@ -114,27 +127,30 @@ def _asked(session: CliSession, text: str, form: str) -> "Result":
 
 
 def _talk(session: CliSession, run: Run) -> int:
-    """A statement that fails ends a script, and not a conversation."""
-    talks = sys.stdin.isatty()
-    if talks:
-        with contextlib.suppress(ImportError):
-            import readline  # noqa: F401 - lines can be edited and recalled; nothing is kept
-    for text in _statements(talks):
-        try:
+    """A statement that fails, or is interrupted, ends a script, and not a conversation."""
+    from calve.sql.statement import split
+
+    if not sys.stdin.isatty():
+        for text in split(sys.stdin.read()):
             _show(session, run(text))
-        except CalveError as error:
-            if not talks:
-                raise
-            output.error(error.info)
+        return 0
+    session.say(_GREETING)
+    with _remembered() as remember:
+        for text in _typed(remember):
+            try:
+                for one in split(text):
+                    _show(session, run(one))
+            except CalveError as error:
+                output.error(error.info)
+            except KeyboardInterrupt:
+                output.say("interrupted; what was queued goes on")
     return 0
 
 
-def _statements(talks: bool) -> Iterator[str]:
-    from calve.sql.statement import split
+def _typed(remember: Callable[[str], None]) -> Iterator[str]:
+    """What a person types, up to each semicolon."""
+    from calve.sql.statement import is_whole
 
-    if not talks:
-        yield from split(sys.stdin.read())
-        return
     text = ""
     while True:
         try:
@@ -146,11 +162,40 @@ def _statements(talks: bool) -> Iterator[str]:
             output.say()
             text = ""
             continue
-        if text.strip().lower() in ("exit", "quit"):
+        word = text.strip().rstrip(";").strip().lower()
+        if word in _ENDS:
             return
-        if text.rstrip().endswith(";"):
-            yield from split(text)
+        if word in _HELPS or not word:
+            if word:
+                output.say(_HELP)
             text = ""
+        elif is_whole(text):
+            remember(" ".join(text.split("\n")).strip())
+            yield text
+            text = ""
+
+
+@contextlib.contextmanager
+def _remembered() -> Iterator[Callable[[str], None]]:
+    """Statements can be edited and recalled, each as one line, also by the next conversation of this user."""
+    try:
+        import readline
+    except ImportError:
+        yield lambda _: None
+        return
+    kept = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser() / "calve" / "sql_history"
+    with contextlib.suppress(OSError):
+        readline.read_history_file(kept)
+    readline.set_auto_history(False)
+    try:
+        yield readline.add_history
+    finally:
+        readline.set_auto_history(True)
+        with contextlib.suppress(OSError):
+            kept.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            readline.set_history_length(_KEPT)
+            readline.write_history_file(kept)
+            kept.chmod(0o600)
 
 
 def _show(session: CliSession, result: "Result") -> None:

@@ -24,7 +24,7 @@ from calve.model.access import Caller
 from calve.model.errors import CalveError, TemporaryError, UsageError
 from calve.sql import codes, settings
 from calve.sql.execution import TEXT, Result, Sql
-from calve.sql.statement import LONGEST_KB, Export, Select, Statement, parse
+from calve.sql.statement import LONGEST_KB, Export, Look, Select, Statement, parse
 
 _DATABASES = frozenset({"", "default", "calve", "system"})
 # Clients send them to every server; here they change nothing.
@@ -270,7 +270,7 @@ def _read(asked: Asked, query_id: str) -> _Read:
                 hint="put the value into the statement, as clickhouse-connect's %(name)s does",
             )
     statement = parse(_text(asked, given))
-    if asked.method != "POST" and not isinstance(statement, Select):
+    if asked.method != "POST" and not isinstance(statement, Select | Look):
         raise codes.wrong("GET reads only", code=codes.READONLY, hint="send the statement with POST")
     if isinstance(statement, Export):
         statement = replace(statement, settings=(*added, *statement.settings))

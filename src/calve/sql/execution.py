@@ -20,9 +20,9 @@ from calve.clickhouse.engine.engine import EngineError
 from calve.model.access import Caller
 from calve.model.errors import CalveError, ErrorInfo, RefusedError, TemporaryError
 from calve.model.limits import Limits
-from calve.sql import allowance, codes, handshake, settings
+from calve.sql import allowance, codes, handshake, inventory, settings
 from calve.sql.reader import Reader
-from calve.sql.statement import Clause, Export, Kill, Select, Statement, Switch, parse
+from calve.sql.statement import Clause, Export, Kill, Look, Select, Statement, Switch, parse
 from calve.sql.tables import SCHEMAS, TABLES
 
 TEXT = "TabSeparated"
@@ -96,6 +96,9 @@ class Sql:
                 return self._select(
                     caller, statement.sql, allowance.format_named(statement.form or form), limit
                 )
+            case Look():
+                shown = allowance.format_named(statement.form or form)
+                return self._select(caller, inventory.select_of(statement), shown, limit)
             case Kill():
                 return self._kill(caller, statement, allowance.format_named(statement.form or form), limit)
             case Export():

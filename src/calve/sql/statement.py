@@ -8,6 +8,7 @@ that, and `allowance` looks at what it makes of it.
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 from calve.clickhouse.sql.tokens import Sort, TableName, Token, tokens
 from calve.clickhouse.sql.tokens import name as quoted_name
@@ -16,7 +17,7 @@ from calve.sql import codes
 from calve.sql.settings import PREFER_REMOTE
 
 LONGEST_KB = 64
-_HELP = "ALTER TABLE db.t EXPORT …, KILL EXPORT WHERE …, SYSTEM STOP|START EXPORTS, SELECT"
+_HELP = "ALTER TABLE db.t EXPORT …, KILL EXPORT WHERE …, SYSTEM STOP|START EXPORTS, SELECT, SHOW TABLES"
 # Possessive: an open quote fails at once instead of trying every shorter text.
 _PIECE = re.compile(
     r"""(?P<quoted>'(?:[^'\\]|\\.|'')*+'|`(?:[^`\\]|\\.|``)*+`|"(?:[^"\\]|\\.|"")*+")
@@ -34,10 +35,6 @@ _ELSEWHERE = {
     "RESTORE": "use: calve backup restore NAME",
     "OPTIMIZE": "use: calve optimize TABLE",
     "EXPLAIN": "run the SELECT itself",
-    "SHOW": "the tables are system.exports, system.replicated_partition_exports, system.distributed_exports, "
-    "calve.processes, calve.tasks, calve.events, calve.backups, calve.tables, calve.workers",
-    "DESCRIBE": "SELECT * FROM the table LIMIT 0 FORMAT TSVWithNamesAndTypes",
-    "DESC": "SELECT * FROM the table LIMIT 0 FORMAT TSVWithNamesAndTypes",
     "SET": "give settings of an export in its own SETTINGS clause",
     "USE": "name tables with their database",
 }
@@ -81,11 +78,29 @@ class Select:
     form: str = ""  # of its FORMAT clause
 
 
-Statement = Export | Kill | Switch | Select
+class Asks(StrEnum):
+    DATABASES = "databases"
+    TABLES = "tables"
+    COLUMNS = "columns"
+    DATABASE_EXISTS = "database exists"
+    TABLE_EXISTS = "table exists"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """SHOW DATABASES, SHOW TABLES, DESCRIBE, EXISTS. `name` is that of the database or the table."""
+
+    asks: Asks
+    name: str = ""
+    like: str = ""
+    form: str = ""
+
+
+Statement = Export | Kill | Switch | Select | Look
 
 
 def parse(text: str) -> Statement:
-    """UsageError for anything that is not one of the four."""
+    """UsageError for anything that is not one of these."""
     plain = scan(text)
     words = _Words(plain)
     match words.first:
@@ -97,6 +112,8 @@ def parse(text: str) -> Statement:
             return _system(words)
         case "SELECT" | "WITH" | "FROM" | "(":
             return _select(words, plain)
+        case "SHOW" | "DESCRIBE" | "DESC" | "EXISTS":
+            return _look(words)
         case "":
             raise codes.wrong("the statement is empty", hint=_HELP)
         case other:
@@ -147,6 +164,16 @@ def split(text: str) -> list[str]:
         elif found.lastgroup != "comment":
             says = says or bool(found.group().strip())
     return [*made, text[start:]] if says or at < len(text) else made
+
+
+def is_whole(text: str) -> bool:
+    """Whether a statement at a prompt has ended: with a semicolon, or with what no further line can put right."""
+    at, last = 0, ""
+    while (found := _PIECE.match(text, at)) is not None:
+        at = found.end()
+        if found.lastgroup == "end" or (found.lastgroup != "comment" and found.group().strip()):
+            last = found.group()
+    return last == ";" if at == len(text) else text[at] not in "'\"`/"
 
 
 def _unread(text: str, at: int) -> str:
@@ -370,6 +397,35 @@ def _select(words: _Words, text: str) -> Select:
     if [one.text for one in rest[-4:-1]] in _FRESH and rest[-1].sort is Sort.NUMBER:
         rest = rest[:-4]
     return Select(sql=text[: rest[-1].end], form=form)
+
+
+def _look(words: _Words) -> Look:
+    words.all, form = list(_format(words.all)[0]), _format(words.all)[1]
+    name = like = ""
+    if words.skip("SHOW", "DATABASES"):
+        asks = Asks.DATABASES
+    elif words.skip("SHOW", "TABLES"):
+        asks = Asks.TABLES
+        name = words.name("a database") if words.skip("FROM") or words.skip("IN") else ""
+    elif words.skip("EXISTS", "DATABASE"):
+        asks, name = Asks.DATABASE_EXISTS, words.name("a database")
+    elif words.is_next("SHOW"):
+        raise codes.wrong(
+            "SHOW here can only SHOW TABLES or SHOW DATABASES",
+            code=codes.STATEMENT,
+            hint="DESCRIBE calve.processes",
+        )
+    else:
+        asks = Asks.TABLE_EXISTS if words.is_next("EXISTS") else Asks.COLUMNS
+        words.at += 1
+        words.skip("TABLE")
+        name = words.name("a table")
+        if words.skip("."):
+            name += "." + words.name("a table")
+    if asks in (Asks.DATABASES, Asks.TABLES) and words.skip("LIKE"):
+        like = words.take("a pattern in quotes", Sort.STRING).value
+    words.end()
+    return Look(asks=asks, name=name, like=like, form=form)
 
 
 def _format(words: Sequence[Token]) -> tuple[Sequence[Token], str]:
