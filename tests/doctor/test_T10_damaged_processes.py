@@ -62,3 +62,20 @@ def test_T10_a_damaged_process_is_listed_shown_and_reported_with_a_remedy_that_w
     assert not [
         one for one in run("doctor", "--no-spark", "--json").json if one["part"].startswith("process:")
     ]
+
+
+@pytest.mark.parametrize(("state", "said"), [("COMPLETED", "it is COMPLETED"), ("FAILED", "is unknown")])
+def test_T10_an_error_that_cannot_be_read_is_repaired_as_the_state_needs_it(
+    run: Run, tmp_path: Path, state: str, said: str
+) -> None:
+    assert run("init").code == 0
+    damaged = submitted(tmp_path, "events")
+    with closing(sqlite3.connect(tmp_path / "calve.db", isolation_level=None)) as database:
+        database.execute(
+            "UPDATE processes SET state = ?, finished_at = created_at, publish_sent = 1, error = '{' WHERE id = ?",
+            (state, damaged),
+        )
+        answer = run("doctor", "--no-spark", "--json")
+        [finding] = [one for one in answer.json if one["part"] == f"process:{damaged}"]
+        database.execute("UPDATE" + finding["remedy"].partition("UPDATE")[2])
+    assert said in run("why", damaged).out

@@ -136,21 +136,25 @@ def notices(app: App) -> Iterator[Finding]:
 
 
 def _repair(process: Process) -> str:
-    """A statement that makes the row readable again. What the columns held is lost, so a process that may have
-    been published is looked up once more."""
+    """A statement that makes the row readable again. What the columns held is lost, so a process that failed and
+    may have been published is looked up once more. One that is completed or under way needs no error."""
     outcome = Outcome.UNKNOWN if process.publish_sent else Outcome.NOT_APPLIED
-    columns = {
+    error = {
+        "code": "damaged",
+        "message": "the error that was here could not be read",
+        "outcome": outcome.value,
+    }
+    has_error = process.state in (ProcessState.FAILED, ProcessState.CANCELLED)
+    columns: dict[str, list[str] | dict[str, str] | None] = {
         "needs": [f"source:{process.source.partition(':')[0]}", process.lane],
         "partitions": [],
         "locks": [],
-        "error": {
-            "code": "damaged",
-            "message": "the error that was here could not be read",
-            "outcome": outcome.value,
-        },
+        "error": error if has_error else None,
     }
     sets = ", ".join(
-        f"{name} = '{json.dumps(value)}'" for name, value in columns.items() if f"`{name}`" in process.damaged
+        f"{name} = NULL" if value is None else f"{name} = '{json.dumps(value)}'"
+        for name, value in columns.items()
+        if f"`{name}`" in process.damaged
     )
     return f"UPDATE processes SET {sets} WHERE id = '{process.id}'"
 
