@@ -7,8 +7,10 @@ from pathlib import Path
 import httpx
 import pytest
 
+from calve.app.config import ServeConfig
 from calve.http.guard import Rates
 from calve.http.routes import ROUTES
+from calve.http.server import _listening
 from support.served import Served
 
 pytestmark = pytest.mark.programs
@@ -142,3 +144,11 @@ def test_it_answers_below_its_root_path_and_without_it(tmp_path: Path) -> None:
             assert client.get(f"{made.url.removesuffix('/a/b')}/a/bc").status_code == 404
     finally:
         made.close()
+
+
+def test_answers_do_not_wait_for_an_acknowledgement() -> None:
+    """asyncio turns Nagle's delay off for sockets that say they are TCP, and for no others."""
+    with _listening(ServeConfig(port=0)) as listener:
+        assert listener.proto == socket.IPPROTO_TCP
+        with socket.create_connection(listener.getsockname()) as _, listener.accept()[0] as accepted:
+            assert accepted.proto == socket.IPPROTO_TCP

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
@@ -32,6 +33,7 @@ PAGE = 200  # events read at once
 QUEUE = 256  # messages that wait for one peer; above it the peer reads from the store again
 REPLAYED = 50_000  # events that one stream reads again; above it it is told to look at the lists
 OF_A_PEER = 20
+PROGRESS_SHARE = 20  # all processes are read for a twentieth of the time at most
 READERS = 3  # threads for those who read again
 _PROGRESS = ("id", "kind", "state", "tasks", "running_tasks", "rows", "bytes")
 _MEDIA_TYPE = "text/event-stream; charset=utf-8"
@@ -89,7 +91,7 @@ class _Seen:
     cursor: str
     reset: str
     events: tuple[_Message, ...]
-    live: Mapping[str, Json]
+    live: Mapping[str, Json] | None = None  # processes that have not ended; None: not looked at
 
 
 @dataclass(eq=False, kw_only=True)
@@ -196,12 +198,14 @@ class Streams:
         seen: _Seen = await self._beside(lambda: self._look(cursor))
         return seen
 
-    def _look(self, cursor: str) -> _Seen:
-        """Blocks. Processes are read after the events, so none is older than its event."""
+    def _look(self, cursor: str, *, at_all: bool = False) -> _Seen:
+        """Blocks. Processes are read after the events, so none is older than its event. `at_all`: also those
+        of which nothing was said."""
         page = self._ask("feed", after=cursor, limit=PAGE)
-        live = {one["id"]: one for one in self._ask("processes", limit=1000)}
-        other = list(dict.fromkeys(one["process"] for one in page["events"] if one["process"] not in live))
-        processes = live | {one["id"]: one for one in (self._ask("find", ids=other) if other else ())}
+        live = {one["id"]: one for one in self._ask("processes", limit=1000)} if at_all else None
+        known = live or {}
+        other = list(dict.fromkeys(one["process"] for one in page["events"] if one["process"] not in known))
+        processes = known | {one["id"]: one for one in (self._ask("find", ids=other) if other else ())}
         return _Seen(
             cursor=page["cursor"],
             reset=page["reset"] or "",
@@ -225,8 +229,11 @@ class Streams:
 
     async def _tail(self) -> None:
         stalled = False
+        due = 0.0  # when progress is looked at again: the more there is to read, the less often
         while self._joined:
-            look = asyncio.get_running_loop().run_in_executor(self._tail_thread, self._look, self._cursor)
+            began = time.monotonic()
+            work = partial(self._look, self._cursor, at_all=began >= due)
+            look = asyncio.get_running_loop().run_in_executor(self._tail_thread, work)
             try:
                 done, _ = await asyncio.wait({look}, timeout=self._answer_seconds)
                 if not done and not stalled:
@@ -247,6 +254,8 @@ class Streams:
                 stalled = False
                 self._give([_Message(text=block("resumed", {}))])
             self._told(seen)
+            if seen.live is not None:
+                due = began + PROGRESS_SHARE * (time.monotonic() - began)
             if len(seen.events) < PAGE:
                 await asyncio.sleep(self.times.look)
 
@@ -255,17 +264,21 @@ class Streams:
         messages = list(seen.events)
         if seen.reset:
             messages = [_Message(text=reset(seen.reset, seen.cursor), cursor=seen.cursor)]
-        shown = {name: tuple(str(one[key]) for key in _PROGRESS) for name, one in seen.live.items()}
-        moved = [
-            {key: one[key] for key in _PROGRESS}
-            for name, one in seen.live.items()
-            if name in self._live and self._live[name] != shown[name]
-        ]
-        if moved:
-            messages.append(_Message(text=block("progress", {"processes": moved}), progress=tuple(moved)))
-        self._live = shown
+        if seen.live is not None:
+            messages += self._progress(seen.live)
         self._give(messages)
         self._cursor = seen.cursor
+
+    def _progress(self, live: Mapping[str, Json]) -> list[_Message]:
+        """What moved since the last look at all processes."""
+        shown = {name: tuple(str(one[key]) for key in _PROGRESS) for name, one in live.items()}
+        before, self._live = self._live, shown
+        moved = tuple(
+            {key: live[name][key] for key in _PROGRESS}
+            for name in shown
+            if name in before and before[name] != shown[name]
+        )
+        return [_Message(text=block("progress", {"processes": list(moved)}), progress=moved)] if moved else []
 
     def _give(self, messages: Iterable[_Message]) -> None:
         messages = list(messages)
