@@ -10,6 +10,7 @@ from servers import PASSWORD, TIMEZONE, WITH_UUID, Place
 
 from calve.clickhouse.pins.pin import Pinned
 from calve.clickhouse.server.source import ServerOptions, ServerSource
+from calve.destination.plan import Relation
 from support.clickhouse_front import ClickHouseFront, FrontOptions
 from support.network_proxy import Fault, Mode, NetworkProxy
 from support.programs import free_ports
@@ -178,6 +179,29 @@ def test_a_stream_that_falls_silent_while_the_server_answers_is_given_up_and_cou
         error = executor.read(place.source(), through(proxy, pinned), "1", read_seconds=1)["error"]
     assert (error["code"], error["retryable"], error["service"]) == ("source_stalled", True, ""), error
     assert f"reading part {pinned.parts[0].name}: " in error["message"]
+
+
+@pytest.mark.timeout(60)
+def test_a_query_that_the_server_works_on_without_a_row_is_ended_there_and_not_tried_again(
+    place: Place, executor: ExecutorChild
+) -> None:
+    """As on a damaged part: the same bytes would take as long again. `limits.stall_seconds` is the bound."""
+    pinned = place.pin(place.numbers(parts=1, rows=3))
+    detail = {**pinned.relation.detail, "where": "sleepEachRow(1) = 0"}
+    slow = replace(pinned, relation=replace(pinned.relation, detail=detail))
+    error = executor.read(place.source(), slow, "1", read_seconds=1)["error"]
+    assert (error["code"], error["retryable"]) == ("source_stalled", False), error
+    assert f"reading part {pinned.parts[0].name}: stopped after 1 s" in error["message"]
+    with place.source().visit() as session:
+        left = session.rows("SELECT query FROM system.processes WHERE query LIKE '%sleepEachRow(1)%' AND NOT is_cancelled"
+                            " AND query NOT LIKE '%system.processes%'")  # fmt: skip
+    assert left == []
+
+
+def test_a_stream_may_be_silent_as_long_as_an_attempt_may_be() -> None:
+    options = ServerOptions(url="http://127.0.0.1:1", stall_seconds=7, query_seconds=3)
+    relation = Relation(mode="live")
+    assert ServerSource("main", options).reader(relation).access["read_seconds"] == "7"
 
 
 @pytest.mark.timeout(60)

@@ -80,6 +80,27 @@ def test_ps_fits_a_narrow_terminal_and_is_whole_on_a_pipe(tmp_path: Path) -> Non
     assert destination in wide.lines[1]
 
 
+def test_at_80_columns_the_processes_of_a_batch_can_be_told_apart(tmp_path: Path) -> None:
+    """The cut falls on what matters least: they differ by their partitions alone."""
+    (tmp_path / "calve.toml").write_text(render())
+    with open_store(f"sqlite:///{tmp_path / 'calve.db'}") as store:
+        store.submit(
+            [
+                NewProcess(
+                    id=new_process_id(), kind="export", source="main:shop.orders", destination="lake.shop.orders",
+                    lane="catalog:lake", needs=(), request="{}", partitions=(partition,),
+                )
+                for partition in ("202401", "202402")
+            ]
+        )  # fmt: skip
+    drawn = run("-m", "calve.cli", "ps", columns=80, cwd=tmp_path)
+    assert max(len(line) for line in drawn.lines) <= 80
+    rows = [line.split() for line in drawn.lines[1:3]]
+    assert drawn.lines[0].split() == ["ID", "STATE", "SOURCE", "DESTINATION", "PARTITIONS", "TASKS", "AGE"]
+    assert {row[4] for row in rows} == {"202401", "202402"}
+    assert all(row[2].endswith("shop.orders") and row[3].endswith("shop.orders") for row in rows)
+
+
 @pytest.mark.parametrize("columns", [30, 100])
 def test_a_line_stands_while_something_takes_its_time_and_is_gone_afterwards(columns: int) -> None:
     code = "from calve.cli import output\nwith output.during('looking at db.events and lake.ns.events ...'): pass"

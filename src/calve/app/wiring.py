@@ -188,6 +188,7 @@ class App:
             connect_seconds=limits.connect_seconds,
             call_seconds=limits.call_seconds,
             query_seconds=limits.query_seconds,
+            stall_seconds=limits.stall_seconds,
         )
         return ServerSource(config.name, options)
 

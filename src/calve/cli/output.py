@@ -98,7 +98,7 @@ def _coloured(text: str, colour: str) -> str:
     return f"{colour}{text}{_PLAIN}" if wants_colour(sys.stderr) else text
 
 
-_LEAST = 6  # characters that a shortened column keeps
+_READABLE, _LEAST = 12, 6  # characters that a shortened column keeps before others are dropped, and at all
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
@@ -157,24 +157,25 @@ def table(
     *,
     width: int | None = None,
     cut: frozenset[str] = frozenset(),
+    tails: frozenset[str] = frozenset(),
     drop: Sequence[str] = (),
 ) -> str:
     """Columns parted by two spaces; those in `right` are set to the right. Where a `width` is given, a
-    row stays a line, as far as that is possible: the columns in `cut` are shortened, and where that is
-    not enough those in `drop` are omitted, the first one first."""
+    row stays a line, as far as that is possible: the columns in `cut` are shortened, those in `tails` at
+    their start; where that leaves too little, those in `drop` are omitted, the first one first."""
     widths = _widths(head, rows)
     if width is not None:
         for name in drop:
-            if _total(_fitted(head, widths, width, cut)) <= width:
+            if _total(_fitted(head, widths, width, cut | tails, _READABLE)) <= width:
                 break
             kept = [at for at, title in enumerate(head) if title != name]
             head, rows = [head[at] for at in kept], [[row[at] for at in kept] for row in rows]
             widths = _widths(head, rows)
-        widths = _fitted(head, widths, width, cut)
+        widths = _fitted(head, widths, width, cut | tails, _LEAST)
 
     def line(cells: Sequence[str]) -> str:
         padded = (
-            cell.rjust(room) if name in right else _shortened(cell, room).ljust(room)
+            cell.rjust(room) if name in right else _shortened(cell, room, name in tails).ljust(room)
             for name, cell, room in zip(head, cells, widths, strict=True)
         )
         return "  ".join(padded).rstrip()
@@ -190,19 +191,23 @@ def _total(widths: Sequence[int]) -> int:
     return sum(widths) + 2 * (len(widths) - 1)
 
 
-def _fitted(head: Sequence[str], widths: Sequence[int], width: int, cut: frozenset[str]) -> list[int]:
+def _fitted(
+    head: Sequence[str], widths: Sequence[int], width: int, cut: frozenset[str], least: int
+) -> list[int]:
     """The widest of those that may be cut gives a character at a time."""
     fitted = list(widths)
     while _total(fitted) > width:
-        spare = [at for at, name in enumerate(head) if name in cut and fitted[at] > _LEAST]
+        spare = [at for at, name in enumerate(head) if name in cut and fitted[at] > least]
         if not spare:
             break
         fitted[max(spare, key=lambda at: fitted[at])] -= 1
     return fitted
 
 
-def _shortened(cell: str, room: int) -> str:
-    return cell if len(cell) <= room else f"{cell[: room - 1]}…"
+def _shortened(cell: str, room: int, tail: bool) -> str:
+    if len(cell) <= room:
+        return cell
+    return f"…{cell[1 - room :]}" if tail else f"{cell[: room - 1]}…"
 
 
 def facts(pairs: Sequence[tuple[str, str]]) -> str:

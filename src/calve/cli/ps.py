@@ -108,8 +108,9 @@ def _list_processes(session: CliSession, query: ProcessQuery, only_ids: bool, em
         [_row(process, now) for process in found],
         right=frozenset({"ROWS", "AGE", "DURATION"}),
         width=output.width(sys.stdout),
-        cut=frozenset({"SOURCE", "DESTINATION", "PARTITIONS"}),
-        drop=("BATCH", "ENDED", "PARTITIONS", "ROWS", "KIND", "AGE", "SOURCE"),
+        cut=frozenset({"PARTITIONS"}),
+        tails=frozenset({"SOURCE", "DESTINATION"}),  # the table's own name stands last
+        drop=("BATCH", "ENDED", "ROWS", "DURATION", "KIND", "AGE", "SOURCE", "PARTITIONS"),
     )
     if only_ids:
         text = "\n".join(process.id for process in found)

@@ -114,7 +114,7 @@ def translate(message: str, what: str) -> CalveError:
     return TemporaryError(text, code=label)
 
 
-_RAISE = "`limits.stall_seconds` sets how long a statement may take without progress"
+PATIENCE = "`limits.stall_seconds` sets how long a statement may take without progress"
 
 
 def stalled(what: str, seconds: float, *, busy: bool) -> CalveError:
@@ -125,12 +125,12 @@ def stalled(what: str, seconds: float, *, busy: bool) -> CalveError:
             " which is what a damaged block looks like",
             code="stalled",
             hint="run CHECK TABLE at the source, and replace a damaged part from a replica or a backup;"
-            f" {_RAISE}",
+            f" {PATIENCE}",
         )
     return TemporaryError(
         f"{what}: stopped after {seconds:g} s of waiting in which nothing was read or written",
         code="stalled",
-        hint=f"check the disk that holds the part; {_RAISE}",
+        hint=f"check the disk that holds the part; {PATIENCE}",
     )
 
 

@@ -129,4 +129,5 @@ def _failure(reader: StoreReader, process: Process) -> ErrorInfo | None:
     if not failed or failed[0].error is None:
         return None
     task, error = failed[0], failed[0].error
-    return replace(error, message=f"task {task.number}, after {task.attempt} tries: {error.message}")
+    tries = "at the first try" if task.attempt == 1 else f"after {task.attempt} tries"
+    return replace(error, message=f"task {task.number}, {tries}: {error.message}")

@@ -70,12 +70,20 @@ def unreachable(what: str, cause: str, source: str) -> UnavailableError:
     )
 
 
-def stalled(what: str, seconds: float) -> TemporaryError:
-    """The server answers, but the rows of this part do not come. It counts: a damaged part stays damaged."""
+def stalled(what: str, seconds: float, *, busy: bool) -> CalveError:
+    """The server answers, but no row of this part came for so long. Where it is `busy` with the query, it
+    would be so again: a damaged part stays damaged."""
+    if busy:
+        return PermanentError(
+            f"{what}: stopped after {seconds:g} s in which the server worked on it and sent no row",
+            code="source_stalled",
+            hint="run CHECK TABLE at the source, and replace a damaged part from a replica or a backup;"
+            f" {errors.PATIENCE}",
+        )
     return TemporaryError(
         f"{what}: the server answers, but no row came for {seconds:g} s",
         code="source_stalled",
-        hint="look for the query in the server's system.processes, and run CHECK TABLE there",
+        hint=f"look at the network between the executors and the server; {errors.PATIENCE}",
     )
 
 

@@ -5,6 +5,7 @@ its own words, and never with a secret (P22).
 """
 
 import re
+import secrets
 import urllib.parse
 from collections.abc import Mapping
 from contextlib import suppress
@@ -18,6 +19,7 @@ from calve.clickhouse.server.live import LiveTable
 from calve.clickhouse.sql import tokens
 from calve.destination.plan import PartPlan, Relation
 from calve.model.errors import CalveError, PermanentError, TemporaryError
+from calve.model.limits import Limits
 
 # What the server said, inside of what the engine says about it.
 _REMOTE = re.compile(
@@ -50,7 +52,7 @@ class Access:
     password: str = field(default="", repr=False)
     ca_file: str = ""
     connect_seconds: float = 5.0
-    read_seconds: float = 60.0
+    read_seconds: float = Limits.stall_seconds  # how long a stream of rows may say nothing
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> "Access":
@@ -93,12 +95,13 @@ class Fetch:
     def slice(self, part: PartPlan, start: int, end: int, settings: Mapping[str, str]) -> None:
         columns = ", ".join(map(tokens.name, self._columns))
         query = self._live.query(self._columns, part, start, end)
+        query_id = f"calve-read-{secrets.token_hex(8)}"
         # The password stands in this statement alone, inside the engine; errors are searched for it.
-        sql = f"INSERT INTO {self.target} ({columns}) SELECT {columns} FROM {self._url(query)}"
+        sql = f"INSERT INTO {self.target} ({columns}) SELECT {columns} FROM {self._url(query, query_id)}"
         try:
             self._engine.execute(sql, {**_FETCH, **self._timeouts(), **settings}, self._what(part))
         except CalveError as error:
-            raise self._translate(error, part) from None
+            raise self._translate(error, part, query_id) from None
 
     def check(self, part: PartPlan, start: int, end: int, rows: int) -> None:
         """Every row of the slice came, or the attempt fails. `rows` came."""
@@ -119,8 +122,8 @@ class Fetch:
         if the part is there after it."""
         return not self._number(part, self._live.still_there(part)) if counted else rows == 0
 
-    def _url(self, query: str) -> str:
-        parameters = {"query": f"{query} FORMAT Native", **self._live.settings}
+    def _url(self, query: str, query_id: str) -> str:
+        parameters = {"query": f"{query} FORMAT Native", "query_id": query_id, **self._live.settings}
         address = f"{self._live.replica}/?{urllib.parse.urlencode(parameters)}"
         headers = ", ".join(
             f"{tokens.string(key)} = {tokens.string(value)}"
@@ -133,12 +136,16 @@ class Fetch:
     def _timeouts(self) -> dict[str, str]:
         return {
             "http_connection_timeout": str(max(1, round(self._access.connect_seconds))),
-            "http_send_timeout": str(max(1, round(self._access.read_seconds))),
-            "http_receive_timeout": str(max(1, round(self._access.read_seconds))),
+            # never longer than the engine's own patience, which would end its process
+            "http_send_timeout": str(max(1, int(self._access.read_seconds))),
+            "http_receive_timeout": str(max(1, int(self._access.read_seconds))),
         }
 
     def _number(self, part: PartPlan, query: str, seconds: float = 0.0) -> int:
         """What the server answers to a question about a part."""
+        return int(self._ask(part, query, seconds))
+
+    def _ask(self, part: PartPlan, query: str, seconds: float = 0.0) -> bytes:
         [address] = parse_url(self._live.replica, self._live.source)
         client = Client(
             address,
@@ -154,7 +161,7 @@ class Fetch:
             seconds=seconds or self._access.read_seconds,
             query_id="",
         )
-        return int(client.ask(request))
+        return client.ask(request)
 
     def _answers(self, part: PartPlan) -> bool:
         """Whether the server is there, though it sends no rows: then it is not an outage, and counts."""
@@ -162,10 +169,21 @@ class Fetch:
             return self._number(part, "SELECT 1", self._access.connect_seconds) == 1
         return False
 
+    def _ended(self, part: PartPlan, query_id: str) -> bool:
+        """End the query that was given up; whether the server was still at it. A user may end its own."""
+        is_it = f"query_id = {tokens.string(query_id)}"
+        with suppress(CalveError):
+            if self._number(
+                part, f"SELECT count() FROM system.processes WHERE {is_it}", self._access.connect_seconds
+            ):
+                self._ask(part, f"KILL QUERY WHERE {is_it} ASYNC", self._access.connect_seconds)
+                return True
+        return False
+
     def _what(self, part: PartPlan) -> str:
         return f"source {self._live.source} ({self._live.replica}), reading part {part.name}"
 
-    def _translate(self, error: CalveError, part: PartPlan) -> CalveError:
+    def _translate(self, error: CalveError, part: PartPlan, query_id: str) -> CalveError:
         """The server's own words where they came through, and never a secret."""
         text = errors.masked(error.message, self._access.credentials.secrets)
         text = text.removeprefix(f"{self._what(part)}: ")
@@ -177,7 +195,8 @@ class Fetch:
         if number in _CUT or any(sign in text for sign in _GARBLED):
             return errors.cut_off(self._what(part), text)
         if number in _NETWORK and "timeout" in text.lower() and self._answers(part):
-            return errors.stalled(self._what(part), self._access.read_seconds)
+            busy = self._ended(part, query_id)
+            return errors.stalled(self._what(part), self._access.read_seconds, busy=busy)
         if number in _NETWORK:
             return errors.unreachable(self._what(part), text, self._live.source)
         return type(error)(f"{self._what(part)}: {text}", code=error.code, hint=error.hint)

@@ -18,6 +18,7 @@ from calve.clickhouse.source import Disk
 from calve.clickhouse.sql.tokens import name as quoted
 from calve.clickhouse.sql.tokens import string
 from calve.model.errors import CalveError, PermanentError, RefusedError, UnavailableError
+from calve.model.limits import Limits
 
 _NUMBERS = re.compile(r"(\d+)\.(\d+)")
 
@@ -135,6 +136,7 @@ class ServerOptions:
     connect_seconds: float = 5.0
     call_seconds: float = 15.0  # for the first answer: a replica that hangs must not hold up fail-over
     query_seconds: float = 300.0
+    stall_seconds: float = Limits.stall_seconds  # of a stream of rows
 
 
 class ServerSession:

@@ -14,7 +14,6 @@ from calve.model import reach
 from calve.model.errors import CalveError, RefusedError, UnavailableError
 
 __all__ = ["ServerOptions", "ServerSession", "ServerSource"]
-_SILENT_SECONDS = 60.0  # how long a stream of rows may say nothing: the server only reads and sends
 
 
 class ServerSource:
@@ -95,7 +94,7 @@ class ServerSource:
             "password": options.password,
             "ca_file": options.ca_file,
             "connect_seconds": str(options.connect_seconds),
-            "read_seconds": str(min(options.query_seconds, _SILENT_SECONDS)),
+            "read_seconds": str(options.stall_seconds),
         }
 
     def client(self, address: Address) -> Client:
