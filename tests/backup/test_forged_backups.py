@@ -62,6 +62,19 @@ def test_a_function_s_statement_that_makes_something_else_is_not_run(
     refused(ticked, source)
 
 
+def test_T15_a_storage_policy_that_the_target_lacks_is_named_at_the_first_try(
+    ticked: Ticked, source: KeptSource
+) -> None:
+    manifest = backups.find(ticked.location, "b")
+    table = manifest.tables[0]
+    tiered = table.create.replace("SETTINGS ", "SETTINGS storage_policy = 'tiered', ")
+    forge(ticked, replace(manifest, tables=(replace(table, create=tiered),)))
+    error = ticked.settle(ticked.restore("b", into="forged")).error
+    source.execute("DROP DATABASE IF EXISTS forged SYNC")
+    assert error is not None and error.code == "clickhouse_478" and "tiered" in error.message, error
+    assert "5 times" not in error.message and "--data-only" in error.hint
+
+
 def test_with_a_key_only_what_it_signed_is_restored_or_exported_from(run: Run, tmp_path: Path) -> None:
     assert run("backup", "create", "before", "--tables", "db.*").code == 0
     config = tmp_path / "calve.toml"

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from ticked import Ticked
 
+from calve.clickhouse.embedded.source import EmbeddedSource
 from calve.model.errors import ErrorInfo, NotFoundError, UsageError
 from calve.model.states import ProcessState
 from calve.restore import attach as attaching
@@ -259,3 +260,26 @@ def test_no_such_backup_is_not_found(ticked: Ticked) -> None:
     with pytest.raises(NotFoundError, match="no backup 'nightly'"):
         ticked.restore("nightly")
     assert RestoreOptions().existing == "refuse"
+
+
+@pytest.mark.parametrize("exists", [False, True])
+def test_an_embedded_folder_that_is_missing_or_empty_is_made(
+    backup: Path, tmp_path: Path, exists: bool
+) -> None:
+    """As on a new machine: nothing is left of the old one but its backups."""
+    folder = tmp_path / "new" / "clickhouse"
+    if exists:
+        folder.mkdir(parents=True)
+    target = EmbeddedSource("main", folder)
+    ticked = Ticked(backup, target)
+    assert ticked.settle(ticked.restore("b", tables=("db.t",))).error is None
+    with target.visit() as session:
+        assert session.rows("SELECT count() AS n FROM db.t") == [{"n": 101}]
+
+
+def test_a_folder_of_something_else_is_not_restored_into(backup: Path, tmp_path: Path) -> None:
+    (tmp_path / "photo.jpg").touch()
+    ticked = Ticked(backup, EmbeddedSource("main", tmp_path))
+    error = ticked.settle(ticked.restore("b", tables=("db.t",))).error
+    assert error is not None and error.code == "source_not_clickhouse"
+    assert [one.name for one in tmp_path.iterdir()] == ["photo.jpg"]

@@ -11,7 +11,7 @@ from typing import Any
 from calve.archive import access
 from calve.archive.access import AccessEntry, entry_of
 from calve.archive.manifest import TableEntry
-from calve.clickhouse.errors import ACCESS_DENIED, MAY_NOT, UNKNOWN_SETTING, number_of
+from calve.clickhouse.errors import ACCESS_DENIED, MAY_NOT, UNKNOWN_SETTING, NoTableError, number_of
 from calve.clickhouse.source import Session
 from calve.clickhouse.sql.tokens import name as quoted
 from calve.clickhouse.sql.tokens import string
@@ -76,6 +76,12 @@ def read_access(session: Session, *, encrypted: bool) -> Access:
         configured = {kind: _configured(session, table) for kind, table in _TABLES.items()}
         policies = session.rows(f"SELECT name FROM system.row_policies WHERE {_CONFIGURED}")
         shown = _with_secrets(session, "SHOW ACCESS")
+    except NoTableError:
+        raise RefusedError(
+            f"source {session.source} has no users made by SQL: ClickHouse has them from 20.5 on",
+            code="access_not_readable",
+            hint="omit --rbac",
+        ) from None
     except PermanentError as error:
         if number_of(error) != ACCESS_DENIED:
             raise

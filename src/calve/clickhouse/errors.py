@@ -29,6 +29,7 @@ _MEMORY = 241
 _NO_SPACE = 243
 _FULL = re.compile(r"errno: (?:27|28|122)\b|No space left on device|Disk quota exceeded")
 _GONE = frozenset({UNKNOWN_TABLE, UNKNOWN_DATABASE, 218})
+_DISKS = frozenset({478, 479})  # a storage policy, a disk that the configuration does not have
 _STATEMENT = frozenset(
     # argument counts and types, unknown names, syntax, parsing, conversions, overflows, throwIf,
     # unsupported features and types, access
@@ -108,6 +109,13 @@ def translate(message: str, what: str) -> CalveError:
             text,
             code=label,
             hint="the part is damaged or unreadable: run CHECK TABLE at the source",
+        )
+    if code in _DISKS:
+        return PermanentError(
+            text,
+            code=label,
+            hint="add it to ClickHouse's configuration; or create the table on a disk that is there, and restore its"
+            " rows with --data-only --existing append",
         )
     if code in _STATEMENT:
         return PermanentError(text, code=label)

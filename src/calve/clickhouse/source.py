@@ -148,4 +148,8 @@ class Source(Protocol):
 class LiveSource(Source, Protocol):
     """One entry of `[source.…]`: a source that takes statements too."""
 
+    def establish(self) -> None:
+        """Before a restore, which fills it: a data folder that is missing or empty is made."""
+        ...
+
     def visit(self) -> AbstractContextManager[Session]: ...

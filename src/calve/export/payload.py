@@ -110,6 +110,7 @@ _DICTIONARY = "write.parquet.dict-size-bytes"
 _MEGABYTE = 1_000_000
 _GROUP_BYTES = 128 << 20
 _LEAST_GROUP_BYTES = 1 << 20
+_BLOCK_BYTES = 8_000_000
 _MEMORY_A_GROUP = 7  # a writer's peak, in units of its row groups: measured
 _ZSTD_LEVEL = "3"
 CODECS = {
@@ -139,7 +140,7 @@ def write_settings(payload: TaskPayload, writers: int) -> dict[str, str]:
     properties = payload.destination.properties
     memory = payload.memory_mb * _MEGABYTE
     wished = _number(properties, _GROUP) or _GROUP_BYTES
-    group_bytes = min(wished, memory // _MEMORY_A_GROUP // max(1, writers))
+    group_bytes = max(_LEAST_GROUP_BYTES, min(wished, memory // _MEMORY_A_GROUP // max(1, writers)))
     codec = _codec(properties)
     settings = {
         "max_threads": "1",  # more lose the order of rows
@@ -147,12 +148,12 @@ def write_settings(payload: TaskPayload, writers: int) -> dict[str, str]:
         "output_format_parquet_parallel_encoding": "0",
         "output_format_parquet_compression_method": codec,
         "output_format_parquet_write_bloom_filter": "0",  # Spark loses rows by them (W2)
-        "output_format_parquet_row_group_size_bytes": str(max(_LEAST_GROUP_BYTES, group_bytes)),
+        "output_format_parquet_row_group_size_bytes": str(group_bytes),
         "output_format_parquet_string_as_string": "1",
         "output_format_parquet_fixed_string_as_fixed_byte_array": "1",
         "output_format_parquet_date_as_uint16": "0",
         "output_format_parquet_datetime_as_uint32": "0",
-        "preferred_block_size_bytes": "8000000",  # the engine's own 1 MB costs a tenth more
+        "preferred_block_size_bytes": str(_BLOCK_BYTES),  # the engine's own 1 MB costs a tenth more
         "compile_expressions": "0",  # compiling a wide table's costs more than its rows, and saves nothing
         "compile_aggregate_expressions": "0",
         "optimize_use_projections": "0",
@@ -169,6 +170,8 @@ def write_settings(payload: TaskPayload, writers: int) -> dict[str, str]:
         "output_format_compression_level": level,
         "output_format_parquet_data_page_size": properties.get(_PAGE, ""),
         "output_format_parquet_max_dictionary_size": properties.get(_DICTIONARY, ""),
+        # A row group is made of whole blocks: small ones need blocks of a granule.
+        "max_block_size": "8192" if wished < _BLOCK_BYTES else "",
     }
     return {**payload.settings, **settings, **{name: value for name, value in asked.items() if value}}
 

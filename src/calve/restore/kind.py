@@ -47,7 +47,9 @@ class RestoreKind(Kind):
         location = self._ports.location()
         key = Key(name=request.backup, number=request.number)
         manifest = backups.same(location, key, request.backup_process, unsigned=request.unsigned)
-        with self._ports.source(request.source).visit() as session:
+        source = self._ports.source(request.source)
+        source.establish()
+        with source.visit() as session:
             found = creating.make_schema(session, manifest, request)
             ready = receiving.ready(session, manifest, request, found) if request.data else []
             schedules = creating.schedules(session, manifest, request, found)

@@ -52,7 +52,7 @@ class RestoreOptions:
             raise UsageError(
                 "--rbac restores users and grants under their own names, and --as does not",
                 code="selection",
-                hint="restore the tables with --as, and the users with a restore of their own",
+                hint="restore the tables with --as, and then the users: --rbac --schema-only --existing append",
             )
         if self.data_only and self.existing == REFUSE:
             raise UsageError(

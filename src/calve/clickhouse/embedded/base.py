@@ -115,6 +115,9 @@ class EngineSource(ABC):
     @abstractmethod
     def visit(self) -> AbstractContextManager[Session]: ...
 
+    def establish(self) -> None:  # noqa: B027 - nothing to do where the folder is there
+        """See `LiveSource`."""
+
     def pin(self, request: PinRequest, name: str) -> Pinned:
         with self.visit() as session:
             return pin.pin(session, request, name)

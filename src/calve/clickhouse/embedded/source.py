@@ -97,6 +97,12 @@ class EmbeddedSource(EngineSource):
         finally:
             gate.leave(session.host if session is not None else None)
 
+    def establish(self) -> None:
+        folder = self.folder
+        if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+            # if we die here, an empty data folder is left: the next run uses it
+            (folder / "metadata").mkdir(parents=True, exist_ok=True)
+
     def release(self, name: str, detail: str) -> None:
         """On a disk of files UNFREEZE removes the folder of links and does nothing else, so where the folder is
         free that is done here, without an engine: opening one costs more than all else of a release."""

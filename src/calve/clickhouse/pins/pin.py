@@ -134,9 +134,9 @@ def refuse_row_policies(table: TableInfo, *, ignore: bool) -> None:
     """A pin shows every row, also those a policy hides from readers (D14)."""
     if table.row_policies and not ignore:
         raise RefusedError(
-            f"table {table} has row policies ({', '.join(table.row_policies)}), which an export bypasses",
+            f"table {table} has row policies ({', '.join(table.row_policies)}), which hide rows from some users: Calve would read every row",
             code="row_policies",
-            hint="--ignore-row-policies exports every row all the same",
+            hint="--ignore-row-policies takes every row all the same",
         )
 
 

@@ -34,6 +34,9 @@ class ServerSource:
         was taken, so after the pin nobody fails over."""
         yield self._session(replica)
 
+    def establish(self) -> None:
+        """A server is there already."""
+
     def pin(self, request: PinRequest, name: str) -> Pinned:
         """Fails over between replicas up to the pin and never after it."""
         with self.visit() as session:

@@ -105,7 +105,9 @@ def _record(
     match planned:
         case Planned():
             move = MoveTo(ProcessState.RUNNING)
-            event = NewEvent(name="planned", message=f"{len(planned.tasks)} tasks")
+            event = NewEvent(
+                name="planned", message=f"{len(planned.tasks)} task{'s' * (len(planned.tasks) != 1)}"
+            )
             change = Change(
                 move,
                 WritePlan(planned.plan),
