@@ -14,6 +14,7 @@ from calve.app.processes import details
 from calve.app.proof import prove
 from calve.app.view import detail_json
 from calve.model.errors import PermanentError, RefusedError, UsageError
+from calve.model.states import ProcessState
 
 NASTY = ("/../../x", "a b?\n%", "", ".", "..", "é" * 150, "=", "null")
 
@@ -118,19 +119,26 @@ def test_partitions_say_what_the_folder_has(place: PlainPlace, out: Path) -> Non
 def test_T11_files_deleted_by_hand_are_said_and_the_hint_s_command_puts_them_back(
     place: PlainPlace, out: Path
 ) -> None:
-    place.one(out)
-    for file in out.rglob("calve-*.parquet"):
+    place.execute(
+        "CREATE TABLE db.gone (id UInt64, month UInt32) ENGINE = MergeTree PARTITION BY month ORDER BY id",
+        "INSERT INTO db.gone SELECT number, 1 FROM numbers(5)",
+    )
+    place.export("db.gone", "1", to=place.to(out))
+    for file in globbed(out):
         file.unlink()
+    # Fewer rows than were exported, but none of those is left to lose.
+    place.execute("ALTER TABLE db.gone DELETE WHERE id = 1 SETTINGS mutations_sync = 2")
     with place.app() as app:
-        found = {one.partition.id: one.exported for one in list_partitions(app, "db.events", place.to(out))}
-        checked = place.check(app, "db.events", place.to(out), partitions=("1",))
-    assert found == {"1": Exported.MISSING, "2": Exported.NO}
+        [listing] = list_partitions(app, "db.gone", place.to(out))
+        checked = place.check(app, "db.gone", place.to(out))
+    assert listing.exported is Exported.MISSING
     [gone] = checked.changed
     refusal = gone.refusal(checked.request)
     assert (refusal.code, refusal.hint) == ("no_longer_there", "--force puts it back, once")
-    place.one(out, force=True)
-    assert place.export("db.events", "1", to=place.to(out)) == []
-    assert list(out.rglob("calve-*.parquet"))
+    [again] = place.export("db.gone", "1", to=place.to(out), force=True)
+    assert again.state is ProcessState.COMPLETED, again.error
+    assert sorted(rows_of(listed(out))["id"].to_pylist()) == [0, 2, 3, 4]
+    assert place.export("db.gone", "1", to=place.to(out)) == []
 
 
 def test_show_lists_the_files_for_readers(place: PlainPlace, out: Path) -> None:

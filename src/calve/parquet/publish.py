@@ -39,7 +39,8 @@ def publish(
     recount(plan, receipts)
     refuse_foreign(folder.location, found)
     replaced = shown(found)
-    refuse_shrinking(plan, receipts, 0 if replaced is None else replaced.rows)
+    is_there = replaced is not None and not folder.with_presence(replaced).missing
+    refuse_shrinking(plan, receipts, replaced.rows if replaced and is_there else 0)
     commit = KeyCommit.of(plan, process_id, receipts, generation=len(found))
     # If we die here, the note names a generation that was never put; a fence takes that name.
     note(_write_note([*_read_note(noted), commit.generation]))
