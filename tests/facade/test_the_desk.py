@@ -59,6 +59,12 @@ VIEWERS = [
     "proofs",
     "keys",
     "feed",
+    "seen",
+    "attention",
+    "tables",
+    "sheet",
+    "system",
+    "search",
 ]
 OPERATORS = [
     "stop",

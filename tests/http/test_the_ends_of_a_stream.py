@@ -19,6 +19,7 @@ from calve.http.stream import Streams, Times
 from calve.model.access import Caller, Role
 from calve.model.errors import UnavailableError
 from calve.model.process import NewProcess, new_process_id
+from calve.model.seen import Sighting
 
 QUICK = Times(look=0.01, ping=0.05, check=0.02, life=60.0, again=0.01)
 
@@ -125,6 +126,34 @@ def test_a_stream_has_a_life_and_pings_carry_the_cursor(facade: Calve) -> None:
     assert text.endswith('event: bye\ndata: {"reason":"time"}\n\n')
     cursor = text.split("id: ")[1].split("\n")[0]
     assert f": ping\nid: {cursor}\n\n" in text
+
+
+def test_pings_are_events_for_whoever_asks_for_them(facade: Calve) -> None:
+    async def scene() -> str:
+        peer = Peer(served(Desk(facade), times=Times(look=0.01, ping=0.01, life=0.2)), "pings=1")
+        await asyncio.wait_for(peer.done, 20)
+        return peer.text
+
+    text = asyncio.run(scene())
+    assert "event: ping\ndata: {}\n\n" in text and ": ping\n" not in text.replace("event: ping\n", "")
+
+
+def test_a_look_outside_is_told_to_those_who_watch_and_not_those_before_them(facade: Calve) -> None:
+    async def scene() -> str:
+        facade.registry.put_sighting(Sighting(subject="before", what="pair"))
+        peer = Peer(served(Desk(facade)))
+        await peer.until("id: ")
+        async with asyncio.timeout(20):
+            while "seen" not in peer.text:  # each look at the store may be the first, which tells nothing
+                facade.registry.put_sighting(Sighting(subject="main:db.t -> lake.ns.t", what="pair"))
+                await asyncio.sleep(0.02)
+        peer.done.cancel()
+        return peer.text
+
+    text = asyncio.run(scene())
+    (said, *_) = [line for line in text.splitlines() if "lake.ns.t" in line and "subject" in line]
+    assert json.loads(said.removeprefix("data: "))["what"] == "pair"
+    assert '"subject":"before"' not in text
 
 
 def test_a_peer_that_does_not_read_for_a_while_misses_nothing_and_holds_no_memory(

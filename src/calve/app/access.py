@@ -1,12 +1,14 @@
-"""Who is who: tokens are made, listed and revoked here, and a token becomes a `Caller`.
+"""Who is who: tokens are made, listed and revoked here, and a token or a session becomes a `Caller`.
 
-The store has only SHA-256 of a token: its 256 bits are random, so nothing slower is needed. Comparisons take
-the same time for every wrong token.
+The store has only SHA-256 of a token or of a session's secret: their 256 bits are random, so nothing slower is needed.
+Comparisons take the same time for every wrong one. A session is never more than its token: it has at most its role, and
+ends with it. So a browser keeps no token, and a copy of the store signs nobody in.
 """
 
 import hashlib
 import hmac
 import re
+import secrets
 import threading
 import time
 from collections.abc import Callable
@@ -19,11 +21,13 @@ from calve.control.registry import Registry
 from calve.model.access import Asked, Caller, Role, Token
 from calve.model.errors import UsageError
 from calve.model.refusals import no_such_token
+from calve.model.seen import Session
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 _RESERVED = frozenset({LOCAL, "local-reader"})
 _KEEP_SECONDS = 5.0
 _KEPT = 1000
+SESSION_SECONDS = 12 * 3600.0
 _NOBODY = hashlib.sha256(b"").hexdigest()
 
 
@@ -104,6 +108,7 @@ class Gatekeeper:
         self._seconds = seconds
         self._lock = threading.Lock()
         self._known: dict[str, tuple[float, Token | None]] = {}
+        self._signed_in: dict[str, tuple[float, Session | None, Token | None]] = {}
 
     def caller(
         self, text: str, *, origin: str = "", loopback: bool = False, ask: bool = True
@@ -138,6 +143,63 @@ class Gatekeeper:
                 del self._known[next(iter(self._known))]
             self._known[key] = (self._seconds() + _KEEP_SECONDS, token)
         return token
+
+    def sign_in(self, text: str, role: Role, *, loopback: bool = False) -> tuple[str, Caller] | None:
+        """The secret of a new session, and whose it is; None for a wrong token. Its role is at most the token's."""
+        caller = self.caller(text, loopback=loopback)
+        if caller is None:
+            return None
+        secret = secrets.token_urlsafe(32)
+        least = role if caller.role.may(role) else caller.role
+        session = Session(
+            hash=_hash(secret), token_id=token_id(text) or "", token_hash=_hash(text), role=least
+        )
+        # If we die here, there is a session whose secret nobody has; it ends by itself.
+        self._registry.put_session(session, seconds=SESSION_SECONDS)
+        return secret, replace(caller, role=least)
+
+    def signed_in(
+        self, secret: str, *, origin: str = "", loopback: bool = False, ask: bool = True
+    ) -> Caller | None:
+        """Whose session this is; None once it has ended, or its token has. `ask` as for `caller`."""
+        key = _hash(secret)
+        session, token = self._session(key, ask)
+        if session is None:
+            return None
+        if session.token_id == LOCAL:
+            same = hmac.compare_digest(session.token_hash, _hash(self._local))
+            valid = same and bool(self._local) and loopback
+            return Caller(name=LOCAL, role=session.role, origin=origin) if valid else None
+        if token is None:
+            return None
+        role = session.role if token.role.may(session.role) else token.role
+        return Caller(name=token.name, role=role, origin=origin)
+
+    def sign_out(self, secret: str) -> None:
+        key = _hash(secret)
+        # If we die here, the session may go on until it ends by itself.
+        self._registry.forget_session(key)
+        with self._lock:
+            self._signed_in.pop(key, None)
+
+    def _session(self, key: str, ask: bool) -> tuple[Session | None, Token | None]:
+        """The session, and its token if that is still the one it was made with."""
+        with self._lock:
+            until, session, token = self._signed_in.get(key, (0.0, None, None))
+        if self._seconds() < until:
+            return session, token
+        if not ask:
+            raise LookupError(key)
+        session = self._registry.session(key)
+        token = self._registry.token(session.token_id) if session and session.token_id != LOCAL else None
+        if session is not None and token is not None:
+            same = hmac.compare_digest(session.token_hash, token.hash)
+            token = token if same and token.valid(self._now()) else None
+        with self._lock:
+            while len(self._signed_in) >= _KEPT:
+                del self._signed_in[next(iter(self._signed_in))]
+            self._signed_in[key] = (self._seconds() + _KEEP_SECONDS, session, token)
+        return session, token
 
 
 def _hash(text: str) -> str:

@@ -105,14 +105,53 @@ class Calve:
         """Newest first; `source` and `destination` as a person types them."""
         return self._app.store.processes(_processes.completed(self._app, query))
 
-    def page(self, query: ProcessQuery) -> Json:
-        """`processes`, newest first, and in `next` what to give as `before` for the page after."""
+    def page(self, query: ProcessQuery, *, why: bool = False) -> Json:
+        """`processes`, newest first, and in `next` what to give as `before` for the page after. `why`: with the
+        reason why each stands where it stands, and what else the page of a browser shows."""
+        if why:
+            from calve.app.documents import process_page
+
+            return process_page(self._app, query)
         found = self.processes(query)
         more = len(found) == query.limit
         return {
             "processes": [view.served_json(process) for process in found],
             "next": found[-1].id if found and more else None,
         }
+
+    def attention(self) -> Json:
+        """What a person must do something about now, and the work of the last day."""
+        from calve.app.attention import attention
+
+        return attention(self._app, self._app.overview)
+
+    def tables(
+        self, *, q: str = "", sort: str = "last", order: str = "", page: int = 1, every: bool = False
+    ) -> Json:
+        """Pairs of a source table and a destination."""
+        from calve.app.tables import tables
+
+        return tables(self._app, self._app.overview, q=q, sort=sort, order=order, page=page, every=every)
+
+    def sheet(
+        self, id: str, *, states: Sequence[str] = (), after: int = -1, before: int | None = None
+    ) -> Json:
+        """One process, whatever its size: a page of its tasks, a page of its events, its attempts as a picture."""
+        from calve.app.sheet import sheet
+
+        return sheet(self._app, id, states=states, after=after, before=before)
+
+    def system(self) -> Json:
+        """Workers, servers, outages, halts and errors."""
+        from calve.app.system import system
+
+        return system(self._app)
+
+    def search(self, q: str) -> Json:
+        """Ids, tables, partitions and error codes."""
+        from calve.app.finder import search
+
+        return search(self._app, self._app.overview, q)
 
     def find(self, ids: Sequence[str]) -> list[Process]:
         return _processes.found(self._app, ids)
@@ -173,6 +212,23 @@ class Calve:
         from calve.app.feed import feed_page
 
         return feed_page(self.registry, after, limit=limit).to_json()
+
+    def seen(self, after: datetime | None = None, *, limit: int = 100) -> Json:
+        """What was looked at outside since then, oldest first, and in `upto` what to give as `after` next time."""
+        found = self.registry.sightings("", after=after, limit=limit) if after else []
+        tried = [one.tried_at for one in found if one.tried_at]
+        return {
+            "sightings": [
+                {
+                    "subject": one.subject,
+                    "what": one.what,
+                    "at": view.time_json(one.tried_at),
+                    "error": one.error,
+                }
+                for one in found
+            ],
+            "upto": max([*tried, after or self.now()]).isoformat(),
+        }
 
     def has_workers(self, processes: Sequence[Process]) -> bool:
         """Whether a running worker will take each of them."""

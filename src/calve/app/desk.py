@@ -70,6 +70,7 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
         for verb in (
             *_verbs(_V, Reach.STORE, "now find has_workers notes outages processes show events why standing"),
             *_verbs(_V, Reach.STORE, "workers history page servers breakers halts proofs keys feed tasks totals versions"),
+            *_verbs(_V, Reach.STORE, "seen attention tables sheet system search"),
             *_verbs(_V, Reach.OUTSIDE, "partitions parts health export_preview optimize_preview"),
             *_verbs(_V, Reach.OUTSIDE, "backup_list backup_show"),
             *_verbs(_O, Reach.STORE, "settings audit"),
@@ -276,7 +277,8 @@ def _processes(calve: Calve, given: Given) -> list[Json]:
 
 def _page(calve: Calve, given: Given) -> Json:
     """All, unless states are given. `table` is the source or the destination."""
-    return calve.page(_after(calve, given, _query(given, table=given.get("table", ""))))
+    query = _after(calve, given, _query(given, table=given.get("table", "")))
+    return calve.page(query, why=given.get("why", False))
 
 
 def _after(calve: Calve, given: Given, query: ProcessQuery) -> ProcessQuery:
@@ -389,7 +391,7 @@ _SERVED: Mapping[str, _Served] = {
     "now": _Served(answer=lambda calve, _: {"now": view.time_json(calve.now())}),
     "settings": _Served(answer=lambda calve, _: calve.settings()),
     "processes": _Served(answer=_processes, options={**_FILTERS, "all": bool, "after": str}, choices={"kind": KINDS}),
-    "page": _Served(answer=_page, options={**_FILTERS, "until": datetime, "after": str}, choices={"kind": KINDS}),
+    "page": _Served(answer=_page, options={**_FILTERS, "until": datetime, "after": str, "why": bool}, choices={"kind": KINDS}),
     "servers": _Served(answer=lambda calve, _: calve.servers()),
     "breakers": _Served(answer=lambda calve, _: calve.breakers()),
     "halts": _Served(answer=lambda calve, _: calve.halts()),
@@ -412,6 +414,21 @@ _SERVED: Mapping[str, _Served] = {
     "feed": _Served(
         answer=lambda calve, given: calve.feed(given.get("after", ""), limit=_limit(given, 100)),
         options={"after": str, "limit": int},
+    ),
+    "attention": _Served(answer=lambda calve, _: calve.attention()),
+    "tables": _Served(
+        answer=lambda calve, given: calve.tables(**given),
+        options={"q": str, "sort": str, "order": str, "page": int, "every": bool},
+    ),
+    "sheet": _Served(
+        answer=lambda calve, given: calve.sheet(**given),
+        options={"id": str, "states": list, "after": int, "before": int}, required=("id",),
+    ),
+    "system": _Served(answer=lambda calve, _: calve.system()),
+    "search": _Served(answer=lambda calve, given: calve.search(given["q"]), options={"q": str}, required=("q",)),
+    "seen": _Served(
+        answer=lambda calve, given: calve.seen(given.get("after"), limit=_limit(given, 100)),
+        options={"after": datetime, "limit": int},
     ),
     "find": _by_ids(Calve.find, _list(view.served_json)),
     "show": _by_ids(partial(Calve.show, tasks=_MOST), _list(view.served_detail_json)),

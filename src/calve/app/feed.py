@@ -55,15 +55,15 @@ def feed_page(feed: Feed, after: str = "", *, limit: int = 100) -> FeedPage:
             break
     state = feed.feed_state()
     if not after:
-        return FeedPage(events=(), cursors=(), cursor=_end(feed, state))
+        return FeedPage(events=(), cursors=(), cursor=end_cursor(feed, state))
     position = state.forgotten_position if after == START else resume(feed, state, after)
     if isinstance(position, Reset):
-        return FeedPage(events=(), cursors=(), cursor=_end(feed, state), reset=position)
+        return FeedPage(events=(), cursors=(), cursor=end_cursor(feed, state), reset=position)
     events = tuple(feed.feed(position, limit))
     # Asked after the events were read: what was deleted meanwhile may be missing among them.
     now = feed.feed_state()
     if now.forgotten_position > max(position, state.forgotten_position):
-        return FeedPage(events=(), cursors=(), cursor=_end(feed, now), reset=Reset.FORGOTTEN)
+        return FeedPage(events=(), cursors=(), cursor=end_cursor(feed, now), reset=Reset.FORGOTTEN)
     cursors = tuple(cursor_of(state.store_id, event) for event in events)
     standing = _bare(state, position) if after == START else after  # where nothing is new
     return FeedPage(events=events, cursors=cursors, cursor=cursors[-1] if cursors else standing)
@@ -101,7 +101,8 @@ def check_of(event: Event) -> str:
     return digits
 
 
-def _end(feed: Feed, state: FeedState) -> str:
+def end_cursor(feed: Feed, state: FeedState) -> str:
+    """Of the newest event that is numbered. Numbers none itself."""
     last = feed.event_at(state.last_position) if state.last_position else None
     return cursor_of(state.store_id, last) if last else _bare(state, state.last_position)
 

@@ -101,9 +101,9 @@ def reasons(app: App, ids: Sequence[str]) -> list[Reason]:
     return [Reason(process=process, why=why(app.store, process)) for process in found(app, ids)]
 
 
-def workers(app: App) -> list[WorkerStatus]:
+def workers(app: App, live: Sequence[Process] | None = None) -> list[WorkerStatus]:
     now, lease = app.store.now(), timedelta(seconds=app.limits.lease_seconds)
-    held = Counter(process.owner for process in app.store.live())
+    held = Counter(process.owner for process in (app.store.live() if live is None else live))
 
     def state(worker: Worker) -> WorkerState:
         if now - worker.heartbeat_at > lease:

@@ -27,6 +27,7 @@ from calve.model.reach import reaches, spark
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
+    from calve.app.overview import Overview
     from calve.archive.location import Location
     from calve.clickhouse.source import LiveSource, Source
     from calve.clickhouse.sql.tokens import TableName
@@ -124,6 +125,12 @@ class App:
     def registry(self) -> "ServedStore":
         """The same store, as what serves others needs it."""
         return cast("ServedStore", self.store)
+
+    @built
+    def overview(self) -> "Overview":
+        from calve.app.overview import Overview
+
+        return Overview(self.registry)
 
     def find(self, texts: Sequence[str]) -> list[ProcessId]:
         """The processes that a person means, each once, in the order given."""

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Protocol
 
-from calve.model.process import Event, Process, ProcessId, Task
-from calve.model.seen import Attempt, AttemptCounts, DayOfWork, Outage, Session, Sighting
+from calve.model.process import Event, Pin, Process, ProcessId, Task
+from calve.model.seen import Attempt, AttemptCounts, Outage, Session, Sighting, WorkDone
 from calve.model.states import TaskState
 
 
@@ -54,8 +54,24 @@ class Seen(Protocol):
         self, since: datetime, *, failed: bool = False, limit: int = 200
     ) -> list[Process]: ...  # newest end first
 
-    def work_by_day(self, since: datetime) -> list[DayOfWork]:
-        """What ended work added up to, by kind, pair and UTC day."""
+    def work_done(self, since: datetime, *, piece_seconds: int) -> list[WorkDone]:
+        """What ended work added up to, by kind, source, destination and piece of time: 86,400 are days of UTC. Reads
+        every process that ended since."""
+
+    def unknown_outcomes(self, limit: int) -> list[Process]:
+        """Ended processes that wait for a look at what they sent, the next look first."""
+
+    def retried(self, ids: Sequence[ProcessId]) -> dict[ProcessId, ProcessId]:
+        """Of those that were retried: by which process, the newest."""
+
+    def old_pins(self, before: datetime, limit: int) -> list[Pin]:
+        """Pins made before then that are not released, oldest first."""
+
+    def ids_from(self, prefix: str, limit: int) -> list[Process]:
+        """Processes whose id begins so, by id."""
+
+    def with_partition(self, text: str, *, among: int, limit: int) -> list[Process]:
+        """Of so many newest processes those that name exactly this partition, newest first."""
 
     # -- sightings ----------------------------------------------------------------------------------
 
@@ -72,7 +88,7 @@ class Seen(Protocol):
     def sighting(self, subject: str, what: str) -> Sighting | None: ...
 
     def sightings(self, what: str, *, after: datetime | None = None, limit: int = 1000) -> list[Sighting]:
-        """Tried after that time, oldest first."""
+        """Tried after that time, oldest first; of all kinds if `what` is empty."""
 
     def sighting_body(self, subject: str, what: str, *, first: int = 0, limit: int = 1) -> list[str]: ...
 

@@ -3,19 +3,40 @@ all ask this one function. Reads only what any program can read: the store."""
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import assert_never
+from typing import Protocol, assert_never
 
 from calve.control.budget import halting, holding_back, known_to
-from calve.control.ports import StoreReader
+from calve.model.access import Halt
 from calve.model.errors import Outcome
-from calve.model.process import Breaker, Process, ProcessId, Worker, WorkerId
+from calve.model.process import Breaker, Process, ProcessId, Task, Worker, WorkerId
 from calve.model.reach import kinds_in, reaches
 from calve.model.states import PROCESS_TERMINAL, Leftovers, ProcessState, TaskState
 
 _FRESH_SECONDS = 60.0  # a worker that was silent for longer is not counted on
 
 
-def why(reader: StoreReader, process: Process) -> str:
+class WhyReader(Protocol):
+    """What of a store is asked."""
+
+    def now(self) -> datetime: ...
+
+    def halts(self) -> list[Halt]: ...
+
+    def workers(self) -> list[Worker]: ...
+
+    def breakers(self) -> list[Breaker]: ...
+
+    def ready_tasks(self, process_id: ProcessId, limit: int) -> list[Task]: ...
+
+    def next_task_at(self, process_id: ProcessId) -> datetime | None: ...
+
+    def tasks(
+        self, process_id: ProcessId, states: frozenset[TaskState] = frozenset(), limit: int | None = None
+    ) -> list[Task]: ...
+
+
+def why(reader: WhyReader, process: Process, *, tasks: bool = True) -> str:
+    """Without `tasks` its tasks are not looked at: for a list of processes, where that would be three reads each."""
     now = reader.now()
     if process.damaged:
         return f"Nobody works on it: its row in the store is damaged ({process.damaged}). See `calve doctor`."
@@ -28,7 +49,7 @@ def why(reader: StoreReader, process: Process) -> str:
         or _down(reader, process)
         or _backing_off(process, now)
         or _no_lease(process, now)
-        or _working(reader, process)
+        or _working(reader, process, tasks=tasks)
     )
 
 
@@ -52,7 +73,7 @@ def _asked_to_end(process: Process, now: datetime) -> str:
     return ""
 
 
-def _halted(reader: StoreReader, process: Process) -> str:
+def _halted(reader: WhyReader, process: Process) -> str:
     halt = halting(process, reader.halts())
     if halt is None:
         return ""
@@ -65,7 +86,7 @@ def _halted(reader: StoreReader, process: Process) -> str:
     )
 
 
-def _no_worker(reader: StoreReader, process: Process, now: datetime) -> str:
+def _no_worker(reader: WhyReader, process: Process, now: datetime) -> str:
     alive = [worker for worker in reader.workers() if _alive(worker, now)]
     if any(reaches(worker.reach, process) and not worker.draining for worker in alive):
         return ""
@@ -86,7 +107,7 @@ def _alive(worker: Worker, now: datetime) -> bool:
     return (now - worker.heartbeat_at).total_seconds() < _FRESH_SECONDS
 
 
-def waiting_for(reader: StoreReader, processes: Iterable[Process]) -> dict[ProcessId, Breaker]:
+def waiting_for(reader: WhyReader, processes: Iterable[Process]) -> dict[ProcessId, Breaker]:
     """The services that are down and that live processes wait for."""
     breakers = reader.breakers()
     if not breakers:
@@ -100,7 +121,7 @@ def waiting_for(reader: StoreReader, processes: Iterable[Process]) -> dict[Proce
     return {process_id: breaker for process_id, breaker in found.items() if breaker is not None}
 
 
-def _down(reader: StoreReader, process: Process) -> str:
+def _down(reader: WhyReader, process: Process) -> str:
     breaker = waiting_for(reader, [process]).get(process.id)
     if breaker is None:
         return ""
@@ -128,12 +149,12 @@ def _no_lease(process: Process, now: datetime) -> str:
     return ""
 
 
-def _working(reader: StoreReader, process: Process) -> str:
+def _working(reader: WhyReader, process: Process, *, tasks: bool) -> str:
     match process.state:
         case ProcessState.PENDING:
             return f"Worker {process.owner} is pinning and planning it."
         case ProcessState.RUNNING:
-            return _running(reader, process)
+            return _running(reader, process, look=tasks)
         case ProcessState.PUBLISHING:
             tried = f", try {process.publish_attempts}" if process.publish_attempts > 1 else ""
             return f"Worker {process.owner} is publishing it{tried}."
@@ -143,12 +164,14 @@ def _working(reader: StoreReader, process: Process) -> str:
             assert_never(unreachable)
 
 
-def _running(reader: StoreReader, process: Process) -> str:
+def _running(reader: WhyReader, process: Process, *, look: bool) -> str:
     tasks = process.tasks
     if tasks.done >= tasks.total:
         return f"All tasks are done; worker {process.owner} is about to publish it."
     if tasks.running:
         return f"{tasks.running} of its {tasks.total} tasks are running, {tasks.done} are done."
+    if not look:
+        return f"{tasks.done} of its {tasks.total} tasks are done, and none is running."
     if reader.ready_tasks(process.id, 1):
         return f"{tasks.done} of its {tasks.total} tasks are done; the next waits for a free slot of {process.owner}."
     next_at = reader.next_task_at(process.id)

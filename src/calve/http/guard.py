@@ -135,7 +135,9 @@ class Guard:
         return None
 
     def _check(self, scope: Scope, headers: Mapping[str, str], peer: str) -> None:
-        wait = self._rates.wait_for(peer)
+        self._enter(scope)
+        # Files of the program cost nothing, and a first page needs several.
+        wait = 0.0 if scope["path"].startswith("/assets/") else self._rates.wait_for(peer)
         if wait:
             raise HttpError(
                 429,
@@ -144,7 +146,6 @@ class Guard:
                 hint="ask less often",
                 headers={"Retry-After": str(max(1, round(wait)))},
             )
-        self._enter(scope)
         host = _name_of(headers.get("host", ""))
         if host not in self._rules.hosts:
             raise HttpError(
@@ -253,8 +254,9 @@ def _headers(scope: Scope) -> dict[str, str]:
             "x-clickhouse-key",
         ):
             raise HttpError(400, f"the header {text} is there twice", code="header_twice")
+        between = "; " if text == "cookie" else ", "  # HTTP/2 may split cookies
         found[text] = (
-            f"{found[text]}, {value.decode('latin-1')}" if text in found else value.decode("latin-1")
+            f"{found[text]}{between}{value.decode('latin-1')}" if text in found else value.decode("latin-1")
         )
     return found
 
@@ -270,9 +272,12 @@ def _refuse_other_pages(scope: Scope, headers: Mapping[str, str], *, behind_prox
     origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
     scheme = headers.get("x-forwarded-proto", scope["scheme"]) if behind_proxy else scope["scheme"]
     own = f"{scheme}://{headers.get('host', '')}".lower()
-    # Another port of this host is "same-site", and not ours. A link that a person follows is a plain GET.
+    # Another port of this host is "same-site", and not ours. A link that a person follows is a plain GET, which
+    # changes nothing, and its answer goes to the person, not to the page that has the link.
     followed = (
-        site == "cross-site" and headers.get("sec-fetch-mode") == "navigate" and scope["method"] == "GET"
+        site in ("cross-site", "same-site")
+        and headers.get("sec-fetch-mode") == "navigate"
+        and scope["method"] == "GET"
     )
     if (origin is not None and origin.lower() != own) or not (site in ("same-origin", "none") or followed):
         raise HttpError(

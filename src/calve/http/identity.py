@@ -1,4 +1,5 @@
-"""Who asks: the token of a request, in any of the headers that clients use, becomes a `Caller`.
+"""Who asks: the token of a request, in any of the headers that clients use, or else the session of its cookie, becomes a
+`Caller`.
 
 A wrong token is refused; it never becomes the reader without a token. Tokens in URLs end up in logs of others, so they
 are taken only where the configuration says so, and only at routes that old clients call.
@@ -19,19 +20,31 @@ _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="calve", Basic realm="calve"'}
 
 
 class Identities:
-    """`open_reading`: on this host, reading needs no token."""
+    """`open_reading`: on this host, reading needs no token. `cookie`: the name of a session's; "" for none."""
 
-    def __init__(self, gate: Gatekeeper, *, open_reading: bool, login_in_urls: bool = False) -> None:
+    def __init__(
+        self, gate: Gatekeeper, *, open_reading: bool, login_in_urls: bool = False, cookie: str = ""
+    ) -> None:
         self._gate = gate
+        self._cookie = cookie
         self._open_reading = open_reading
         self._login_in_urls = login_in_urls
 
     def caller(
-        self, headers: Mapping[str, str], peer: str, *, path: str = "", query: str = "", ask: bool = True
+        self,
+        headers: Mapping[str, str],
+        peer: str,
+        *,
+        path: str = "",
+        query: str = "",
+        method: str = "GET",
+        ask: bool = True,
     ) -> Caller:
         """Asks the store, unless it knows the token; LookupError instead without `ask`. HttpError 401 for nobody."""
         text = given_token(headers) or self._in_url(path, query)
         local = is_loopback(peer)
+        if not text and (secret := given_cookie(headers, self._cookie)):
+            return self._of_session(secret, headers, peer, method, ask=ask)
         if not text:
             if self._open_reading and local:
                 return Caller(name="local-reader", role=Role.VIEWER, origin=peer)
@@ -52,6 +65,23 @@ class Identities:
                 hint="calve token list shows which there are",
                 headers=_CHALLENGE,
             )
+        return found
+
+    def _of_session(
+        self, secret: str, headers: Mapping[str, str], peer: str, method: str, *, ask: bool
+    ) -> Caller:
+        if method not in ("GET", "HEAD") and "origin" not in headers:
+            # A browser sends cookies by itself, so a change by cookie must say which page asks for it.
+            raise HttpError(
+                403,
+                "no page asked for this",
+                code="origin",
+                hint="send Origin, or a token in place of a cookie",
+            )
+        own = is_loopback(peer) and self._open_reading
+        found = self._gate.signed_in(secret, origin=peer, loopback=own, ask=ask)
+        if found is None:
+            raise HttpError(401, "the session has ended", code="session_ended", hint="sign in again")
         return found
 
     def _in_url(self, path: str, query: str) -> str:
@@ -90,6 +120,15 @@ def given_token(headers: Mapping[str, str]) -> str:
         hint="send Authorization: Bearer TOKEN",
         headers=_CHALLENGE,
     )
+
+
+def given_cookie(headers: Mapping[str, str], name: str) -> str:
+    """Its value; "" for none. Of two the first: another program on this host may have set one for a wider path."""
+    for part in headers.get("cookie", "").split(";") if name else ():
+        found, _, value = part.strip().partition("=")
+        if found == name:
+            return value
+    return ""
 
 
 def is_loopback(address: str) -> bool:

@@ -147,7 +147,12 @@ class Service:
     async def caller(self, request: Request) -> Caller:
         headers, peer = request.scope["headers_by_name"], request.state.peer
         known = partial(
-            self._identities.caller, headers, peer, path=request.scope["path"], query=request.url.query
+            self._identities.caller,
+            headers,
+            peer,
+            path=request.scope["path"],
+            query=request.url.query,
+            method=request.method,
         )
         try:
             try:
@@ -183,6 +188,21 @@ class Service:
             body = {"status": "running", "seconds": round(made.seconds, 1), "hint": "repeat this request"}
             return JSONResponse(body, status_code=202, headers={"Retry-After": "1"})
         return _whole(made)
+
+    async def document(self, caller: Caller, name: str, arguments: Mapping[str, Any]) -> Any:
+        """The answer of a verb that only the store answers, and that changes nothing."""
+        verb = self.desk.check(caller, name, arguments)
+        assert verb.reach is Reach.STORE and not verb.changes, name
+        return await self._threads.run(_Work(self.desk, caller, name, arguments, ""))
+
+    async def errand(
+        self, caller: Caller, name: str, arguments: Mapping[str, Any], key: str = ""
+    ) -> Any | Pending:
+        """What became of a verb that asks outside: started, if it is not under way; never waited for."""
+        self.desk.check(caller, name, arguments)
+        work = _Work(self.desk, caller, name, arguments, key)
+        services = self.desk.services(name, arguments)
+        return await self._errands.result(work.key, services, work, wait_seconds=0.0)
 
     async def waited(self, caller: Caller, name: str, arguments: Mapping[str, Any], *, seconds: float) -> Any:
         """The answer of a verb that reads outside, for clients that do not ask again. TemporaryError if it takes

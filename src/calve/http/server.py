@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import uvicorn
+from starlette.routing import BaseRoute
 
 from calve import __version__
 from calve.app.access import Gatekeeper
@@ -56,11 +57,28 @@ class Address:
     stop: Callable[[], None]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Shared:
+    """What a front has of the server. `cookie` is the name of a session's; `open_reading`: on this host, reading needs
+    no token."""
+
+    service: Service
+    gate: Gatekeeper
+    cookie: str
+    open_reading: bool
+    root_path: str
+    secure: bool  # cookies only over TLS
+
+
+Front = Callable[[Shared], Sequence[BaseRoute]]
+
+
 def serve(
     config: Config,
     options: ServeConfig,
     *,
     with_worker: bool = False,
+    fronts: Sequence[Front] = (),
     ready: Callable[[Address], None] = lambda _: None,
 ) -> None:
     """Answer until SIGTERM or SIGINT. UsageError if the address is not safe, or taken."""
@@ -81,8 +99,11 @@ def serve(
             down_seconds=config.limits.probe_seconds,
         )
         gate = Gatekeeper(calve.registry, local_token=token, now=calve.now)
+        open_reading = local and not options.behind_proxy
+        # Named by the store: servers of one store share it, and two on one host do not overwrite each other's.
+        cookie = f"calve_{calve.registry.feed_state().store_id[:8]}"
         identities = Identities(
-            gate, open_reading=local and not options.behind_proxy, login_in_urls=options.login_in_urls
+            gate, open_reading=open_reading, login_in_urls=options.login_in_urls, cookie=cookie
         )
         service = Service(
             Desk(calve),
@@ -116,6 +137,16 @@ def serve(
         given = (service, threads, actions, doing)
         app.router.routes += [streams.route(), *Tables(*given).routes(), *Aliases(*given).routes()]
         app.router.routes.append(meters.route(calve, service.caller, errands, streams))
+        shared = Shared(
+            service=service,
+            gate=gate,
+            cookie=cookie,
+            open_reading=open_reading,
+            root_path=_root(options),
+            secure=bool(options.tls_cert) or options.behind_proxy,
+        )
+        for front in fronts:
+            app.router.routes[:0] = front(shared)  # before the others: `GET /` is a page for a browser
         guard = Guard(app, _rules(config, options), answered=meters.answered)
         server = _Server(_uvicorn(guard, options, config.limits.client_seconds), streams)
         with (

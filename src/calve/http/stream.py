@@ -13,7 +13,7 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -92,12 +92,14 @@ class _Seen:
     reset: str
     events: tuple[_Message, ...]
     live: Mapping[str, Json] | None = None  # processes that have not ended; None: not looked at
+    sightings: tuple[Json, ...] = ()
 
 
 @dataclass(eq=False, kw_only=True)
 class _Subscriber:
     wanted: Wanted
     cursor: str
+    pings: bool = False  # as events: a browser's EventSource does not show comments
     joined: bool = False
     ending: str = ""
     waiting: deque[_Message] = field(default_factory=deque)
@@ -121,6 +123,7 @@ class Streams:
         self._cursor = ""  # where the tailer stands; what it has read it has given to all who have joined
         self._tailer: asyncio.Task[None] | None = None
         self._live: dict[str, tuple[Any, ...]] = {}
+        self._tried = ""  # the time up to which sightings were told
         self._tail_thread = ThreadPoolExecutor(1, "stream")
         self._page_threads = ThreadPoolExecutor(READERS, "stream-page")
 
@@ -150,7 +153,8 @@ class Streams:
             self._left(peer)
             raise
         cursor = seen.cursor if seen.reset else after or seen.cursor
-        return _Answer(self, request, _Subscriber(wanted=wanted, cursor=cursor), seen, peer)
+        one = _Subscriber(wanted=wanted, cursor=cursor, pings=bool(request.query_params.get("pings")))
+        return _Answer(self, request, one, seen, peer)
 
     def count(self) -> int:
         """How many are open."""
@@ -167,13 +171,13 @@ class Streams:
 
     async def _wanted(self, request: Request) -> Wanted:
         kind = request.query_params.get("kind", "")
-        unknown = set(request.query_params) - {"after", "process", "kind"}
+        unknown = set(request.query_params) - {"after", "process", "kind", "pings"}
         if unknown or kind not in ("", *KINDS):
             raise HttpError(
                 400,
                 f"invalid {min(unknown, default='kind')}",
                 code="bad_option",
-                hint=f"give after, process or kind; kinds are {', '.join(KINDS)}",
+                hint=f"give after, process, kind or pings; kinds are {', '.join(KINDS)}",
             )
         named = request.query_params.getlist("process")
         found = await self._beside(lambda: self._ask("find", ids=named)) if named else []
@@ -213,13 +217,20 @@ class Streams:
             live=live,
         )
 
+    def _look_on(self, cursor: str, *, at_all: bool) -> _Seen:
+        """`_look`, and what was found outside since the look before."""
+        seen = self._look(cursor, at_all=at_all)
+        found = self._ask("seen", **({"after": self._tried} if self._tried else {}))
+        told, self._tried = bool(self._tried), found["upto"]
+        return replace(seen, sightings=tuple(found["sightings"])) if told else seen
+
     # -- one reader for all -------------------------------------------------------------------------
 
     def _join(self, one: _Subscriber) -> bool:
         """Whether it stands where the tailer stands, or further; then it gets what comes. No `await` in here:
         nothing happens between the look and the joining."""
         if self._tailer is None or self._tailer.done():
-            self._cursor, self._live = one.cursor, {}
+            self._cursor, self._live, self._tried = one.cursor, {}, ""
             self._tailer = asyncio.get_running_loop().create_task(self._tail())
         elif _position(one.cursor) < _position(self._cursor):
             return False
@@ -232,7 +243,7 @@ class Streams:
         due = 0.0  # when progress is looked at again: the more there is to read, the less often
         while self._joined:
             began = time.monotonic()
-            work = partial(self._look, self._cursor, at_all=began >= due)
+            work = partial(self._look_on, self._cursor, at_all=began >= due)
             look = asyncio.get_running_loop().run_in_executor(self._tail_thread, work)
             try:
                 done, _ = await asyncio.wait({look}, timeout=self._answer_seconds)
@@ -266,6 +277,7 @@ class Streams:
             messages = [_Message(text=reset(seen.reset, seen.cursor), cursor=seen.cursor)]
         if seen.live is not None:
             messages += self._progress(seen.live)
+        messages += [_Message(text=block("seen", one)) for one in seen.sightings]
         self._give(messages)
         self._cursor = seen.cursor
 
@@ -353,7 +365,8 @@ class _Answer(Response):
             if not self._one.waiting and now >= pinged + self._times.ping:
                 pinged = now
                 # With the cursor: events that were not wanted need not be read again.
-                await self._put(b": ping\n" + _standing(self._one.cursor))
+                ping = block("ping", {}, self._one.cursor) if self._one.pings else b": ping\n"
+                await self._put(ping if self._one.pings else ping + _standing(self._one.cursor))
             await self._wait(min(pinged + self._times.ping, checked + self._times.check, ends) - now)
             await self._pass_on()
 

@@ -91,13 +91,13 @@ class AttemptCounts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DayOfWork:
-    """Processes of a kind between two places that ended on one UTC day, added up."""
+class WorkDone:
+    """Processes of a kind between two places that ended within one piece of time, added up."""
 
     kind: str
     source: str
     destination: str
-    day: int  # since 1970
+    piece: int  # how many of them since 1970
     completed: int
     failed: int
     rows: int  # of those that completed, as `bytes`

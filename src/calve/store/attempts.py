@@ -3,23 +3,27 @@
 `changes` writes the attempts and `leases` the outages, each in the transaction that made them true.
 """
 
+import json
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, Select, case, func, literal, select
+from sqlalchemy import BigInteger, Connection, Select, case, func, literal, select
 
-from calve.model.process import Event, Process, ProcessId, Task
+from calve.model.errors import Outcome
+from calve.model.process import Event, Pin, Process, ProcessId, Task
 from calve.model.refusals import no_such_task
-from calve.model.seen import Attempt, AttemptCounts, DayOfWork, Outage
-from calve.model.states import PROCESS_TERMINAL, ProcessState, TaskState
+from calve.model.seen import Attempt, AttemptCounts, Ending, Outage, WorkDone
+from calve.model.states import PROCESS_TERMINAL, PinState, ProcessState, TaskState
 from calve.store import rows
 from calve.store.database import from_us, time_from_us, to_us
 from calve.store.reader import SqlReader
-from calve.store.tables import attempts, breakers, events, outages, plans, processes, tasks
+from calve.store.rows import chunks
+from calve.store.tables import attempts, breakers, events, outages, pins, plans, processes, tasks
 
 _HEAVY = ("spec", "receipt")
 _LIGHT = [literal("").label(column.name) if column.name in _HEAVY else column for column in tasks.c]
-_DAY_US = 86_400_000_000
+_HELD = sorted(state for state in PinState if state is not PinState.RELEASED)
 
 
 class Attempts(SqlReader):
@@ -43,7 +47,7 @@ class Attempts(SqlReader):
 
     def _attempts(self, statement: Select[Any]) -> list[Attempt]:
         return self._database.read(
-            lambda connection: [rows.value(Attempt, row) for row in connection.execute(statement).mappings()]
+            lambda connection: [_attempt(row) for row in connection.execute(statement)]
         )
 
     def failed_attempts(self, since: datetime, limit: int) -> list[tuple[datetime, str]]:
@@ -98,27 +102,91 @@ class Attempts(SqlReader):
         )
 
     def ended(self, since: datetime, *, failed: bool = False, limit: int = 200) -> list[Process]:
-        statement = ended_statement(since, failed=failed, limit=limit)
-        return self._database.read(
-            lambda connection: [rows.process(row) for row in connection.execute(statement).mappings()]
-        )
+        return self._processes(ended_statement(since, failed=failed, limit=limit))
 
-    def work_by_day(self, since: datetime) -> list[DayOfWork]:
-        statement = work_by_day_statement(since)
+    def work_done(self, since: datetime, *, piece_seconds: int) -> list[WorkDone]:
+        statement = work_done_statement(since, piece_seconds)
         found = self._database.read(lambda connection: connection.execute(statement).all())
         return [
-            DayOfWork(
+            WorkDone(
                 kind=kind,
                 source=source,
                 destination=destination,
-                day=int(day),
+                piece=int(piece),
                 completed=int(completed),
                 failed=int(failed),
                 rows=int(total_rows),
                 bytes=int(total_bytes),
             )
-            for kind, source, destination, day, completed, failed, total_rows, total_bytes in found
+            for kind, source, destination, piece, completed, failed, total_rows, total_bytes in found
         ]
+
+    def unknown_outcomes(self, limit: int) -> list[Process]:
+        c = processes.c
+        unknown = c.error.contains(f'"outcome": "{Outcome.UNKNOWN.value}"')
+        waiting = select(processes).where(c.cleanup_at.is_not(None), unknown)
+        return self._processes(waiting.order_by(c.cleanup_at).limit(limit))
+
+    def retried(self, ids: Sequence[ProcessId]) -> dict[ProcessId, ProcessId]:
+        c = processes.c
+
+        def work(connection: Connection) -> dict[ProcessId, ProcessId]:
+            return {
+                ProcessId(old): ProcessId(new)
+                for some in chunks(ids)
+                for old, new in connection.execute(
+                    select(c.retry_of, c.id).where(c.retry_of.in_(some)).order_by(c.seq)
+                )
+            }
+
+        return self._database.read(work)
+
+    def old_pins(self, before: datetime, limit: int) -> list[Pin]:
+        c = pins.c
+        held = select(pins).where(c.state.in_(_HELD), c.created_at < to_us(before))
+        statement = held.order_by(c.seq).limit(limit)
+        return self._database.read(
+            lambda connection: [rows.pin(row) for row in connection.execute(statement).mappings()]
+        )
+
+    def ids_from(self, prefix: str, limit: int) -> list[Process]:
+        c = processes.c
+        first = rows.plain(prefix)
+        within = (c.id >= first) & (c.id < first[:-1] + chr(ord(first[-1]) + 1)) if first else c.id >= ""
+        return self._processes(select(processes).where(within).order_by(c.id).limit(limit))
+
+    def with_partition(self, text: str, *, among: int, limit: int) -> list[Process]:
+        """The text is looked for as JSON has it; what only looks like it is sorted out afterwards."""
+        newest = select(processes).order_by(processes.c.seq.desc()).limit(among).subquery()
+        named = newest.c.partitions.contains(json.dumps(text), autoescape=True)
+        found = self._processes(select(newest).where(named).order_by(newest.c.seq.desc()).limit(limit))
+        return [one for one in found if text in one.partitions]
+
+    def _processes(self, statement: Select[Any]) -> list[Process]:
+        return self._database.read(
+            lambda connection: [rows.process(row) for row in connection.execute(statement).mappings()]
+        )
+
+
+def _attempt(row: Sequence[Any]) -> Attempt:
+    """By hand: a page has thousands."""
+    process_id, number, attempt, started_at, ended_at, ending, *rest = row
+    code, worker, written, size, read_ms, write_ms, upload_ms = rest
+    return Attempt(
+        process_id=process_id,
+        number=number,
+        attempt=attempt,
+        started_at=time_from_us(started_at),
+        ended_at=time_from_us(ended_at),
+        ending=Ending(ending),
+        code=code,
+        worker=worker,
+        rows=written,
+        bytes=size,
+        read_ms=read_ms,
+        write_ms=write_ms,
+        upload_ms=upload_ms,
+    )
 
 
 def attempts_statement(process_id: ProcessId, *, every: int, after: int, limit: int) -> Select[Any]:
@@ -171,10 +239,10 @@ def ended_statement(since: datetime, *, failed: bool, limit: int) -> Select[Any]
     return statement.order_by(c.finished_at.desc()).limit(limit)
 
 
-def work_by_day_statement(since: datetime) -> Select[Any]:
+def work_done_statement(since: datetime, piece_seconds: int) -> Select[Any]:
     c = processes.c
     pair = (c.kind, c.source, c.destination)
-    day = c.finished_at // literal(_DAY_US, BigInteger)
+    piece = c.finished_at // literal(piece_seconds * 1_000_000, BigInteger)
     completed = c.state == ProcessState.COMPLETED.value
 
     def total(condition: Any, of: Any) -> Any:
@@ -183,12 +251,12 @@ def work_by_day_statement(since: datetime) -> Select[Any]:
     return (
         select(
             *pair,
-            day.label("day"),
+            piece.label("piece"),
             total(completed, 1),
             total(c.state == ProcessState.FAILED.value, 1),
             total(completed, c.rows),
             total(completed, c.bytes),
         )
         .where(c.finished_at >= to_us(since), c.state.in_(sorted(PROCESS_TERMINAL)))
-        .group_by(*pair, day)
+        .group_by(*pair, piece)
     )

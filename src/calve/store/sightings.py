@@ -81,7 +81,9 @@ class Sightings(Registry):
 def sightings_statement(what: str, after: datetime | None, limit: int) -> Select[Any]:
     c = sightings.c
     # In the words of the partial index, so that it is used.
-    statement = select(*_LIGHT).where(c.piece == literal_column("0"), c.what == what)
+    statement = select(*_LIGHT).where(c.piece == literal_column("0"))
+    if what:
+        statement = statement.where(c.what == what)
     if after is not None:
         statement = statement.where(c.tried_at > to_us(after))
     return statement.order_by(c.tried_at, c.subject).limit(limit)

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
-from calve.model.process import Breaker, Event, Process, ProcessId, Task
+from calve.model.errors import Outcome
+from calve.model.process import Breaker, Event, Pin, Process, ProcessId, Task
 from calve.model.refusals import no_such_task
-from calve.model.seen import Attempt, AttemptCounts, DayOfWork, Outage, Session, Sighting
-from calve.model.states import ProcessState, TaskState
+from calve.model.seen import Attempt, AttemptCounts, Outage, Session, Sighting, WorkDone
+from calve.model.states import PinState, ProcessState, TaskState
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SAME_OUTAGE = timedelta(minutes=1)
@@ -46,6 +47,11 @@ class MemorySeen:
 
     @abstractmethod
     def events(self, process_id: ProcessId, after: int = 0, limit: int = 1000) -> list[Event]: ...
+
+    @abstractmethod
+    def pins(
+        self, process_id: ProcessId | None = None, states: frozenset[PinState] = frozenset()
+    ) -> list[Pin]: ...
 
     @abstractmethod
     def breakers(self) -> list[Breaker]: ...
@@ -151,21 +157,21 @@ class MemorySeen:
             ]
         return [row for _, row in sorted(found, key=lambda one: one[0], reverse=True)][:limit]
 
-    def work_by_day(self, since: datetime) -> list[DayOfWork]:
+    def work_done(self, since: datetime, *, piece_seconds: int) -> list[WorkDone]:
         by: dict[tuple[str, str, str, int], list[Process]] = {}
         for row in self.ended(since, limit=1_000_000):
             assert row.finished_at is not None
-            day = (row.finished_at - _EPOCH) // timedelta(days=1)
-            by.setdefault((row.kind, row.source, row.destination, day), []).append(row)
+            piece = (row.finished_at - _EPOCH) // timedelta(seconds=piece_seconds)
+            by.setdefault((row.kind, row.source, row.destination, piece), []).append(row)
         found = []
-        for (kind, source, destination, day), rows in by.items():
+        for (kind, source, destination, piece), rows in by.items():
             completed = [row for row in rows if row.state is ProcessState.COMPLETED]
             found.append(
-                DayOfWork(
+                WorkDone(
                     kind=kind,
                     source=source,
                     destination=destination,
-                    day=day,
+                    piece=piece,
                     completed=len(completed),
                     failed=sum(row.state is ProcessState.FAILED for row in rows),
                     rows=sum(row.rows for row in completed),
@@ -173,6 +179,33 @@ class MemorySeen:
                 )
             )
         return found
+
+    def unknown_outcomes(self, limit: int) -> list[Process]:
+        with self._transaction:
+            found = [
+                (row.cleanup_at, row)
+                for row in self._all_processes()
+                if row.cleanup_at is not None and row.error and row.error.outcome is Outcome.UNKNOWN
+            ]
+        return [row for _, row in sorted(found, key=lambda one: one[0])][:limit]
+
+    def retried(self, ids: Sequence[ProcessId]) -> dict[ProcessId, ProcessId]:
+        with self._transaction:
+            return {row.retry_of: row.id for row in self._all_processes() if row.retry_of in ids}  # type: ignore[misc]
+
+    def old_pins(self, before: datetime, limit: int) -> list[Pin]:
+        held = self.pins(states=frozenset(PinState) - {PinState.RELEASED})
+        return [pin for pin in held if pin.created_at and pin.created_at < before][:limit]
+
+    def ids_from(self, prefix: str, limit: int) -> list[Process]:
+        with self._transaction:
+            found = [row for row in self._all_processes() if row.id.startswith(prefix)]
+        return sorted(found, key=lambda row: row.id)[:limit]
+
+    def with_partition(self, text: str, *, among: int, limit: int) -> list[Process]:
+        with self._transaction:
+            newest = list(self._all_processes())[-among:]
+        return [row for row in reversed(newest) if text in row.partitions][:limit]
 
     # -- sightings ----------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ import pytest
 
 from calve.control.registry import ServedStore
 from calve.model.access import Role
-from calve.model.change import Change, TaskChange
+from calve.model.change import Change, CleanUpIn, NewPin, TaskChange
 from calve.model.errors import ErrorInfo, NotFoundError
 from calve.model.process import Process
 from calve.model.seen import AttemptCounts, Ending, Session, Sighting
@@ -18,14 +18,18 @@ from calve.testing.contracts.contract import (
     ANNE,
     BERT,
     FAILURE,
+    UNKNOWN,
     Contract,
     claim_one,
+    claimed,
     done,
     finish_task,
     lease_of,
     move,
+    publishing,
     running,
     start_task,
+    submit,
 )
 from calve.testing.contracts.races import race
 
@@ -180,13 +184,39 @@ class SeenContract(Contract):
         assert [row.id for row in store.ended(since, limit=1)] == [last.id]
         assert [row.id for row in store.ended(since, failed=True)] == [failed.id]
         assert store.ended(store.now() + timedelta(hours=1)) == []
-        days = sorted(store.work_by_day(since), key=lambda one: one.day)
+        days = sorted(store.work_done(since, piece_seconds=86_400), key=lambda one: one.piece)
         assert sum(one.completed for one in days) == 2 and sum(one.failed for one in days) == 1
         assert sum(one.rows for one in days) == 12
-        assert days[-1].day - days[0].day in (2, 3)  # midnight may lie in between
+        assert days[-1].piece - days[0].piece in (2, 3)  # midnight may lie in between
         assert {(one.kind, one.source, one.destination) for one in days} == {
             ("export", "main:db.events", "lake.ns.events")
         }
+
+    def test_what_needs_a_person_is_found(self, store: ServedStore, clock: FakeClock) -> None:
+        unknown = move(store, publishing(store), ProcessState.FAILED, CleanUpIn(60), error=UNKNOWN)
+        failed = move(store, running(store), ProcessState.FAILED, CleanUpIn(60))
+        assert [row.id for row in store.unknown_outcomes(10)] == [unknown.id]
+        first, second = (submit(store, retry_of=failed.id) for _ in range(2))
+        assert first.id != second.id
+        assert store.retried([failed.id, unknown.id]) == {failed.id: second.id}
+        held = claimed(store)
+        pin = NewPin(name="held", source="main", detail="{}")
+        store.apply(lease_of(held), Change(pin))
+        assert store.old_pins(store.now() - timedelta(hours=6), 10) == []
+        clock.advance(7 * 3600)
+        assert [one.name for one in store.old_pins(store.now() - timedelta(hours=6), 10)] == ["held"]
+
+    @pytest.mark.parametrize("name", ["2024-01", 'a"b', "100%", "a_b", "é", "\\"])
+    def test_processes_are_found_by_the_beginning_of_their_id_and_by_a_partition(
+        self, store: ServedStore, name: str
+    ) -> None:
+        one = submit(store, partitions=(name, "2024-02"))
+        submit(store, partitions=(f"{name}x", "axb", "1000"))
+        assert [row.id for row in store.with_partition(name, among=100, limit=10)] == [one.id]
+        assert store.with_partition(name, among=1, limit=10) == []
+        assert one.id in [row.id for row in store.ids_from(one.id[:3], 10)]
+        assert [row.id for row in store.ids_from(one.id, 10)] == [one.id]
+        assert store.ids_from("~", 10) == []
 
     # -- sightings and sessions ---------------------------------------------------------------------
 
@@ -236,6 +266,7 @@ class SeenContract(Contract):
         assert [one.subject for one in store.sightings("pair")] == ["a", "b"]
         assert [one.subject for one in store.sightings("pair", after=between)] == ["b"]
         assert store.sightings("pair", limit=1)[0].subject == "a"
+        assert sorted(one.what for one in store.sightings("")) == ["health", "pair", "pair"]
 
     def test_a_session_lasts_its_time_or_until_it_is_forgotten(
         self, store: ServedStore, clock: FakeClock

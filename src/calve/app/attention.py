@@ -1,0 +1,376 @@
+"""What a person must do something about now (T17): cards, the most urgent first, equal ones as one.
+
+Read from the store as it is at this moment, in a bounded number of statements; counts in memory are for the throughput
+alone. A failure stays until it is retried, until its partitions are published by another process, or for 14 days.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import cached_property
+
+from calve import __version__
+from calve.app import view
+from calve.app.commands import command
+from calve.app.documents import Remembered, head, with_why
+from calve.app.overview import QUARTER_SECONDS, QUARTERS, Overview
+from calve.app.view import Json
+from calve.app.wiring import App
+from calve.control.budget import concerns, halting
+from calve.control.why import why
+from calve.model.process import Process, ProcessId, Worker
+from calve.model.reach import reaches
+from calve.model.states import ProcessState
+
+CARDS = 20
+_FAILED_DAYS = 14.0
+_FAILURES = 200
+_LATER = 1000  # newest ends that are looked through for what replaced a failure
+_LIVE = 1000
+_PIN_HOURS = 6.0
+_STUCK_HOURS = 1.0
+_HALT_HOURS = 24.0
+_SHOWN_IDS = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Card:
+    kind: str
+    title: str
+    why: str
+    since: datetime | None
+    ids: tuple[ProcessId, ...] = ()
+    count: int = 1
+    code: str = ""
+    source: str = ""
+    destination: str = ""
+    action: str | None = None  # a verb
+    arguments: Json = field(default_factory=dict)
+    command: str = ""
+    href: tuple[str, Json] | None = None  # a page and its arguments
+
+    def to_json(self, urgency: int) -> Json:
+        return {
+            "kind": self.kind,
+            "urgency": urgency,
+            "title": self.title,
+            "why": self.why,
+            "since": view.time_json(self.since),
+            "count": self.count,
+            "ids": list(self.ids[:_SHOWN_IDS]),
+            "code": self.code,
+            "source": self.source,
+            "destination": self.destination,
+            "action": self.action,
+            "arguments": self.arguments,
+            "command": self.command,
+            "href": list(self.href) if self.href else None,
+        }
+
+
+class _Look:
+    """What the cards read, each once."""
+
+    def __init__(self, app: App) -> None:
+        self.app = app
+        self.reader = Remembered(app.store)
+        self.now = self.reader.now()
+
+    @cached_property
+    def live(self) -> list[Process]:
+        return self.app.store.live(_LIVE)
+
+    @cached_property
+    def alive(self) -> list[Worker]:
+        fresh = timedelta(seconds=self.app.limits.lease_seconds)
+        return [one for one in self.reader.workers() if self.now - one.heartbeat_at <= fresh]
+
+    @cached_property
+    def unknown(self) -> list[Process]:
+        return self.app.registry.unknown_outcomes(_FAILURES)
+
+    @cached_property
+    def failed(self) -> list[Process]:
+        """That nobody has dealt with, newest first."""
+        registry = self.app.registry
+        since = self.now - timedelta(days=_FAILED_DAYS)
+        found = registry.ended(since, failed=True, limit=_FAILURES)
+        if not found:
+            return []
+        retried = registry.retried([one.id for one in found])
+        oldest = min(one.finished_at for one in found if one.finished_at)
+        later: dict[tuple[str, str, str, str], datetime] = {}
+        for one in registry.ended(oldest, limit=_LATER):
+            if one.state is ProcessState.COMPLETED and one.finished_at:
+                for name in one.partitions or ("",):
+                    place = (one.kind, one.source, one.destination, name)
+                    later[place] = max(one.finished_at, later.get(place, one.finished_at))
+        return [one for one in found if one.id not in retried and not _replaced(one, later)]
+
+
+def _replaced(process: Process, later: dict[tuple[str, str, str, str], datetime]) -> bool:
+    if process.finished_at is None:
+        return False
+    places = [
+        (process.kind, process.source, process.destination, name) for name in process.partitions or ("",)
+    ]
+    return all(place in later and later[place] > process.finished_at for place in places)
+
+
+def _unknown(look: _Look) -> Iterator[Card]:
+    for one in look.unknown:
+        yield Card(
+            kind="unknown",
+            title=f"The {one.kind} {one.id} to {one.destination} may or may not have been published",
+            why=why(look.reader, one),
+            since=one.finished_at,
+            ids=(one.id,),
+            code=one.error.code if one.error else "",
+            source=one.source,
+            destination=one.destination,
+            command=command("why", ids=[one.id]),
+            href=("sheet", {"id": one.id}),
+        )
+
+
+def _damaged(look: _Look) -> Iterator[Card]:
+    for one in look.live:
+        if one.damaged:
+            yield Card(
+                kind="damaged",
+                title=f"The row of process {one.id} cannot be read",
+                why=why(look.reader, one),
+                since=one.created_at,
+                ids=(one.id,),
+                command=command("doctor"),
+                href=("sheet", {"id": one.id}),
+            )
+
+
+def _failed(look: _Look) -> Iterator[Card]:
+    groups: dict[tuple[str, ...], list[Process]] = {}
+    unknown = {one.id for one in look.unknown}
+    for one in look.failed:
+        if one.id not in unknown:
+            code = one.error.code if one.error else ""
+            groups.setdefault((one.kind, one.source, one.destination, code), []).append(one)
+    for (kind, source, destination, code), found in groups.items():
+        newest = found[0]
+        what = f"{len(found)} {kind}s" if len(found) > 1 else f"The {kind} {newest.id}"
+        ids = tuple(one.id for one in found)
+        error = newest.error
+        yield Card(
+            kind="failed",
+            title=f"{what} of {source or destination} failed: {code}",
+            why=f"{error.message}{f' ({error.hint})' if error.hint else ''}" if error else "",
+            since=newest.finished_at,
+            ids=ids,
+            count=len(found),
+            code=code,
+            source=source,
+            destination=destination,
+            action="retry",
+            arguments={"ids": list(ids[:_SHOWN_IDS])},
+            command=command("retry", ids=ids[:_SHOWN_IDS]),
+            href=("sheet", {"id": newest.id}),
+        )
+
+
+def _down(look: _Look) -> Iterator[Card]:
+    for one in look.reader.breakers():
+        waiting = [process.id for process in look.live if concerns(one, process)]
+        yield Card(
+            kind="down",
+            title=f"{one.service} is down",
+            why=f"{one.reason}; {len(waiting)} processes wait for it",
+            since=one.opened_at,
+            ids=tuple(waiting),
+            count=len(waiting),
+            command=command("doctor"),
+            href=("system", {}),
+        )
+
+
+def _workers(look: _Look) -> Iterator[Card]:
+    held: dict[str, list[ProcessId]] = {}
+    for process in look.live:
+        if process.owner:
+            held.setdefault(process.owner, []).append(process.id)
+    for worker in look.reader.workers():
+        if worker not in look.alive and worker.id in held:
+            yield Card(
+                kind="silent",
+                title=f"Worker {worker.id} fell silent",
+                why=f"it holds {len(held[worker.id])} processes, which another worker takes over",
+                since=worker.heartbeat_at,
+                ids=tuple(held[worker.id]),
+                count=len(held[worker.id]),
+                command="calve worker",
+                href=("system", {}),
+            )
+    nobodys = [one for one in look.live if not any(reaches(worker.reach, one) for worker in look.alive)]
+    if nobodys:
+        one = min(nobodys, key=lambda process: process.created_at)
+        title = "No worker is running" if not look.alive else "No worker reaches some of the work"
+        yield Card(
+            kind="no_worker",
+            title=f"{title}, and {len(nobodys)} processes wait",
+            why=why(look.reader, one, tasks=False),
+            since=one.created_at,
+            ids=tuple(each.id for each in nobodys),
+            count=len(nobodys),
+            command="calve worker",
+            href=("page", {"view": "waiting"}),
+        )
+
+
+def _stuck(look: _Look) -> Iterator[Card]:
+    """Live for long, with nothing running, and none of the other cards says why."""
+    old = look.now - timedelta(hours=_STUCK_HOURS)
+    for one in look.live:
+        excused = (
+            one.tasks.running
+            or one.damaged
+            or one.state is ProcessState.PUBLISHING
+            or halting(one, look.reader.halts())
+            or any(concerns(breaker, one) for breaker in look.reader.breakers())
+            or not any(reaches(worker.reach, one) for worker in look.alive)
+        )
+        if one.created_at < old and not excused:
+            yield Card(
+                kind="late",
+                title=f"The {one.kind} {one.id} of {one.source or one.destination} does not move",
+                why=why(look.reader, one, tasks=False),
+                since=one.created_at,
+                ids=(one.id,),
+                source=one.source,
+                destination=one.destination,
+                action="cancel",
+                arguments={"ids": [one.id]},
+                command=command("why", ids=[one.id]),
+                href=("sheet", {"id": one.id}),
+            )
+
+
+def _pins(look: _Look) -> Iterator[Card]:
+    by: dict[ProcessId, list[datetime]] = {}
+    for pin in look.app.registry.old_pins(look.now - timedelta(hours=_PIN_HOURS), _FAILURES):
+        by.setdefault(pin.process_id, []).append(pin.created_at or look.now)
+    for process_id, times in by.items():
+        yield Card(
+            kind="held",
+            title=f"Process {process_id} holds {len(times)} freezes at its source",
+            why="parts that are frozen use disk space until they are released",
+            since=min(times),
+            ids=(process_id,),
+            count=len(times),
+            command=command("why", ids=[process_id]),
+            href=("sheet", {"id": process_id}),
+        )
+
+
+def _halts(look: _Look) -> Iterator[Card]:
+    for one in look.reader.halts():
+        if one.made_at and look.now - one.made_at > timedelta(hours=_HALT_HOURS):
+            given = {"table": one.source, "kind": one.kind}
+            said = str(one)
+            yield Card(
+                kind="halted",
+                title=f"{said[0].upper()}{said[1:]}",
+                why=f"by {one.who}{f': {one.reason}' if one.reason else ''}",
+                since=one.made_at,
+                source=one.source,
+                action="lift",
+                arguments=given,
+                command=command("lift", **given),
+                href=("system", {}),
+            )
+
+
+def _versions(look: _Look) -> Iterator[Card]:
+    others = sorted({one.version or "0.1.0" for one in look.alive} - {__version__})
+    if others:
+        yield Card(
+            kind="versions",
+            title=f"Workers of version {', '.join(others)} run beside version {__version__}",
+            why="older workers do not know halts and record no phases",
+            since=None,
+            href=("system", {}),
+        )
+
+
+# In order of urgency.
+CARD_KINDS: tuple[Callable[[_Look], Iterator[Card]], ...] = (
+    _unknown, _damaged, _failed, _down, _workers, _stuck, _pins, _halts, _versions
+)  # fmt: skip
+_SAID = {
+    "unknown": ("outcome is unknown", "outcomes are unknown"),
+    "damaged": ("row is damaged", "rows are damaged"),
+    "failed": ("failure waits for a retry", "failures wait for a retry"),
+    "down": ("service is down", "services are down"),
+    "silent": ("worker fell silent", "workers fell silent"),
+    "no_worker": ("process has no worker", "processes have no worker"),
+    "late": ("process does not move", "processes do not move"),
+    "held": ("freeze is held too long", "freezes are held too long"),
+    "halted": ("halt is older than a day", "halts are older than a day"),
+}
+
+
+def attention(app: App, overview: Overview) -> Json:
+    document = head(app)
+    look = _Look(app)
+    cards = [
+        card.to_json(urgency) for urgency, found in enumerate(CARD_KINDS, start=1) for card in found(look)
+    ]
+    counts = overview.counts()
+    rows, size = [0] * QUARTERS, [0] * QUARTERS
+    completed = failed = 0
+    for done in counts.quarters:
+        age = counts.this_quarter - done.piece
+        if 0 <= age < QUARTERS:
+            rows[QUARTERS - 1 - age] += done.rows
+            size[QUARTERS - 1 - age] += done.bytes
+            completed, failed = completed + done.completed, failed + done.failed
+    begin = counts.at - timedelta(seconds=QUARTERS * QUARTER_SECONDS)
+    return document | {
+        "sentence": sentence(cards, len(look.alive)),
+        "cards": cards[:CARDS],
+        "more": max(0, len(cards) - CARDS),
+        "throughput": {
+            "from": view.time_json(begin),
+            "step_seconds": QUARTER_SECONDS,
+            "rows": rows,
+            "bytes": size,
+        },
+        "day": {"rows": sum(rows), "bytes": sum(size), "completed": completed, "failed": failed},
+        "live": with_why(look.reader, look.live[:10]),
+        "first_steps": _first_steps() if not counts.totals.tallies and not look.live else None,
+        "overview_seconds": round(overview.seconds, 1),
+        "subjects": [],
+        "commands": {},
+    }
+
+
+def sentence(cards: Sequence[Json], alive: int) -> str:
+    """The worst first, then the workers."""
+    workers = (
+        f"{alive} {'worker is' if alive == 1 else 'workers are'} alive" if alive else "no worker is running"
+    )
+    counts: dict[str, int] = {}
+    for card in cards:
+        counts[card["kind"]] = counts.get(card["kind"], 0) + (
+            card["count"] if card["kind"] in ("failed", "no_worker", "held") else 1
+        )
+    said = [f"{count} {_SAID[kind][count > 1]}" for kind, count in counts.items() if kind in _SAID]
+    text = ", ".join([*said[:3], workers]) if said else f"nothing needs attention, and {workers}"
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _first_steps() -> list[Json]:
+    """For a store without a process."""
+    steps = (
+        ("Check the installation", command("doctor")),
+        ("Look at a table's partitions", "calve partitions TABLE"),
+        ("Export some of them", "calve export TABLE --to DESTINATION --all --dry-run"),
+    )
+    return [{"title": title, "command": line, "done": False} for title, line in steps]

@@ -1,0 +1,98 @@
+"""A verb with its arguments as a command line that a person can paste into a shell.
+
+The law: the shell splits the line, and the command line parses it, to the same arguments. Names are arbitrary text, so
+everything is quoted that a shell would read.
+"""
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Line:
+    """`given`: arguments without a flag, in order. `flags`: those whose flag is not their name with hyphens."""
+
+    words: str
+    given: tuple[str, ...] = ()
+    flags: Mapping[str, str] = field(default_factory=dict)
+
+
+_PLURALS = {"partitions": "--partition", "parts": "--part", "casts": "--cast", "renames": "--rename"}
+_LINES: Mapping[str, _Line] = {
+    "show": _Line(words="show", given=("ids",)),
+    "why": _Line(words="why", given=("ids",)),
+    "cancel": _Line(words="cancel", given=("ids",)),
+    "retry": _Line(words="retry", given=("ids",)),
+    "verify": _Line(words="verify", given=("ids",)),
+    "partitions": _Line(words="partitions", given=("table",)),
+    "health": _Line(words="health", given=("table",)),
+    "export": _Line(words="export", given=("table",), flags=_PLURALS),
+    "export_preview": _Line(words="export --dry-run", given=("table",), flags=_PLURALS),
+    "optimize": _Line(words="optimize", given=("table",)),
+    "optimize_preview": _Line(words="optimize --dry-run", given=("table",)),
+    "backup_list": _Line(words="backup list"),
+    "backup_show": _Line(words="backup show", given=("name",)),
+    "backup_create": _Line(words="backup create", given=("name",)),
+    "backup_verify": _Line(words="backup verify", given=("name",), flags={"read_share": "--read-data"}),
+    "backup_restore": _Line(words="backup restore", given=("name",), flags={"into": "--as"}),
+    "backup_delete": _Line(words="backup delete", given=("name",)),
+    "doctor": _Line(words="doctor"),
+}
+
+
+def command(verb: str, **arguments: Any) -> str:
+    """The line; arguments that are None, false or empty are left out. KeyError for a verb that has none."""
+    if verb in ("halt", "lift"):
+        return _halting(verb, **arguments)
+    line = _LINES[verb]
+    words = ["calve", *line.words.split()]
+    for name, value in arguments.items():
+        if name not in line.given:
+            words += _option(line.flags.get(name, f"--{name.replace('_', '-')}"), value)
+    given = [text for name in line.given for text in _texts(arguments.get(name))]
+    if any(text.startswith("-") for text in given):
+        words.append("--")
+    return " ".join(quoted(word) for word in [*words, *given])
+
+
+def quoted(text: str) -> str:
+    """As one word of a shell. What a terminal would not show is spelled out."""
+    if all(sign.isprintable() for sign in text):
+        return shlex.quote(text)
+    spelled = "".join(_spelled(sign) for sign in text)
+    return f"$'{spelled}'"
+
+
+def _spelled(sign: str) -> str:
+    if sign in "\\'":
+        return f"\\{sign}"
+    if sign.isprintable():
+        return sign
+    return "".join(f"\\x{byte:02x}" for byte in sign.encode("utf-8", "surrogateescape"))
+
+
+def _option(flag: str, value: Any) -> Iterator[str]:
+    if value is True:
+        yield flag
+        return
+    for text in _texts(value):
+        if text.startswith("-"):
+            yield f"{flag}={text}"
+        else:
+            yield from (flag, text)
+
+
+def _texts(value: Any) -> Sequence[str]:
+    if value is None or value is False or value == "":
+        return ()
+    if isinstance(value, Mapping):
+        return [f"{name}={text}" for name, text in value.items()]
+    return [str(one) for one in value] if isinstance(value, list | tuple) else [str(value)]
+
+
+def _halting(verb: str, *, table: str = "", kind: str = "export", **_: Any) -> str:
+    """There is a statement for it, and no command."""
+    what = f"SYSTEM {'STOP' if verb == 'halt' else 'START'} {kind.upper()}S"
+    return f"calve sql {quoted(f'{what} {table}' if table else what)}"

@@ -1,0 +1,86 @@
+"""Search: ids, tables, partitions and error codes, each by the cheapest look that finds it."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from calve.app import view
+from calve.app.documents import head
+from calve.app.overview import Overview
+from calve.app.tables import pairs
+from calve.app.view import Json
+from calve.app.wiring import App
+from calve.model.errors import UsageError
+from calve.model.process import BATCH_PREFIX, BatchId, Process, ProcessQuery
+
+LEAST, MOST = 2, 200  # characters
+OF_EACH = 20
+AMONG = 5000  # processes that are looked through for a partition
+_FAILED = 200
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def search(app: App, overview: Overview, text: str) -> Json:
+    wanted = text.strip()
+    if not LEAST <= len(wanted) <= MOST:
+        raise UsageError(
+            f"give {LEAST} to {MOST} characters",
+            code="bad_search",
+            hint="the beginning of an id, or part of a name",
+        )
+    document = head(app)
+    hits = [
+        *_ids(app, wanted),
+        *_tables(overview, wanted),
+        *_partitions(app, wanted),
+        *_codes(app, wanted),
+    ]
+    unique = list({(one["kind"], one["title"], str(one["href"])): one for one in hits}.values())
+    note = "" if unique else (
+        f"Nothing fits {wanted!r}. Ids are found by their beginning, partitions by their whole name among the"
+        f" {AMONG:,} newest processes."
+    )  # fmt: skip
+    return document | {"q": text, "hits": unique, "note": note, "subjects": [], "commands": {}}
+
+
+def _ids(app: App, wanted: str) -> Iterator[Json]:
+    low = wanted.lower()
+    if low.isascii() and low.replace("-", "").isalnum():
+        for one in app.registry.ids_from(low, OF_EACH):
+            yield _process(one)
+    if wanted.startswith(BATCH_PREFIX):
+        found = app.store.processes(ProcessQuery(batch=BatchId(wanted), limit=1))
+        for one in found:
+            yield _hit("batch", wanted, f"{one.kind} of {one.source}", "page", batch=wanted)
+
+
+def _tables(overview: Overview, wanted: str) -> Iterator[Json]:
+    low, found = wanted.lower(), 0
+    for row in pairs(overview.counts()):
+        if low in row["source"].lower() or low in row["destination"].lower():
+            given = {"source": row["source"], "to": row["destination"]}
+            yield _hit("table", row["source"], f"to {row['destination']}", "table", **given)
+            found += 1
+            if found == OF_EACH:
+                return
+
+
+def _partitions(app: App, wanted: str) -> Iterator[Json]:
+    for one in app.registry.with_partition(wanted, among=AMONG, limit=OF_EACH):
+        yield _hit("partition", wanted, f"{one.kind} {one.id} of {one.source}", "sheet", id=one.id)
+
+
+def _codes(app: App, wanted: str) -> Iterator[Json]:
+    low = wanted.lower()
+    for one in app.registry.ended(_EPOCH, failed=True, limit=_FAILED):
+        if one.error and low in one.error.code.lower():
+            yield _hit("error", one.error.code, f"{one.kind} {one.id} of {one.source}", "sheet", id=one.id)
+
+
+def _process(process: Process) -> Json:
+    state = view.served_json(process)["state"]
+    sub = f"{process.kind}, {state}, {process.source or process.destination}"
+    return _hit("process", process.id, sub, "sheet", id=process.id)
+
+
+def _hit(kind: str, title: str, sub: str, page: str, **given: str) -> Json:
+    return {"kind": kind, "title": title, "sub": sub, "href": [page, given]}

@@ -1,0 +1,71 @@
+"""The installation on a page: who works and serves, what is down or was, what is stopped, which errors come."""
+
+import json
+from collections import Counter
+from datetime import datetime, timedelta
+
+from calve.app import processes as _processes
+from calve.app import view
+from calve.app.documents import head
+from calve.app.view import Json
+from calve.app.wiring import App
+
+ERRORS = 5000
+_ERROR_DAYS = 14.0
+_OUTAGE_DAYS = 7.0
+_FAILED = 1000
+_LIVE = 1000
+
+
+def system(app: App) -> Json:
+    document = head(app)
+    store, registry = app.store, app.registry
+    now = store.now()
+    live = store.live(_LIVE)
+    errors, complete = _errors(app, now)
+    return document | {
+        "workers": [
+            view.worker_json(one)
+            | {
+                "used": sum(each.tasks.running for each in live if each.owner == one.worker.id),
+                "leases": [
+                    {"id": each.id, "until": view.time_json(each.lease_until)}
+                    for each in live
+                    if each.owner == one.worker.id
+                ],
+            }
+            for one in _processes.workers(app, live)
+        ],
+        "servers": [view.plain_json(one) for one in registry.servers()],
+        "breakers": [view.breaker_json(one) for one in store.breakers()],
+        "outages": [
+            view.plain_json(one) for one in registry.outages(now - timedelta(days=_OUTAGE_DAYS), limit=200)
+        ],
+        "halts": [view.plain_json(one) for one in store.halts()],
+        "doctor": _doctor(app),
+        "errors": errors,
+        "errors_complete": complete,
+        "versions": dict(Counter(one.version or "0.1.0" for one in store.workers())),
+        "commands": {"doctor": "calve doctor", "worker": "calve worker"},
+        "subjects": [],
+    }
+
+
+def _errors(app: App, now: datetime) -> tuple[list[Json], bool]:
+    """By day of UTC and code: attempts and processes that failed; and whether these are all."""
+    since = now - timedelta(days=_ERROR_DAYS)
+    attempts = app.registry.failed_attempts(since, ERRORS)
+    failed = app.registry.ended(since, failed=True, limit=_FAILED)
+    ends = [(one.finished_at, one.error.code) for one in failed if one.finished_at and one.error]
+    counts = Counter((at.date().isoformat(), code) for at, code in [*attempts, *ends])
+    found = [{"day": day, "code": code, "count": count} for (day, code), count in sorted(counts.items())]
+    return found, len(attempts) < ERRORS and len(failed) < _FAILED
+
+
+def _doctor(app: App) -> Json | None:
+    """What `doctor` found when it was last run through a server."""
+    seen = app.registry.sighting("installation", "doctor")
+    if seen is None or seen.seen_at is None:
+        return None
+    body = app.registry.sighting_body("installation", "doctor")
+    return {"seen_at": view.time_json(seen.seen_at), "findings": json.loads(body[0]) if body else []}

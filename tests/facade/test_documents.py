@@ -1,0 +1,418 @@
+"""What pages show: each document from the store alone, in few statements, whatever the size of the store."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import event, insert, select, update
+
+from calve.app.calve import Calve
+from calve.app.config import load_config
+from calve.app.desk import Desk
+from calve.app.sheet import BARS, BUCKETS, buckets
+from calve.model.access import Asked, Caller, Halt, Role
+from calve.model.change import Change, CleanUpIn, NewEvent, TaskChange
+from calve.model.errors import ErrorInfo
+from calve.model.process import ProcessId, Worker, WorkerId
+from calve.model.seen import Attempt, Ending, Sighting
+from calve.model.states import ProcessState, TaskState
+from calve.store import SqlStore
+from calve.store.tables import attempts, processes, tasks
+from calve.store.tables import workers as worker_rows
+from calve.testing.contracts.contract import (
+    ANNE,
+    REACH,
+    UNKNOWN,
+    claimed,
+    finish_task,
+    lease_of,
+    move,
+    new,
+    publishing,
+    running,
+    start_task,
+    submit,
+)
+
+VIEWER = Caller(name="viewer", role=Role.VIEWER)
+DENIED = ErrorInfo(
+    code="access_denied", message="the bucket refused the write", hint="give the key PutObject"
+)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+BIG = "big0000000000"
+TASKS = 100_000
+
+
+def made(folder: Path) -> Calve:
+    (folder / "calve.toml").write_text("")
+    return Calve(load_config(folder / "calve.toml", environ={}))
+
+
+@pytest.fixture
+def calve(tmp_path: Path) -> Iterator[Calve]:
+    with made(tmp_path) as opened:
+        yield opened
+
+
+@pytest.fixture
+def store(calve: Calve) -> SqlStore:
+    found = calve._app.store
+    assert isinstance(found, SqlStore)
+    return found
+
+
+def ask(calve: Calve, verb: str, **given: Any) -> Any:
+    """As a viewer gets it, and JSON all through."""
+    return json.loads(json.dumps(Desk(calve).perform(VIEWER, verb, given)))
+
+
+def beat(store: SqlStore, worker: WorkerId = ANNE, version: str = "") -> None:
+    from calve import __version__
+
+    now = store.now()
+    store.heartbeat(
+        Worker(
+            id=worker, host="h", reach=tuple(sorted(REACH)), slots=4, started_at=now, heartbeat_at=now,
+            version=version or __version__,
+        )
+    )  # fmt: skip
+
+
+def put_back(store: SqlStore, column: Any, hours: float) -> None:
+    """As if it had been so long ago."""
+    with store.database.engine.begin() as connection:
+        connection.execute(update(column.table).values({column: column - int(hours * 3_600_000_000)}))
+
+
+@contextmanager
+def counted(store: SqlStore) -> Iterator[list[str]]:
+    said: list[str] = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        if statement != "BEGIN":
+            said.append(statement)
+
+    event.listen(store.database.engine, "before_cursor_execute", note)
+    try:
+        yield said
+    finally:
+        event.remove(store.database.engine, "before_cursor_execute", note)
+
+
+# -- attention ------------------------------------------------------------------------------------------
+
+
+def test_a_new_store_needs_nothing_and_says_how_to_begin(calve: Calve) -> None:
+    found = ask(calve, "attention")
+    assert found["sentence"] == "Nothing needs attention, and no worker is running."
+    assert found["cards"] == [] and len(found["first_steps"]) == 3
+    assert found["now"] and found["cursor"] and found["version"]
+    assert len(found["throughput"]["rows"]) == 96 and sum(found["throughput"]["rows"]) == 0
+
+
+def test_equal_failures_are_one_card_until_they_are_dealt_with(calve: Calve, store: SqlStore) -> None:
+    beat(store)
+    failed = [
+        move(store, running(store, partitions=(name,)), ProcessState.FAILED, error=DENIED)
+        for name in ("202401", "202402", "202403")
+    ]
+    found = ask(calve, "attention")
+    (card,) = found["cards"]
+    assert (card["kind"], card["count"], card["code"]) == ("failed", 3, "access_denied")
+    assert card["title"] == "3 exports of main:db.events failed: access_denied"
+    assert card["why"] == "the bucket refused the write (give the key PutObject)"
+    assert card["action"] == "retry" and set(card["arguments"]["ids"]) == {one.id for one in failed}
+    assert card["command"].startswith("calve retry ")
+    assert found["sentence"] == "3 failures wait for a retry, 1 worker is alive."
+    submit(store, retry_of=failed[0].id)
+    assert ask(calve, "attention")["cards"][0]["count"] == 2
+    # Another process published what the second was to publish.
+    later = publishing(store, partitions=("202402",))
+    move(store, later, ProcessState.COMPLETED)
+    assert ask(calve, "attention")["cards"][0]["ids"] == [failed[2].id]
+    put_back(store, processes.c.finished_at, hours=15 * 24)
+    assert [card for card in ask(calve, "attention")["cards"] if card["kind"] == "failed"] == []
+
+
+def test_the_worst_comes_first(calve: Calve, store: SqlStore) -> None:
+    beat(store)
+    lost = move(store, publishing(store), ProcessState.FAILED, CleanUpIn(600), error=UNKNOWN)
+    move(store, running(store), ProcessState.FAILED, error=DENIED)
+    store.trip("catalog:lake", "refused", 5)
+    waits = submit(store)
+    asked = Asked(who="alice", verb="halt")
+    store.put_halt(Halt(kind="backup", source="", who="alice", reason="migration"), asked)
+    found = ask(calve, "attention")
+    assert [card["kind"] for card in found["cards"]] == ["unknown", "failed", "down"]
+    assert found["cards"][0]["ids"] == [lost.id] and "unknown" in found["cards"][0]["why"]
+    assert found["cards"][2]["ids"] == [waits.id]
+    assert [card["urgency"] for card in found["cards"]] == sorted(card["urgency"] for card in found["cards"])
+    assert found["sentence"] == (
+        "1 outcome is unknown, 1 failure waits for a retry, 1 service is down, 1 worker is alive."
+    )
+
+
+def test_workers_that_are_missing_or_silent_are_told(calve: Calve, store: SqlStore) -> None:
+    held = claimed(store)
+    beat(store)
+    put_back(store, worker_rows.c.heartbeat_at, hours=1)
+    found = ask(calve, "attention")
+    assert [(card["kind"], card["ids"]) for card in found["cards"]] == [
+        ("silent", [held.id]),
+        ("no_worker", [held.id]),
+    ]
+    assert found["cards"][1]["title"] == "No worker is running, and 1 processes wait"
+    beat(store, WorkerId("bert-2"), version="0.0.9")
+    assert [card["kind"] for card in ask(calve, "attention")["cards"]] == ["silent", "versions"]
+
+
+def test_what_does_not_move_a_freeze_and_an_old_halt_are_told(calve: Calve, store: SqlStore) -> None:
+    beat(store)
+    stuck = running(store)
+    assert ask(calve, "attention")["cards"] == []
+    put_back(store, processes.c.created_at, hours=2)
+    (card,) = ask(calve, "attention")["cards"]
+    assert (card["kind"], card["ids"], card["action"]) == ("late", [stuck.id], "cancel")
+
+
+def test_the_work_of_the_day_is_added_up(calve: Calve, store: SqlStore) -> None:
+    row = start_task(store, running(store))
+    row = finish_task(store, row, rows=70, bytes=700)
+    move(store, move(store, row, ProcessState.PUBLISHING), ProcessState.COMPLETED)
+    found = ask(calve, "attention")
+    assert found["day"] == {"rows": 70, "bytes": 700, "completed": 1, "failed": 0}
+    assert found["throughput"]["rows"][-1] + found["throughput"]["rows"][-2] == 70
+    assert found["first_steps"] is None
+
+
+# -- tables, processes, system, search ------------------------------------------------------------------
+
+
+def test_pairs_have_what_the_store_and_the_last_look_know(calve: Calve, store: SqlStore) -> None:
+    move(store, publishing(store), ProcessState.COMPLETED)
+    move(store, running(store, source="main:db.other", destination="lake.ns.other"), ProcessState.FAILED)
+    running(store)
+    summary = {"counts": {"exported": 3, "changed": 0, "new": 1}, "hot": 5, "cold": 7}
+    pair = Sighting(subject="main:db.events -> lake.ns.events", what="pair", summary=json.dumps(summary))
+    store.put_sighting(pair)
+    found = ask(calve, "tables")
+    one, other = sorted(found["rows"], key=lambda row: str(row["source"]))
+    assert (one["source"], one["destination"], one["live"]) == ("main:db.events", "lake.ns.events", 1)
+    assert one["counts"] == {"exported": 3, "changed": 0, "new": 1} and (one["hot"], one["cold"]) == (5, 7)
+    assert one["last"]["state"] == "COMPLETED" and one["seen_at"] and len(one["days"]) == 30
+    assert other["last"]["state"] == "FAILED" and other["counts"] is None and other["seen_at"] is None
+    assert [row["source"] for row in ask(calve, "tables", q="OTHER")["rows"]] == ["main:db.other"]
+    up = [row["source"] for row in ask(calve, "tables", sort="source")["rows"]]
+    assert up == sorted(up)
+    assert up == [
+        row["source"] for row in reversed(ask(calve, "tables", sort="source", order="down")["rows"])
+    ]
+    assert found["total"] == 2 and found["pages"] == 1
+
+
+def test_a_page_of_processes_says_why_each_stands_where_it_stands(calve: Calve, store: SqlStore) -> None:
+    running(store)
+    submit(store)
+    found = ask(calve, "page", why=True, limit=1)
+    (one,) = found["processes"]
+    assert one["why"] == "No worker is running: start one with `calve worker`."
+    assert found["next"] == one["id"] and found["counts_by_state"] == {"PENDING": 1, "RUNNING": 1}
+    (rest,) = ask(calve, "page", why=True, after=one["id"])["processes"]
+    assert rest["state"] == "RUNNING"
+    assert "why" not in ask(calve, "page")["processes"][0]
+
+
+def test_the_system_shows_who_works_what_is_down_and_which_errors_come(calve: Calve, store: SqlStore) -> None:
+    beat(store)
+    row = start_task(store, running(store))
+    again = TaskChange(
+        number=1, before=TaskState.RUNNING, after=TaskState.PENDING, attempt=1,
+        error=ErrorInfo(code="s3_slow_down", message="slow", retryable=True),
+    )  # fmt: skip
+    row = store.apply(lease_of(row), Change(again))
+    start_task(store, row, attempt=2)
+    move(store, running(store), ProcessState.FAILED, error=DENIED)
+    store.trip("catalog:lake", "refused", 5)
+    findings = json.dumps([{"level": "ok", "message": "all is well"}])
+    store.put_sighting(Sighting(subject="installation", what="doctor"), [findings])
+    found = ask(calve, "system")
+    (worker,) = found["workers"]
+    assert (worker["id"], worker["state"], worker["used"]) == (ANNE, "working", 1)
+    assert [lease["id"] for lease in worker["leases"]] == [row.id]
+    assert {(one["code"], one["count"]) for one in found["errors"]} == {
+        ("s3_slow_down", 1),
+        ("access_denied", 1),
+    }
+    assert found["breakers"][0]["service"] == found["outages"][0]["service"] == "catalog:lake"
+    assert found["errors_complete"] and found["doctor"]["findings"][0]["message"] == "all is well"
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "page"),
+    [
+        ("202401", "partition", "sheet"),
+        ("db.ev", "table", "table"),
+        ("access_d", "error", "sheet"),
+        ("batch-abc", "batch", "page"),
+    ],
+)
+def test_search_finds(calve: Calve, store: SqlStore, text: str, kind: str, page: str) -> None:
+    row = running(store, partitions=("202401",), batch="batch-abc")
+    move(store, row, ProcessState.FAILED, error=DENIED)
+    hits = ask(calve, "search", q=text)["hits"]
+    assert [(hit["kind"], hit["href"][0]) for hit in hits] == [(kind, page)]
+    assert ask(calve, "search", q=row.id[:5])["hits"][0]["href"] == ["sheet", {"id": row.id}]
+
+
+def test_search_says_where_it_looked_and_what_it_needs(calve: Calve) -> None:
+    assert "beginning" in ask(calve, "search", q="100%_'")["note"]
+    for text in ("x", "y" * 201):
+        with pytest.raises(Exception, match="characters"):
+            ask(calve, "search", q=text)
+
+
+# -- one process ----------------------------------------------------------------------------------------
+
+
+def test_a_sheet_has_a_process_with_all_that_belongs_to_it(calve: Calve, store: SqlStore) -> None:
+    beat(store)
+    row = start_task(store, running(store, tasks=3, batch="batch-x1"))
+    row = finish_task(store, row, rows=5, spent={"read": 0.25, "write": 0.5})
+    store.apply(lease_of(row), Change(NewEvent(name="said", message="<b>hello</b>")))
+    start_task(store, row, number=2)
+    found = ask(calve, "sheet", id=row.id[:6])
+    assert found["process"]["id"] == row.id and found["process"]["state"] == "RUNNING"
+    assert found["why"] == "1 of its 3 tasks are running, 1 are done."
+    (bar,) = found["attempts"]["bars"]
+    assert (bar["number"], bar["ending"], bar["spent"]) == (1, "done", {"read": 0.25, "write": 0.5})
+    assert found["attempts"]["buckets"] is None and found["attempts"]["count"] == 1
+    assert [task["number"] for task in found["running"]] == [2]
+    assert [task["state"] for task in found["tasks"]] == ["DONE", "RUNNING", "PENDING"]
+    assert "receipt" not in found["tasks"][0]
+    assert found["events"][0]["message"] == "<b>hello</b>"
+    assert [one["name"] for one in found["milestones"]] == ["submitted", "leased", "running"]
+    assert found["batch"] == {"id": "batch-x1", "counts": {"RUNNING": 1}, "more": False}
+    assert found["plan"] == {"bytes": 11, "document": {"plan": 1}}
+    assert found["commands"]["cancel"] == f"calve cancel {row.id}"
+    assert not found["forgotten"] and found["transitions"]["RUNNING"]
+    assert [task["number"] for task in ask(calve, "sheet", id=row.id, states=["pending"])["tasks"]] == [3]
+    assert [task["number"] for task in ask(calve, "sheet", id=row.id, after=1)["tasks"]] == [2, 3]
+
+
+def test_a_sheet_shows_what_came_before_and_after_and_what_was_down(calve: Calve, store: SqlStore) -> None:
+    old = running(store)
+    store.trip("catalog:lake", "refused", 5)
+    store.close_breaker("catalog:lake")
+    store.trip("source:elsewhere", "refused", 5)
+    old = move(store, old, ProcessState.FAILED)
+    retry = submit(store, retry_of=old.id)
+    found = ask(calve, "sheet", id=old.id)
+    assert (found["successor"], found["predecessor"]) == (retry.id, None)
+    assert ask(calve, "sheet", id=retry.id)["predecessor"] == old.id
+    assert [one["service"] for one in found["outages"]] == ["catalog:lake"]
+    assert ask(calve, "sheet", id=retry.id)["waits"][0]["for"] == "a worker"
+
+
+def attempt(number: int, start: float, end: float, **given: Any) -> Attempt:
+    defaults: dict[str, Any] = {"ending": Ending.DONE, "attempt": 1, "process_id": ProcessId("p")}
+    at = {"started_at": EPOCH + timedelta(seconds=start), "ended_at": EPOCH + timedelta(seconds=end)}
+    return Attempt(number=number, **defaults | at | given)
+
+
+def test_phases_add_up_over_time_to_what_was_spent() -> None:
+    sample = [
+        attempt(0, 0, 10, read_ms=2000, write_ms=3000, upload_ms=1000, rows=100),
+        attempt(7, 5, 240, read_ms=100_000, write_ms=None, upload_ms=50_000, rows=50, bytes=8),
+        attempt(14, 20, 30, code="slow", ending=Ending.AGAIN),
+        attempt(21, 240, 240, read_ms=0),
+    ]
+    found = buckets(sample, EPOCH, 240.0, every=7)
+    step = found["step_seconds"]
+    total = {name: sum(found[name]) * step / 7 for name in ("waiting", "read", "write", "upload", "worked")}
+    assert total == pytest.approx(
+        {"waiting": 4 + 85, "read": 102, "write": 3, "upload": 51, "worked": 10}, abs=0.5
+    )
+    assert sum(found["rows"]) == pytest.approx(7 * 150, rel=0.01)
+    assert sum(found["failed"]) == 7 and len(found["read"]) == BUCKETS
+    assert (
+        found["waiting"][0] == 7 and found["read"][5] == 7
+    )  # the first: four seconds of waiting, then reading
+
+
+# -- however much there is ------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Calve]:
+    """1,000 processes, and one with 100,000 tasks and 120,000 attempts."""
+    with made(tmp_path_factory.mktemp("full")) as calve:
+        store = calve._app.store
+        assert isinstance(store, SqlStore)
+        row = running(store, tasks=1, id=ProcessId(BIG))
+        move(store, row, ProcessState.FAILED, error=DENIED)
+        for start in range(0, 1000, 250):
+            numbers = range(start, start + 250)
+            store.submit([new(source=f"main:db.t{n % 50}", partitions=(f"{n}",)) for n in numbers])
+        with store.database.engine.begin() as connection:
+            fill(connection, row.id)
+        yield calve
+
+
+def fill(connection: Any, process_id: ProcessId) -> None:
+    task = dict(connection.execute(select(tasks).where(tasks.c.process_id == process_id)).mappings().one())
+    task |= {"state": "DONE", "receipt": json.dumps({"files": "x" * 500}), "finished_at": 1, "attempt": 1}
+    connection.execute(insert(tasks), [task | {"number": n} for n in range(2, TASKS + 1)])
+    connection.execute(
+        update(processes).where(processes.c.id == process_id).values(tasks_total=TASKS, tasks_done=TASKS - 1)
+    )
+    row = {
+        "process_id": process_id, "ending": "done", "code": "", "worker": "w", "rows": 10, "bytes": 100,
+        "read_ms": 200, "write_ms": 300, "upload_ms": 100,
+    }  # fmt: skip
+    found = []
+    for n in range(1, TASKS + 1):
+        start = n * 10_000
+        if n % 5 == 0:
+            failed = {"started_at": start, "ended_at": start + 500_000, "ending": "again", "code": "slow"}
+            found.append(row | {"number": n, "attempt": 1} | failed)
+        done = {"started_at": start + 600_000, "ended_at": start + 1_600_000 + (n == 777) * 9_000_000}
+        found.append(row | {"number": n, "attempt": 2} | done)
+    connection.execute(insert(attempts), found)
+
+
+@pytest.mark.parametrize(
+    ("verb", "given", "statements", "kilobytes"),
+    [
+        ("sheet", {"id": BIG}, 25, 150),
+        ("page", {"why": True, "limit": 50}, 16, 150),
+        ("attention", {}, 16, 100),
+        ("tables", {}, 8, 100),
+        ("system", {}, 16, 100),
+        ("search", {"q": "db.t1"}, 10, 50),
+    ],
+)
+def test_a_document_is_small_and_made_of_few_statements(
+    full: Calve, verb: str, given: dict[str, Any], statements: int, kilobytes: int
+) -> None:
+    full._app.overview.counts()  # made beside requests
+    store = full._app.store
+    assert isinstance(store, SqlStore)
+    with counted(store) as said:
+        document = ask(full, verb, **given)
+    assert len(said) <= statements, "\n".join(said)
+    assert not [text for text in said if not text.lstrip().startswith("SELECT")], "a document changes nothing"
+    assert len(json.dumps(document)) < kilobytes * 1000
+
+
+def test_of_very_many_attempts_a_sample_is_drawn_and_the_slowest_are_exact(full: Calve) -> None:
+    found = ask(full, "sheet", id=BIG)["attempts"]
+    assert (found["count"], found["failed"]) == (120_000, 20_000)
+    assert found["bars"] is None and found["count"] > BARS
+    drawn = found["buckets"]
+    assert drawn["every"] == 101 and 1000 < drawn["sampled"] < 1500
+    assert sum(drawn["rows"]) == pytest.approx(10 * 120_000, rel=0.1)
+    assert found["slowest"][0]["number"] == 777
