@@ -38,6 +38,12 @@ def test_a_verb_without_a_role_fails() -> None:
 
 # What the command line has no command for.
 ONLY_SERVED = {
+    "seen",
+    "attention",
+    "tables",
+    "sheet",
+    "system",
+    "search",
     "page",
     "servers",
     "breakers",

@@ -52,6 +52,7 @@ def test_every_verb_that_is_served_has_a_route(reader: httpx.Client) -> None:
         "outages",
         "processes",
         "keys",
+        "seen",
     }  # what a command line needs
     served = {verb.name for verb in VERBS.values() if verb.reach is not Reach.HERE}
     assert served - routed == over_verbs_only

@@ -90,6 +90,7 @@ def test_through_the_route_of_all_verbs(clients: dict[str, httpx.Client], role: 
 # What a route must be given, beside what its path names, to be asked at all; of things that do not exist.
 GIVEN: dict[str, dict[str, Any]] = {
     "standing": {"ids": ["none"]},
+    "search": {"q": "none"},
     "partitions": {"table": "none.none"},
     "parts": {"table": "none.none"},
     "health": {"table": "lake.none.none"},
@@ -116,7 +117,7 @@ def test_through_the_route_of_each_verb(clients: dict[str, httpx.Client], role: 
         needed = NEEDED[route.verb]
         if may(role, needed) and role != needed:
             continue  # the least that may is enough
-        path = "/v1" + route.path.replace("{ids}", "none").replace("{name}", "none")
+        path = "/v1" + route.path.replace("{ids}", "none").replace("{id}", "none").replace("{name}", "none")
         given = GIVEN.get(route.verb, {})
         sent: dict[str, Any] = {"params": given} if route.method == "GET" else {"json": given}
         if route.method == "DELETE":
@@ -233,7 +234,12 @@ def test_from_elsewhere_nothing_is_answered_without_a_token(tmp_path_factory: py
             for method, path in sorted(asked):
                 verb = document["paths"].get(path, {}).get(method.lower(), {}).get("operationId", "")
                 given = GIVEN.get(verb, {})
-                target = path.replace("{ids}", "none").replace("{name}", "none").replace("{verb}", "now")
+                target = (
+                    path.replace("{ids}", "none")
+                    .replace("{id}", "none")
+                    .replace("{name}", "none")
+                    .replace("{verb}", "now")
+                )
                 sent: dict[str, Any] = (
                     {"json": given} if method == "POST" else {"params": given} if given else {}
                 )
