@@ -1,10 +1,10 @@
 # Every target does its own set-up. Paths are relative, so that a clone may live in any folder.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-long lint format bench docs model lock clean
+.PHONY: help setup demo test test-fast test-python test-long lint format bench docs model lock clean
 MAKEFLAGS += --no-print-directory
 
 help:  ## show this
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' Makefile
 
 setup:  ## make .venv with all that is needed to run, test and benchmark
 	@scripts/setup
@@ -18,6 +18,12 @@ test:  ## run the tests, all but the long ones (TESTS="tests/cli -k words" for s
 	@scripts/test $(TESTS)
 
 test-fast: setup  ## run those that need no JVM, no service and no program: for every save
+	@scripts/test fast
+
+test-python: PYTHON ?= python3.13
+test-python: export VENV = .venv-$(notdir $(PYTHON))
+test-python:  ## run those on another Python, in an environment of its own (PYTHON=/path/to/python3.13)
+	@PYTHON=$(PYTHON) scripts/setup
 	@scripts/test fast
 
 test-long:  ## run what takes longer: more rounds of kills, more generated tables, bigger tables
@@ -48,4 +54,4 @@ lock: setup  ## compile requirements.lock (LOCK=--upgrade for newer versions)
 	@scripts/lock $(LOCK)
 
 clean:  ## remove what was made, the environment too
-	@rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis calve-demo
+	@rm -rf .venv .venv-* .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis calve-demo
