@@ -177,6 +177,7 @@ def test_what_needs_the_program_that_asks_or_is_no_verb_is_not_served(desk: Desk
         ("export", EXPORT | {"casts": {"a": 1}}, "bad_option"),
         ("export", EXPORT | {"all": None}, "selection"),
         ("export", EXPORT | {"all": None, "older_than": "ninety"}, "bad_age"),
+        ("export", EXPORT | {"all": None, "older_than": "999999999d"}, "bad_age"),
         ("export", {"to": "lake.ns.t", "all": True}, "missing_option"),
         ("backup_verify", {"name": "x", "read_share": 1.5}, "bad_option"),
     ],

@@ -224,6 +224,7 @@ def test_a_query_id_is_in_the_tables_where_people_look_for_it(port: int, front: 
         (query(param_x="1"), b"SELECT {x:Int8}", 400, "115"),
         (query(no_such_setting="1"), b"SELECT 1", 400, "115"),
         (query(compress="1"), b"SELECT 1", 400, "115"),
+        (query(user="any", password="canary"), b"SELECT 1", 400, "115"),
         (query(max_execution_time="soon"), b"SELECT 1", 400, "115"),
         (query(query_id="a\nb"), b"SELECT 1", 400, "62"),
         (query(query_id="a#1"), b"SELECT 1", 400, "62"),
@@ -242,6 +243,7 @@ def test_what_is_wrong_is_answered_as_clickhouse_does(
     found, headers, text = ask(port, path, body)
     assert (found, headers["X-ClickHouse-Exception-Code"]) == (status, code)
     assert text.startswith(f"Code: {code}. DB::Exception: ")
+    assert "canary" not in text
 
 
 def test_a_viewer_is_denied_with_the_code_of_access(front: Front) -> None:

@@ -76,6 +76,8 @@ def read(desk: Desk, line: str) -> tuple[str, dict[str, Any]]:
     """As `parse`, of a line that may lack something."""
     if len(line) > LONGEST:
         raise _wrong(f"the command is above {LONGEST} characters", "send a shorter one")
+    if not line.isprintable():
+        raise _wrong("the command has a character that cannot be shown", "write it in one line of plain text")
     try:
         words = shlex.split(line)
     except ValueError:

@@ -13,6 +13,7 @@ from typing import Any
 from calve.model.errors import UsageError
 
 _MOST = 1_000_000_000
+_LONGEST = timedelta(days=36_500)  # what is longer leads out of the calendar
 _SPAN = re.compile(r"(\d{1,9})([smhdw])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 # `list` is one of texts, `dict` one of texts by name.
@@ -32,7 +33,10 @@ def span(text: str, *, what: str = "age", code: str = "bad_age", units: str = "h
         *most, last = (_UNITS[unit] for unit in units)
         names = f"{', '.join(most)} or {last}"
         raise UsageError(f"invalid {what} {text!r}", code=code, hint=f"give a number of {names}: {shown}")
-    return timedelta(**{_UNITS[found.group(2)]: int(found.group(1))})
+    number, unit = int(found.group(1)), timedelta(**{_UNITS[found.group(2)]: 1})
+    if number > _LONGEST / unit:
+        raise UsageError(f"invalid {what} {text!r}", code=code, hint="give less than a hundred years")
+    return number * unit
 
 
 def checked(

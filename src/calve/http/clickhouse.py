@@ -29,7 +29,7 @@ from calve.sql.statement import LONGEST_KB, Export, Look, Select, Statement, par
 _DATABASES = frozenset({"", "default", "calve", "system"})
 # Clients send them to every server; here they change nothing.
 _NO_EFFECT = """
-session_id session_timeout session_check wait_end_of_query buffer_size client_protocol_version
+user session_id session_timeout session_check wait_end_of_query buffer_size client_protocol_version
 send_progress_in_http_headers http_headers_progress_interval_ms enable_http_compression compress
 decompress stacktrace quota_key role cancel_http_readonly_queries_on_client_close max_threads readonly
 date_time_input_format date_time_output_format
@@ -254,6 +254,13 @@ def _read(asked: Asked, query_id: str) -> _Read:
             f"there is no database {given['database'][:100]!r}",
             code=codes.DATABASE,
             hint="omit it, and name tables with their database",
+        )
+    if "password" in given:
+        raise codes.wrong(
+            "the address has a password in it",
+            code=codes.SETTING,
+            hint="send the token as a header: X-ClickHouse-Key, or the password of Basic; "
+            "make a new one, as logs may have this one",
         )
     if packed := [name for name in ("compress", "decompress") if given.get(name, "0") != "0"]:
         raise codes.wrong(f"{packed[0]} is not supported", code=codes.SETTING, hint=f"give {packed[0]}=0")

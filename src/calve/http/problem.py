@@ -39,6 +39,7 @@ class HttpError(UsageError):
     ) -> None:
         super().__init__(message, code=code, hint=hint)
         self.status = status
+        self.retryable = status in (408, 429, 503)  # type: ignore[misc]  # of this one, not of its class
         self.headers = dict(headers or {})
 
 

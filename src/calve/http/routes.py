@@ -7,7 +7,7 @@ it is what `calve --server` uses.
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Body, FastAPI, Path, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
+from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field, create_model
 from starlette.exceptions import HTTPException
 
@@ -23,7 +24,7 @@ from calve import __version__
 from calve.app.desk import VERBS, Desk, Reach
 from calve.http.errands import Errands, Pending, StoreThreads
 from calve.http.identity import Identities
-from calve.http.problem import MEDIA_TYPE, HttpError, problem
+from calve.http.problem import MEDIA_TYPE, HttpError, defect, problem
 from calve.model.access import Caller
 from calve.model.errors import CalveError, TemporaryError, UsageError
 
@@ -268,7 +269,7 @@ def application(service: Service, *, proof: Callable[[str], str]) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
     )
-    router = APIRouter(prefix="/v1", responses=_ANSWERS)
+    router = APIRouter(prefix="/v1", responses=_ANSWERS, route_class=_JsonRoute)
     for route in ROUTES:
         _add(router, service, route)
     _add_verbs(router, service)
@@ -276,10 +277,27 @@ def application(service: Service, *, proof: Callable[[str], str]) -> FastAPI:
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _not_routed)
     app.add_exception_handler(CalveError, _raised)
+    app.add_exception_handler(
+        Exception, lambda request, _: defect(request.state.request_id)
+    )  # and the guard logs it
     _add_open_routes(app, proof)
     document = _document(app)
     app.openapi = lambda: document  # type: ignore[method-assign]
     return app
+
+
+class _JsonRoute(APIRoute):
+    """A body is JSON, whatever its Content-Type says: `curl -d` says that it is a form."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handler = super().get_route_handler()
+
+        async def with_json(request: Request) -> Response:
+            others = [(name, value) for name, value in request.scope["headers"] if name != b"content-type"]
+            scope = {**request.scope, "headers": [*others, (b"content-type", b"application/json")]}
+            return await handler(Request(scope, request.receive))
+
+        return with_json
 
 
 def _document(app: FastAPI) -> dict[str, Any]:
@@ -379,6 +397,7 @@ def _add_open_routes(app: FastAPI, proof: Callable[[str], str]) -> None:
     async def hello(nonce: Annotated[str, Query(min_length=16, max_length=200)]) -> dict[str, str]:
         return {"proof": proof(nonce)}
 
+    @app.head("/healthz", include_in_schema=False)
     @app.get("/healthz", include_in_schema=False)
     async def healthz() -> dict[str, str]:
         return {"status": "ok"}
@@ -389,11 +408,18 @@ def _invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     place = ".".join(str(part) for part in first["loc"] if part not in ("body", "query", "path"))
-    said = str(first["msg"]) if first["type"] != "json_invalid" else "it is not JSON"
-    wrong = UsageError(
-        f"invalid {place or 'body'}: {said}"[:500], code="bad_option", hint="see /v1/openapi.json"
-    )
-    return problem(wrong, request.state.request_id)
+    match first["type"]:
+        case "json_invalid":
+            said, code = "the body is not JSON", "bad_option"
+        case "missing":
+            said, code = f"{place or 'the body'} is missing", "missing_option"
+        case "extra_forbidden":
+            said, code = f"unknown option {place!r}", "unknown_option"
+        case _ if not place:
+            said, code = "the body is not an object", "bad_option"
+        case _:
+            said, code = f"invalid {place}: {first['msg']}", "bad_option"
+    return problem(UsageError(said[:500], code=code, hint="see /v1/openapi.json"), request.state.request_id)
 
 
 def _not_routed(request: Request, error: Exception) -> Response:
