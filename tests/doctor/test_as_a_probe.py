@@ -44,6 +44,23 @@ def test_a_fresh_folder_is_not_bad(run: Run, tmp_path: Path) -> None:
     assert {one["severity"] for one in run("doctor", "--no-spark", "--json").json} == {"ok", "warning"}
 
 
+def test_T10_a_backup_whose_manifest_cannot_be_read_is_named_with_a_remedy_that_works(
+    run: Run, tmp_path: Path
+) -> None:
+    assert run("init").code == 0
+    manifest = tmp_path / "backups" / "backups" / "night@1.json"
+    manifest.parent.mkdir(parents=True)
+    manifest.write_text('{"bad')
+    answer = run("doctor", "--no-spark", "--json")
+    assert answer.code == 1
+    found = {one["part"]: one for one in answer.json}
+    assert found["backups"]["words"] == "1 backup"
+    assert "night@1.json is damaged" in found["backup:night"]["words"]
+    assert "calve backup delete night" in found["backup:night"]["remedy"]
+    assert run("backup", "delete", "night").code == 0
+    assert run("doctor", "--no-spark").code == 0
+
+
 def test_what_may_hold_a_secret_is_made_for_its_owner_and_said_where_it_is_not(
     run: Run, tmp_path: Path
 ) -> None:

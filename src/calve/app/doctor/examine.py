@@ -55,6 +55,7 @@ def _probes(app: App, *, spark: bool) -> Iterator[Probe]:
         yield Probe(part=f"catalog:{name}", look=partial(parts.catalog, name=name))
     for prefix in app.config.storages:
         yield Probe(part=f"storage:{prefix}", look=partial(parts.storage, prefix=prefix))
+    yield Probe(part="backups", look=parts.backups)
     yield Probe(part="leftovers", look=work.leftovers, after=store)
     yield Probe(part="java", look=parts.java)
     if spark:

@@ -114,6 +114,23 @@ def storage(app: App, *, prefix: str) -> Iterator[Finding]:
     yield from _upload_cleanup(app, f"storage:{prefix}", prefix, prefix)
 
 
+def backups(app: App) -> Iterator[Finding]:
+    """Every manifest of the backup location can be read (T10). Says nothing where there is no backup."""
+    from calve.archive.backups import listed
+    from calve.archive.vault import KeyMissingError
+
+    found = listed(app.backups())
+    if found:
+        yield Finding(part="backups", ok=True, words=_counted(len(found), "backup"))
+    for one in found:
+        if one.error is not None:
+            locked = isinstance(one.error, KeyMissingError)
+            words, hint = one.error.message, one.error.hint
+            yield Finding(
+                part=f"backup:{one.key.name}", ok=locked, warning=locked, words=words, remedy=hint
+            )
+
+
 def _upload_cleanup(app: App, part: str, name: str, place: str) -> Iterator[Finding]:
     """A warning, not a failure, where parts of uploads that killed programs left may stay for ever."""
     found = app.storage(name).upload_cleanup(place)
