@@ -126,9 +126,7 @@ def backups(app: App) -> Iterator[Finding]:
         if one.error is not None:
             locked = isinstance(one.error, KeyMissingError)
             words, hint = one.error.message, one.error.hint
-            yield Finding(
-                part=f"backup:{one.key.name}", ok=locked, warning=locked, words=words, remedy=hint
-            )
+            yield Finding(part=f"backup:{one.key.name}", ok=locked, warning=locked, words=words, remedy=hint)
 
 
 def _upload_cleanup(app: App, part: str, name: str, place: str) -> Iterator[Finding]:
