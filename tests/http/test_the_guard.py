@@ -75,6 +75,18 @@ def test_bodies_are_bounded_and_plain(admin: httpx.Client) -> None:
         assert admin.post("/v1/exports", content=b"{}", headers=headers).status_code == 415
 
 
+def test_a_body_with_two_lengths_is_refused(served: Served) -> None:
+    """A proxy in front and this server would each read another request."""
+    port = httpx.URL(served.url).port
+    assert port
+    smuggled = b"GET /v1/workers HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    head = b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+        connection.sendall(head % (5 + len(smuggled)) + b"0\r\n\r\n" + smuggled)
+        answer = connection.recv(65536)
+    assert answer.startswith(b"HTTP/1.1 400")
+
+
 def test_methods_that_nobody_serves_are_refused(admin: httpx.Client) -> None:
     for method in ("OPTIONS", "TRACE", "PATCH", "BREW"):
         answer = admin.request(method, "/v1/processes")

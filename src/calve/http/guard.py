@@ -258,6 +258,9 @@ def _headers(scope: Scope) -> dict[str, str]:
         found[text] = (
             f"{found[text]}{between}{value.decode('latin-1')}" if text in found else value.decode("latin-1")
         )
+    if "content-length" in found and "transfer-encoding" in found:
+        # Two ends that disagree about which counts read two different requests.
+        raise HttpError(400, "the length of the body is given in two ways", code="header_twice")
     return found
 
 
