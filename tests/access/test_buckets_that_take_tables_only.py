@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from calve.app.doctor import parts
+from calve.model.errors import DeniedError
 from calve.model.process import Process
 from calve.model.states import ProcessState
 from support.child_runner import ChildRunner
@@ -63,5 +65,8 @@ def test_without_such_a_place_the_export_is_refused_before_anything_is_read(
         assert process.error.code == "receipts_refused"
         assert '"calve.receipts" = ' in process.error.hint and "[catalog.tables]" in process.error.hint
         assert not process.planned
+        with pytest.raises(DeniedError) as said:  # and `calve doctor` says the same
+            list(parts.catalog(place.app, name="tables"))
+        assert said.value.hint == process.error.hint
     finally:
         place.close()

@@ -222,6 +222,16 @@ def _module(form: str) -> ModuleType:
 
 
 RECEIPTS_PROPERTY = "calve.receipts"  # where receipts go, for buckets that take nothing but tables
+
+
+def receipts_hint(catalog: str) -> str:
+    """For who may not write where receipts would go."""
+    return (
+        "check that the keys may write there; a table bucket, which takes nothing but tables, needs another place"
+        f' for receipts: "{RECEIPTS_PROPERTY}" = "s3://bucket/prefix" under [catalog.{catalog}]'
+    )
+
+
 SORT_ORDER_IDS = "calve.sort-order-ids"  # whether sorted files say so; see `tables.tells_sort_orders`
 _TYPES_BY_SCHEME = {
     "http": "rest", "https": "rest", "thrift": "hive", "sqlite": "sql", "postgresql": "sql", "postgres": "sql",

@@ -17,7 +17,7 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import IcebergType, NestedField
 
 from calve.destination import names
-from calve.destination.names import RECEIPTS_PROPERTY, DestinationAddress
+from calve.destination.names import DestinationAddress
 from calve.destination.outcome import (
     AlreadyExported,
     EarlierExport,
@@ -160,9 +160,7 @@ class IcebergDestination(Destination):
             raise PermanentError(
                 f"cannot write receipts to {where}: {error.message}",
                 code="receipts_refused",
-                hint="check that the keys may write there; a table bucket, which takes nothing but tables,"
-                f' needs another place for receipts: "{RECEIPTS_PROPERTY}" = "s3://bucket/prefix"'
-                f" under [catalog.{self.catalog.name}]",
+                hint=names.receipts_hint(self.catalog.name),
             ) from error
 
     def publish(
