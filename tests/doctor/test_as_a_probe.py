@@ -1,5 +1,7 @@
 """`calve doctor` as a probe: severities, one finding for one cause, an exit code that means something."""
 
+import contextlib
+import sqlite3
 import stat
 import sys
 from dataclasses import replace
@@ -82,6 +84,18 @@ def test_T17_a_store_that_is_down_is_said_once(run: Run, tmp_path: Path) -> None
     write(tmp_path)
     env = {"CALVE_STORE__URL": "postgresql://nobody@127.0.0.1:1/none"}
     answer = run("doctor", "--no-spark", "--json", env=env)
+    assert answer.code == 1
+    assert [one["part"] for one in answer.json if one["severity"] == "error"] == ["store"]
+
+
+def test_T17_a_store_that_may_not_be_opened_is_said_once(run: Run, tmp_path: Path) -> None:
+    """A newer Calve has opened it; the check of the source asks the store too."""
+    write(tmp_path)
+    (tmp_path / "clickhouse" / "metadata").mkdir(parents=True)
+    run("ps")
+    with contextlib.closing(sqlite3.connect(tmp_path / "calve.db")) as database, database:
+        database.execute("UPDATE schema_version SET version = 99")
+    answer = run("doctor", "--no-spark", "--json")
     assert answer.code == 1
     assert [one["part"] for one in answer.json if one["severity"] == "error"] == ["store"]
 

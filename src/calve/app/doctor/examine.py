@@ -21,6 +21,7 @@ class Probe:
 def examine(app: App, *, spark: bool = True) -> Iterator[Finding]:
     """Findings as they are made. `spark` starts a session and runs the engine on an executor."""
     failed: set[str] = set()
+    said: set[str] = set()
     for probe in _probes(app, spark=spark):
         if probe.after & failed:
             continue
@@ -35,7 +36,9 @@ def examine(app: App, *, spark: bool = True) -> Iterator[Finding]:
                 yield Finding(part="store", ok=False, words=error.message, remedy=error.hint)
         except CalveError as error:
             failed.add(probe.part)
-            yield Finding(part=probe.part, ok=False, words=error.message, remedy=error.hint)
+            if error.message not in said:  # a store that may not be opened, say, is met by several
+                said.add(error.message)
+                yield Finding(part=probe.part, ok=False, words=error.message, remedy=error.hint)
     if "store" not in failed:
         yield from work.breakers(app, failed)
 
