@@ -229,6 +229,34 @@ def test_a_source_that_swallows_everything_holds_up_nobody_else(admin: httpx.Cli
     assert said["service"] == "source:hole" and said["until"]
 
 
+def test_statements_and_actions_for_a_source_that_swallows_everything_hold_up_nobody_else(
+    one: Served, admin: httpx.Client
+) -> None:
+    def alter(number: int) -> httpx.Response:
+        with one.client() as client:
+            text = f"ALTER TABLE hole:db.t{number} EXPORT PARTITION ALL TO TABLE lake.ns.hole{number}"
+            return client.post("/", content=text)
+
+    lines = [f"export hole:db.t{number} --all --to lake.ns.hole" for number in range(20)]
+    body = "".join(json.dumps({"command": line}) + "\n" for line in [*lines, "cancel nosuchprocess"])
+    assert admin.post("/v1/actions", content=body).status_code == 200
+    with ThreadPoolExecutor(8) as pool:
+        waiting = [pool.submit(alter, number) for number in range(8)]
+        started = time.monotonic()
+        assert admin.post("/", content="SELECT count() FROM calve.processes").status_code == 200
+        queued = "ALTER TABLE default.t EXPORT PARTITION ID '3' TO TABLE lake.ns.beside"
+        assert admin.post("/", content=queued).status_code == 200
+        while True:
+            rows = map(json.loads, admin.get("/v1/actions").text.splitlines())
+            if any(row["command"] == "cancel nosuchprocess" and row["status"] == "error" for row in rows):
+                break  # it came last, and did not wait
+        assert time.monotonic() - started < 20
+        answers = [one.result() for one in waiting]
+    assert {answer.status_code for answer in answers} == {503}
+    assert {answer.headers["X-ClickHouse-Exception-Code"] for answer in answers} <= {"202", "210"}
+    assert all(answer.elapsed.total_seconds() < 20 for answer in answers)
+
+
 def test_a_catalog_that_is_down_is_named(admin: httpx.Client) -> None:
     assert once(lambda: admin.get("/v1/health?table=down.db.t").status_code == 503)
     started = time.monotonic()
