@@ -1,5 +1,6 @@
 """The API is asked everything that its own document allows, and much that it does not."""
 
+import asyncio
 import subprocess
 import sys
 from pathlib import Path
@@ -7,8 +8,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from calve.app.desk import VERBS, Reach
-from calve.http.routes import ROUTES
+from calve.app.desk import VERBS, Desk, Reach
+from calve.http.guard import Guard, Rules
+from calve.http.routes import ROUTES, Service, application
 from support.served import Served
 
 pytestmark = pytest.mark.programs
@@ -76,3 +78,35 @@ def test_a_wrong_value_is_not_told_again(admin: httpx.Client) -> None:
         assert "canary" not in answer.text.replace("canary_name", "")
     answer = admin.post("/v1/tokens", content=b'{"role": ' + b"[" * 100_000)
     assert answer.status_code == 400
+
+
+def test_texts_that_no_store_keeps_are_refused_and_said(admin: httpx.Client) -> None:
+    for body in (b'{"table": "\\ud800"}', b'{"table": "a\\u0000b"}'):
+        for path in ("/v1/verbs/page", "/v1/verbs/partitions"):
+            answer = admin.post(path, content=body, headers={"Content-Type": "application/json"})
+            assert (answer.status_code, answer.json()["code"]) == (400, "bad_option")
+
+
+def test_a_login_that_cannot_be_read_is_refused(served: Served) -> None:
+    with served.client("") as client:
+        answer = client.get("/v1/workers", headers={"Authorization": b"Basic \xff\xfe"})  # type: ignore[dict-item]
+    assert (answer.status_code, answer.json()["code"]) == (401, "token_wrong")
+
+
+def test_a_message_that_repeats_what_was_asked_is_bounded(admin: httpx.Client) -> None:
+    answer = admin.get("/v1/processes/" + "a" * 20_000)
+    assert answer.status_code == 404 and len(answer.content) < 10_000
+
+
+def test_a_defect_is_a_problem_that_says_where_to_look() -> None:
+    async def scene() -> tuple[int, dict[str, object]]:
+        service = Service(Desk(None), None, None, None, answer_seconds=1)  # type: ignore[arg-type]
+        app = Guard(application(service, proof=lambda _: ""), Rules(hosts=frozenset({"localhost"})))
+        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            answer = await client.get("/v1/workers")
+        return answer.status_code, answer.json()
+
+    status, said = asyncio.run(scene())
+    assert (status, said["code"]) == (500, "internal")
+    assert str(said["request_id"]) in str(said["message"])

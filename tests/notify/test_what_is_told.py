@@ -208,7 +208,7 @@ def test_a_message_says_what_happened_and_how_to_look(store: MemoryStore) -> Non
     assert body["process"]["id"] == process.id
     assert (len(body["process"]["partitions"]), body["process"]["partition_count"]) == (20, 100)
     assert body["error"]["code"] == store.process(process.id).error.code  # type: ignore[union-attr]
-    assert "export of main:db.events to lake.ns.events failed: " in body["message"]
+    assert "export of main:db.events, 100 partitions, to lake.ns.events failed: " in body["message"]
 
 
 def test_slack_gets_its_form_and_nobody_is_called_by_a_name(store: MemoryStore) -> None:

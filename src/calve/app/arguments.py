@@ -14,6 +14,8 @@ from calve.model.errors import UsageError
 
 _MOST = 1_000_000_000
 _LONGEST = timedelta(days=36_500)  # what is longer leads out of the calendar
+# No store keeps a text with NUL, or with half of a surrogate pair.
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _SPAN = re.compile(r"(\d{1,9})([smhdw])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 # `list` is one of texts, `dict` one of texts by name.
@@ -90,6 +92,11 @@ def _read(name: str, value: Any, wanted: type) -> Any:
         fits = all(type(one) is str for one in (*value, *value.values()))
     if not fits:
         raise UsageError(f"invalid {name}", code="bad_option", hint=_form(name, wanted))
+    texts = [value] if wanted is str else value if wanted is list else ()
+    if wanted is dict:
+        texts = [*value, *value.values()]
+    if any(_UNSTORABLE.search(text) for text in texts):
+        raise UsageError(f"invalid {name}", code="bad_option", hint="give Unicode text without NUL")
     return tuple(value) if wanted is list else value
 
 

@@ -16,7 +16,7 @@ from starlette.routing import Route
 from calve import __version__
 from calve.app.actions import Actions, ActionThreads, acknowledged, read
 from calve.http.errands import StoreThreads
-from calve.http.problem import HttpError, status_of
+from calve.http.problem import AnyJson, HttpError, status_of
 from calve.http.routes import Service
 from calve.http.tables import MOST_ACTIONS, commands, json_lines
 from calve.model.access import Action, Caller
@@ -105,7 +105,7 @@ class Aliases:
         [action] = await self._accepted(request, caller, [shlex.join(words)])
         operation = request.url.path.rpartition("/")[2]
         said = {"operation": operation, "backup_name": name}
-        return JSONResponse(acknowledged(action) | said, status_code=201)
+        return AnyJson(acknowledged(action) | said, status_code=201)
 
     async def upload(self, request: Request) -> Response:
         """Nothing is left to do: a backup is stored where it is made."""
@@ -194,7 +194,7 @@ def _route(method: str, path: str, operation: str, handler: Handler) -> Route:
             said = f"{error.message}; {error.hint}" if error.hint else error.message
             body = {"status": "error", "operation": operation, "error": said}
             headers = error.headers if isinstance(error, HttpError) else {}
-            return JSONResponse(body, status_code=status_of(error), headers=headers)
+            return AnyJson(body, status_code=status_of(error), headers=headers)
 
     return Route(path, endpoint, methods=[method])
 

@@ -3,6 +3,7 @@
 An error that is not ours is a defect: its text may hold a secret, so only the request's id is told.
 """
 
+import json
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
@@ -23,6 +24,14 @@ from calve.model.errors import (
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_SECONDS = 5
+_LONGEST = 4000  # characters of a message: it may repeat what was asked
+
+
+class AnyJson(JSONResponse):
+    """Of any text: what was asked, and is repeated, may be half of a surrogate pair."""
+
+    def render(self, content: Any) -> bytes:
+        return json.dumps(content, ensure_ascii=False).encode("utf-8", "backslashreplace")
 
 
 class HttpError(UsageError):
@@ -71,6 +80,7 @@ def status_of(error: CalveError) -> int:
 
 def problem(error: CalveError, request_id: str) -> Response:
     status = status_of(error)
+    said = error.message if len(error.message) <= _LONGEST else f"{error.message[:_LONGEST]}…"
     headers = dict(error.headers) if isinstance(error, HttpError) else {}
     later: dict[str, str] = {}
     if status in (429, 503):
@@ -81,14 +91,15 @@ def problem(error: CalveError, request_id: str) -> Response:
         "type": f"urn:calve:error:{error.code}",
         "title": HTTPStatus(status).phrase,
         "status": status,
-        "detail": error.message,
+        "detail": said,
         **error.info.to_json(),
+        "message": said,
         **({"service": "store"} if isinstance(error, StoreError) and not error.service else {}),
         **later,
         "exit_code": error.exit_code,
         "request_id": request_id,
     }
-    return JSONResponse(body, status_code=status, headers=headers, media_type=MEDIA_TYPE)
+    return AnyJson(body, status_code=status, headers=headers, media_type=MEDIA_TYPE)
 
 
 def defect(request_id: str) -> Response:

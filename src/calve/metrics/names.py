@@ -82,7 +82,7 @@ METRICS: tuple[Metric, ...] = (
     _one(_G, _F, "calve_notices_waiting", "", "notices that are not delivered yet"),
     _one(_G, _F, "calve_last_success_timestamp_seconds", "kind table", "when work on the table last completed"),
     _one(_G, _F, "calve_last_failure_timestamp_seconds", "kind table", "when work on the table last failed"),
-    _one(_G, _F, "calve_last_proven_timestamp_seconds", "kind table", "when what was published was last read back and found right"),
+    _one(_G, _F, "calve_last_proven_timestamp_seconds", "kind table", "when what was published, or a backup, was last verified and found right"),
     _one(_G, _F, "calve_expected", "kind table", "1 for what `[metrics] expected` names"),
     _one(_G, _F, "calve_tables_dropped", "", "tables above the bound of 500, told of together as `other`"),
 )  # fmt: skip

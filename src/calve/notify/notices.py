@@ -162,6 +162,9 @@ def document(notice_id: str, name: str, event: Event, process: Process) -> dict[
 
 def _sentence(name: str, event: Event, process: Process) -> str:
     work = f"{process.kind} of {process.source}"
+    if process.partitions:
+        count = len(process.partitions)
+        work += f", partition {process.partitions[0]}," if count == 1 else f", {count} partitions,"
     if process.destination and process.destination != process.source:
         work += f" to {process.destination}"
     said = process.error.message if process.error else event.message
