@@ -1,6 +1,5 @@
 """The API is asked everything that its own document allows, and much that it does not."""
 
-import asyncio
 import subprocess
 import sys
 from pathlib import Path
@@ -8,9 +7,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from calve.app.desk import VERBS, Desk, Reach
-from calve.http.guard import Guard, Rules
-from calve.http.routes import ROUTES, Service, application
+from calve.app.desk import VERBS, Reach
+from calve.http.routes import ROUTES
 from support.served import Served
 
 pytestmark = pytest.mark.programs
@@ -96,17 +94,3 @@ def test_a_login_that_cannot_be_read_is_refused(served: Served) -> None:
 def test_a_message_that_repeats_what_was_asked_is_bounded(admin: httpx.Client) -> None:
     answer = admin.get("/v1/processes/" + "a" * 20_000)
     assert answer.status_code == 404 and len(answer.content) < 10_000
-
-
-def test_a_defect_is_a_problem_that_says_where_to_look() -> None:
-    async def scene() -> tuple[int, dict[str, object]]:
-        service = Service(Desk(None), None, None, None, answer_seconds=1)  # type: ignore[arg-type]
-        app = Guard(application(service, proof=lambda _: ""), Rules(hosts=frozenset({"localhost"})))
-        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            answer = await client.get("/v1/workers")
-        return answer.status_code, answer.json()
-
-    status, said = asyncio.run(scene())
-    assert (status, said["code"]) == (500, "internal")
-    assert str(said["request_id"]) in str(said["message"])
