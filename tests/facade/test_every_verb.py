@@ -41,6 +41,7 @@ ONLY_SERVED = {
     "seen",
     "attention",
     "tables",
+    "table",
     "sheet",
     "system",
     "search",

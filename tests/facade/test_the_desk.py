@@ -62,6 +62,7 @@ VIEWERS = [
     "seen",
     "attention",
     "tables",
+    "table",
     "sheet",
     "system",
     "search",

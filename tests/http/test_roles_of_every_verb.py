@@ -24,7 +24,7 @@ BY_ROLE = {
     VIEWER: """
         now find has_workers notes outages processes show events why standing workers history page servers breakers
         halts proofs keys feed tasks totals versions partitions parts health export_preview optimize_preview
-        backup_list backup_show seen attention tables sheet system search
+        backup_list backup_show seen attention tables table sheet system search
     """,
     OPERATOR: "settings audit halt lift verify backup_verify doctor export backup_create optimize cancel retry stop notify_test",
     ADMIN: "backup_restore backup_delete backup_prune token_list token_new token_revoke support",
@@ -91,6 +91,7 @@ def test_through_the_route_of_all_verbs(clients: dict[str, httpx.Client], role: 
 GIVEN: dict[str, dict[str, Any]] = {
     "standing": {"ids": ["none"]},
     "search": {"q": "none"},
+    "table": {"source": "none.none", "to": "lake.none.none"},
     "partitions": {"table": "none.none"},
     "parts": {"table": "none.none"},
     "health": {"table": "lake.none.none"},

@@ -133,6 +133,12 @@ class Calve:
 
         return tables(self._app, self._app.overview, q=q, sort=sort, order=order, page=page, every=every)
 
+    def table(self, source: str, to: str, *, page: int = 1, exported: str = "") -> Json:
+        """One source table and its destination: its partitions as they were last seen, and what is known since."""
+        from calve.app.table import table
+
+        return table(self._app, source, to, page=page, exported=exported)
+
     def sheet(
         self, id: str, *, states: Sequence[str] = (), after: int = -1, before: int | None = None
     ) -> Json:

@@ -19,7 +19,9 @@ from typing import Any
 from calve.app import view
 from calve.app.arguments import checked
 from calve.app.calve import Calve, person
+from calve.app.destination import as_stored
 from calve.app.front import ExportAnswer, Json, Submitted
+from calve.app.sightings import keep
 from calve.model.access import Asked, Caller, Replayed, Role
 from calve.model.errors import DeniedError, StoreUnknownError, UsageError
 from calve.model.process import BatchId, ProcessQuery
@@ -70,7 +72,7 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
         for verb in (
             *_verbs(_V, Reach.STORE, "now find has_workers notes outages processes show events why standing"),
             *_verbs(_V, Reach.STORE, "workers history page servers breakers halts proofs keys feed tasks totals versions"),
-            *_verbs(_V, Reach.STORE, "seen attention tables sheet system search"),
+            *_verbs(_V, Reach.STORE, "seen attention tables table sheet system search"),
             *_verbs(_V, Reach.OUTSIDE, "partitions parts health export_preview optimize_preview"),
             *_verbs(_V, Reach.OUTSIDE, "backup_list backup_show"),
             *_verbs(_O, Reach.STORE, "settings audit"),
@@ -165,7 +167,10 @@ class Desk:
         served = _SERVED[verb]
         given = checked(arguments, served.options, required=served.required, choices=served.choices)
         if not found.changes:
-            return served.answer(self._calve, given)
+            answer = served.answer(self._calve, given)
+            if found.reach is Reach.OUTSIDE:
+                self._keep_sighting(verb, given, answer)
+            return answer
         key = key if verb in SUBMITS else ""
         asked = Asked(
             who=caller.name, verb=verb, key=key, hash=_hash(verb, arguments), subject=_subject(given)
@@ -183,6 +188,17 @@ class Desk:
             # If we die here, the same request again is answered from its processes.
             self._calve.registry.answer_request(caller.name, key, json.dumps(answer))
         return answer
+
+    def _keep_sighting(self, verb: str, given: Given, answer: Any) -> None:
+        config = self._calve.config
+
+        def source(text: str) -> str:
+            return text if ":" in text else f"{config.default_source}:{text}"
+
+        keep(
+            self._calve.registry, verb, given, answer,
+            source=source, destination=lambda text: as_stored(text, config),
+        )  # fmt: skip
 
     def replay(self, caller: Caller, verb: str, arguments: Given, key: str) -> Any | None:
         """What `perform` answered to this before; None if it did not. Asks the store only."""
@@ -419,6 +435,10 @@ _SERVED: Mapping[str, _Served] = {
     "tables": _Served(
         answer=lambda calve, given: calve.tables(**given),
         options={"q": str, "sort": str, "order": str, "page": int, "every": bool},
+    ),
+    "table": _Served(
+        answer=lambda calve, given: calve.table(**given),
+        options={"source": str, "to": str, "page": int, "exported": str}, required=("source", "to"),
     ),
     "sheet": _Served(
         answer=lambda calve, given: calve.sheet(**given),

@@ -14,6 +14,7 @@ from typing import Any
 from calve.app import view
 from calve.app.commands import command
 from calve.app.documents import Remembered, head
+from calve.app.sightings import pair
 from calve.app.view import Json
 from calve.app.wiring import App
 from calve.control.why import why
@@ -87,11 +88,6 @@ def sheet(
         },
         "subjects": [["pair", pair(process.source, process.destination)]],
     }
-
-
-def pair(source: str, destination: str) -> str:
-    """The subject of a sighting about a source table and its destination."""
-    return f"{source} -> {destination}"
 
 
 def _one(app: App, text: str) -> Process:

@@ -10,7 +10,7 @@ from typing import Any
 from calve.app import view
 from calve.app.documents import head
 from calve.app.overview import DAYS, Counts, Overview, Pair, summary_of
-from calve.app.sheet import pair
+from calve.app.sightings import pair
 from calve.app.view import Json
 from calve.app.wiring import App
 from calve.model.access import Latest

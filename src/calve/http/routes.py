@@ -51,6 +51,7 @@ ROUTES = (
     Route(method="GET", path="/processes/{id}/sheet", verb="sheet", about="One process as a page shows it, whatever its size"),
     Route(method="GET", path="/attention", verb="attention", about="What a person must do something about now"),
     Route(method="GET", path="/pairs", verb="tables", about="Source tables and destinations, and what was exported"),
+    Route(method="GET", path="/pair", verb="table", about="One source table and its destination, as last seen"),
     Route(method="GET", path="/system", verb="system", about="Workers, servers, outages, halts and errors"),
     Route(method="GET", path="/search", verb="search", about="Ids, tables, partitions and error codes"),
     Route(method="GET", path="/standing", verb="standing", about="How processes stand, for one who waits for them"),

@@ -1,0 +1,103 @@
+"""Answers of verbs that look outside, kept as the last known facts: pages show them with their age, and ask nobody.
+
+Kept are answers about what the store knows already (pairs and destinations that had a process), the backups and the
+installation: whoever may read can so not fill the store. What is kept is built field by field, never a whole answer of
+another system. A store that does not take it costs the answer nothing.
+"""
+
+import json
+import socket
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from calve.control.registry import ServedStore
+from calve.model.errors import CalveError
+from calve.model.process import ProcessQuery
+from calve.model.seen import Sighting
+
+PIECE = 1000  # partitions
+MOST_PIECES = 50  # above it only the summary is kept
+INSTALLATION = "installation"
+Json = dict[str, Any]
+Kept = tuple[str, str, Json, Sequence[str]]  # subject, what, summary, body
+Stored = Callable[[str], str]  # the name of a table as the store has it
+
+
+def pair(source: str, destination: str) -> str:
+    """The subject about a source table and its destination."""
+    return f"{source} -> {destination}"
+
+
+def keep(
+    store: ServedStore,
+    verb: str,
+    given: Mapping[str, Any],
+    answer: Any,
+    *,
+    source: Stored,
+    destination: Stored,
+) -> None:
+    """Keep what a verb just answered, if it is of those that pages show."""
+    with suppress(CalveError):
+        made = _made(store, verb, given, answer, source, destination)
+        if made is not None:
+            subject, what, summary, body = made
+            # If we die here, the page shows what was seen before.
+            store.put_sighting(
+                Sighting(
+                    subject=subject, what=what, summary=json.dumps(summary), seen_by=socket.gethostname()
+                ),
+                body,
+            )
+
+
+def _made(
+    store: ServedStore, verb: str, given: Mapping[str, Any], answer: Any, source: Stored, destination: Stored
+) -> Kept | None:
+    match verb:
+        case "partitions" if given.get("to"):
+            table, to = source(given["table"]), destination(given["to"])
+            known = store.processes(ProcessQuery(source=table, destination=to, limit=1))
+            return (pair(table, to), "pair", *_pair(answer)) if known else None
+        case "health":
+            table = destination(given["table"])
+            known = store.processes(ProcessQuery(destination=table, limit=1))
+            return (table, "health", _health(answer), ()) if known else None
+        case "backup_list":
+            made = [one for one in answer["backups"] if not one.get("error")]
+            summary = {"count": len(made), "stored_bytes": answer["stored_bytes"]}
+            return answer["location"], "backups", summary, _pieces(answer["backups"])
+        case "doctor":
+            counts = Counter(one["severity"] for one in answer)
+            return INSTALLATION, "doctor", dict(counts), [json.dumps(answer)]
+    return None
+
+
+def _pair(partitions: Sequence[Json]) -> tuple[Json, Sequence[str]]:
+    counts = Counter(one["exported"] for one in partitions)
+    summary = {
+        "counts": {
+            "exported": counts["unchanged"],
+            "changed": counts["changed"],
+            "new": counts["no"],
+            "missing": counts["missing"],
+        },
+        "partitions": len(partitions),
+        "rows": sum(one["rows"] for one in partitions),
+        "hot": sum(one["bytes"] for one in partitions),
+    }
+    newest = sorted(partitions, key=lambda one: (str(one["value"]), one["id"]), reverse=True)
+    return summary, _pieces(newest)
+
+
+def _health(found: Json) -> Json:
+    kept = ("score", "files", "rows", "bytes", "sizes", "snapshots", "partitions_due")
+    return {name: found[name] for name in kept} | {"parts": [dict(one) for one in found["parts"]]}
+
+
+def _pieces(rows: Sequence[Json]) -> list[str]:
+    if len(rows) > PIECE * MOST_PIECES:
+        return []
+    return [json.dumps(rows[start : start + PIECE]) for start in range(0, len(rows), PIECE)]

@@ -1,0 +1,147 @@
+"""One source table and its destination: the last look at both, and over it what the store knows since.
+
+Partitions come in pieces of the sighting: a page of 200 reads one or two of them. A look is as old as it says; a
+partition that was exported since is marked so, and is not counted again.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from calve.app import view
+from calve.app.commands import command
+from calve.app.destination import as_stored
+from calve.app.documents import Remembered, head, with_why
+from calve.app.overview import summary_of
+from calve.app.processes import source_table
+from calve.app.sightings import PIECE, pair
+from calve.app.view import Json
+from calve.app.wiring import App
+from calve.model.errors import UsageError
+from calve.model.process import Process, ProcessId, ProcessQuery
+from calve.model.seen import Sighting
+from calve.model.states import PROCESS_LIVE, ProcessState
+
+PAGE = 200
+FILTERED_PIECES = 20  # above it a filter would read too much
+_STATES = ("", "no", "unchanged", "changed", "missing")
+_NEWEST = 10
+_MOST = 200
+
+
+def table(app: App, source: str, to: str, *, page: int = 1, exported: str = "") -> Json:
+    """`exported`: only partitions that stand so."""
+    document = head(app)
+    source, to = source_table(app, source), as_stored(to, app.config)
+    if exported not in _STATES:
+        raise UsageError("invalid exported", code="bad_option", hint=f"give one of {', '.join(_STATES[1:])}")
+    subject = pair(source, to)
+    seen = app.registry.sighting(subject, "pair")
+    rows, total, complete = _partitions(app, seen, subject, page, exported)
+    query = ProcessQuery(source=source, destination=to, kind="export", limit=_MOST)
+    live = app.store.processes(_of(query, PROCESS_LIVE))
+    since = _since(app, seen, query)
+    reader = Remembered(app.store)
+    halt = next((one for one in reader.halts() if one.kind == "export" and one.source in ("", source)), None)
+    proofs = _proofs(app, [row["process"] for row in rows if row["process"]])
+    known = summary_of(seen)
+    given = {"table": source, "to": to}
+    return document | {
+        "source": source,
+        "destination": to,
+        "seen": {
+            "at": view.time_json(seen.seen_at) if seen else None,
+            "by": seen.seen_by if seen else "",
+            "tried_at": view.time_json(seen.tried_at) if seen else None,
+            "error": seen.error if seen else "",
+        },
+        "sentence": sentence(known.get("counts"), known.get("partitions", 0)),
+        "counts": known.get("counts"),
+        "partitions": [
+            row
+            | {
+                "verified": proofs.get(row["process"]),
+                "live": _live(row["id"], live),
+                "since_seen": next((one.id for one in since if row["id"] in one.partitions), None),
+            }
+            for row in rows
+        ],
+        "total": total,
+        "page": page,
+        "pages": max(1, -(-total // PAGE)),
+        "exported": exported,
+        "complete": complete,
+        "halt": view.plain_json(halt) if halt else None,
+        "health": summary_of(app.registry.sighting(to, "health")) or None,
+        "processes": with_why(reader, app.store.processes(_of(query, frozenset(), _NEWEST))),
+        "subjects": [["pair", subject], ["health", to]],
+        "commands": {
+            "partitions": command("partitions", **given),
+            "export": command("export_preview", **given, all=True),
+            "halt": command("halt", table=source),
+        },
+    }
+
+
+def sentence(counts: Json | None, total: int) -> str:
+    if counts is None:
+        return "Nobody has looked at this table yet."
+    done = counts["exported"] + counts["changed"]
+    said = [f"{done} of {total} partitions {'is' if done == 1 else 'are'} exported"]
+    if counts["changed"]:
+        said.append(f"{counts['changed']} of them changed since")
+    if counts["missing"]:
+        said.append(f"{counts['missing']} were exported and are gone from the destination")
+    return f"{', '.join(said)}."
+
+
+def _of(query: ProcessQuery, states: frozenset[ProcessState], limit: int = _MOST) -> ProcessQuery:
+    return ProcessQuery(
+        source=query.source, destination=query.destination, kind=query.kind, states=states, limit=limit
+    )
+
+
+def _partitions(
+    app: App, seen: Sighting | None, subject: str, page: int, exported: str
+) -> tuple[list[Json], int, bool]:
+    """The rows of a page, how many there are, and whether these are all that were asked for."""
+    total = int(summary_of(seen).get("partitions", 0))
+    if seen is None or not seen.pieces:
+        return [], total, not total
+    start = (max(page, 1) - 1) * PAGE
+    if not exported:
+        piece = start // PIECE
+        found = _rows(app.registry.sighting_body(subject, "pair", first=piece))
+        return found[start - piece * PIECE :][:PAGE], total, True
+    pieces = app.registry.sighting_body(subject, "pair", limit=FILTERED_PIECES)
+    fitting = [row for text in pieces for row in _rows([text]) if row["exported"] == exported]
+    return fitting[start : start + PAGE], len(fitting), seen.pieces <= FILTERED_PIECES
+
+
+def _rows(pieces: Sequence[str]) -> list[Json]:
+    return [row for text in pieces for row in json.loads(text)]
+
+
+def _since(app: App, seen: Sighting | None, query: ProcessQuery) -> list[Process]:
+    """Exports of the pair that completed after the look."""
+    if seen is None or seen.seen_at is None:
+        return []
+    found = app.store.processes(_of(query, frozenset({ProcessState.COMPLETED})))
+    return [one for one in found if one.finished_at and one.finished_at > seen.seen_at]
+
+
+def _proofs(app: App, ids: Sequence[ProcessId]) -> dict[str, Json]:
+    """The newest of each."""
+    found: dict[str, Json] = {}
+    for one in app.registry.proofs(list(dict.fromkeys(ids))[:_MOST]):
+        made = {"at": view.time_json(one.made_at), "ok": one.ok, "depth": one.depth}
+        found.setdefault(one.process_id, made)
+    return found
+
+
+def _live(partition: str, live: Sequence[Process]) -> dict[str, Any] | None:
+    for one in live:
+        if partition in one.partitions:
+            share = one.tasks.done / one.tasks.total if one.tasks.total else 0.0
+            return {"id": one.id, "state": one.state.value, "share": round(share, 3)}
+    return None
