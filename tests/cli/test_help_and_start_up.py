@@ -37,6 +37,11 @@ def test_every_command_has_examples_and_the_shared_options(command: click.Comman
     assert command.help
 
 
+def test_help_begins_with_the_options_of_the_command_itself(run: Run) -> None:
+    text = run("serve", "--help").out
+    assert text.index("--with-worker") < text.index("--json") < text.index("--debug")
+
+
 @pytest.mark.parametrize("name", [str(command.name) for command in COMMANDS])
 def test_every_example_is_a_command_that_parses(name: str) -> None:
     command = next(command for command in COMMANDS if command.name == name)

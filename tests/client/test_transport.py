@@ -315,3 +315,15 @@ def test_the_token_that_is_named_first_wins(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         given_token(str(named), {})
     assert "hunter2" not in caught.value.message
+
+
+def test_an_address_that_is_almost_right_says_what_is_wrong(waited: list[float]) -> None:
+    missing = {"code": "no_such_route", "message": "Not Found", "exit_code": 2}
+    with serving(lambda *_: (404, missing, {})) as peer:
+        for url, said, hint in (
+            (f"{peer.url}/foo", "there is no Calve at http://", "--root-path"),
+            (peer.url.replace("http:", "https:"), "does not speak TLS", "use http://"),
+        ):
+            with talking(url, waited) as transport, pytest.raises(CalveError, match=said) as caught:
+                transport.call("now", {})
+            assert hint in caught.value.hint

@@ -20,14 +20,21 @@ ROLES = ("viewer", "operator", "admin")  # named here, in the order of what they
     "--role",
     type=click.Choice(ROLES),
     required=True,
-    help="viewer reads; operator also exports, backs up, optimizes, cancels; admin does everything.",
+    help="viewer: read. operator: also export, back up, optimize, cancel, retry, verify. admin: also restore, delete backups, manage tokens.",
 )
-@click.option("--name", default="", metavar="NAME", help="Who it is for, as the audit names them.")
 @click.option(
-    "--expires", metavar="90d", help="When it ends by itself: 12h, 90d, 52w from now. [default: never]"
+    "--name",
+    default="",
+    metavar="NAME",
+    help="Who it is for; shown in the audit. [default: the role and a random text]",
 )
+@click.option("--expires", metavar="90d", help="Expire after this long: 12h, 90d, 52w. [default: never]")
 def new(session: CliSession, role: str, name: str, expires: str | None) -> None:
-    """Make a token and print it, once: only its hash is stored."""
+    """Make a token for `calve serve` and print it, once: only its hash is stored.
+
+    A caller sends it as `Authorization: Bearer TOKEN`; `calve --server` takes it from --token-file,
+    CALVE_TOKEN or CALVE_TOKEN_FILE.
+    """
     lasts = span(expires, what="time", code="bad_expiry") if expires else None
     made = session.calve.token_new(role, name=name, expires=lasts)
     session.answer(made, made["token"])

@@ -173,6 +173,7 @@ def command(name: str, *, examples: Sequence[str]) -> Callable[[Callable[..., in
             shared_options(click.pass_context(run))
         )
         assert isinstance(made, CalveCommand)
+        made.params.sort(key=lambda one: one.name in SHARED)  # its own options first
         return made
 
     return make
@@ -206,8 +207,8 @@ def shared_options(body: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         click.option("--debug", is_flag=True, help="Show tracebacks."),
         click.option("--config", "config_path", metavar="PATH", help="Configuration file. [default: ./calve.toml]"),
-        click.option("--token-file", metavar="PATH", help="The token for --server. [default: CALVE_TOKEN]"),
-        click.option("--server", "server_url", metavar="URL", help="Ask a calve serve there. [default: CALVE_SERVER]"),
+        click.option("--token-file", metavar="PATH", help="File with the token for --server. [default: CALVE_TOKEN, CALVE_TOKEN_FILE]"),
+        click.option("--server", "server_url", metavar="URL", help="Let the `calve serve` at this address do it. [default: CALVE_SERVER]"),
         click.option("--json", is_flag=True, help="Print one JSON document on stdout."),
     ):  # fmt: skip
         body = option(body)

@@ -22,22 +22,43 @@ if TYPE_CHECKING:
         "calve serve --behind-proxy --root-path /calve --allow-host data.example.com",
     ],
 )
-@click.option("--host", metavar="ADDRESS", help="The address to listen on. [default: 127.0.0.1]")
-@click.option("--port", type=click.IntRange(0, 65535), help="The port; 0 takes a free one. [default: 8180]")
-@click.option("--root-path", metavar="PATH", help="The path below which a proxy shows it.")
-@click.option("--allow-host", "hosts", metavar="NAME", multiple=True, help="A name by which it is called.")
-@click.option("--tls-cert", type=click.Path(path_type=Path), metavar="FILE", help="Its certificate, as PEM.")
+@click.option("--host", metavar="ADDRESS", help="Address to listen on. [default: 127.0.0.1]")
 @click.option(
-    "--tls-key", type=click.Path(path_type=Path), metavar="FILE", help="The certificate's key, as PEM."
+    "--port", type=click.IntRange(0, 65535), help="Port to listen on; 0 takes a free one. [default: 8180]"
 )
-@click.option("--behind-proxy", is_flag=True, default=None, help="A proxy with TLS is in front of it.")
-@click.option("--with-worker", is_flag=True, help="Also run a worker.")
+@click.option(
+    "--root-path", metavar="PATH", help="Path prefix under which a proxy publishes it, such as /calve."
+)
+@click.option(
+    "--allow-host",
+    "hosts",
+    metavar="NAME",
+    multiple=True,
+    help="Host name that requests may use, besides --host. Repeatable.",
+)
+@click.option(
+    "--tls-cert",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Certificate chain (PEM): serve HTTPS.",
+)
+@click.option(
+    "--tls-key", type=click.Path(path_type=Path), metavar="FILE", help="Private key of the certificate (PEM)."
+)
+@click.option(
+    "--behind-proxy",
+    is_flag=True,
+    default=None,
+    help="A proxy that does TLS is in front: take the caller's address from X-Forwarded-For; reading needs a token too.",
+)
+@click.option("--with-worker", is_flag=True, help="Also run a worker, in a process of its own.")
 @log_level_option
 def serve(session: CliSession, with_worker: bool, log_level: str | None, **given: Any) -> None:
-    """Serve the API, for `calve --server`, for programs, and for ClickHouse.
+    """Serve Calve over HTTP: for `calve --server`, for programs, for SQL clients and for ClickHouse.
 
-    On this host reading needs no token, and every change does: the command line finds it in the file
-    calve.token beside calve.toml. On another address it starts only with tokens and TLS, or behind a proxy.
+    On this host, reading needs no token and every change does. Commands in this folder use the token in
+    calve.token, beside calve.toml, by themselves; for others make one: `calve token new`. On an address that
+    other hosts reach it starts only with tokens and TLS, or behind a proxy, and then reading needs a token too.
     """
     session.only_here("serve")
     try:
@@ -56,7 +77,10 @@ def serve(session: CliSession, with_worker: bool, log_level: str | None, **given
 
     def ready(address: "Address") -> None:
         say(f"calve serves {address.url}; Ctrl-C stops it")
-        say(f"the token of this host is in {address.token_file}")
+        if address.takes_local_token:
+            say(f"the token of this host is in {address.token_file}; try: calve --server {address.url} ps")
+        else:
+            say("every caller needs a token (calve token new); the token of this host does not count")
 
     config = replace(
         session.config, log=replace(session.config.log, level=log_level or session.config.log.level)

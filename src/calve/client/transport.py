@@ -6,6 +6,7 @@ user said, and nowhere else.
 """
 
 import json
+import re
 import secrets
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -38,6 +39,7 @@ _MOST_BYTES = 64 << 20
 _LONGEST_WAIT_SECONDS = 5.0
 _MOST_SLOWED_SECONDS = 30.0  # by a server that has too many requests of ours
 _SILENCE_SECONDS = 45.0  # of a stream: a server says something every 15
+_TLS_NOISE = re.compile(r"\[SSL[^]]*\] | \(_ssl\.c:\d+\)")
 _NAMED = 100  # processes in the address of a stream; above it all are sent
 
 
@@ -226,16 +228,21 @@ class Transport:
         try:
             yield
         except requests.exceptions.SSLError as error:
+            cause = _cause(error)
+            if "WRONG_VERSION_NUMBER" in cause:
+                raise PermanentError(
+                    f"server {self.url} does not speak TLS", code="server_untrusted", hint="use http://"
+                ) from None
             raise PermanentError(
-                f"server {self.url}: {_cause(error)}",
+                f"server {self.url}: {_TLS_NOISE.sub('', cause)}",
                 code="server_untrusted",
-                hint="give its certificate authority",
+                hint="if its certificate is of your own authority, set CALVE_CA_FILE to that one's PEM file",
             ) from None
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
             raise UnavailableError(
                 f"server {self.url} does not answer: {_cause(error)}",
                 code="server_unavailable",
-                hint="check that calve serve is running there, or omit --server",
+                hint=f"check that calve serve is running there{' (with TLS: https://)' if self.url.startswith('http:') else ''}, or omit --server",
                 service="server",
             ) from None
 
@@ -260,6 +267,12 @@ class Transport:
 
     def _raised(self, problem: Mapping[str, Any], status: int) -> CalveError:
         error = raised(problem, status)
+        if error.code == "no_such_route":
+            return UsageError(
+                f"there is no Calve at {self.url}",
+                code="server_url",
+                hint="check the path of the address: it is the --root-path of calve serve, or none",
+            )
         if error.code == "unknown_verb":
             error.hint = "the server is of another version: calve --server URL version"
         if status in (401, 403) and self._stranger:

@@ -11,6 +11,7 @@ from ipaddress import ip_address
 from urllib.parse import parse_qsl
 
 from calve.app.access import Gatekeeper
+from calve.app.token_file import LOCAL, token_id
 from calve.http.problem import HttpError
 from calve.model.access import Caller, Role
 
@@ -56,6 +57,14 @@ class Identities:
             )
         # Behind a proxy everybody seems to be on this host, so its own token does not count there.
         found = self._gate.caller(text, origin=peer, loopback=local and self._open_reading, ask=ask)
+        if found is None and token_id(text) == LOCAL and not self._open_reading:
+            raise HttpError(
+                401,
+                "the token of this host does not count: the server is behind a proxy, or other hosts reach it",
+                code="token_wrong",
+                hint="calve token new --role operator; give it with --token-file",
+                headers=_CHALLENGE,
+            )
         if found is None:
             raise HttpError(
                 401,

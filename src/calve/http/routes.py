@@ -25,7 +25,7 @@ from calve.app.desk import VERBS, Desk, Reach
 from calve.http.errands import Errands, Pending, StoreThreads
 from calve.http.identity import Identities
 from calve.http.problem import MEDIA_TYPE, HttpError, defect, problem
-from calve.model.access import Caller
+from calve.model.access import Caller, Role
 from calve.model.errors import CalveError, TemporaryError, UsageError
 
 API = 1
@@ -130,6 +130,9 @@ _ANSWERS: dict[int | str, dict[str, Any]] = {
 }  # fmt: skip
 
 
+_PROBE = Caller(name="readyz", role=Role.VIEWER)
+
+
 class Service:
     """Carries verbs out beside the event loop."""
 
@@ -171,6 +174,10 @@ class Service:
             raise
         request.state.who = found.name
         return found
+
+    async def ready(self) -> None:
+        """TemporaryError if the store does not answer in time."""
+        await self._threads.run(lambda: self.desk.perform(_PROBE, "now", {}))
 
     async def answer(self, request: Request, name: str, arguments: Mapping[str, Any]) -> Response:
         caller = await self.caller(request)
@@ -281,7 +288,7 @@ def application(service: Service, *, proof: Callable[[str], str]) -> FastAPI:
     app.add_exception_handler(
         Exception, lambda request, _: defect(request.state.request_id)
     )  # and the guard logs it
-    _add_open_routes(app, proof)
+    _add_open_routes(app, service, proof)
     document = _document(app)
     app.openapi = lambda: document  # type: ignore[method-assign]
     return app
@@ -385,8 +392,8 @@ def _add_verbs(router: APIRouter, service: Service) -> None:
         return await service.answer(request, verb, arguments)
 
 
-def _add_open_routes(app: FastAPI, proof: Callable[[str], str]) -> None:
-    """Which need no token and ask nobody."""
+def _add_open_routes(app: FastAPI, service: Service, proof: Callable[[str], str]) -> None:
+    """Which need no token. `healthz` asks nobody: the program lives; `readyz` asks the store."""
 
     @app.get("/v1/version", operation_id="version", summary="The server's version", tags=["server"])
     async def version() -> dict[str, Any]:
@@ -403,12 +410,18 @@ def _add_open_routes(app: FastAPI, proof: Callable[[str], str]) -> None:
     async def healthz() -> dict[str, str]:
         return {"status": "ok"}
 
+    @app.get("/readyz", include_in_schema=False)
+    async def readyz() -> dict[str, str]:
+        await service.ready()
+        return {"status": "ok"}
+
 
 def _invalid(request: Request, error: Exception) -> Response:
     """Which place is wrong, and how; never the value, which may be a secret."""
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     place = ".".join(str(part) for part in first["loc"] if part not in ("body", "query", "path"))
+    hint = "see /v1/openapi.json"
     match first["type"]:
         case "json_invalid":
             said, code = "the body is not JSON", "bad_option"
@@ -417,10 +430,11 @@ def _invalid(request: Request, error: Exception) -> Response:
         case "extra_forbidden":
             said, code = f"unknown option {place!r}", "unknown_option"
         case _ if not place:
-            said, code = "the body is not an object", "bad_option"
+            said, code = "the body is not a JSON object", "bad_option"
+            hint = "send it with Content-Type: application/json"
         case _:
             said, code = f"invalid {place}: {first['msg']}", "bad_option"
-    return problem(UsageError(said[:500], code=code, hint="see /v1/openapi.json"), request.state.request_id)
+    return problem(UsageError(said[:500], code=code, hint=hint), request.state.request_id)
 
 
 def _not_routed(request: Request, error: Exception) -> Response:

@@ -5,6 +5,7 @@ it. A worker beside it is a program of its own: a JVM and its threads would be t
 """
 
 import asyncio
+import errno
 import logging
 import secrets
 import socket
@@ -54,6 +55,7 @@ class Address:
 
     url: str
     token_file: Path
+    takes_local_token: bool
     stop: Callable[[], None]
 
 
@@ -155,7 +157,14 @@ def serve(
             notifying(config, calve.registry),
             upkeep(calve.registry, config.limits),
         ):
-            ready(Address(url=url, token_file=token_file, stop=server.stop))
+            ready(
+                Address(
+                    url=url,
+                    token_file=token_file,
+                    takes_local_token=local and not options.behind_proxy,
+                    stop=server.stop,
+                )
+            )
             _run(server, listener)
         for part in (doing, streams, errands, threads, beside, caged, meters):
             part.close()
@@ -249,9 +258,9 @@ def _listening(options: ServeConfig) -> Iterator[socket.socket]:
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(options.tls_cert, options.tls_key or None)
         except (ssl.SSLError, OSError) as error:
             raise UsageError(
-                f"the certificate cannot be used: {error}",
+                f"the certificate in {options.tls_cert} cannot be used: {getattr(error, 'reason', '') or error}",
                 code="tls_file",
-                hint="give --tls-cert and --tls-key as PEM files",
+                hint="give --tls-cert and --tls-key as PEM files that belong together",
             ) from None
     try:
         found = socket.getaddrinfo(options.host, options.port, type=socket.SOCK_STREAM)[0]
@@ -265,7 +274,9 @@ def _listening(options: ServeConfig) -> Iterator[socket.socket]:
         raise UsageError(
             f"cannot listen on {options.host} port {options.port}: {error.strerror}",
             code="address",
-            hint="give another --port, or stop what uses it",
+            hint="give another --port, or stop what uses it"
+            if error.errno == errno.EADDRINUSE
+            else "give an address of this host with --host, and a port above 1023",
         ) from None
     with listener:
         yield listener
