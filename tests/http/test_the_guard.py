@@ -3,7 +3,6 @@
 import json
 import socket
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -166,29 +165,6 @@ def test_answers_do_not_wait_for_an_acknowledgement() -> None:
         assert listener.proto == socket.IPPROTO_TCP
         with socket.create_connection(listener.getsockname()) as _, listener.accept()[0] as accepted:
             assert accepted.proto == socket.IPPROTO_TCP
-
-
-@pytest.mark.parametrize(
-    ("path", "sent", "code", "message"),
-    [
-        ("/v1/processes?limt=3", None, "unknown_option", "unknown option 'limt'"),
-        ("/v1/processes?limit=many", None, "bad_option", "invalid limit: "),
-        ("/v1/exports", {"data": {"table": "db.t"}}, "bad_option", "the body is not a JSON object"),
-        ("/v1/exports", {"json": {"table": "db.t"}}, "missing_option", "to is missing"),
-        (
-            "/v1/exports",
-            {"json": {"table": "db.t", "to": "x", "al": True}},
-            "unknown_option",
-            "unknown option 'al'",
-        ),
-    ],
-)
-def test_a_wrong_request_is_told_what_is_wrong(
-    reader: httpx.Client, path: str, sent: dict[str, Any] | None, code: str, message: str
-) -> None:
-    answer = (reader.get(path) if sent is None else reader.post(path, **sent)).json()
-    assert (answer["status"], answer["code"]) == (400, code)
-    assert answer["message"].startswith(message)
 
 
 def test_it_lives_and_it_is_ready(reader: httpx.Client) -> None:

@@ -421,7 +421,6 @@ def _invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     place = ".".join(str(part) for part in first["loc"] if part not in ("body", "query", "path"))
-    hint = "see /v1/openapi.json"
     match first["type"]:
         case "json_invalid":
             said, code = "the body is not JSON", "bad_option"
@@ -430,11 +429,10 @@ def _invalid(request: Request, error: Exception) -> Response:
         case "extra_forbidden":
             said, code = f"unknown option {place!r}", "unknown_option"
         case _ if not place:
-            said, code = "the body is not a JSON object", "bad_option"
-            hint = "send it with Content-Type: application/json"
+            said, code = "the body is not an object", "bad_option"
         case _:
             said, code = f"invalid {place}: {first['msg']}", "bad_option"
-    return problem(UsageError(said[:500], code=code, hint=hint), request.state.request_id)
+    return problem(UsageError(said[:500], code=code, hint="see /v1/openapi.json"), request.state.request_id)
 
 
 def _not_routed(request: Request, error: Exception) -> Response:
