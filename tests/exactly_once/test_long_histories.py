@@ -134,6 +134,16 @@ def test_metadata_that_was_not_parsed_again_is_what_others_read(catalog: FaultyS
     assert catalog.load_table(IDENTIFIER).metadata == fresh.load_table(IDENTIFIER).metadata
 
 
+def test_few_metadata_files_are_kept_and_large_ones_are_not(
+    catalog: FaultySqlCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _append(catalog, range(8))
+    assert len(catalog._parsed._kept) == 4
+    monkeypatch.setattr("calve.iceberg.catalogs.catalog._PARSED_BYTES", 100)
+    assert catalog.load_table(IDENTIFIER).metadata is not catalog.load_table(IDENTIFIER).metadata
+    assert catalog._parsed._kept == {}
+
+
 def test_a_metadata_file_with_other_bytes_is_parsed_again(catalog: FaultySqlCatalog) -> None:
     _append(catalog, range(1))
     path = _path(catalog.load_table(IDENTIFIER).metadata_location)

@@ -60,7 +60,7 @@ from calve.objects.uri import full_uri
 from calve.wire import bounded_http
 from calve.wire.bounded_http import bound
 
-_PARSED_TABLES = 4  # of a catalog, kept for the next load: metadata of 100,000 keys takes some 100 MB
+_PARSED_FILES, _PARSED_BYTES = 4, 100_000_000  # of a catalog, kept for the next load: 100,000 keys are 38 MB
 _MARGIN_PART = 0.5  # of a token's life: a short-lived one must not look expired from the start
 
 
@@ -322,8 +322,11 @@ class ParsedMetadata:
         with self._keeping:
             self._kept.pop(location, None)
             self._kept[location] = (data, metadata)
-            while len(self._kept) > _PARSED_TABLES:
+            while len(self._kept) > _PARSED_FILES or self._bytes() > _PARSED_BYTES:
                 del self._kept[next(iter(self._kept))]
+
+    def _bytes(self) -> int:
+        return sum(len(data) for data, _ in self._kept.values())
 
 
 class BoundedRestCatalog(RestCatalog):
