@@ -3,7 +3,6 @@
 Needs nothing but the store, so that `ps`, `why` and `events` start at once.
 """
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -12,6 +11,7 @@ from itertools import islice
 
 from calve.app.destination import as_stored
 from calve.app.front import ProcessDetail, Reason, WorkerState, WorkerStatus
+from calve.app.view import notes_of
 from calve.app.wiring import App
 from calve.control.client import CancelAnswer, Submitted, cancel, retry
 from calve.control.ports import Store
@@ -94,7 +94,7 @@ def _events(app: App, process_id: ProcessId, after: int = 0) -> Iterator[Event]:
 def notes(app: App, ids: Sequence[ProcessId]) -> list[str]:
     """What planning remarked, each once."""
     plans = (app.store.plan(process_id) for process_id in ids)
-    return list(dict.fromkeys(note for plan in plans if plan for note in json.loads(plan).get("notes", ())))
+    return list(dict.fromkeys(note for plan in plans if plan for note in notes_of(plan)))
 
 
 def reasons(app: App, ids: Sequence[str]) -> list[Reason]:

@@ -370,6 +370,12 @@ def time_json(at: datetime | None) -> str | None:
     return at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
+def notes_of(plan: str) -> list[str]:
+    """What planning remarked. None of a plan that cannot be read (T10), nor of a kind that makes none."""
+    found = _parsed(plan)
+    return list(found.get("notes", ())) if isinstance(found, dict) else []
+
+
 def _parsed(text: str) -> Any:
     """A receipt as JSON where it is JSON; a kind may keep a place instead."""
     try:

@@ -14,6 +14,8 @@ from calve.model.process import Process
 from calve.model.record import fields_of
 from calve.model.states import PROCESS_TERMINAL, ProcessState
 
+_PLANS_READ = 20
+
 
 class Interrupted(KeyboardInterrupt):
     """Ctrl-C, or a timeout, while processes were under way; how to go on has been said."""
@@ -36,7 +38,17 @@ def run_to_the_end(
     if not last.ended:
         _say_how_to_go_on(session, last, "timed out waiting; the work is not stopped.")
         raise Interrupted
+    if own_worker:
+        _say_notes(session, last.processes)
     return list(last.processes)
+
+
+def _say_notes(session: CliSession, processes: Sequence[Process]) -> None:
+    """What planning remarked of what was asked for: a lossy cast, a mutation that is ignored, parts unmerged.
+    Plans may be large, and those of one batch mostly have the same notes: a few are read."""
+    if not session.json:
+        for note in session.calve.notes([process.id for process in processes[:_PLANS_READ]]):
+            session.say(f"note: {note}")
 
 
 def leave(
@@ -50,8 +62,7 @@ def leave(
             _say_how_to_go_on(session, last, "timed out: not all of the data is pinned yet.")
             raise Interrupted
         processes = list(last.processes)
-        for note in session.calve.notes([process.id for process in processes]):
-            session.say(f"note: {note}")
+        _say_notes(session, processes)
     say_queued(session, processes)
     return processes
 

@@ -54,9 +54,11 @@ def why(session: CliSession, ids: tuple[str, ...]) -> None:
 
 def _page(detail: "ProcessDetail", now: datetime) -> str:
     """One process on one page."""
-    from calve.app.view import readers_files
+    from calve.app.view import notes_of, readers_files
 
     parts = [_head(detail.process, now)]
+    if notes := notes_of(detail.plan or ""):
+        parts.append("\n".join(f"note: {note}" for note in notes))
     if detail.tasks:
         parts.append(_tasks(detail.tasks))
     if files := readers_files(detail.process, detail.tasks):
