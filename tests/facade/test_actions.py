@@ -211,7 +211,7 @@ def test_actions_of_a_slow_service_hold_up_no_others(facade: Calve) -> None:
     desk = SlowDesk(facade)
     actions = Actions(desk, facade.registry, now=facade.now)
     lines = [f"export slow:db.t{number} --all --to lake.ns.t" for number in range(5)]
-    slow = actions.accept(LOCAL, [*lines, "export quick:db.t --all --to other.ns.t"])
+    slow = actions.accept(LOCAL, [*lines, "export quick:db.t --all --to lake.ns.t"])
     threads = ActionThreads(actions, at_once=3, per_service=2, poll_seconds=0.05)
     try:
         assert desk.done.get(timeout=30) == "quick:db.t"  # it came last, and ended first

@@ -87,6 +87,36 @@ def test_one_dead_service_takes_no_thread_of_the_others() -> None:
     asyncio.run(scene())
 
 
+def test_what_waits_for_a_dead_source_leaves_its_catalog_to_others() -> None:
+    async def scene() -> None:
+        errands, go = made(), threading.Event()
+
+        def work() -> None:
+            go.wait(30)
+            raise UnavailableError("gone", code="source_unavailable", service="source:dead")
+
+        for key in ("a", "b"):
+            found = await errands.result(key, ["source:dead", "catalog:lake"], work, wait_seconds=0.01)
+            assert isinstance(found, Pending)
+        with pytest.raises(HttpError):
+            await errands.result("c", ["source:dead", "catalog:lake"], work, wait_seconds=0.01)
+        for key in ("d", "e"):
+            found = await errands.result(key, ["source:dead", "catalog:other"], work, wait_seconds=0.01)
+            assert isinstance(found, Pending)
+        with pytest.raises(HttpError):
+            await errands.result("f", ["source:dead", "catalog:third"], work, wait_seconds=0.01)
+        assert await errands.result("g", ["source:main", "catalog:lake"], lambda: 1, wait_seconds=30) == 1
+        go.set()
+        with pytest.raises(UnavailableError):
+            await errands.result("a", ["source:dead", "catalog:lake"], work, wait_seconds=30)
+        assert await errands.result("h", ["source:main", "catalog:lake"], lambda: 2, wait_seconds=30) == 2
+        with pytest.raises(UnavailableError, match="a moment ago"):
+            await errands.result("i", ["source:dead", "catalog:lake"], lambda: 3, wait_seconds=30)
+        errands.close()
+
+    asyncio.run(scene())
+
+
 def test_a_service_that_did_not_answer_is_not_asked_again_at_once() -> None:
     async def scene() -> None:
         clock, calls = [0.0], []

@@ -10,7 +10,6 @@ import shlex
 import threading
 import time
 import uuid
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from calve.app.arguments import checked
-from calve.app.desk import Desk
+from calve.app.desk import Desk, admitted
 from calve.app.token_file import LOCAL
 from calve.app.view import Json, time_json
 from calve.control.registry import Registry
@@ -295,9 +294,8 @@ class ActionThreads:
         with self._lock:
             if held.action.id in self._running:
                 return True
-            busy = Counter(service for services in self._running.values() for service in services)
-            taken = any(busy[service] >= self._per_service for service in held.services)
-            if taken or len(self._running) >= self._at_once:
+            free = len(self._running) < self._at_once
+            if not free or not admitted(self._running.values(), held.services, self._per_service):
                 return False
             self._running[held.action.id] = held.services
         self._pool.submit(self._do, held.action)

@@ -7,7 +7,8 @@ fails for one that has none. Options are listed here, not read from the kinds: a
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -253,6 +254,14 @@ class Desk:
                 f"storage:{to.partition('://')[0]}" if "/" in to else f"catalog:{to.partition('.')[0]}"
             )
         return tuple(found) or (verb,)
+
+
+def admitted(running: Iterable[Sequence[str]], services: Sequence[str], most: int) -> bool:
+    """Whether one more may ask these services: `most` may ask the same ones, and twice as many any one of them. What
+    waits for a source that is down names a catalog that is not, and must not use up what others may ask of it."""
+    listed = [tuple(one) for one in running]
+    busy = Counter(service for one in listed for service in one)
+    return listed.count(tuple(services)) < most and all(busy[service] < 2 * most for service in services)
 
 
 def local_caller() -> Caller:

@@ -15,6 +15,7 @@ from contextvars import copy_context
 from dataclasses import dataclass, field
 from typing import Any
 
+from calve.app.desk import admitted
 from calve.http.problem import DownError, HttpError
 from calve.model.errors import CalveError, StoreUnknownError, TemporaryError, UnavailableError
 
@@ -103,9 +104,8 @@ class Errands:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _start(self, key: str, services: Sequence[str], work: Callable[[], Any]) -> _Errand:
-        busy = self.running()
-        full = sum(1 for one in self._errands.values() if one.ended is None) >= self._at_once
-        if full or any(busy[service] >= self._per_service for service in services):
+        running = [one.services for one in self._errands.values() if one.ended is None]
+        if len(running) >= self._at_once or not admitted(running, services, self._per_service):
             raise HttpError(
                 503,
                 f"too many requests wait for {', '.join(services)}",
@@ -126,7 +126,8 @@ class Errands:
             errand.size = len(answer)
         self._forget()
         if isinstance(error, UnavailableError):
-            for service in errand.services:
+            known = error.service in errand.services
+            for service in (error.service,) if known else errand.services:
                 self._down[service] = (self._now() + self._down_seconds, error)
 
     def _refuse_what_is_down(self, services: Sequence[str]) -> None:

@@ -77,7 +77,9 @@ class Limits:
         20.0, "how long a client of a server may take to send a request, or go without reading its answer"
     )
     errands: int = _count(16, "requests of one server that ask sources, catalogs and storages at once")
-    errands_per_service: int = _count(4, "of these, how many ask the same one")
+    errands_per_service: int = _count(
+        4, "of these, how many ask the same services; twice as many may ask any one"
+    )
     errand_keep_seconds: float = _limit(
         30.0, "how long the answer of such a request is kept for those who ask again"
     )
