@@ -518,6 +518,16 @@ def test_whoever_reads_cannot_fill_the_store_with_sightings(calve: Calve, store:
     assert store.sightings("") == []
 
 
+def test_an_answer_that_cannot_be_kept_is_answered_all_the_same(
+    calve: Calve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(calve, "doctor", lambda **_: [{"unlike": "a finding"}])
+    operator = Caller(name="a", role=Role.OPERATOR)
+    assert Desk(calve).perform(operator, "doctor", {}) == [{"unlike": "a finding"}]
+    assert "is not kept for pages" in caplog.text
+    assert ask(calve, "system")["doctor"] is None
+
+
 def test_what_doctor_finds_through_a_server_is_kept(calve: Calve, store: SqlStore) -> None:
     found = Desk(calve).perform(Caller(name="a", role=Role.OPERATOR), "doctor", {"spark": False})
     assert ask(calve, "system")["doctor"]["findings"] == json.loads(json.dumps(found))

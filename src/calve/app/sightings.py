@@ -6,10 +6,10 @@ another system. A store that does not take it costs the answer nothing.
 """
 
 import json
+import logging
 import socket
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 from calve.control.registry import ServedStore
@@ -20,6 +20,7 @@ from calve.model.seen import Sighting
 PIECE = 1000  # partitions
 MOST_PIECES = 50  # above it only the summary is kept
 INSTALLATION = "installation"
+_log = logging.getLogger("calve.app")
 Json = dict[str, Any]
 Kept = tuple[str, str, Json, Sequence[str]]  # subject, what, summary, body
 Stored = Callable[[str], str]  # the name of a table as the store has it
@@ -40,17 +41,19 @@ def keep(
     destination: Stored,
 ) -> None:
     """Keep what a verb just answered, if it is of those that pages show."""
-    with suppress(CalveError):
+    try:
         made = _made(store, verb, given, answer, source, destination)
         if made is not None:
             subject, what, summary, body = made
+            text = json.dumps(summary)
             # If we die here, the page shows what was seen before.
             store.put_sighting(
-                Sighting(
-                    subject=subject, what=what, summary=json.dumps(summary), seen_by=socket.gethostname()
-                ),
-                body,
+                Sighting(subject=subject, what=what, summary=text, seen_by=socket.gethostname()), body
             )
+    except CalveError as error:
+        _log.warning("what %s found is not kept for pages: %s", verb, error.message)
+    except Exception:  # noqa: BLE001 - a defect here must not take the answer with it
+        _log.exception("what %s found is not kept for pages", verb)
 
 
 def _made(
