@@ -63,9 +63,8 @@ class BoundedProtocol(H11Protocol):
             self._expect_nothing()
 
     def on_response_complete(self) -> None:
-        super().on_response_complete()
-        if not self.transport.is_closing():
-            self._expect_head()
+        self._expect_head()
+        super().on_response_complete()  # begins the next request, if that is here already
 
     def _expect_head(self) -> None:
         self._expect_nothing()
