@@ -1,5 +1,6 @@
 """What people see: lines that stay lines on any width, readable without colour, nothing left behind."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,8 @@ from screen import run
 
 from calve.app.config.template import render
 from calve.cli import output
-from calve.model.process import NewProcess, new_process_id
+from calve.model.errors import ErrorInfo
+from calve.model.process import NewProcess, Worker, WorkerId, new_process_id
 from calve.store import open_store
 
 pytestmark = pytest.mark.programs
@@ -99,6 +101,21 @@ def test_at_80_columns_the_processes_of_a_batch_can_be_told_apart(tmp_path: Path
     assert drawn.lines[0].split() == ["ID", "STATE", "SOURCE", "DESTINATION", "PARTITIONS", "TASKS", "AGE"]
     assert {row[4] for row in rows} == {"202401", "202402"}
     assert all(row[2].endswith("shop.orders") and row[3].endswith("shop.orders") for row in rows)
+
+
+def test_at_80_columns_a_worker_is_a_line_with_its_name_and_last_error(tmp_path: Path) -> None:
+    (tmp_path / "calve.toml").write_text(render())
+    now = datetime.now(UTC)
+    with open_store(f"sqlite:///{tmp_path / 'calve.db'}") as store:
+        error = ErrorInfo(code="unreachable", message="catalog lake does not answer")
+        reach = ("source:main", "catalog:lake", "backup:file:///backups")
+        store.heartbeat(
+            Worker(id=WorkerId("lake-7-ee7mtb"), host="lake.example.org", reach=reach, slots=4, started_at=now,
+                   heartbeat_at=now, error=error)
+        )  # fmt: skip
+    drawn = run("-m", "calve.cli", "ps", "--workers", columns=80, cwd=tmp_path)
+    assert max(len(line) for line in drawn.lines) <= 80
+    assert "lake-7-ee7mtb" in drawn.lines[1] and "catalog lak" in drawn.lines[1]
 
 
 @pytest.mark.parametrize("columns", [30, 100])

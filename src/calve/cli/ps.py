@@ -149,6 +149,7 @@ def _list_workers(session: CliSession) -> None:
         right=frozenset({"SLOTS", "HOLDS", "UP", "HEARTBEAT"}),
         width=output.width(sys.stdout),
         cut=frozenset({"HOST", "REACHES", "LAST ERROR"}),
+        drop=("HOST", "UP", "SLOTS", "REACHES"),  # a worker's name starts with its host's
     )
     session.answer([worker_json(status) for status in found], text if found else "")
     if not found:

@@ -272,7 +272,8 @@ def _forget_moved(context: Context, lease: Lease, changes: Mapping[Attempt, Task
 
 
 def start_publishing(context: Context, lease: Lease, process: Process) -> None:
-    event = NewEvent(name="publishing", message=f"{process.tasks.total} tasks done, {process.rows} rows")
+    tasks = f"{process.tasks.total} task{'s' * (process.tasks.total != 1)}"
+    event = NewEvent(name="publishing", message=f"{tasks} done, {process.rows} rows")
     change = Change(MoveTo(ProcessState.PUBLISHING), ClearWait(), event, expect_version=process.version)
     # if we die here, or the store loses it, all tasks are still done and the next tick does it (L33)
     context.store.apply(lease, change)
