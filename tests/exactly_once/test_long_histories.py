@@ -76,6 +76,20 @@ def test_manifests_of_many_appends_are_merged(catalog: FaultySqlCatalog, version
     assert rows_of(catalog) == [row for number in range(APPENDS) for row in (number * 10, number * 10 + 1)]
 
 
+def test_manifests_from_before_an_upgrade_of_the_format_are_merged(catalog: FaultySqlCatalog) -> None:
+    catalog.drop_table(IDENTIFIER)
+    make_table(catalog, properties={"format-version": "1"})
+    _append(catalog, range(MERGED_AT_ONCE))
+    catalog.load_table(IDENTIFIER).transaction().upgrade_table_version(2).commit_transaction()
+    _append(catalog, range(MERGED_AT_ONCE, APPENDS))
+    assert len(_manifests(catalog)) == 1 + APPENDS - MERGED_AT_ONCE
+    assert rows_of(catalog) == [row for number in range(APPENDS) for row in (number * 10, number * 10 + 1)]
+    assert sorted(entry.sequence_number for entry in _entries(catalog).values()) == [0] * MERGED_AT_ONCE + [
+        1,
+        2,
+    ]
+
+
 def test_a_table_may_forbid_merging(catalog: FaultySqlCatalog) -> None:
     catalog.load_table(IDENTIFIER).transaction().set_properties(
         {"commit.manifest-merge.enabled": "false"}

@@ -103,7 +103,7 @@ class ManifestFiles:
         going = next((group for group in sizes.values() if len(group) >= MERGED_AT_ONCE), [])
         try:
             entries = [entry for manifest in going for entry in manifest.fetch_manifest_entry(self.table.io)]
-        except (OSError, ValueError) as cause:
+        except (OSError, ValueError, EOFError) as cause:
             _log.warning("table %s: manifests are not merged: %s", ".".join(self.table.name()), cause)
             return list(manifests)
         for chunk in _chunks(entries):
