@@ -74,6 +74,21 @@ def test_a_revoked_token_is_refused_within_five_seconds(store: SqlStore) -> None
     assert token_revoke(store, (token["id"],), ASKED, store.now())[0]["revoked_at"] == gone["revoked_at"]
 
 
+def test_a_token_that_was_right_is_remembered_while_the_store_cannot_be_asked(store: SqlStore) -> None:
+    clock, token, revoked = Clock(), made(store)["token"], made(store, name="revoked")["token"]
+    gate = keeper(store, clock)
+    assert gate.caller(token) and gate.caller(revoked)
+    token_revoke(store, ("revoked",), ASKED, store.now())
+    clock.seconds = 60.0
+    assert gate.caller(revoked) is None
+    with pytest.raises(LookupError):
+        gate.caller(token, ask=False)
+    assert gate.remembers(token)
+    assert not gate.remembers(revoked) and not gate.remembers(token + "x") and not gate.remembers("")
+    clock.seconds = 2 * 3600.0
+    assert not gate.remembers(token)
+
+
 def test_an_expired_token_is_refused(store: SqlStore) -> None:
     past = Token(id="old1", name="old", role=Role.ADMIN, hash="", created_by="x",
                  expires_at=datetime(2020, 1, 1, tzinfo=UTC))  # fmt: skip

@@ -25,6 +25,7 @@ from calve.model.seen import Session
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 _RESERVED = frozenset({LOCAL, "local-reader"})
+_REMEMBER_SECONDS = 3600.0
 _KEEP_SECONDS = 5.0
 _KEPT = 1000
 SESSION_SECONDS = 12 * 3600.0
@@ -125,6 +126,13 @@ class Gatekeeper:
             )
         token = self._found(text, given or "", ask)
         return Caller(name=token.name, role=token.role, origin=origin) if token else None
+
+    def remembers(self, text: str) -> bool:
+        """Whether this token was right when the store last said so, within an hour: for what must be answered while
+        the store is down, and changes nothing."""
+        with self._lock:
+            until, token = self._known.get(_hash(text), (0.0, None))
+        return token is not None and self._seconds() < until + _REMEMBER_SECONDS
 
     def _found(self, text: str, given: str, ask: bool) -> Token | None:
         key = _hash(text)

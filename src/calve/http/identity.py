@@ -92,6 +92,10 @@ class Identities:
             raise HttpError(401, "the session has ended", code="session_ended", hint="sign in again")
         return found
 
+    def remembers(self, headers: Mapping[str, str]) -> bool:
+        """Whether who asks was known before the store went down."""
+        return self._gate.remembers(given_token(headers))
+
     def _in_url(self, path: str, query: str) -> str:
         """The password of `?user=&pass=` or `?user=&password=`; "" for none."""
         if not path.startswith(_FOR_OLD_CLIENTS):

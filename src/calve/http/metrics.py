@@ -20,7 +20,6 @@ from calve.metrics.collector import StoreFacts
 from calve.metrics.meters import CONTENT_TYPE, Meters
 from calve.metrics.names import Told
 from calve.metrics.wrappers import MeteredStore
-from calve.model.access import Caller
 
 
 class ServerMeters:
@@ -46,7 +45,7 @@ class ServerMeters:
     def route(
         self,
         calve: Calve,
-        identify: Callable[[Request], Awaitable[Caller]],
+        identify: Callable[[Request], Awaitable[None]],
         errands: Errands,
         streams: Streams,
     ) -> Route:

@@ -179,6 +179,14 @@ class Service:
         """TemporaryError if the store does not answer in time."""
         await self._threads.run(lambda: self.desk.perform(_PROBE, "now", {}))
 
+    async def reader(self, request: Request) -> None:
+        """Refuse who may not read. While the store is down, whoever was known before may."""
+        try:
+            await self.caller(request)
+        except TemporaryError:
+            if not self._identities.remembers(request.scope["headers_by_name"]):
+                raise
+
     async def answer(self, request: Request, name: str, arguments: Mapping[str, Any]) -> Response:
         caller = await self.caller(request)
         verb = self.desk.check(caller, name, arguments)

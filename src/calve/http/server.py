@@ -138,7 +138,7 @@ def serve(
         )
         given = (service, threads, actions, doing)
         app.router.routes += [streams.route(), *Tables(*given).routes(), *Aliases(*given).routes()]
-        app.router.routes.append(meters.route(calve, service.caller, errands, streams))
+        app.router.routes.append(meters.route(calve, service.reader, errands, streams))
         shared = Shared(
             service=service,
             gate=gate,
