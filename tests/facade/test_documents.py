@@ -169,7 +169,7 @@ def test_workers_that_are_missing_or_silent_are_told(calve: Calve, store: SqlSto
         ("silent", [held.id]),
         ("no_worker", [held.id]),
     ]
-    assert found["cards"][1]["title"] == "No worker is running, and 1 processes wait"
+    assert found["cards"][1]["title"] == "No worker is running, and 1 process waits"
     beat(store, WorkerId("bert-2"), version="0.0.9")
     assert [card["kind"] for card in ask(calve, "attention")["cards"]] == ["silent", "versions"]
 
@@ -455,7 +455,7 @@ def test_a_look_at_a_pair_is_kept_and_shown_with_its_age(calve: Calve, store: Sq
     looked(store, found)
     shown = ask(calve, "table", source="main:db.events", to="lake.ns.events")
     assert shown["sentence"] == (
-        "5 of 450 partitions are exported, 2 of them changed since, 1 were exported and are gone from the destination."
+        "5 of 450 partitions are exported, 2 of them changed since, 1 exported and gone from the destination."
     )
     assert shown["counts"] == {"exported": 3, "changed": 2, "new": 444, "missing": 1}
     assert (len(shown["partitions"]), shown["pages"], shown["total"]) == (200, 3, 450)

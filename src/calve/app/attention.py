@@ -182,7 +182,7 @@ def _down(look: _Look) -> Iterator[Card]:
         yield Card(
             kind="down",
             title=f"{one.service} is down",
-            why=f"{one.reason}; {len(waiting)} processes wait for it",
+            why=f"{one.reason}; {_wait(len(waiting))} for it",
             since=one.opened_at,
             ids=tuple(waiting),
             count=len(waiting),
@@ -201,7 +201,7 @@ def _workers(look: _Look) -> Iterator[Card]:
             yield Card(
                 kind="silent",
                 title=f"Worker {worker.id} fell silent",
-                why=f"it holds {len(held[worker.id])} processes, which another worker takes over",
+                why=f"another worker takes over what it holds: {', '.join(held[worker.id][:3])}",
                 since=worker.heartbeat_at,
                 ids=tuple(held[worker.id]),
                 count=len(held[worker.id]),
@@ -214,7 +214,7 @@ def _workers(look: _Look) -> Iterator[Card]:
         title = "No worker is running" if not look.alive else "No worker reaches some of the work"
         yield Card(
             kind="no_worker",
-            title=f"{title}, and {len(nobodys)} processes wait",
+            title=f"{title}, and {_wait(len(nobodys))}",
             why=why(look.reader, one, tasks=False),
             since=one.created_at,
             ids=tuple(each.id for each in nobodys),
@@ -259,7 +259,7 @@ def _pins(look: _Look) -> Iterator[Card]:
     for process_id, times in by.items():
         yield Card(
             kind="held",
-            title=f"Process {process_id} holds {len(times)} freezes at its source",
+            title=f"Process {process_id} holds parts of its source frozen",
             why="parts that are frozen use disk space until they are released",
             since=min(times),
             ids=(process_id,),
@@ -297,6 +297,10 @@ def _versions(look: _Look) -> Iterator[Card]:
             since=None,
             href=("system", {}),
         )
+
+
+def _wait(count: int) -> str:
+    return "1 process waits" if count == 1 else f"{count} processes wait"
 
 
 # In order of urgency.

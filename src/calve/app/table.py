@@ -91,7 +91,7 @@ def sentence(counts: Json | None, total: int) -> str:
     if counts["changed"]:
         said.append(f"{counts['changed']} of them changed since")
     if counts["missing"]:
-        said.append(f"{counts['missing']} were exported and are gone from the destination")
+        said.append(f"{counts['missing']} exported and gone from the destination")
     return f"{', '.join(said)}."
 
 
