@@ -14,8 +14,9 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 import requests
 
+from calve.app.desk import SUBMITS
 from calve.app.token_file import hello, keep_token, make_token
-from calve.client.transport import Transport, _is_loopback, given_token
+from calve.client.transport import _ONCE, Transport, _is_loopback, given_token
 from calve.model.errors import (
     CalveError,
     DeniedError,
@@ -99,14 +100,22 @@ def talking(url: str, waited: list[float], **given: Any) -> Iterator[Transport]:
         yield transport
 
 
-@pytest.mark.parametrize("status", [202, 429])
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (202, {"status": "running"}),
+        (429, {"code": "too_many_requests"}),
+        (503, {"code": "store_slow", "outcome": "unknown"}),
+        (503, {"code": "server_busy", "outcome": "not_applied"}),
+    ],
+)
 def test_an_answer_that_takes_its_time_is_asked_for_again_with_the_same_key(
-    waited: list[float], status: int
+    waited: list[float], status: int, said: dict[str, str]
 ) -> None:
-    """Also where we asked too often."""
+    """Also where we asked too often, or the server has too much to do."""
 
     def answer(_: str, before: int) -> Answer:
-        return (status, {"status": "running"}, {"Retry-After": "2"}) if before < 2 else (200, {"done": 1}, {})
+        return (status, said, {"Retry-After": "2"}) if before < 2 else (200, {"done": 1}, {})
 
     with serving(answer) as peer, talking(peer.url, waited) as transport:
         assert transport.call("export", {"table": "t"}) == {"done": 1}
@@ -327,3 +336,27 @@ def test_an_address_that_is_almost_right_says_what_is_wrong(waited: list[float])
             with talking(url, waited) as transport, pytest.raises(CalveError, match=said) as caught:
                 transport.call("now", {})
             assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("verb", "said"),
+    [
+        ("token_new", {"code": "store_slow", "outcome": "unknown"}),  # a second one would be another token
+        ("partitions", {"code": "source_unavailable", "outcome": "not_applied", "service": "source:main"}),
+    ],
+)
+def test_what_another_try_would_not_help_is_said_at_once(
+    waited: list[float], verb: str, said: dict[str, str]
+) -> None:
+    problem = {**said, "message": "no", "retryable": True}
+    with (
+        serving(lambda *_: (503, problem, {})) as peer,
+        talking(peer.url, waited) as transport,
+        pytest.raises(CalveError) as caught,
+    ):
+        transport.call(verb, {})
+    assert (caught.value.code, waited, len(peer.asked)) == (said["code"], [], 1)
+
+
+def test_what_is_sent_again_though_it_may_have_happened_is_done_once() -> None:
+    assert set(_ONCE) - {"cancel", "stop"} == SUBMITS

@@ -37,7 +37,17 @@ from calve.model.errors import (
 _TRIES = 3
 _MOST_BYTES = 64 << 20
 _LONGEST_WAIT_SECONDS = 5.0
-_MOST_SLOWED_SECONDS = 30.0  # by a server that has too many requests of ours
+_MOST_SLOWED_SECONDS = 30.0  # by a server that has too much to do
+_BUSY = ("store_slow", "server_busy")
+_ONCE = (
+    "export",
+    "optimize",
+    "backup_create",
+    "backup_restore",
+    "retry",
+    "cancel",
+    "stop",
+)  # however often they come
 _SILENCE_SECONDS = 45.0  # of a stream: a server says something every 15
 _TLS_NOISE = re.compile(r"\[SSL[^]]*\] | \(_ssl\.c:\d+\)")
 _NAMED = 100  # processes in the address of a stream; above it all are sent
@@ -109,8 +119,8 @@ class Transport:
                 self._sleep(0.2 * failed)
                 continue
             seconds = time.monotonic() - began
-            is_too_quick = response.status_code == 429 and seconds < _MOST_SLOWED_SECONDS
-            if response.status_code != 202 and not is_too_quick:
+            is_busy = seconds < _MOST_SLOWED_SECONDS and _is_busy(response, verb)
+            if response.status_code != 202 and not is_busy:
                 return self._answer(verb, response)
             if seconds >= self._patience:
                 raise TemporaryError(
@@ -345,6 +355,19 @@ def raised(problem: Mapping[str, Any], status: int) -> CalveError:
 
 
 _BY_EXIT_CODE: Mapping[Any, type[CalveError]] = {2: UsageError, 3: NotFoundError, 4: RefusedError}
+
+
+def _is_busy(response: requests.Response, verb: str) -> bool:
+    """Whether the same request may be sent again, and might succeed then."""
+    if response.status_code != 503:
+        return response.status_code == 429
+    try:
+        problem = response.json()
+    except ValueError:
+        return False
+    if not isinstance(problem, dict) or problem.get("code") not in _BUSY:
+        return False
+    return problem.get("outcome") != Outcome.UNKNOWN.value or verb in _ONCE
 
 
 def _retry_after(response: requests.Response) -> float:
