@@ -50,7 +50,7 @@ def test_a_token_is_who_it_was_made_for(store: SqlStore) -> None:
 
 def test_only_its_hash_is_kept(store: SqlStore, tmp_path: Path) -> None:
     text = made(store)["token"]
-    secret = text.rpartition("_")[2][:20]
+    secret = text.split("_", 2)[2][:20]  # which may have a "_" itself
     kept = b"".join(file.read_bytes() for file in tmp_path.iterdir())
     assert secret.encode() not in kept
     assert text not in repr(store.tokens())

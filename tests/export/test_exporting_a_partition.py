@@ -34,7 +34,9 @@ def test_an_attempt_leaves_the_time_that_it_read_wrote_and_uploaded(place: Place
         receipt = Receipt.from_json(app.store.tasks(process.id)[0].receipt)
     spent = [attempt.read_ms, attempt.write_ms, attempt.upload_ms]
     assert spent == [round(receipt.spent[phase] * 1000) for phase in PHASES]
-    assert all(spent[:2]), spent  # a query and an INSERT take a millisecond or more; in memory a file is moved in less
+    assert all(spent[:2]), (
+        spent
+    )  # a query and an INSERT take a millisecond or more; in memory a file is moved in less
     took_ms = (attempt.ended_at - attempt.started_at).total_seconds() * 1000
     assert sum(spent) <= took_ms + 2  # SQLite's clock has milliseconds
     assert (attempt.ending, attempt.rows, attempt.code) == (Ending.DONE, process.rows, "")

@@ -7,22 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from calve.clickhouse.embedded import host
-from calve.clickhouse.embedded.host import HostProcess, Spare, spare
+from calve.clickhouse.embedded import host, source
+from calve.clickhouse.embedded.host import HostProcess, Spare
 from calve.clickhouse.embedded.source import EmbeddedSource
 from calve.model.errors import CalveError
 
 
 @pytest.fixture
-def expecting() -> Iterator[Spare]:
-    """Two visits, and none of those that the test program itself expects."""
-    of_the_program = 10_000_000
-    spare.expect(-of_the_program)
-    spare.expect(2)
-    yield spare
-    spare.expect(-2)
-    assert spare.host is None
-    spare.expect(of_the_program)
+def expecting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Spare]:
+    """Two visits. Those of the test program itself, which may last, are another spare's."""
+    own = Spare()
+    for module in (host, source):
+        monkeypatch.setattr(module, "spare", own)
+    own.expect(2)
+    yield own
+    own.expect(-2)
+    assert own.host is None
 
 
 def waiting(expecting: Spare) -> HostProcess:
@@ -90,14 +90,14 @@ def test_a_source_with_a_configuration_of_its_own_has_a_child_of_its_own(
 def test_visits_that_are_expected_during_one_start_no_child_until_it_has_ended(
     tmp_path: Path, expecting: Spare
 ) -> None:
-    source = EmbeddedSource("main", tmp_path / "clickhouse", create=True)
-    with source.visit() as session:
+    main = EmbeddedSource("main", tmp_path / "clickhouse", create=True)
+    with main.visit() as session:
         first = session.host
         assert first is not None
         expecting.expect(2)
         assert expecting.host is None
     assert expecting.host is first
-    with source.visit() as session:
+    with main.visit() as session:
         os.kill(first.pid, signal.SIGKILL)
         with pytest.raises(CalveError):
             session.rows("SELECT 1")

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import ssl
 import subprocess
+import sys
 import threading
 from pathlib import Path
 from types import TracebackType
@@ -87,6 +88,10 @@ class TlsFront:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if sys.version_info >= (3, 13):
+            # Those in mid-handshake too: a transport that outlives its loop fails when it is collected.
+            self._server.abort_clients()
+            await self._server.wait_closed()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()

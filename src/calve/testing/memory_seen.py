@@ -245,7 +245,8 @@ class MemorySeen:
             found = [
                 (one.tried_at or _EPOCH, one.subject, one)
                 for one in self._seen.sightings.values()
-                if one.what == what and (after is None or (one.tried_at is not None and one.tried_at > after))
+                if what in ("", one.what)
+                and (after is None or (one.tried_at is not None and one.tried_at > after))
             ]
         return [one for _, _, one in sorted(found, key=lambda one: one[:2])][:limit]
 
