@@ -147,7 +147,8 @@ def main() -> None:
         server.create_bucket(BUCKET)
         source.execute(
             "CREATE DATABASE db",
-            "CREATE TABLE db.t (id UInt64, s String) ENGINE = MergeTree PARTITION BY id % 4 ORDER BY id",
+            "CREATE TABLE db.t (id UInt64, s String) ENGINE = MergeTree PARTITION BY id % 4 ORDER BY id"
+            " SETTINGS max_bytes_to_merge_at_max_space_in_pool = 1",  # parts stay where the copies find them
             f"INSERT INTO db.t SELECT number, randomString(100) FROM numbers({rows})",  # does not compress
         )
         parts = [
