@@ -63,7 +63,7 @@ class Overview:
         self._making: threading.Thread | None = None
 
     def counts(self) -> Counts:
-        """The last ones; if they are old, others are made for whoever asks next."""
+        """The last counts. If they are old, new ones are made in the background for the next request."""
         with self._lock:
             if self._counts is None:
                 self._counts = self._look()

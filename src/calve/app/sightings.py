@@ -1,7 +1,7 @@
 """Answers of verbs that look outside, kept as the last known facts: pages show them with their age, and ask nobody.
 
 Kept are answers about what the store knows already (pairs and destinations that had a process), the backups and the
-installation: whoever may read can so not fill the store. What is kept is built field by field, never a whole answer of
+installation, so that a reader cannot fill the store. What is kept is built field by field, never a whole answer of
 another system. A store that does not take it costs the answer nothing.
 """
 

@@ -173,8 +173,8 @@ def _at_end_of_stdin(then: Callable[[], None]) -> None:
 
 
 def start_log(session: CliSession, level: str | None, **fixed: Any) -> Callable[[str], None]:
-    """Begin the log of a program that runs on; how it tells whoever started it what it does: a sentence on a
-    terminal, a line of the log where programs read it."""
+    """Start the log of a long-running program. Returns how to announce what it does: a sentence on a terminal,
+    otherwise a line of the log."""
     from calve.wire import logs
 
     config = session.config

@@ -153,7 +153,7 @@ def _unknown(variable: str, reason: str, section: str) -> UsageError:
 
 
 MASK = "********"
-_HOOKS = frozenset({"url", "start", "success", "fail"})  # whoever knows such a URL may call it
+_HOOKS = frozenset({"url", "start", "success", "fail"})  # knowing such a URL is enough to call it
 _URL_PASSWORD = re.compile(r"(?<=://)([^/@:]*):([^/@]*)(?=@)")
 _QUERY_SECRET = re.compile(r"(?i)([?&][^=&]*(?:password|secret|token)[^=&]*=)([^&]*)")
 
