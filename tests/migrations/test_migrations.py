@@ -109,6 +109,23 @@ def test_openers_at_once_do_not_collide(new_url: Any) -> None:
     assert failures == []
 
 
+def test_the_first_openers_of_a_file_wait_for_each_other(tmp_path: Path) -> None:
+    """SQLite refuses the change to its write-ahead log at once while another connection makes it."""
+    path = tmp_path / "calve.db"
+    other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    other.execute("CREATE TABLE there (a)")
+    other.execute("BEGIN")
+    other.execute("SELECT * FROM there").fetchall()  # a reader: the mode cannot change under it
+    release = threading.Timer(0.2, other.execute, ["COMMIT"])
+    engine = make_engine(f"sqlite:///{path}", connect_seconds=5, call_seconds=60)
+    release.start()
+    with engine.connect() as connection:
+        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+    engine.dispose()
+    release.join()
+    other.close()
+
+
 def test_a_schema_from_the_future_is_a_clear_error(tmp_path: Path) -> None:
     path = tmp_path / "calve.db"
     open_store(f"sqlite:///{path}").close()

@@ -23,7 +23,7 @@ def cage(one_cage: list[Cage]) -> Cage:
     return one_cage[0]
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def front(tmp_path_factory: pytest.TempPathFactory, runner: LocalRunner) -> Iterator[Front]:
     with opened(tmp_path_factory.mktemp("sql"), runner) as front:
         yield front

@@ -12,6 +12,7 @@ import contextlib
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -222,7 +223,7 @@ def _sqlite_engine(url: URL, call_seconds: float) -> Engine:
     @event.listens_for(engine, "connect")
     def _prepare(connection: sqlite3.Connection, _record: Any) -> None:
         connection.isolation_level = None  # BEGIN is ours, below
-        connection.execute("PRAGMA journal_mode = WAL")
+        _use_wal(connection, call_seconds)
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA foreign_keys = ON")
 
@@ -232,6 +233,20 @@ def _sqlite_engine(url: URL, call_seconds: float) -> Engine:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
     return engine
+
+
+def _use_wal(connection: sqlite3.Connection, seconds: float) -> None:
+    """Several programs may be the first to open a file at once. SQLite refuses the change of mode to all but
+    one of them without waiting, so we wait here as its own timeout does elsewhere."""
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() >= until:
+                raise
+        time.sleep(0.01)
 
 
 def _made_private(file: Path) -> None:
