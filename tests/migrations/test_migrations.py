@@ -114,8 +114,7 @@ def test_the_first_openers_of_a_file_wait_for_each_other(tmp_path: Path) -> None
     path = tmp_path / "calve.db"
     other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     other.execute("CREATE TABLE there (a)")
-    other.execute("BEGIN")
-    other.execute("SELECT * FROM there").fetchall()  # a reader: the mode cannot change under it
+    other.execute("BEGIN IMMEDIATE")
     release = threading.Timer(0.2, other.execute, ["COMMIT"])
     engine = make_engine(f"sqlite:///{path}", connect_seconds=5, call_seconds=60)
     release.start()
