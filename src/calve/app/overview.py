@@ -66,7 +66,7 @@ class Overview:
         """The last ones; if they are old, others are made for whoever asks next."""
         with self._lock:
             if self._counts is None:
-                self._counts = self._look()
+                self._counts = self.look()
             elif time.monotonic() - self._made > max(_LEAST_SECONDS, _SHARE * self._cost):
                 self._begin()
             return self._counts
@@ -83,13 +83,14 @@ class Overview:
 
     def _again(self) -> None:
         try:
-            made = self._look()
+            made = self.look()
         except CalveError:
             return  # the store does not answer: the old ones stay, and their age says so
         with self._lock:
             self._counts = made
 
-    def _look(self) -> Counts:
+    def look(self) -> Counts:
+        """Made now, by the caller."""
         began, cpu = time.monotonic(), time.thread_time()
         store = self._store
         totals = store.totals()
