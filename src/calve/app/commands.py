@@ -19,7 +19,9 @@ class _Line:
     flags: Mapping[str, str] = field(default_factory=dict)
 
 
-_PLURALS = {"partitions": "--partition", "parts": "--part", "casts": "--cast", "renames": "--rename"}
+_EXPORT = {
+    "partitions": "--partition", "parts": "--part", "casts": "--cast", "renames": "--rename", "plan_hash": "--plan",
+}  # fmt: skip
 _LINES: Mapping[str, _Line] = {
     "show": _Line(words="show", given=("ids",)),
     "why": _Line(words="why", given=("ids",)),
@@ -28,8 +30,8 @@ _LINES: Mapping[str, _Line] = {
     "verify": _Line(words="verify", given=("ids",)),
     "partitions": _Line(words="partitions", given=("table",)),
     "health": _Line(words="health", given=("table",)),
-    "export": _Line(words="export", given=("table",), flags=_PLURALS),
-    "export_preview": _Line(words="export --dry-run", given=("table",), flags=_PLURALS),
+    "export": _Line(words="export", given=("table",), flags=_EXPORT),
+    "export_preview": _Line(words="export --dry-run", given=("table",), flags=_EXPORT),
     "optimize": _Line(words="optimize", given=("table",)),
     "optimize_preview": _Line(words="optimize --dry-run", given=("table",)),
     "backup_list": _Line(words="backup list"),

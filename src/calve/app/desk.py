@@ -116,7 +116,7 @@ _EXPORT = {
     "where": str, "final": bool, "force": bool, "discard_deletes": bool, "allow_shrink": bool, "allow_overlap": bool,
     "create": bool, "evolve": bool, "partition_by": str, "casts": dict, "exclude": list, "mutations": str,
     "ignore_row_policies": bool, "from_backup": str, "file_mb": int, "codec": str, "unsigned": bool, "include": list,
-    "renames": dict,
+    "renames": dict, "plan_hash": str,
 }  # fmt: skip
 _EXPORT_CHOICES = {
     "mutations": ("refuse", "wait", "ignore"),

@@ -83,6 +83,7 @@ class ExportAnswer(Submitted):
     unchanged: tuple[str, ...] = ()  # a sentence for each partition that is skipped
     refused: tuple[ErrorInfo, ...] = ()  # changed since, or pinned with other rows than there are now
     unreachable: str = ""  # the destination does not answer: queued until it does
+    unaware_workers: tuple[str, ...] = ()  # of an old version: they do not compare the plan with what they pin
 
 
 class Front(Protocol):

@@ -153,6 +153,7 @@ def export_answer_json(answer: "ExportAnswer") -> Json:
         "source": answer.source,
         "destination": answer.destination,
         "partitions": list(answer.partitions),
+        "unaware_workers": list(answer.unaware_workers),
     }
 
 
