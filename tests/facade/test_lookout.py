@@ -17,8 +17,8 @@ from calve.app.sightings import pair
 from calve.model.errors import UnavailableError
 from calve.model.states import ProcessState
 from calve.store import SqlStore
-from calve.store.tables import sightings
-from calve.testing.contracts.contract import move, publishing, submit
+from calve.store.tables import processes, sightings
+from calve.testing.contracts.contract import claim_one, move, publishing, submit
 
 SERVER = '[source.main]\nurl = "http://127.0.0.1:1"\n[source.other]\nurl = "http://127.0.0.1:2"\n'
 LAKE = '[catalog.lake]\ntype = "sql"\nuri = "sqlite://"\n'
@@ -29,6 +29,7 @@ PARTITION = {
 }  # fmt: skip
 HEALTH = {
     "score": 90, "files": 1, "rows": 5, "bytes": 50, "sizes": [], "snapshots": 1, "partitions_due": 0, "parts": [],
+    "location": "", "latest_snapshots": [],
 }  # fmt: skip
 
 
@@ -40,18 +41,18 @@ class Outside(Calve):
         self.down: set[str] = set()
         return self
 
-    def partitions(self, table: str, to: str = "") -> list[dict[str, Any]]:
+    def partitions(self, table: str, to: str = "", *, gone: bool = False) -> list[dict[str, Any]]:
         self.asked.append(table)
         source = table.partition(":")[0]
         if source in self.down:
-            raise UnavailableError(f"{source} does not answer", service=f"source:{source}")
+            raise UnavailableError(f"{source} does not answer", code="down", service=f"source:{source}")
         return [PARTITION]
 
     def health(self, table: str, *, orphans: bool = False) -> dict[str, Any]:
         self.asked.append(table)
         return HEALTH
 
-    def backup_list(self) -> dict[str, Any]:
+    def backup_list(self, *, contents: bool = False) -> dict[str, Any]:
         self.asked.append("backups")
         return {"location": self.config.backup_url, "backups": [], "stored_bytes": 0, "without_key": []}
 
@@ -73,10 +74,8 @@ class Stage:
         return Lookout(self.calve, now=lambda: self.now)
 
     def exported(self, name: str = "events", source: str = "main") -> None:
-        row = publishing(
-            self.store, source=f"{source}:db.{name}", destination=f"lake.ns.{name}",
-            needs=("catalog:lake", f"source:{source}"),
-        )  # fmt: skip
+        # Its needs are those that the contract's worker reaches.
+        row = publishing(self.store, source=f"{source}:db.{name}", destination=f"lake.ns.{name}")
         move(self.store, row, ProcessState.COMPLETED)
 
     def later(self, seconds: float) -> None:
@@ -84,6 +83,8 @@ class Stage:
         back = {name: getattr(sightings.c, name) - int(seconds * 1e6) for name in ("tried_at", "seen_at")}
         with self.store.database.engine.begin() as connection:
             connection.execute(update(sightings).values(back))
+            ended = {"finished_at": processes.c.finished_at - int(seconds * 1e6)}
+            connection.execute(update(processes).values(ended))
 
     def round(self, lookout: Lookout | None = None) -> list[str]:
         """All that is looked at now, each after the other."""
@@ -219,9 +220,7 @@ def test_an_embedded_source_is_looked_at_only_if_somebody_looks_and_no_work_need
     stage.lookout.want([EVENTS])
     stage.later(61)
     assert stage.round() == []
-    stage.store.request_cancel(waits.id)
-    row = stage.store.process(waits.id)
-    assert row.state is ProcessState.CANCELLED
+    move(stage.store, claim_one(stage.store, waits.id), ProcessState.CANCELLED)
     assert stage.round() == ["main:db.events"]
     stage.calve.close()
 
@@ -240,7 +239,7 @@ def test_a_thread_of_the_server_does_it(stage: Stage) -> None:
     looked = threading.Event()
     ask = stage.calve.partitions
 
-    def partitions(table: str, to: str = "") -> list[dict[str, Any]]:
+    def partitions(table: str, to: str = "", *, gone: bool = False) -> list[dict[str, Any]]:
         looked.set()
         return ask(table, to)
 

@@ -22,6 +22,7 @@ class _Line:
 _EXPORT = {
     "partitions": "--partition", "parts": "--part", "casts": "--cast", "renames": "--rename", "plan_hash": "--plan",
 }  # fmt: skip
+_RESTORE = {"into": "--as", "plan_hash": "--plan"}
 _LINES: Mapping[str, _Line] = {
     "show": _Line(words="show", given=("ids",)),
     "why": _Line(words="why", given=("ids",)),
@@ -38,7 +39,8 @@ _LINES: Mapping[str, _Line] = {
     "backup_show": _Line(words="backup show", given=("name",)),
     "backup_create": _Line(words="backup create", given=("name",)),
     "backup_verify": _Line(words="backup verify", given=("name",), flags={"read_share": "--read-data"}),
-    "backup_restore": _Line(words="backup restore", given=("name",), flags={"into": "--as"}),
+    "backup_restore": _Line(words="backup restore", given=("name",), flags=_RESTORE),
+    "restore_preview": _Line(words="backup restore --dry-run", given=("name",), flags=_RESTORE),
     "backup_delete": _Line(words="backup delete", given=("name",)),
     "doctor": _Line(words="doctor"),
 }

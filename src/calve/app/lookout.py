@@ -77,6 +77,7 @@ class Lookout:
         self._busy: set[str] = set()  # services
         self._down: dict[str, float] = {}  # services, and until when
         self.woken = threading.Event()
+        self.ending = False  # what it uses is about to be closed
 
     @property
     def _store(self) -> ServedStore:
@@ -185,6 +186,8 @@ class Lookout:
                 self._down |= dict.fromkeys((error.service,) if known else services, until)
             self._fail(look, error.message)
         except Exception as error:  # noqa: BLE001 - a defect of one look must not end the others
+            if self.ending:
+                return
             _log.exception("looking at %s for pages failed", look.subject)
             self._fail(look, f"internal error: {type(error).__name__}")
         finally:
@@ -221,7 +224,7 @@ def looks(counts: Counts, config: Config) -> Iterator[Look]:
     found = pairs(counts)
     for one in found:
         subject = pair(one["source"], one["destination"])
-        given = {"table": one["source"], "to": one["destination"]}
+        given = {"table": one["source"], "to": one["destination"], "gone": True}
         seen = counts.pairs.get(subject)
         if one["source"].partition(":")[0] in config.sources:
             yield Look(
@@ -243,13 +246,14 @@ def looks(counts: Counts, config: Config) -> Iterator[Look]:
             due=due and (due if changed else max(due, _HEALTH_SECONDS)),
         )  # fmt: skip
     seen = next((one for one in counts.backups if one.subject == config.backup_url), None)
+    used = seen is not None or any(one.kind in ("backup", "restore") for one in counts.totals.latest)
     yield Look(
         what="backups",
         subject=config.backup_url,
         verb="backup_list",
-        arguments={},
+        arguments={"contents": True},
         tried=tried(seen),
-        due=due,
+        due=due if used else None,
     )
 
 
@@ -289,6 +293,7 @@ def looking_out(lookout: Lookout) -> Iterator[None]:
     try:
         yield
     finally:
+        lookout.ending = True
         stop.set()
         lookout.woken.set()
         pool.shutdown(wait=False, cancel_futures=True)
