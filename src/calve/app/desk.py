@@ -6,7 +6,9 @@ fails for one that has none. Options are listed here, not read from the kinds: a
 """
 
 import hashlib
+import importlib
 import json
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
@@ -95,6 +97,12 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
     }
 )  # fmt: skip
 
+_LOADING = threading.Lock()
+_OUTSIDE = (
+    "calve.iceberg.catalogs.catalog", "calve.clickhouse.embedded.source", "calve.app.partitions", "calve.app.exports",
+    "calve.app.health", "calve.app.backups",
+)  # fmt: skip
+
 Given = Mapping[str, Any]
 
 KINDS = ("export", "backup", "restore", "optimize")
@@ -173,6 +181,8 @@ class Desk:
         found = self.check(caller, verb, arguments)
         served = _SERVED[verb]
         given = checked(arguments, served.options, required=served.required, choices=served.choices)
+        if found.reach is Reach.OUTSIDE:
+            load_outside()
         if not found.changes:
             answer = served.answer(self._calve, given)
             if found.reach is Reach.OUTSIDE:
@@ -268,6 +278,14 @@ def admitted(running: Iterable[Sequence[str]], services: Sequence[str], most: in
     listed = [tuple(one) for one in running]
     busy = Counter(service for one in listed for service in one)
     return listed.count(tuple(services)) < most and all(busy[service] < 2 * most for service in services)
+
+
+def load_outside() -> None:
+    """What outside verbs import, by one thread before the others: PyIceberg's modules import each other in circles, and
+    of two threads that are the first to import them at the same moment one fails."""
+    with _LOADING:
+        for name in _OUTSIDE:
+            importlib.import_module(name)
 
 
 def local_caller() -> Caller:
