@@ -19,7 +19,7 @@ from calve.app.sightings import keep
 from calve.iceberg.health.findings import Part
 from calve.iceberg.health.report import Health
 from calve.model.access import Asked, Caller, Halt, Proof, Role
-from calve.model.change import Change, CleanUpIn, NewEvent, TaskChange
+from calve.model.change import Change, CleanUpIn, NewEvent, NewPin, TaskChange
 from calve.model.errors import ErrorInfo
 from calve.model.process import ProcessId, Worker, WorkerId
 from calve.model.seen import Attempt, Ending, Sighting
@@ -200,9 +200,10 @@ def test_pairs_have_what_the_store_and_the_last_look_know(calve: Calve, store: S
     move(store, publishing(store), ProcessState.COMPLETED)
     move(store, running(store, source="main:db.other", destination="lake.ns.other"), ProcessState.FAILED)
     running(store)
-    summary = {"counts": {"exported": 3, "changed": 0, "new": 1}, "hot": 5, "cold": 7}
+    summary = {"counts": {"exported": 3, "changed": 0, "new": 1}, "hot": 5}
     pair = Sighting(subject="main:db.events -> lake.ns.events", what="pair", summary=json.dumps(summary))
     store.put_sighting(pair)
+    store.put_sighting(Sighting(subject="lake.ns.events", what="health", summary=json.dumps({"bytes": 7})))
     found = ask(calve, "tables")
     one, other = sorted(found["rows"], key=lambda row: str(row["source"]))
     assert (one["source"], one["destination"], one["live"]) == ("main:db.events", "lake.ns.events", 1)
@@ -252,6 +253,10 @@ def test_the_system_shows_who_works_what_is_down_and_which_errors_come(calve: Ca
         ("access_denied", 1),
     }
     assert found["breakers"][0]["service"] == found["outages"][0]["service"] == "catalog:lake"
+    store.claim_look("main:db.t -> lake.ns.t", "pair", again_seconds=0, lease_seconds=5)
+    store.fail_look("main:db.t -> lake.ns.t", "pair", "main does not answer")
+    (failing,) = ask(calve, "system")["lookout"]["failing"]
+    assert (failing["subject"], failing["error"]) == ("main:db.t -> lake.ns.t", "main does not answer")
     assert found["errors_complete"] and found["doctor"]["findings"][0]["message"] == "all is well"
 
 
@@ -395,6 +400,8 @@ def fill(connection: Any, process_id: ProcessId) -> None:
         ("page", {"why": True, "limit": 50}, 16, 150),
         ("attention", {}, 16, 100),
         ("tables", {}, 8, 100),
+        ("table", {"source": "main:db.t1", "to": "lake.ns.t1"}, 20, 100),
+        ("vault", {}, 16, 100),
         ("system", {}, 16, 100),
         ("search", {"q": "db.t1"}, 10, 50),
     ],
@@ -457,7 +464,7 @@ def test_a_look_at_a_pair_is_kept_and_shown_with_its_age(calve: Calve, store: Sq
     assert shown["sentence"] == (
         "5 of 450 partitions are exported, 2 of them changed since, 1 exported and gone from the destination."
     )
-    assert shown["counts"] == {"exported": 3, "changed": 2, "new": 444, "missing": 1}
+    assert shown["counts"] == {"exported": 3, "changed": 2, "new": 444, "missing": 1, "gone": 0}
     assert (len(shown["partitions"]), shown["pages"], shown["total"]) == (200, 3, 450)
     assert shown["partitions"][0]["value"] == "2024-00449" and shown["seen"]["at"]
     last = ask(calve, "table", source="main:db.events", to="lake.ns.events", page=3)["partitions"]
@@ -531,3 +538,210 @@ def test_an_answer_that_cannot_be_kept_is_answered_all_the_same(
 def test_what_doctor_finds_through_a_server_is_kept(calve: Calve, store: SqlStore) -> None:
     found = Desk(calve).perform(Caller(name="a", role=Role.OPERATOR), "doctor", {"spark": False})
     assert ask(calve, "system")["doctor"]["findings"] == json.loads(json.dumps(found))
+
+
+# -- what looks found, backups, expectations ------------------------------------------------------------
+
+
+def backup_row(name: str, at: datetime, **given: Any) -> dict[str, Any]:
+    return {
+        "name": name, "created_at": at.isoformat(), "source": "main", "process": "47mrp8hi9gdvf", "tables": 1,
+        "parts": 2, "rows": 10, "bytes": 100, "own_bytes": 30, "moved_bytes": 100, "skipped": [], "error": None,
+        "rbac": False, "left_out": [], "contents": {"db.events": ["202401", "202402"]},
+    } | given  # fmt: skip
+
+
+def kept(calve: Calve, verb: str, given: dict[str, Any], answer: Any) -> None:
+    keep(calve.registry, verb, given, answer, source=lambda text: text, destination=lambda text: text)
+
+
+def backups_seen(calve: Calve, *rows: dict[str, Any]) -> None:
+    answer = {"location": calve.config.backup_url, "backups": list(rows), "stored_bytes": 170}
+    kept(calve, "backup_list", {"contents": True}, answer)
+
+
+def partition(id: str, exported: str, process: str | None = None) -> dict[str, Any]:
+    return {
+        "id": id, "value": id, "rows": 5, "bytes": 50, "parts": 1, "modified_at": None,
+        "exported": exported, "process": process, "snapshot_id": None,
+    }  # fmt: skip
+
+
+def test_a_table_has_its_backups_its_snapshots_and_what_is_gone(calve: Calve, store: SqlStore) -> None:
+    row = move(store, publishing(store, partitions=("202401",)), ProcessState.COMPLETED)
+    now = store.now()
+    backups_seen(
+        calve,
+        backup_row("older", now - timedelta(days=2)),
+        backup_row("newest", now - timedelta(days=1), contents={"db.events": ["202402"]}),
+        backup_row("foreign", now, source="other"),
+        {"name": "damaged", "error": "unreadable", "hint": "look"},
+    )
+    found = [
+        partition("202401", "unchanged", row.id),
+        partition("202402", "no"),
+        partition("202312", "gone", row.id),
+    ]
+    kept(calve, "partitions", {"table": "main:db.events", "to": "lake.ns.events"}, found)
+    line = {
+        "id": "7",
+        "at": "2026-01-01T00:00:00+00:00",
+        "operation": "append",
+        "rows": 5,
+        "files": 1,
+        "process": row.id,
+    }
+    health = {
+        "score": 90, "files": 1, "rows": 5, "bytes": 50, "sizes": [], "snapshots": 1, "partitions_due": 0, "parts": [],
+        "location": "s3://bucket/ns/it's", "latest_snapshots": [line],
+    }  # fmt: skip
+    kept(calve, "health", {"table": "lake.ns.events"}, health)
+    page = ask(calve, "table", source="main:db.events", to="lake.ns.events")
+    rows = {one["id"]: one for one in page["partitions"]}
+    assert rows["202401"]["backup"]["name"] == "older" and rows["202402"]["backup"]["name"] == "newest"
+    assert rows["202312"]["dropped"] and not rows["202401"]["dropped"] and rows["202312"]["backup"] is None
+    assert page["sentence"] == "1 of 2 partitions is exported, 1 exported and gone from the source."
+    assert page["snapshots"] == [line] and page["counts"]["gone"] == 1
+    said = {one["engine"]: one["text"] for one in page["read"]}
+    assert said["ClickHouse"] == "SELECT * FROM icebergS3('https://bucket.s3.amazonaws.com/ns/it\\'s')"
+    assert said["Spark"] == "SELECT * FROM lake.ns.events"
+    assert [
+        one["id"]
+        for one in ask(calve, "table", source="main:db.events", to="lake.ns.events", exported="gone")[
+            "partitions"
+        ]
+    ] == ["202312"]
+    (pair,) = ask(calve, "tables")["rows"]
+    assert (pair["last"]["id"], pair["cold"], pair["hot"]) == (row.id, 50, 150)
+    assert pair["backup"]["name"] == "newest" and pair["backup"]["proven_at"] is None
+
+
+def test_what_holds_a_partition_is_said(calve: Calve, store: SqlStore) -> None:
+    row = claimed(store, partitions=("202401",))
+    pin = NewPin(name="calve-1", source="main", detail="")
+    row = store.apply(lease_of(row), Change(pin, expect_version=row.version))
+    kept(
+        calve, "partitions", {"table": "main:db.events", "to": "lake.ns.events"}, [partition("202401", "no")]
+    )
+    (one,) = ask(calve, "table", source="main:db.events", to="lake.ns.events")["partitions"]
+    assert one["held"] == [f"frozen by {row.id}"] and one["live"]["id"] == row.id
+
+
+def test_backups_say_what_they_share_and_what_proved_them(calve: Calve, store: SqlStore) -> None:
+    now, location = store.now(), calve.config.backup_url
+    done = move(
+        store,
+        publishing(store, kind="backup", source="main:db.*", destination=f"{location}/nightly"),
+        ProcessState.COMPLETED,
+    )
+    backups_seen(
+        calve,
+        backup_row("nightly", now - timedelta(days=1), process=done.id),
+        backup_row("restored", now - timedelta(days=1)),
+        backup_row("verified", now - timedelta(days=1)),
+        backup_row("made-anew", now + timedelta(days=1)),
+        {"name": "damaged", "error": "unreadable", "hint": "look"},
+    )
+    store.record_proof(Proof(process_id=done.id, ok=False, depth="5% of the data"))
+    move(
+        store,
+        publishing(store, kind="restore", source=f"{location}/restored", destination="main:db2.events"),
+        ProcessState.COMPLETED,
+    )
+    for name in ("verified", "made-anew"):
+        kept(
+            calve,
+            "backup_verify",
+            {"name": name},
+            {"name": name, "whole": True, "bytes": 100, "read_bytes": 5, "flaws": []},
+        )
+    found = ask(calve, "vault")
+    proven = {
+        one["name"]: one["proven"] and (one["proven"]["how"], one["proven"]["ok"]) for one in found["backups"]
+    }
+    assert proven == {
+        "nightly": ("5% of the data", False), "restored": ("restored", True), "verified": ("5% of the data", True),
+        "made-anew": None, "damaged": None,
+    }  # fmt: skip
+    nightly = next(one for one in found["backups"] if one["name"] == "nightly")
+    assert (nightly["shares"], nightly["frees"], nightly["not_seen"]) == (70, 30, False)
+    assert "contents" not in nightly and found["stored_bytes"] == 170
+    assert len(found["calendar"]) == 91 and found["calendar"][-1]["proven"] == 2
+    assert found["calendar"][-2]["made"] == 3 and len(found["restores"]) == 1
+    (one,) = ask(calve, "vault", name="verified")["backups"]
+    assert one["contents"] == {"db.events": ["202401", "202402"]}
+    assert ask(calve, "vault", name="verified")["restores"] == []
+    with pytest.raises(Exception, match="no backup missing was seen"):
+        ask(calve, "vault", name="missing")
+
+
+def test_a_backup_that_was_made_since_the_last_look_is_there(calve: Calve, store: SqlStore) -> None:
+    backups_seen(calve)
+    location = calve.config.backup_url
+    done = move(
+        store,
+        publishing(store, kind="backup", source="main:db.*", destination=f"{location}/tonight"),
+        ProcessState.COMPLETED,
+    )
+    running(store, kind="restore", source=f"{location}/tonight", destination="main:db.*")
+    found = ask(calve, "vault")
+    (one,) = found["backups"]
+    assert (one["name"], one["process"], one["not_seen"], one["frees"]) == ("tonight", done.id, True, None)
+    assert [live["kind"] for live in found["live"]] == ["restore"]
+
+
+EXPECTED = """
+[expect.events]
+table = "main:db.e*"
+within = "26h"
+proven_within = "7d"
+[expect.nightly]
+kind = "backup"
+table = "main:db.*"
+"""
+
+
+def test_what_is_expected_and_did_not_happen_is_told(tmp_path: Path) -> None:
+    (tmp_path / "calve.toml").write_text(EXPECTED)
+    with Calve(load_config(tmp_path / "calve.toml", environ={})) as calve:
+        store = calve._app.store
+        assert isinstance(store, SqlStore)
+        beat(store)
+        kinds = [(card["kind"], card["title"]) for card in ask(calve, "attention")["cards"]]
+        assert kinds == [
+            ("overdue", "main:db.e* was never exported"),
+            ("overdue", "main:db.* was never backed up"),
+        ]
+        move(store, publishing(store), ProcessState.COMPLETED)
+        move(
+            store,
+            publishing(store, kind="backup", source="main:db.*", destination="/b/nightly"),
+            ProcessState.COMPLETED,
+        )
+        calve._app.__dict__.pop("overview")  # as if some seconds had gone by
+        found = ask(calve, "attention")
+        (card,) = found["cards"]
+        assert (card["kind"], card["title"]) == ("unproven", "No export of main:db.events was proven lately")
+        assert card["command"].startswith("calve verify ") and found["expectations"] == 2
+        assert found["sentence"] == "1 table is unproven, 1 worker is alive."
+        put_back(store, processes.c.finished_at, hours=27)
+        calve._app.__dict__.pop("overview")
+        cards = ask(calve, "attention")["cards"]
+        assert [card["title"] for card in cards] == [
+            "main:db.events was not exported for more than 26 hours",
+            "main:db.* was not backed up for more than 26 hours",
+        ]
+        assert cards[0]["why"] == "nothing is queued" and cards[0]["href"][0] == "table"
+        assert cards[1]["command"] == "calve backup create --tables 'db.*' NAME"
+
+
+def test_an_expectation_that_just_came_true_is_not_told(tmp_path: Path) -> None:
+    (tmp_path / "calve.toml").write_text('[expect.events]\ntable = "main:db.events"\n')
+    with Calve(load_config(tmp_path / "calve.toml", environ={})) as calve:
+        store = calve._app.store
+        assert isinstance(store, SqlStore)
+        beat(store)
+        assert len(ask(calve, "attention")["cards"]) == 1
+        move(store, publishing(store), ProcessState.COMPLETED)
+        # The counts in memory do not have it yet.
+        assert ask(calve, "attention")["cards"] == []

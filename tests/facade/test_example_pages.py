@@ -24,6 +24,7 @@ ASKED: dict[str, tuple[str, dict[str, Any]]] = {
     "sheet": ("sheet", {"id": "ID"}),
     "sheet_failed": ("sheet", {"id": "ID"}),
     "sheet_pending": ("sheet", {"id": "ID"}),
+    "vault": ("vault", {}),
     "system": ("system", {}),
     "search": ("search", {"q": "db.events"}),
 }

@@ -64,6 +64,7 @@ VIEWERS = [
     "tables",
     "table",
     "sheet",
+    "vault",
     "system",
     "search",
 ]
@@ -85,6 +86,7 @@ OPERATORS = [
 ]
 ADMINS = [
     "backup_restore",
+    "restore_preview",
     "backup_delete",
     "backup_prune",
     "token_new",

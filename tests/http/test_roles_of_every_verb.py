@@ -24,10 +24,10 @@ BY_ROLE = {
     VIEWER: """
         now find has_workers notes outages processes show events why standing workers history page servers breakers
         halts proofs keys feed tasks totals versions partitions parts health export_preview optimize_preview
-        backup_list backup_show seen attention tables table sheet system search
+        backup_list backup_show seen attention tables table sheet vault system search
     """,
     OPERATOR: "settings audit halt lift verify backup_verify doctor export backup_create optimize cancel retry stop notify_test",
-    ADMIN: "backup_restore backup_delete backup_prune token_list token_new token_revoke support",
+    ADMIN: "backup_restore restore_preview backup_delete backup_prune token_list token_new token_revoke support",
 }
 NEEDED = {verb: role for role, verbs in BY_ROLE.items() for verb in verbs.split()}
 NEVER_SERVED = {"follow", "run", "pin", "worker"}

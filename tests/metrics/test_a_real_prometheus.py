@@ -17,8 +17,8 @@ ROOT = Path(__file__).parents[2]
 SETTINGS = """
 [source.main]
 url = "chdb://clickhouse"
-[metrics]
-expected = ["export main:db.events"]
+[expect.events]
+table = "main:db.events"
 """
 
 

@@ -13,12 +13,13 @@ from calve import __version__
 from calve.app import view
 from calve.app.commands import command
 from calve.app.documents import Remembered, head, with_why
+from calve.app.expectations import Overdue, overdue
 from calve.app.overview import QUARTER_SECONDS, QUARTERS, Overview
 from calve.app.view import Json
 from calve.app.wiring import App
 from calve.control.budget import concerns, halting
 from calve.control.why import why
-from calve.model.process import Process, ProcessId, Worker
+from calve.model.process import Process, ProcessId, ProcessQuery, Worker
 from calve.model.reach import reaches
 from calve.model.states import ProcessState
 
@@ -31,6 +32,7 @@ _PIN_HOURS = 6.0
 _STUCK_HOURS = 1.0
 _HALT_HOURS = 24.0
 _SHOWN_IDS = 20
+_MOST_LATE = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,6 +254,76 @@ def _stuck(look: _Look) -> Iterator[Card]:
             )
 
 
+_DONE = {"export": "exported", "backup": "backed up", "restore": "restored", "optimize": "optimized"}
+
+
+def _late(look: _Look) -> Iterator[Card]:
+    """What `[expect]` asks for, and did not happen. Counts in memory say what may be late; the store has the last
+    word."""
+    latest = look.app.overview.counts().totals.latest if look.app.config.expect else ()
+    for one in list(overdue(look.app.config.expect, latest, look.now))[:_MOST_LATE]:
+        wanted, done = one.expectation, _DONE[one.expectation.kind]
+        ended = _last_completed(look, one)
+        if not one.unproven and ended and ended.finished_at and look.now - ended.finished_at <= wanted.within:
+            continue
+        live = [each for each in look.live if (each.kind, each.source) == (wanted.kind, one.table)]
+        if one.unproven:
+            title = f"No {wanted.kind} of {one.table} was proven lately"
+            reason = f"{wanted.name} expects a proof within {_span(wanted.proven_within or wanted.within)}"
+        elif one.completed_at:
+            title = f"{one.table} was not {done} for more than {_span(wanted.within)}"
+            reason = why(look.reader, live[0], tasks=False) if live else "nothing is queued"
+        else:
+            title = f"{one.table} was never {done}"
+            reason = why(look.reader, live[0], tasks=False) if live else "nothing is queued"
+        yield Card(
+            kind="unproven" if one.unproven else "overdue",
+            title=title,
+            why=reason,
+            since=one.proven_at if one.unproven else one.completed_at,
+            ids=tuple(each.id for each in live),
+            source=one.table,
+            destination=one.destination if wanted.kind != "backup" else "",
+            command=_remedy(one, ended),
+            href=("table", {"source": one.table, "to": one.destination})
+            if wanted.kind == "export" and one.completed_at
+            else None,
+        )
+
+
+def _last_completed(look: _Look, one: Overdue) -> Process | None:
+    kind = one.expectation.kind
+    query = ProcessQuery(
+        kind=kind,
+        states=frozenset({ProcessState.COMPLETED}),
+        source="" if kind == "restore" else one.table,
+        destination=one.table if kind == "restore" else "",
+        limit=1,
+    )
+    return next(iter(look.app.store.processes(query)), None)
+
+
+def _remedy(one: Overdue, ended: Process | None) -> str:
+    match one.expectation.kind:
+        case "backup" if one.unproven and ended:
+            return command("backup_verify", name=ended.destination.rpartition("/")[2])
+        case "backup":
+            return command("backup_create", name="NAME", tables=[one.table.partition(":")[2]])
+        case _ if one.unproven and ended:
+            return command("verify", ids=[ended.id])
+        case "export":
+            return command("export_preview", table=one.table, to=one.destination or "DEST", all=True)
+        case "optimize":
+            return command("optimize", table=one.table)
+    return ""
+
+
+def _span(span: timedelta) -> str:
+    hours = span.total_seconds() / 3600
+    number, unit = (hours / 24, "day") if hours >= 48 and hours % 24 == 0 else (hours, "hour")
+    return f"{number:g} {unit}{'' if number == 1 else 's'}"
+
+
 def _pins(look: _Look) -> Iterator[Card]:
     by: dict[ProcessId, list[datetime]] = {}
     for pin in look.app.registry.old_pins(look.now - timedelta(hours=_PIN_HOURS), _FAILURES):
@@ -305,7 +377,7 @@ def _wait(count: int) -> str:
 
 # In order of urgency.
 CARD_KINDS: tuple[Callable[[_Look], Iterator[Card]], ...] = (
-    _unknown, _damaged, _failed, _down, _workers, _stuck, _pins, _halts, _versions
+    _unknown, _damaged, _failed, _down, _workers, _stuck, _late, _pins, _halts, _versions
 )  # fmt: skip
 _SAID = {
     "unknown": ("outcome is unknown", "outcomes are unknown"),
@@ -315,6 +387,8 @@ _SAID = {
     "silent": ("worker fell silent", "workers fell silent"),
     "no_worker": ("process has no worker", "processes have no worker"),
     "late": ("process does not move", "processes do not move"),
+    "overdue": ("table is late", "tables are late"),
+    "unproven": ("table is unproven", "tables are unproven"),
     "held": ("freeze is held too long", "freezes are held too long"),
     "halted": ("halt is older than a day", "halts are older than a day"),
 }
@@ -349,6 +423,7 @@ def attention(app: App, overview: Overview) -> Json:
         "day": {"rows": sum(rows), "bytes": sum(size), "completed": completed, "failed": failed},
         "live": with_why(look.reader, look.live[:10]),
         "first_steps": _first_steps() if not counts.totals.tallies and not look.live else None,
+        "expectations": len(app.config.expect),
         "overview_seconds": round(overview.seconds, 1),
         "subjects": [],
         "commands": {},

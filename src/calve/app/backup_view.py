@@ -7,11 +7,16 @@ if TYPE_CHECKING:
     from calve.app.backups import BackupEntry, Pruned
     from calve.backup.deletion import Deleted
     from calve.backup.verification import Verified
+    from calve.restore.preview import RestorePreview
 
 Json = dict[str, Any]
 
 
-def backups_json(location: str, found: Sequence["BackupEntry"]) -> Json:
+CONTENTS = 50  # backups whose partitions are listed
+_MOST_PARTITIONS = 5000  # of one backup
+
+
+def backups_json(location: str, found: Sequence["BackupEntry"], *, contents: bool = False) -> Json:
     """All backups of a location; `calve backup list --json` prints `backups`."""
     places: dict[str, int] = {}
     for one in found:
@@ -19,7 +24,10 @@ def backups_json(location: str, found: Sequence["BackupEntry"]) -> Json:
             places |= {place: part.bytes for place, part in one.manifest.places.items()}
     return {
         "location": location,
-        "backups": [backup_json(one) for one in found],
+        "backups": [
+            backup_json(one) | ({"contents": _contents(one) if at < CONTENTS else None} if contents else {})
+            for at, one in sorted(enumerate(reversed(found)), reverse=True)
+        ],
         "stored_bytes": sum(places.values()),  # shared parts once
         "without_key": [one.name for one in found if one.lacks_key],  # the key is not configured
     }
@@ -45,6 +53,17 @@ def backup_json(entry: "BackupEntry") -> Json:
         "rbac": manifest.rbac,
         "left_out": [{"what": one.what, "why": one.why} for one in entry.left_out],
     }
+
+
+def _contents(entry: "BackupEntry") -> dict[str, list[str]] | None:
+    """Partition ids by table; None if they are too many, or not known."""
+    if entry.manifest is None:
+        return None
+    made = {
+        f"{table.database}.{table.name}": sorted({part.partition_id for part in table.parts})
+        for table in entry.manifest.tables
+    }
+    return made if sum(map(len, made.values())) <= _MOST_PARTITIONS else None
 
 
 def backup_detail_json(entry: "BackupEntry") -> Json:
@@ -78,6 +97,38 @@ def backup_detail_json(entry: "BackupEntry") -> Json:
         ],
         "functions": dict(manifest.functions),
         "access": [one.title for one in manifest.access],
+    }
+
+
+def restore_preview_json(found: "RestorePreview") -> Json:
+    request = found.request
+    return {
+        "backup": request.backup,
+        "process": request.backup_process,
+        "source": request.source,
+        "existing": request.existing,
+        "schema": request.schema,
+        "data": request.data,
+        "partitions": list(request.partitions),
+        "tables": [
+            {
+                "table": one.origin,
+                "target": one.target,
+                "engine": one.engine,
+                "exists": one.exists and not one.ours,
+                "goes_on": one.ours,
+                "rows": one.rows,
+                "bytes": one.bytes,
+                "parts": one.parts,
+                "create": one.create,
+                "refused": one.refused.to_json() if one.refused else None,
+            }
+            for one in found.tables
+        ],
+        "rows": sum(one.rows for one in found.tables),
+        "bytes": sum(one.bytes for one in found.tables),
+        "left_out": [{"what": one.what, "why": one.why} for one in found.left_out],
+        "plan_hash": found.plan_hash,
     }
 
 

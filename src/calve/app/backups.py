@@ -27,6 +27,7 @@ from calve.model.limits import Limits
 from calve.model.record import fields_of
 from calve.objects.storage import Storage
 from calve.restore.kind import RestoreKind
+from calve.restore.preview import RestorePreview, check_agreed, preview
 from calve.restore.submit import RestoreOptions
 from calve.restore.submit import request_of as restore_request
 from calve.restore.submit import submit as submit_restore
@@ -139,7 +140,19 @@ def restore(
 ) -> Submitted:
     reach, target = BackupReach(app), source or app.config.default_source
     app.config.source(target)
-    return submit_restore(reach, store, restore_request(reach, name, target, options))
+    request = restore_request(reach, name, target, options)
+    if options and options.plan_hash:
+        check_agreed(preview(reach, app.store, request), options.plan_hash)
+    return submit_restore(reach, store, request)
+
+
+def restore_preview(
+    app: App, name: str, options: RestoreOptions | None = None, *, source: str = ""
+) -> RestorePreview:
+    """What a restore would make. Changes nothing."""
+    reach, target = BackupReach(app), source or app.config.default_source
+    app.config.source(target)
+    return preview(reach, app.store, restore_request(reach, name, target, options))
 
 
 def delete_backup(app: App, name: str) -> Deleted:

@@ -147,6 +147,12 @@ class Calve:
 
         return sheet(self._app, id, states=states, after=after, before=before)
 
+    def vault(self, *, name: str = "", page: int = 1) -> Json:
+        """Backups as they were last seen, what proved them, and restores."""
+        from calve.app.vault import vault
+
+        return vault(self._app, name=name, page=page)
+
     def system(self) -> Json:
         """Workers, servers, outages, halts and errors."""
         from calve.app.system import system
@@ -254,10 +260,12 @@ class Calve:
 
         return standing(self._app, self._app.find(ids))
 
-    def partitions(self, table: str, to: str = "") -> list[Json]:
-        from calve.app.partitions import list_partitions
+    def partitions(self, table: str, to: str = "", *, gone: bool = False) -> list[Json]:
+        """`gone`: also those that the destination has and the source no longer."""
+        from calve.app.partitions import compare
 
-        return [view.partition_json(one) for one in list_partitions(self._app, table, to)]
+        found, left = compare(self._app, table, to)
+        return [view.partition_json(one) for one in found] + [view.gone_json(one) for one in left if gone]
 
     def parts(self, table: str) -> list[Json]:
         from calve.app.partitions import list_parts
@@ -331,12 +339,14 @@ class Calve:
 
         return view.optimize_preview_json(preview(self._app, optimize_request(self._app, table, options)))
 
-    def backup_list(self) -> Json:
+    def backup_list(self, *, contents: bool = False) -> Json:
         """`backups`, oldest first, damaged ones too; what they take together, shared parts once; and those
-        that are encrypted with a key that is not configured."""
+        that are encrypted with a key that is not configured. `contents`: with the partitions of each table in
+        the newest of them."""
         from calve.app import backup_view, backups
 
-        return backup_view.backups_json(self.config.backup_url, backups.entries(self._app))
+        found = backups.entries(self._app)
+        return backup_view.backups_json(self.config.backup_url, found, contents=contents)
 
     def backup_show(self, name: str) -> Json:
         from calve.app import backup_view, backups
@@ -352,6 +362,16 @@ class Calve:
             faults = [f"{one.problem.object}: {one.problem.what}" for one in found.flaws]
             self._proven(process.id, faults, depth=f"{read_share:.0%} of the data")
         return backup_view.verified_json(found)
+
+    def restore_preview(
+        self, name: str, options: "RestoreOptions | None" = None, *, source: str = ""
+    ) -> Json:
+        """What a restore would make, and what stands in its way."""
+        from calve.app import backup_view, backups
+
+        return backup_view.restore_preview_json(
+            backups.restore_preview(self._app, name, options, source=source)
+        )
 
     # -- changing -----------------------------------------------------------------------------------
 

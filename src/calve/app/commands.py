@@ -19,7 +19,10 @@ class _Line:
     flags: Mapping[str, str] = field(default_factory=dict)
 
 
-_PLURALS = {"partitions": "--partition", "parts": "--part", "casts": "--cast", "renames": "--rename"}
+_EXPORT = {
+    "partitions": "--partition", "parts": "--part", "casts": "--cast", "renames": "--rename", "plan_hash": "--plan",
+}  # fmt: skip
+_RESTORE = {"into": "--as", "plan_hash": "--plan"}
 _LINES: Mapping[str, _Line] = {
     "show": _Line(words="show", given=("ids",)),
     "why": _Line(words="why", given=("ids",)),
@@ -28,15 +31,16 @@ _LINES: Mapping[str, _Line] = {
     "verify": _Line(words="verify", given=("ids",)),
     "partitions": _Line(words="partitions", given=("table",)),
     "health": _Line(words="health", given=("table",)),
-    "export": _Line(words="export", given=("table",), flags=_PLURALS),
-    "export_preview": _Line(words="export --dry-run", given=("table",), flags=_PLURALS),
+    "export": _Line(words="export", given=("table",), flags=_EXPORT),
+    "export_preview": _Line(words="export --dry-run", given=("table",), flags=_EXPORT),
     "optimize": _Line(words="optimize", given=("table",)),
     "optimize_preview": _Line(words="optimize --dry-run", given=("table",)),
     "backup_list": _Line(words="backup list"),
     "backup_show": _Line(words="backup show", given=("name",)),
     "backup_create": _Line(words="backup create", given=("name",)),
     "backup_verify": _Line(words="backup verify", given=("name",), flags={"read_share": "--read-data"}),
-    "backup_restore": _Line(words="backup restore", given=("name",), flags={"into": "--as"}),
+    "backup_restore": _Line(words="backup restore", given=("name",), flags=_RESTORE),
+    "restore_preview": _Line(words="backup restore --dry-run", given=("name",), flags=_RESTORE),
     "backup_delete": _Line(words="backup delete", given=("name",)),
     "doctor": _Line(words="doctor"),
 }

@@ -6,7 +6,9 @@ fails for one that has none. Options are listed here, not read from the kinds: a
 """
 
 import hashlib
+import importlib
 import json
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
@@ -73,7 +75,7 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
         for verb in (
             *_verbs(_V, Reach.STORE, "now find has_workers notes outages processes show events why standing"),
             *_verbs(_V, Reach.STORE, "workers history page servers breakers halts proofs keys feed tasks totals versions"),
-            *_verbs(_V, Reach.STORE, "seen attention tables table sheet system search"),
+            *_verbs(_V, Reach.STORE, "seen attention tables table sheet vault system search"),
             *_verbs(_V, Reach.OUTSIDE, "partitions parts health export_preview optimize_preview"),
             *_verbs(_V, Reach.OUTSIDE, "backup_list backup_show"),
             *_verbs(_O, Reach.STORE, "settings audit"),
@@ -87,11 +89,18 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
             *_verbs(_A, Reach.OUTSIDE, "backup_restore backup_delete", changes=True),
             Verb(name="backup_prune", role=_A, reach=Reach.OUTSIDE, changes=True, lowered={"dry_run": _V}),
             *_verbs(_A, Reach.STORE, "token_list"),
+            *_verbs(_A, Reach.OUTSIDE, "restore_preview"),
             *_verbs(_A, Reach.OUTSIDE, "support"),
             *_verbs(_A, Reach.STORE, "token_new token_revoke", changes=True),
             *_verbs(_A, Reach.HERE, "follow run pin worker", changes=True),
         )
     }
+)  # fmt: skip
+
+_LOADING = threading.Lock()
+_OUTSIDE = (
+    "calve.iceberg.catalogs.catalog", "calve.clickhouse.embedded.source", "calve.app.partitions", "calve.app.exports",
+    "calve.app.health", "calve.app.backups",
 )  # fmt: skip
 
 Given = Mapping[str, Any]
@@ -116,12 +125,17 @@ _EXPORT = {
     "where": str, "final": bool, "force": bool, "discard_deletes": bool, "allow_shrink": bool, "allow_overlap": bool,
     "create": bool, "evolve": bool, "partition_by": str, "casts": dict, "exclude": list, "mutations": str,
     "ignore_row_policies": bool, "from_backup": str, "file_mb": int, "codec": str, "unsigned": bool, "include": list,
-    "renames": dict,
+    "renames": dict, "plan_hash": str,
 }  # fmt: skip
 _EXPORT_CHOICES = {
     "mutations": ("refuse", "wait", "ignore"),
     "codec": ("zstd", "snappy", "gzip", "lz4", "brotli", "uncompressed"),
 }
+_RESTORE = {
+    "name": str, "source": str, "tables": list, "into": str, "schema_only": bool, "data_only": bool,
+    "existing": str, "partitions": list, "unsigned": bool, "rbac": bool, "without_row_policies": bool,
+    "again": bool, "plan_hash": str,
+}  # fmt: skip
 _OPTIMIZE = {"table": str, "full": bool, "sort": str, "expire": bool, "orphans": bool}
 
 
@@ -167,6 +181,8 @@ class Desk:
         found = self.check(caller, verb, arguments)
         served = _SERVED[verb]
         given = checked(arguments, served.options, required=served.required, choices=served.choices)
+        if found.reach is Reach.OUTSIDE:
+            load_outside()
         if not found.changes:
             answer = served.answer(self._calve, given)
             if found.reach is Reach.OUTSIDE:
@@ -244,7 +260,7 @@ class Desk:
         table, to = arguments.get("table"), arguments.get("to")
         if verb.startswith(("optimize", "health")):
             table, to = None, table
-        if verb.startswith("backup") or arguments.get("from_backup"):
+        if verb.startswith(("backup", "restore")) or arguments.get("from_backup"):
             found.append("backups")
         if isinstance(table, str):
             name, parted, _ = table.partition(":")
@@ -262,6 +278,14 @@ def admitted(running: Iterable[Sequence[str]], services: Sequence[str], most: in
     listed = [tuple(one) for one in running]
     busy = Counter(service for one in listed for service in one)
     return listed.count(tuple(services)) < most and all(busy[service] < 2 * most for service in services)
+
+
+def load_outside() -> None:
+    """What outside verbs import, by one thread before the others: PyIceberg's modules import each other in circles, and
+    of two threads that are the first to import them at the same moment one fails."""
+    with _LOADING:
+        for name in _OUTSIDE:
+            importlib.import_module(name)
 
 
 def local_caller() -> Caller:
@@ -396,11 +420,14 @@ def _backup_create(calve: Calve, given: Given) -> Json:
     return view.submitted_json(made)
 
 
-def _backup_restore(calve: Calve, given: Given) -> Json:
+def _restoring(given: Given) -> Any:
     from calve.app.values import RestoreOptions
 
-    own = {name: value for name, value in given.items() if name not in ("name", "source")}
-    made = calve.backup_restore(given["name"], RestoreOptions(**own), source=given.get("source", ""))
+    return RestoreOptions(**{name: value for name, value in given.items() if name not in ("name", "source")})
+
+
+def _backup_restore(calve: Calve, given: Given) -> Json:
+    made = calve.backup_restore(given["name"], _restoring(given), source=given.get("source", ""))
     return view.submitted_json(made)
 
 
@@ -453,6 +480,7 @@ _SERVED: Mapping[str, _Served] = {
         answer=lambda calve, given: calve.sheet(**given),
         options={"id": str, "states": list, "after": int, "before": int}, required=("id",),
     ),
+    "vault": _Served(answer=lambda calve, given: calve.vault(**given), options={"name": str, "page": int}),
     "system": _Served(answer=lambda calve, _: calve.system()),
     "search": _Served(answer=lambda calve, given: calve.search(given["q"]), options={"q": str}, required=("q",)),
     "seen": _Served(
@@ -480,8 +508,10 @@ _SERVED: Mapping[str, _Served] = {
     "has_workers": _Served(answer=_workers_for, options=_IDS, required=("ids",)),
     "standing": _by_ids(Calve.standing, view.standing_json),
     "partitions": _Served(
-        answer=lambda calve, given: calve.partitions(given["table"], given.get("to", "")),
-        options={"table": str, "to": str}, required=_TABLE,
+        answer=lambda calve, given: calve.partitions(
+            given["table"], given.get("to", ""), gone=given.get("gone", False)
+        ),
+        options={"table": str, "to": str, "gone": bool}, required=_TABLE,
     ),
     "parts": _Served(
         answer=lambda calve, given: calve.parts(given["table"]), options={"table": str}, required=_TABLE
@@ -514,7 +544,9 @@ _SERVED: Mapping[str, _Served] = {
         answer=lambda calve, given: calve.optimize_preview(given["table"], _optimize_options(given)),
         options=_OPTIMIZE, required=_TABLE,
     ),
-    "backup_list": _Served(answer=lambda calve, _: calve.backup_list()),
+    "backup_list": _Served(
+        answer=lambda calve, given: calve.backup_list(contents=given.get("contents", False)), options={"contents": bool}
+    ),
     "backup_show": _Served(
         answer=lambda calve, given: calve.backup_show(given["name"]), options={"name": str}, required=("name",)
     ),
@@ -536,9 +568,13 @@ _SERVED: Mapping[str, _Served] = {
     ),
     "backup_restore": _Served(
         answer=_backup_restore, required=("name",), choices={"existing": ("refuse", "append", "replace")},
-        options={"name": str, "source": str, "tables": list, "into": str, "schema_only": bool, "data_only": bool,
-                 "existing": str, "partitions": list, "unsigned": bool, "rbac": bool, "without_row_policies": bool,
-                 "again": bool},
+        options=_RESTORE,
+    ),
+    "restore_preview": _Served(
+        answer=lambda calve, given: calve.restore_preview(
+            given["name"], _restoring(given), source=given.get("source", "")
+        ),
+        required=("name",), choices={"existing": ("refuse", "append", "replace")}, options=_RESTORE,
     ),
     "backup_delete": _Served(
         answer=lambda calve, given: calve.backup_delete(given["name"]), options={"name": str}, required=("name",)

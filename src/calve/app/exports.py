@@ -18,7 +18,7 @@ from calve.control.ports import Store
 from calve.destination.plan import Slice
 from calve.export.request import Earlier, ExportOptions, ExportRequest
 from calve.export.submit import pinned_before, submit_export, survey_export
-from calve.export.survey import Survey
+from calve.export.survey import Survey, plan_hash
 from calve.model.errors import ErrorInfo, NotFoundError
 from calve.model.process import Process, ProcessId
 
@@ -107,6 +107,9 @@ def export(app: App, store: Store, request: ExportRequest, selection: Selection)
         unchanged=tuple(one.sentence for one in survey.unchanged),
         refused=(*(error.info for error in made.outdated), *(one.error for one in known if one.error)),
         unreachable=survey.unreachable.message if survey.unreachable else "",
+        unaware_workers=tuple(one.id for one in app.store.workers() if not one.version)
+        if request.plan_hash and made.processes
+        else (),
     )
 
 
@@ -167,6 +170,8 @@ def preview_json(checked: Survey[PartitionInfo]) -> dict[str, Any]:
         "unchanged": [one.sentence for one in checked.unchanged],
         "changed": [one.sentence for one in checked.changed],
         "notes": list(checked.notes),
+        # Nothing can be agreed to that is to change first.
+        "plan_hash": None if checked.request.mutations == "wait" else plan_hash(checked),
     }
 
 

@@ -83,6 +83,9 @@ class ExportAnswer(Submitted):
     unchanged: tuple[str, ...] = ()  # a sentence for each partition that is skipped
     refused: tuple[ErrorInfo, ...] = ()  # changed since, or pinned with other rows than there are now
     unreachable: str = ""  # the destination does not answer: queued until it does
+    unaware_workers: tuple[
+        str, ...
+    ] = ()  # of an old version: they do not compare the plan with what they pin
 
 
 class Front(Protocol):
@@ -115,6 +118,9 @@ class Front(Protocol):
     def backup_list(self) -> Json: ...
     def backup_show(self, name: str) -> Json: ...
     def backup_verify(self, name: str, *, read_share: float = 0.0) -> Json: ...
+    def restore_preview(
+        self, name: str, options: "RestoreOptions | None" = None, *, source: str = ""
+    ) -> Json: ...
     def export(
         self, table: str, to: str, selection: "Selection", options: "ExportOptions | None" = None
     ) -> ExportAnswer: ...

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from calve.app.backup_facts import backup_rows, proven
 from calve.control.registry import ServedStore
 from calve.model.access import Totals
 from calve.model.errors import CalveError
+from calve.model.process import ProcessId
 from calve.model.seen import Sighting, WorkDone
 
 DAYS = 30
@@ -25,8 +27,19 @@ _LEAST_SECONDS = 5.0
 _SHARE = 20  # it may take a twentieth of the time
 _SIGHTINGS = 20_000
 _LIVE = 1000
+_ENDED = 1000
 
 Pair = tuple[str, str]  # source and destination
+
+
+@dataclass(frozen=True, kw_only=True)
+class Backed:
+    """The newest backup that has a table."""
+
+    name: str
+    made_at: str
+    proven_at: datetime | None = None
+    depth: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +53,8 @@ class Counts:
     pairs: dict[str, Sighting]  # by subject
     health: dict[str, Sighting]
     backups: tuple[Sighting, ...]
+    backed_up: dict[str, Backed]  # by source table
+    newest: dict[Pair, ProcessId]  # exports that ended lately
     live: Counter[Pair]  # exports that have not ended
 
     @property
@@ -66,7 +81,7 @@ class Overview:
         """The last counts. If they are old, new ones are made in the background for the next request."""
         with self._lock:
             if self._counts is None:
-                self._counts = self._look()
+                self._counts = self.look()
             elif time.monotonic() - self._made > max(_LEAST_SECONDS, _SHARE * self._cost):
                 self._begin()
             return self._counts
@@ -83,13 +98,14 @@ class Overview:
 
     def _again(self) -> None:
         try:
-            made = self._look()
+            made = self.look()
         except CalveError:
             return  # the store does not answer: the old ones stay, and their age says so
         with self._lock:
             self._counts = made
 
-    def _look(self) -> Counts:
+    def look(self) -> Counts:
+        """Made now, by the caller."""
         began, cpu = time.monotonic(), time.thread_time()
         store = self._store
         totals = store.totals()
@@ -101,12 +117,41 @@ class Overview:
             pairs={one.subject: one for one in store.sightings("pair", limit=_SIGHTINGS)},
             health={one.subject: one for one in store.sightings("health", limit=_SIGHTINGS)},
             backups=tuple(store.sightings("backups")),
+            backed_up=_backed_up(store),
+            newest=_newest(store, totals.at),
             live=Counter((one.source, one.destination) for one in store.live(_LIVE) if one.kind == "export"),
         )
         # Waiting for a database is not our core's time, but it is the database's.
         self._cost = max(time.thread_time() - cpu, (time.monotonic() - began) / 4)
         self._made = time.monotonic()
         return made
+
+
+def _backed_up(store: ServedStore) -> dict[str, Backed]:
+    found: dict[str, Backed] = {}
+    for place in [one.subject for one in store.sightings("backups")]:
+        rows = backup_rows(store, place)
+        proofs = proven(store, place, rows)
+        for row in rows:
+            proof = proofs.get(row["name"])
+            good = proof if proof and proof.ok else None
+            made = Backed(
+                name=row["name"],
+                made_at=row.get("created_at", ""),
+                proven_at=good.at if good else None,
+                depth=good.how if good else "",
+            )
+            for table in row.get("contents") or ():
+                found.setdefault(f"{row['source']}:{table}", made)
+    return found
+
+
+def _newest(store: ServedStore, now: datetime) -> dict[Pair, ProcessId]:
+    found: dict[Pair, ProcessId] = {}
+    for one in store.ended(now - timedelta(days=DAYS), limit=_ENDED):
+        if one.kind == "export":
+            found.setdefault((one.source, one.destination), one.id)
+    return found
 
 
 def summary_of(sighting: Sighting | None) -> dict[str, Any]:

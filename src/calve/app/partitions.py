@@ -23,6 +23,7 @@ class Exported(StrEnum):
     UNCHANGED = "unchanged"  # exported, and the source is as it was then
     CHANGED = "changed"  # exported, and the source has changed since
     MISSING = "missing"  # exported, and no longer there: rolled back or deleted in the lake (T11)
+    GONE = "gone"  # exported, and the source has no such partition any more
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +35,11 @@ class ListedPartition:
 
 def list_partitions(app: App, table_name: str, to: str = "") -> list[ListedPartition]:
     """With `to`, also what that destination has of each."""
+    return compare(app, table_name, to)[0]
+
+
+def compare(app: App, table_name: str, to: str) -> tuple[list[ListedPartition], list[EarlierExport]]:
+    """The partitions of the source, and whole ones that the destination has and the source no longer."""
     name = app.table(table_name)
     destination = parse_destination(to, app.config) if to else None
     source = app.source(name.source or app.config.default_source)
@@ -41,7 +47,7 @@ def list_partitions(app: App, table_name: str, to: str = "") -> list[ListedParti
         table = session.describe(name.database, name.table)
         found = session.partitions(table)
     if destination is None:
-        return [ListedPartition(partition=partition) for partition in found]
+        return [ListedPartition(partition=partition) for partition in found], []
     return _compared(app, table.identity, found, destination)
 
 
@@ -55,10 +61,10 @@ def list_parts(app: App, table_name: str) -> list[PartPlan]:
 
 def _compared(
     app: App, identity: str, found: Sequence[PartitionInfo], destination: DestinationAddress
-) -> list[ListedPartition]:
+) -> tuple[list[ListedPartition], list[EarlierExport]]:
     table = app.destination(destination).find()
     if table is None:  # it does not exist yet, so it has nothing of any partition
-        return [ListedPartition(partition=partition, exported=Exported.NO) for partition in found]
+        return [ListedPartition(partition=partition, exported=Exported.NO) for partition in found], []
     listed = []
     for partition in found:
         text = key_text(identity=identity, partition=partition.id, selection=_WHOLE, uuid=table.uuid)
@@ -66,7 +72,16 @@ def _compared(
         listed.append(
             ListedPartition(partition=partition, exported=_status(partition, earlier), earlier=earlier)
         )
-    return listed
+    here = {partition.id for partition in found}
+    gone = [
+        one
+        for one in table.exports()
+        if one.input[0] == identity
+        and one.input[1] not in here
+        and one.input[2] == _WHOLE
+        and not one.missing
+    ]
+    return listed, gone
 
 
 def _status(partition: PartitionInfo, earlier: EarlierExport | None) -> Exported:

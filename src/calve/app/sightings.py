@@ -67,11 +67,16 @@ def _made(
         case "health":
             table = destination(given["table"])
             known = store.processes(ProcessQuery(destination=table, limit=1))
-            return (table, "health", _health(answer), ()) if known else None
+            return (table, "health", *_health(answer)) if known else None
         case "backup_list":
-            made = [one for one in answer["backups"] if not one.get("error")]
+            newest = sorted(answer["backups"], key=lambda one: one.get("created_at") or "", reverse=True)
+            made = [one for one in newest if not one.get("error")]
             summary = {"count": len(made), "stored_bytes": answer["stored_bytes"]}
-            return answer["location"], "backups", summary, _pieces(answer["backups"])
+            return answer["location"], "backups", summary, _pieces(newest)
+        case "backup_verify":
+            names = ("whole", "bytes", "read_bytes")
+            summary = {name: answer[name] for name in names} | {"flaws": len(answer["flaws"])}
+            return answer["name"], "proof", summary, ()
         case "doctor":
             counts = Counter(one["severity"] for one in answer)
             return INSTALLATION, "doctor", dict(counts), [json.dumps(answer)]
@@ -86,18 +91,20 @@ def _pair(partitions: Sequence[Json]) -> tuple[Json, Sequence[str]]:
             "changed": counts["changed"],
             "new": counts["no"],
             "missing": counts["missing"],
+            "gone": counts["gone"],
         },
         "partitions": len(partitions),
-        "rows": sum(one["rows"] for one in partitions),
+        "rows": sum(one["rows"] for one in partitions if one["exported"] != "gone"),
         "hot": sum(one["bytes"] for one in partitions),
     }
     newest = sorted(partitions, key=lambda one: (str(one["value"]), one["id"]), reverse=True)
     return summary, _pieces(newest)
 
 
-def _health(found: Json) -> Json:
-    kept = ("score", "files", "rows", "bytes", "sizes", "snapshots", "partitions_due")
-    return {name: found[name] for name in kept} | {"parts": [dict(one) for one in found["parts"]]}
+def _health(found: Json) -> tuple[Json, Sequence[str]]:
+    kept = ("score", "files", "rows", "bytes", "sizes", "snapshots", "partitions_due", "location")
+    summary = {name: found[name] for name in kept} | {"parts": [dict(one) for one in found["parts"]]}
+    return summary, [json.dumps(found["latest_snapshots"])]
 
 
 def _pieces(rows: Sequence[Json]) -> list[str]:

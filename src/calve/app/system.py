@@ -15,6 +15,9 @@ _ERROR_DAYS = 14.0
 _OUTAGE_DAYS = 7.0
 _FAILED = 1000
 _LIVE = 1000
+_LOOKED_HOURS = 1.0
+_LOOKS = 1000
+_SHOWN_FAILING = 20
 
 
 def system(app: App) -> Json:
@@ -43,6 +46,7 @@ def system(app: App) -> Json:
         ],
         "halts": [view.plain_json(one) for one in store.halts()],
         "doctor": _doctor(app),
+        "lookout": _lookout(app, now),
         "errors": errors,
         "errors_complete": complete,
         "versions": dict(Counter(one.version or "0.1.0" for one in store.workers())),
@@ -60,6 +64,27 @@ def _errors(app: App, now: datetime) -> tuple[list[Json], bool]:
     counts = Counter((at.date().isoformat(), code) for at, code in [*attempts, *ends])
     found = [{"day": day, "code": code, "count": count} for (day, code), count in sorted(counts.items())]
     return found, len(attempts) < ERRORS and len(failed) < _FAILED
+
+
+def _lookout(app: App, now: datetime) -> Json:
+    """What was looked at outside for pages within the last hour, and what of it failed."""
+    found = app.registry.sightings("", after=now - timedelta(hours=_LOOKED_HOURS), limit=_LOOKS)
+    failing = [one for one in reversed(found) if one.error]
+    return {
+        "looks": len(found),
+        "every_minutes": app.limits.look_minutes,
+        "failing": [
+            {
+                "what": one.what,
+                "subject": one.subject,
+                "error": one.error,
+                "tried_at": view.time_json(one.tried_at),
+                "seen_at": view.time_json(one.seen_at),
+            }
+            for one in failing[:_SHOWN_FAILING]
+        ],
+        "failing_count": len(failing),
+    }
 
 
 def _doctor(app: App) -> Json | None:

@@ -9,22 +9,25 @@ from collections.abc import Sequence
 from typing import Any
 
 from calve.app import view
+from calve.app.backup_facts import backup_rows, proven
 from calve.app.commands import command
 from calve.app.destination import as_stored
 from calve.app.documents import Remembered, head, with_why
 from calve.app.overview import summary_of
 from calve.app.processes import source_table
+from calve.app.reading import reading
 from calve.app.sightings import PIECE, pair
 from calve.app.view import Json
 from calve.app.wiring import App
 from calve.model.errors import UsageError
 from calve.model.process import Process, ProcessId, ProcessQuery
+from calve.model.record import fields_of
 from calve.model.seen import Sighting
 from calve.model.states import PROCESS_LIVE, ProcessState
 
 PAGE = 200
 FILTERED_PIECES = 20  # above it a filter would read too much
-_STATES = ("", "no", "unchanged", "changed", "missing")
+_STATES = ("", "no", "unchanged", "changed", "missing", "gone")
 _NEWEST = 10
 _MOST = 200
 
@@ -44,7 +47,10 @@ def table(app: App, source: str, to: str, *, page: int = 1, exported: str = "") 
     reader = Remembered(app.store)
     halt = next((one for one in reader.halts() if one.kind == "export" and one.source in ("", source)), None)
     proofs = _proofs(app, [row["process"] for row in rows if row["process"]])
-    known = summary_of(seen)
+    held = {one.process_id for one in app.registry.old_pins(reader.now(), _MOST)}
+    backups = _backups(app, source)
+    known, health = summary_of(seen), summary_of(app.registry.sighting(to, "health"))
+    snapshots = app.registry.sighting_body(to, "health")
     given = {"table": source, "to": to}
     return document | {
         "source": source,
@@ -62,6 +68,11 @@ def table(app: App, source: str, to: str, *, page: int = 1, exported: str = "") 
             | {
                 "verified": proofs.get(row["process"]),
                 "live": _live(row["id"], live),
+                "held": [
+                    f"frozen by {one.id}" for one in live if one.id in held and row["id"] in one.partitions
+                ],
+                "backup": backups.get(row["id"]),
+                "dropped": row["exported"] == "gone",
                 "since_seen": next((one.id for one in since if row["id"] in one.partitions), None),
             }
             for row in rows
@@ -72,9 +83,12 @@ def table(app: App, source: str, to: str, *, page: int = 1, exported: str = "") 
         "exported": exported,
         "complete": complete,
         "halt": view.plain_json(halt) if halt else None,
-        "health": summary_of(app.registry.sighting(to, "health")) or None,
+        "health": health or None,
+        "snapshots": json.loads(snapshots[0]) if snapshots else None,
+        "sizes": _sizes(app, to, health),
+        "read": reading(to, health.get("location", ""), app.config),
         "processes": with_why(reader, app.store.processes(_of(query, frozenset(), _NEWEST))),
-        "subjects": [["pair", subject], ["health", to]],
+        "subjects": [["pair", subject], ["health", to], ["backups", app.config.backup_url]],
         "commands": {
             "partitions": command("partitions", **given),
             "export": command("export_preview", **given, all=True),
@@ -86,12 +100,14 @@ def table(app: App, source: str, to: str, *, page: int = 1, exported: str = "") 
 def sentence(counts: Json | None, total: int) -> str:
     if counts is None:
         return "Nobody has looked at this table yet."
-    done = counts["exported"] + counts["changed"]
-    said = [f"{done} of {total} partitions {'is' if done == 1 else 'are'} exported"]
+    done, gone = counts["exported"] + counts["changed"], counts.get("gone", 0)
+    said = [f"{done} of {total - gone} partitions {'is' if done == 1 else 'are'} exported"]
     if counts["changed"]:
         said.append(f"{counts['changed']} of them changed since")
     if counts["missing"]:
         said.append(f"{counts['missing']} exported and gone from the destination")
+    if gone:
+        said.append(f"{gone} exported and gone from the source")
     return f"{', '.join(said)}."
 
 
@@ -137,6 +153,35 @@ def _proofs(app: App, ids: Sequence[ProcessId]) -> dict[str, Json]:
         made = {"at": view.time_json(one.made_at), "ok": one.ok, "depth": one.depth}
         found.setdefault(one.process_id, made)
     return found
+
+
+def _backups(app: App, source: str) -> dict[str, Json]:
+    """By partition: the newest backup that has it."""
+    name, _, table = source.partition(":")
+    place = app.config.backup_url
+    rows = [row for row in backup_rows(app.registry, place) if table in (row.get("contents") or ())]
+    proofs = proven(app.registry, place, rows) if rows else {}
+    found: dict[str, Json] = {}
+    for row in rows:
+        if row["source"] == name:
+            proof = proofs.get(row["name"])
+            proven_at = view.time_json(proof.at) if proof and proof.ok else None
+            made = {"name": row["name"], "at": row["created_at"], "proven_at": proven_at}
+            for partition in row["contents"][table]:
+                found.setdefault(partition, made)
+    return found
+
+
+def _sizes(app: App, to: str, health: Json) -> Json:
+    """Files by size as they were last seen, and before the last optimize: counts for the same classes."""
+    query = ProcessQuery(kind="optimize", destination=to, states=frozenset({ProcessState.COMPLETED}), limit=1)
+    optimized = app.store.processes(query)
+    before = fields_of(optimized[0].result).get("before", {}).get("sizes") if optimized else None
+    return {
+        "now": health.get("sizes"),
+        "before": before,
+        "optimize_id": optimized[0].id if optimized else None,
+    }
 
 
 def _live(partition: str, live: Sequence[Process]) -> dict[str, Any] | None:

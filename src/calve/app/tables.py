@@ -9,12 +9,13 @@ from typing import Any
 
 from calve.app import view
 from calve.app.documents import head
-from calve.app.overview import DAYS, Counts, Overview, Pair, summary_of
+from calve.app.overview import DAYS, Backed, Counts, Overview, Pair, summary_of
 from calve.app.sightings import pair
 from calve.app.view import Json
 from calve.app.wiring import App
 from calve.model.access import Latest
 from calve.model.errors import UsageError
+from calve.model.process import ProcessId
 
 PAGE = 100
 _MOST = 10_000
@@ -91,11 +92,11 @@ def _row(counts: Counts, place: Pair, latest: Latest | None, live: int, days: li
         "destination": destination,
         "counts": known.get("counts"),
         "hot": known.get("hot"),
-        "cold": known.get("cold"),
-        "last": _last(latest),
+        "cold": health.get("bytes"),
+        "last": _last(latest, counts.newest.get(place)),
         "live": live,
         "proven_at": view.time_json(latest.proven_at) if latest else None,
-        "backup": None,
+        "backup": _backup(counts.backed_up.get(source)),
         "score": health.get("score"),
         "score_parts": health.get("parts"),
         "days": days,
@@ -104,8 +105,19 @@ def _row(counts: Counts, place: Pair, latest: Latest | None, live: int, days: li
     }
 
 
-def _last(latest: Latest | None) -> Json | None:
-    """How the newest work ended, and when."""
+def _backup(backed: Backed | None) -> Json | None:
+    if backed is None:
+        return None
+    return {
+        "name": backed.name,
+        "at": backed.made_at,
+        "proven_at": view.time_json(backed.proven_at),
+        "depth": backed.depth,
+    }
+
+
+def _last(latest: Latest | None, id: ProcessId | None) -> Json | None:
+    """How the newest work ended, and when; `id` is None if many others ended since."""
     if latest is None:
         return None
     ends: list[tuple[datetime, str]] = [
@@ -116,7 +128,7 @@ def _last(latest: Latest | None) -> Json | None:
     if not ends:
         return None
     at, state = max(ends)
-    return {"state": state, "finished_at": view.time_json(at)}
+    return {"state": state, "finished_at": view.time_json(at), "id": id}
 
 
 def _fits(row: Json, q: str) -> bool:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from calve.app.optimize_history import Optimized
     from calve.app.partitions import ListedPartition
     from calve.app.proof import ExportProof, OptimizeProof
+    from calve.destination.outcome import EarlierExport
     from calve.destination.plan import PartPlan
     from calve.export.request import ExportRequest
 
@@ -153,6 +154,7 @@ def export_answer_json(answer: "ExportAnswer") -> Json:
         "source": answer.source,
         "destination": answer.destination,
         "partitions": list(answer.partitions),
+        "unaware_workers": list(answer.unaware_workers),
     }
 
 
@@ -262,6 +264,21 @@ def partition_json(item: "ListedPartition") -> Json:
         "exported": item.exported.value if item.exported else None,
         "process": item.earlier.process_id if item.earlier else None,
         "snapshot_id": item.earlier.snapshot_id if item.earlier else None,
+    }
+
+
+def gone_json(export: "EarlierExport") -> Json:
+    """A partition that was exported, and that the source no longer has, as `partition_json`."""
+    return {
+        "id": export.input[1],
+        "value": export.input[1],
+        "rows": export.rows,
+        "bytes": 0,
+        "parts": 0,
+        "modified_at": None,
+        "exported": "gone",
+        "process": export.process_id,
+        "snapshot_id": export.snapshot_id,
     }
 
 

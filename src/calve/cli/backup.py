@@ -147,6 +147,14 @@ def verify(session: CliSession, name: str, read_data: str) -> int:
     "--without-row-policies", is_flag=True, help="Restore tables without the row policies that they had."
 )
 @click.option("--unsigned", is_flag=True, help="Accept a backup that the signing key did not sign.")
+@click.option("--dry-run", is_flag=True, help="Print what would be restored; change nothing.")
+@click.option(
+    "--plan",
+    "plan_hash",
+    default="",
+    metavar="HASH",
+    help="Restore only if the plan still is the one that --dry-run printed with this hash.",
+)
 @no_wait_option
 @timeout_option
 def restore(
@@ -163,6 +171,8 @@ def restore(
     rbac: bool,
     without_row_policies: bool,
     unsigned: bool,
+    dry_run: bool,
+    plan_hash: str,
     no_wait: str | None,
     timeout_seconds: float | None,
 ) -> int:
@@ -184,7 +194,14 @@ def restore(
         again=again,
         rbac=rbac,
         without_row_policies=without_row_policies,
+        plan_hash=plan_hash,
     )
+    if dry_run:
+        from calve.cli.backup_pages import restore_preview_page
+
+        found = session.calve.restore_preview(name, options, source=source)
+        session.answer(found, restore_preview_page(found))
+        return output.REFUSED if any(one["refused"] for one in found["tables"]) else output.DONE
     queued = session.calve.backup_restore(name, options, source=source)
     return hand_over(
         session, queued.processes, joined=queued.joined, no_wait=no_wait, as_list=False, timeout_seconds=timeout_seconds,

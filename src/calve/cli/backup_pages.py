@@ -120,3 +120,42 @@ def pruned_page(found: Json) -> str:
     lines = [f"keep    {name}" for name in found["kept"]]
     lines += [f"delete  {one['name']}" if found["dry_run"] else deleted_line(one) for one in found["deleted"]]
     return "\n".join(lines)
+
+
+def restore_preview_page(found: Json) -> str:
+    """The plan of a restore for people."""
+    head = output.facts(
+        (
+            ("backup", found["backup"]),
+            ("to", f"source {found['source']}"),
+            ("restore", f"{output.counted(found['rows'], 'row')}, {output.size(found['bytes'])}"),
+            ("start this", f"--plan {found['plan_hash']}"),
+        )
+    )
+    rows = [
+        (
+            one["table"],
+            one["target"],
+            _fate(one, found["existing"]),
+            output.count(one["rows"]),
+            output.size(one["bytes"]),
+        )
+        for one in found["tables"]
+    ]
+    table = output.table(
+        ("TABLE", "RESTORED AS", "", "ROWS", "BYTES"), rows, right=frozenset({"ROWS", "BYTES"})
+    )
+    notes = [f"not in the backup: {one['what']}: {one['why']}" for one in found["left_out"]]
+    refused = [one["refused"] for one in found["tables"] if one["refused"]]
+    notes += [f"refused: {one['message']}\nhint: {one['hint']}" for one in refused]
+    return "\n\n".join([head, table, *(["\n".join(notes)] if notes else [])])
+
+
+def _fate(table: Json, existing: str) -> str:
+    if table["refused"]:
+        return "refused"
+    if table["goes_on"]:
+        return "goes on"
+    if not table["exists"]:
+        return "created"
+    return "partitions replaced" if existing == "replace" else "appended to"

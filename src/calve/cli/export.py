@@ -42,6 +42,7 @@ def page(document: dict[str, Any]) -> str:
                        f"{output.counted(document['parts'], 'part')} in {output.counted(len(document['tasks']), 'task')}"),
             ("partitioned by", spec or "nothing"),
             ("sorted by", order or "nothing"),
+            ("start this", f"--plan {document['plan_hash']}" if document.get("plan_hash") and partitions else ""),
         )
     )  # fmt: skip
     blocks = [head]
@@ -156,6 +157,13 @@ def _remark(column: dict[str, Any]) -> str:
 )
 @click.option("--unsigned", is_flag=True, help="Accept a backup that the signing key did not sign.")
 @click.option("--dry-run", is_flag=True, help="Print the plan; change nothing.")
+@click.option(
+    "--plan",
+    "plan_hash",
+    default="",
+    metavar="HASH",
+    help="Export only if the plan still is the one that --dry-run printed with this hash.",
+)
 @no_wait_option
 @timeout_option
 def export(
@@ -223,6 +231,10 @@ def export_table(
 def _say_known(session: CliSession, answer: "ExportAnswer") -> None:
     if answer.unreachable:
         output.say(f"{answer.unreachable}: queued; it is exported as soon as that answers")
+    if answer.unaware_workers:
+        output.say(
+            f"warning: workers of an old version do not heed --plan: {', '.join(answer.unaware_workers)}"
+        )
     for sentence in answer.unchanged:
         output.say(f"{answer.source}: {sentence}; skipped")
     if not answer.known and not answer.processes:

@@ -185,6 +185,11 @@ class RemoteCalve:
     ) -> Submitted:
         return values.submitted(self._ask("backup_restore", name=name, source=source, **_given(options)))
 
+    def restore_preview(
+        self, name: str, options: "RestoreOptions | None" = None, *, source: str = ""
+    ) -> Json:
+        return dict(self._ask("restore_preview", name=name, source=source, **_given(options)))
+
     def backup_delete(self, name: str) -> Json:
         return dict(self._ask("backup_delete", name=name))
 

@@ -192,6 +192,7 @@ def export_answer(document: Json) -> ExportAnswer:
         unchanged=tuple(document["unchanged"]),
         refused=tuple(ErrorInfo.from_json(one) for one in document["refused"]),
         unreachable=document["unreachable"],
+        unaware_workers=tuple(document.get("unaware_workers", ())),
     )
 
 

@@ -15,7 +15,7 @@ from calve.destination.receipt import Receipt, sound
 from calve.export.choices import Choices
 from calve.export.payload import CODEC, check_properties, file_mb
 from calve.export.request import Earlier, ExportRequest
-from calve.export.survey import SourceView, survey
+from calve.export.survey import SourceView, check_agreed, survey
 from calve.model.errors import DamagedError, RefusedError
 from calve.model.limits import Limits
 from calve.model.process import ProcessId
@@ -40,8 +40,16 @@ def draft(
     *,
     cores: int,
 ) -> Drafted:
-    """RefusedError for a partition that was exported and changed since, unless it is to be replaced."""
-    found = survey(destination, request, _seen(pinned), choices, limits, cores=cores, prepare=True)
+    """RefusedError for a partition that was exported and changed since, unless it is to be replaced, and for what
+    is not the plan that was agreed to."""
+    seen = _seen(pinned)
+    if request.plan_hash:
+        # Compared before the destination is made or changed: what is refused has written nothing.
+        shown = survey(destination, request, seen, choices, limits, cores=cores)
+        if shown.unreachable:
+            raise shown.unreachable
+        check_agreed(shown, request.plan_hash, request.partitions)
+    found = survey(destination, request, seen, choices, limits, cores=cores, prepare=True)
     assert found.fit is not None, "prepared, so it exists"
     for one in found.changed:
         raise one.refusal(request)

@@ -44,6 +44,9 @@ class ExportOptions:
     unsigned: bool = False  # accept a backup that is not signed, where [backup] has a signing key
     include: tuple[str, ...] = ()  # ALIAS columns to export
     renames: Mapping[str, str] = field(default_factory=dict)  # columns of the table: old name -> new name
+    plan_hash: str = (
+        ""  # --plan: of the dry run that was agreed to; in a process's request that of its own share
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +94,9 @@ class ExportRequest(ExportOptions, Record, layout=SPACED):
     def asked(self) -> str:
         """What was asked for, of whichever partitions: the same request again asks for the same (T16)."""
         exclude, include = tuple(sorted(self.exclude)), tuple(sorted(self.include))
-        same = replace(self, partitions=(), parts=(), unsigned=False, exclude=exclude, include=include)
+        same = replace(
+            self, partitions=(), parts=(), unsigned=False, exclude=exclude, include=include, plan_hash=""
+        )
         return same.to_json()
 
     def within(self, partitions: Collection[str]) -> "ExportRequest":

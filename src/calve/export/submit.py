@@ -20,7 +20,7 @@ from calve.destination.content import parts_gone, unchanged
 from calve.destination.plan import ExportPlan, PartPlan
 from calve.export.kind import NAME, ExportPorts, source_of
 from calve.export.request import ExportRequest, key_plans, lock_names
-from calve.export.survey import Refusals, SourceView, Survey, merges_rows, survey
+from calve.export.survey import Refusals, SourceView, Survey, check_agreed, merges_rows, plan_hash, survey
 from calve.model.errors import DamagedError, RefusedError, UsageError
 from calve.model.process import Lock, NewProcess, Process, ProcessId, new_batch_id, new_process_id
 from calve.model.states import PinState, ProcessState
@@ -156,6 +156,7 @@ def submit_export(
 ) -> Submission:
     """Queue one process for each partition, or, beyond `limits.commits_per_export`, for several. What the
     same request has under way is joined, and what its batch has done is not done again."""
+    _refuse_other_plan(surveyed)
     left = surveyed
 
     def missing(joined: Sequence[Process]) -> list[NewProcess]:
@@ -178,6 +179,22 @@ def submit_export(
             for error in _outdated(store, surveyed, process_id)
         ),
     )
+
+
+def _refuse_other_plan(surveyed: Survey[PartitionInfo]) -> None:
+    """Before anything is queued. Each process compares once more, with what it has pinned."""
+    request = surveyed.request
+    if not request.plan_hash:
+        return
+    if surveyed.unreachable:
+        raise surveyed.unreachable
+    if request.mutations == "wait":
+        raise UsageError(
+            "--mutations wait changes the rows after the plan was made, so --plan cannot hold them to it",
+            code="plan_and_mutations",
+            hint="omit --plan, or wait for the mutations first",
+        )
+    check_agreed(surveyed, request.plan_hash)
 
 
 def pinned_before(store: Store, request: ExportRequest, selection: Selection) -> Submitted:
@@ -304,6 +321,8 @@ def _new_process(
 ) -> NewProcess:
     ids = tuple(one.id for one in group)
     request = surveyed.request.within(ids)
+    if request.plan_hash:
+        request = replace(request, plan_hash=plan_hash(surveyed, ids))
     return NewProcess(
         id=new_process_id(),
         kind=NAME,

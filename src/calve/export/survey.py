@@ -7,10 +7,13 @@ what its pin holds and prepares the destination first. All else is the same code
 All refusals of one request in one list, so that a command is fixed once and not five times.
 """
 
-from collections.abc import Iterator, Mapping
+import hashlib
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from dataclasses import dataclass, fields, replace
+from typing import Any, Generic, TypeVar
 
 from calve.destination.content import refuse_overlap
 from calve.destination.plan import ColumnPlan, DestinationPlan, KeyPlan, PartPlan, Slice
@@ -29,7 +32,14 @@ from calve.export.layout import (
     source_types,
     with_renames,
 )
-from calve.export.request import Earlier, ExportRequest, KeyedPartition, key_plans, look_up
+from calve.export.request import (
+    Earlier,
+    ExportOptions,
+    ExportRequest,
+    KeyedPartition,
+    key_plans,
+    look_up,
+)
 from calve.export.slices import partition_slices
 from calve.export.spec import is_sorted_by, parse_partition_by, plan_spec
 from calve.model.errors import NotFoundError, RefusedError, UnavailableError, UsageError
@@ -274,3 +284,94 @@ def _described(
         sorted=destination.tells_sort_order
         and is_sorted_by(source.sorting_key, source_types(source), names, match.schema, table.sort_order),
     )
+
+
+# What a hash of a plan is made of, in its order: each has digits of its own, so that a refusal can name what differs.
+_ASPECTS = {"the destination": 12, "its columns": 12, "the options": 12, "the rows at the source": 20}
+_PLAN = "p1-"
+_NOT_HASHED = frozenset({"plan_hash", "unsigned", "mutations", "create", "evolve"})
+
+
+def plan_hash(found: Survey[P], partitions: Collection[str] | None = None, *, as_new: bool = False) -> str:
+    """Of what an export writes: of the chosen partitions, or of these. Rows are known by the content of their
+    partitions, which a plain merge keeps; names of parts, tasks and limits are no part of it. `as_new`: as if the
+    destination did not exist, although another process of the same plan has made it."""
+    ids = {one.id for one in found.chosen} if partitions is None else set(partitions)
+    request, target = found.request.within(sorted(ids)), found.target
+    names = {field.field_id: field.name for field in target.schema.fields}
+    types = {field.name: str(field.field_type) for field in target.schema.fields}
+    uuid = found.fit.destination.uuid if found.fit and not as_new else ""
+    columns = [
+        (
+            one.name,
+            one.source,
+            one.source_type,
+            _plain(types.get(one.name, one.type)),
+            one.required,
+            one.lossy,
+        )
+        for one in target.columns
+    ]
+    ordered = {"exclude": sorted(request.exclude), "include": sorted(request.include)}
+    options = {
+        one.name: getattr(request, one.name) for one in fields(ExportOptions) if one.name not in _NOT_HASHED
+    }
+    said: tuple[Any, ...] = (
+        [
+            request.destination,
+            uuid,
+            [(one.name, names.get(one.source_id), str(one.transform)) for one in target.spec.fields],
+            [(names.get(one.source_id), str(one.transform)) for one in target.sort_order.fields],
+        ],
+        columns,
+        [options | ordered, sorted(request.parts)],
+        [
+            found.source.identity,
+            sorted((one.id, _rows(one, request)) for one in found.source.partitions if one.id in ids),
+            sorted(one.partition for one in found.replaced if one.partition in ids),
+        ],
+    )
+    pieces = zip(said, _ASPECTS.values(), strict=True)
+    return _PLAN + "".join(_digest(text)[:digits] for text, digits in pieces)
+
+
+def check_agreed(found: Survey[P], agreed: str, partitions: Collection[str] | None = None) -> None:
+    """RefusedError (code `plan_changed`) if what was agreed to is not what would be done now."""
+    now = plan_hash(found, partitions)
+    as_new = plan_hash(found, partitions, as_new=True)
+    if agreed in (now, as_new):
+        return
+    differing = min((_differing(agreed, one) for one in (now, as_new)), key=len)
+    nothing = not found.chosen and partitions is None
+    what = "nothing of it is left to export" if nothing else f"different now: {', '.join(differing)}"
+    raise RefusedError(
+        f"{found.request.source_table}: this is not the plan that was agreed to; {what}",
+        code="plan_changed",
+        hint="look at the plan as it is now (--dry-run), and start that one; nothing was written",
+    )
+
+
+def _differing(agreed: str, now: str) -> list[str]:
+    if len(agreed) != len(now) or not agreed.startswith(_PLAN):
+        return ["it is not a hash that this version of Calve makes"]
+    found, start = [], len(_PLAN)
+    for name, digits in _ASPECTS.items():
+        if agreed[start : start + digits] != now[start : start + digits]:
+            found.append(name)
+        start += digits
+    return found
+
+
+def _rows(one: KeyedPartition, request: ExportRequest) -> str:
+    """What a partition holds, without the marks of its parts, which a merge changes."""
+    return ((one.named or "parts") if request.parts else one.content).partition("+")[0]
+
+
+def _plain(type: str) -> str:
+    """A type without the ids of its fields, which a catalog gives anew."""
+    return re.sub(r"([<,])\d+:", r"\1", type.replace(" ", ""))
+
+
+def _digest(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False, default=dict)
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()

@@ -52,7 +52,7 @@ class ServerMeters:
         config = calve.config
         self._facts = StoreFacts(
             lambda: calve.registry,
-            expected=config.metrics.expected,
+            expected=[(one.kind, one.table) for one in config.expect],
             lease_seconds=config.limits.lease_seconds,
         )
         self._meters.collect_also(self._facts)

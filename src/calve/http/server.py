@@ -27,6 +27,7 @@ from calve.app.actions import Actions, ActionThreads
 from calve.app.calve import Calve
 from calve.app.config import Config, ServeConfig
 from calve.app.desk import Desk
+from calve.app.lookout import Lookout, bounded_for_looks, looking_out
 from calve.app.notices import notifying
 from calve.app.token_file import hello, keep_token
 from calve.app.upkeep import upkeep
@@ -70,6 +71,7 @@ class Shared:
     open_reading: bool
     root_path: str
     secure: bool  # cookies only over TLS
+    lookout: Lookout  # a page says what it shows: `want(document["subjects"])`, `press` for a button
 
 
 Front = Callable[[Shared], Sequence[BaseRoute]]
@@ -85,7 +87,11 @@ def serve(
 ) -> None:
     """Answer until SIGTERM or SIGINT. UsageError if the address is not safe, or taken."""
     meters = ServerMeters()
-    with Calve(config, around_store=meters.around_store) as calve, _listening(options) as listener:
+    with (
+        Calve(config, around_store=meters.around_store) as calve,
+        Calve(bounded_for_looks(config)) as looks,
+        _listening(options) as listener,
+    ):
         local = _is_local(options)
         if not local:
             _refuse_unsafe(calve, options)
@@ -139,6 +145,7 @@ def serve(
         given = (service, threads, actions, doing)
         app.router.routes += [streams.route(), *Tables(*given).routes(), *Aliases(*given).routes()]
         app.router.routes.append(meters.route(calve, service.reader, errands, streams))
+        lookout = Lookout(looks)
         shared = Shared(
             service=service,
             gate=gate,
@@ -146,6 +153,7 @@ def serve(
             open_reading=open_reading,
             root_path=_root(options),
             secure=bool(options.tls_cert) or options.behind_proxy,
+            lookout=lookout,
         )
         for front in fronts:
             app.router.routes[:0] = front(shared)  # before the others: `GET /` is a page for a browser
@@ -156,6 +164,7 @@ def serve(
             _beating(calve, url),
             notifying(config, calve.registry),
             upkeep(calve.registry, config.limits),
+            looking_out(lookout),
         ):
             ready(
                 Address(

@@ -55,7 +55,7 @@ def look(store: ServedStore) -> Facts:
 
 
 class StoreFacts(Collector):
-    """`expected`: the work of `[metrics] expected`. May be asked by several threads."""
+    """`expected`: the work of `[expect]`. May be asked by several threads."""
 
     def __init__(
         self,
@@ -155,7 +155,7 @@ def _counts(facts: Facts, lease: timedelta) -> Iterator[Metric]:
 def _tables(totals: Totals, expected: Expected) -> Iterator[Metric]:
     """Tables that are expected come first, then those with the newest activity."""
     wanted = _expected(totals.latest, expected)
-    tables = [table for _, table in wanted] + [table_of(latest) for latest in totals.latest]
+    tables = [table for _, table in wanted] + [latest.table for latest in totals.latest]
     known = list(dict.fromkeys(tables))
     shown = frozenset(known[:MOST_TABLES])
     for name, field in _LASTS.items():
@@ -163,7 +163,7 @@ def _tables(totals: Totals, expected: Expected) -> Iterator[Metric]:
         for latest in totals.latest:
             at: datetime | None = getattr(latest, field)
             if at is not None:
-                table = table_of(latest)
+                table = latest.table
                 key = (latest.kind, table if table in shown else OTHER)
                 found[key] = max(found.get(key, 0.0), at.timestamp())
         yield _family(name, found)
@@ -171,14 +171,9 @@ def _tables(totals: Totals, expected: Expected) -> Iterator[Metric]:
     yield _single("calve_tables_dropped", len(known) - len(shown))
 
 
-def table_of(latest: Latest) -> str:
-    """What the work is about: of a restore that is what it makes, not the backup, whose names never end."""
-    return latest.destination if latest.kind == "restore" else latest.source
-
-
 def _expected(latest: Iterable[Latest], expected: Expected) -> list[Work]:
     """A pattern means the tables that are known and match it; if none does, itself: it never ran."""
-    known = list(dict.fromkeys((one.kind, table_of(one)) for one in latest))
+    known = list(dict.fromkeys((one.kind, one.table) for one in latest))
     wanted: dict[Work, None] = {}
     for kind, pattern in expected:
         if (kind, pattern) in known:  # backups are named by the patterns they were asked for

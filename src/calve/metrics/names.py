@@ -83,7 +83,7 @@ METRICS: tuple[Metric, ...] = (
     _one(_G, _F, "calve_last_success_timestamp_seconds", "kind table", "when work on the table last completed"),
     _one(_G, _F, "calve_last_failure_timestamp_seconds", "kind table", "when work on the table last failed"),
     _one(_G, _F, "calve_last_proven_timestamp_seconds", "kind table", "when what was published, or a backup, was last verified and found right"),
-    _one(_G, _F, "calve_expected", "kind table", "1 for what `[metrics] expected` names"),
+    _one(_G, _F, "calve_expected", "kind table", "1 for what `[expect]` names"),
     _one(_G, _F, "calve_tables_dropped", "", "tables above the bound of 500, told of together as `other`"),
 )  # fmt: skip
 BY_NAME = {metric.name: metric for metric in METRICS}

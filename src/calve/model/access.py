@@ -229,6 +229,11 @@ class Latest:
     failed_at: datetime | None = None
     proven_at: datetime | None = None
 
+    @property
+    def table(self) -> str:
+        """What the work is about: of a restore that is what it makes, not the backup, whose names never end."""
+        return self.destination if self.kind == "restore" else self.source
+
 
 @dataclass(frozen=True, kw_only=True)
 class Totals:

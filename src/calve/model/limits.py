@@ -89,6 +89,10 @@ class Limits:
     )
     streams: int = _count(200, "streams of events that one server keeps open, 20 of them for one address")
     stream_seconds: float = _limit(0.5, "how often a server looks for new events while somebody watches")
+    look_minutes: float = _limit(
+        15.0,
+        "how often a server looks at sources, catalogs and backups for its pages; 0 means only at what is open",
+    )
     select_seconds: float = _limit(15.0, "how long one SELECT of `calve sql` or a server may take")
     select_memory_mb: int = _count(1024, "memory of the process that runs a SELECT; the engine gets half")
     select_rows: int = _count(100_000, "rows of each table that a SELECT sees, the newest first")

@@ -77,6 +77,7 @@ def summary_of(
         + found.dangling_delete_files,
         "manifests": found.manifests,
         "snapshots": found.snapshots,
+        "sizes": [one.files for one in found.sizes],
     }
 
 

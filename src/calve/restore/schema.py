@@ -147,6 +147,7 @@ class Wanted:
     kept: str = ""  # the statement of the backup
     rewritten: str = ""  # the same for its new name; `create` may hold it back too
     schedule: str = ""  # of a refreshable view, given to it once its data is there
+    engine: str = ""
 
 
 def made_uuid(seed: str, target: Name) -> str:
@@ -162,17 +163,9 @@ def make_schema(session: Session, manifest: Manifest, request: RestoreRequest) -
     """Databases, functions, tables, dictionaries, views, in an order that works. Everything that stands
     in the way is found before the first of them is made. The answer: what is there now, by the
     name it was to be given."""
-    _refuse_old(session)
-    wanted = _wanted(session, manifest, request)
-    refuse_other_changes(
-        [Rewritten(owner=".".join(one.item.target), before=one.kept, after=one.rewritten) for one in wanted],
-        {item.origin: item.target for item in request.items},
-    )
-    for function, create in manifest.functions.items():
-        check_function(create, function)
-    found = there(session, [one.item.target for one in wanted])
+    wanted, found = look(session, manifest, request)
     for one in wanted:
-        _refuse_existing(request, one, found)
+        refuse_existing(request, one, found)
     ours = {one.item.target for one in wanted if (old := found.get(one.item.target)) and old.uuid == one.uuid}
     make_access(session, manifest, request, frozenset(found) - ours)
     if request.schema:
@@ -182,6 +175,21 @@ def make_schema(session: Session, manifest: Manifest, request: RestoreRequest) -
             _make_function(session, function, create)
         _make_all(session, [one for one in wanted if one.item.target not in found])
     return there(session, [one.item.target for one in wanted])
+
+
+def look(
+    session: Session, manifest: Manifest, request: RestoreRequest
+) -> tuple[list[Wanted], dict[Name, There]]:
+    """What is to be made, and what of it is there. Changes nothing."""
+    _refuse_old(session)
+    wanted = _wanted(session, manifest, request)
+    refuse_other_changes(
+        [Rewritten(owner=".".join(one.item.target), before=one.kept, after=one.rewritten) for one in wanted],
+        {item.origin: item.target for item in request.items},
+    )
+    for function, create in manifest.functions.items():
+        check_function(create, function)
+    return wanted, there(session, [one.item.target for one in wanted])
 
 
 def schedules(
@@ -275,12 +283,20 @@ def _wanted(session: Session, manifest: Manifest, request: RestoreRequest) -> li
         create = retargeted(create, item.target, uuid=made, renamed=renamed)
         held, schedule = held_back(create, item.target)
         wanted.append(
-            Wanted(item=item, create=held, rewritten=create, uuid=made, kept=kept, schedule=schedule)
+            Wanted(
+                item=item,
+                create=held,
+                rewritten=create,
+                uuid=made,
+                kept=kept,
+                schedule=schedule,
+                engine=entry.engine,
+            )
         )
     return wanted
 
 
-def _refuse_existing(request: RestoreRequest, one: Wanted, found: Mapping[Name, There]) -> None:
+def refuse_existing(request: RestoreRequest, one: Wanted, found: Mapping[Name, There]) -> None:
     target = one.item.target
     existing = found.get(target)
     if existing is None:

@@ -14,7 +14,7 @@ from calve.control.ports import Store
 from calve.model import reach
 from calve.model.errors import NotFoundError, Outcome, UsageError
 from calve.model.process import Lock, NewProcess, Process, ProcessQuery, new_process_id
-from calve.model.states import Leftovers, ProcessState
+from calve.model.states import PROCESS_LIVE, Leftovers, ProcessState
 from calve.restore.kind import NAME
 from calve.restore.plan import APPEND, REFUSE, REPLACE, Item, RestoreRequest
 from calve.restore.schema import inner_of
@@ -34,6 +34,7 @@ class RestoreOptions:
     rbac: bool = False
     without_row_policies: bool = False
     again: bool = False
+    plan_hash: str = ""  # --plan: of the dry run that was agreed to
 
     def __post_init__(self) -> None:
         if self.schema_only and self.data_only:
@@ -111,9 +112,23 @@ def _is_same(request: RestoreRequest, process: Process) -> bool:
     return (other.asked, other.backup_process) == (request.asked, request.backup_process)
 
 
+def seed_of(store: Store, request: RestoreRequest) -> str:
+    """The one that a restore of this request would go on with; a random one if it begins anew."""
+    same = [
+        one for one in store.processes(ProcessQuery(kind=NAME, destination=_destination(request), limit=1))
+        if one.state in PROCESS_LIVE and _is_same(request, one)
+    ]  # fmt: skip
+    earlier = same[0] if same else _left_by_an_earlier_run(store, _destination(request), request)
+    return RestoreRequest.from_json(earlier.request).seed if earlier else str(new_process_id())
+
+
+def _destination(request: RestoreRequest) -> str:
+    return f"{request.source}:{_listed(request)}"
+
+
 def _new_process(ports: BackupPorts, store: Store, request: RestoreRequest) -> NewProcess:
     location, process_id = ports.location(), new_process_id()
-    destination = f"{request.source}:{_listed(request)}"
+    destination = _destination(request)
     earlier = _left_by_an_earlier_run(store, destination, request)
     seed = RestoreRequest.from_json(earlier.request).seed if earlier else str(process_id)
     return NewProcess(

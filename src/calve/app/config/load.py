@@ -11,13 +11,15 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from calve.app.arguments import span
 from calve.app.config import tree, values
-from calve.app.config.sections import NAMED_SECTIONS, PLAIN_SECTIONS, Root
+from calve.app.config.sections import NAMED_SECTIONS, PLAIN_SECTIONS, ExpectSection, Root
 from calve.app.config.tree import Key, Leaf, Leaves, document_of, dotted, leaves_of
 from calve.app.config.values import (
     CONFIG_NAME,
     DEFAULT_ORIGIN,
     Config,
+    Expectation,
     LogConfig,
     MetricsConfig,
     OptimizeConfig,
@@ -254,19 +256,25 @@ def _config(root: Root, leaves: Leaves, file: Path | None, folder: Path) -> Conf
         limits=limits,
         optimize=OptimizeConfig(**root.optimize.model_dump() | {"tables": tuple(root.optimize.tables)}),
         serve=ServeConfig(**root.serve.model_dump() | {"hosts": tuple(root.serve.hosts)}),
-        metrics=MetricsConfig(
-            host=root.metrics.host,
-            port=root.metrics.port,
-            expected=tuple(
-                (kind, table.strip())
-                for kind, _, table in (one.partition(" ") for one in root.metrics.expected)
-            ),
-        ),
+        metrics=MetricsConfig(**root.metrics.model_dump()),
+        expect=tuple(_expectation(name, section) for name, section in root.expect.items()),
         log=LogConfig(**root.log.model_dump()),
         secrets=tree.secrets(leaves),
         notify={name: section.model_dump() for name, section in root.notify.items()},
         pings={name: section.model_dump() for name, section in root.ping.items()},
         settings=tuple(_settings(root, leaves, folder)),
+    )
+
+
+def _expectation(name: str, section: ExpectSection) -> Expectation:
+    proven = section.proven_within
+    return Expectation(
+        name=name,
+        kind=section.kind,
+        table=section.table,
+        to=section.to,
+        within=span(section.within, units="mhdw"),
+        proven_within=span(proven, units="mhdw") if proven else None,
     )
 
 

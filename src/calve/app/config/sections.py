@@ -5,13 +5,15 @@ the suggestions are all made of these classes. Limits are `model.limits.Limits`,
 """
 
 from dataclasses import fields
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, create_model, field_validator, model_validator
 
+from calve.app.arguments import span
 from calve.destination.names import SORT_ORDER_IDS
 from calve.export.choices import NanosecondsAs, StringAs, UInt64As, UuidAs, WideIntegersAs
+from calve.model.errors import UsageError
 from calve.model.limits import Limits
 from calve.objects.credentials import DEFAULT_REGION
 
@@ -161,7 +163,6 @@ class ServeSection(Section):
 
 
 _Kind = Literal["export", "backup", "restore", "optimize"]
-_KINDS = get_args(_Kind)
 
 
 class MetricsSection(Section):
@@ -169,24 +170,35 @@ class MetricsSection(Section):
 
     host: str = Field(default="127.0.0.1", description="the address that a worker listens on")
     port: int = Field(default=0, ge=0, le=65535, description="the port of a worker's metrics; 0 for none")
-    expected: list[str] = Field(
-        default=[],
-        description='work that must happen: ["export main:db.events", "backup main:db.*"]; see docs/metrics.md',
+
+
+class ExpectSection(Section):
+    """Work that must happen: the dashboard and `calve_expected` of the metrics tell if it did not."""
+
+    kind: _Kind = Field(default="export", description='"export", "backup", "restore" or "optimize"')
+    table: str = Field(description='the source table, or a pattern of some: "main:db.*"')
+    to: str = Field(default="", description="pattern of destinations; empty for any")
+    within: str = Field(default="26h", description="how long ago the last one may have completed: 26h, 8d")
+    proven_within: str = Field(
+        default="", description="how long ago the last proof may be (calve verify); empty for no matter"
     )
 
-    @field_validator("expected", mode="before")
+    @field_validator("within", "proven_within")
     @classmethod
-    def _split(cls, value: Any) -> Any:
-        return _by_commas(value)
+    def _is_span(cls, value: str) -> str:
+        if value:
+            try:
+                span(value, units="mhdw")
+            except UsageError as error:
+                raise ValueError(f"{error.message}; {error.hint}") from None
+        return value
 
-    @field_validator("expected")
+    @field_validator("within")
     @classmethod
-    def _named(cls, given: list[str]) -> list[str]:
-        for one in given:
-            kind, _, table = one.partition(" ")
-            if kind not in _KINDS or not table.strip():
-                raise ValueError(f'{one!r} is not a kind and a table: "export main:db.events"')
-        return given
+    def _given(cls, value: str) -> str:
+        if not value:
+            raise ValueError("give an age such as 26h")
+        return value
 
 
 class LogSection(Section):
@@ -283,7 +295,8 @@ def _limits_section() -> type[Section]:
     keys: dict[str, Any] = {}
     for item in fields(Limits):
         # Nothing may be unbounded, so zero is refused wherever it has no meaning of its own.
-        bound: dict[str, Any] = {"ge": 0} if item.default == 0 else {"gt": 0}
+        has_meaning = item.default == 0 or "0 means" in item.metadata["why"]
+        bound: dict[str, Any] = {"ge": 0} if has_meaning else {"gt": 0}
         keys[item.name] = (item.type, Field(default=item.default, description=item.metadata["why"], **bound))
     return create_model(
         "LimitsSection", __base__=Section, __doc__="Every bound, each with its default.", **keys
@@ -306,6 +319,7 @@ class Root(Section):
     optimize: OptimizeSection = OptimizeSection()
     serve: ServeSection = ServeSection()
     metrics: MetricsSection = MetricsSection()
+    expect: dict[str, ExpectSection] = {}
     log: LogSection = LogSection()
     notify: dict[str, NotifySection] = {}
     ping: dict[str, PingSection] = {}
@@ -325,6 +339,7 @@ NAMED_SECTIONS: dict[str, type[Section] | None] = {
     "source": SourceSection,
     "catalog": None,  # PyIceberg's own keys
     "storage": StorageSection,
+    "expect": ExpectSection,
     "notify": NotifySection,
     "ping": PingSection,
 }

@@ -13,6 +13,7 @@ from pydantic.fields import FieldInfo
 
 from calve.app.config.sections import (
     BackupSection,
+    ExpectSection,
     LimitsSection,
     LogSection,
     MetricsSection,
@@ -70,6 +71,7 @@ def render() -> str:
             _section("optimize", OptimizeSection, given={}),
             _section("serve", ServeSection, given={}),
             _section("metrics", MetricsSection, given={}),
+            _section("expect.events", ExpectSection, given={"table": "main:db.events"}, commented=True),
             _section("log", LogSection, given={}),
             _section("notify.ops", NotifySection, given={"url": "https://example.com/hook"}, commented=True),
             _section(

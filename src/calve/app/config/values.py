@@ -6,6 +6,7 @@ Relative paths, made absolute: they are relative to the configuration file.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -64,11 +65,22 @@ class ServeConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class MetricsConfig:
-    """Where a worker is scraped, and which work must happen: (kind, table)."""
+    """Where a worker is scraped."""
 
     host: str = "127.0.0.1"
     port: int = 0  # none
-    expected: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expectation:
+    """Work that must happen."""
+
+    name: str
+    kind: str
+    table: str  # a pattern of sources
+    to: str = ""  # a pattern of destinations; "" for any
+    within: timedelta
+    proven_within: timedelta | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,6 +129,7 @@ class Config:
     optimize: OptimizeConfig = OptimizeConfig()
     serve: ServeConfig = ServeConfig()
     metrics: MetricsConfig = MetricsConfig()
+    expect: tuple[Expectation, ...] = ()
     log: LogConfig = LogConfig()
     secrets: tuple[str, ...] = field(default=(), repr=False)  # never to be shown, wherever they turn up
     # Fields of `notify.targets`, by name; only `app.notices` reads them.

@@ -4,7 +4,7 @@ Orphans need a listing of the table's location, which may be slow, and are looke
 asked.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -21,10 +21,12 @@ from calve.iceberg.health.orphans import Orphans, Owner, find_orphans, reachable
 from calve.iceberg.health.partitions import partition_name
 from calve.iceberg.health.settings import Settings, settings_of
 from calve.iceberg.health.stats import SIZE_CLASSES, TableStats
+from calve.iceberg.publish.marks import PROCESS_ID
 from calve.model.limits import Limits
 
 FULL_AT = "calve.optimize.full-at-ms"  # table property: when everything was last rewritten
 _MOST_PARTITIONS = 10
+_MOST_SNAPSHOTS = 50
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +52,18 @@ class OrphanCounts:
     of_live_processes: int
     of_unknown_processes: int
     of_other_tables: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class SnapshotLine:
+    """What one snapshot did. `process` made it, if it is one of ours."""
+
+    id: str
+    at: str
+    operation: str
+    rows: int  # added
+    files: int
+    process: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +94,8 @@ class Health:
     partitions_due: int
     most_in_need: tuple[NeedyPartition, ...]
     orphans: OrphanCounts | None = None
+    location: str = ""
+    latest_snapshots: tuple[SnapshotLine, ...] = ()  # newest first
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -164,7 +180,28 @@ def judge(
         partitions_due=len(due),
         most_in_need=tuple(_needy(table, item) for item in due[:_MOST_PARTITIONS]),
         orphans=None if orphans is None else _counts(orphans),
+        location=table.location(),
+        latest_snapshots=tuple(_latest(table)),
     )
+
+
+def _latest(table: Table) -> Iterator[SnapshotLine]:
+    newest = sorted(table.metadata.snapshots, key=lambda one: one.timestamp_ms, reverse=True)
+    for one in newest[:_MOST_SNAPSHOTS]:
+        said = one.summary.additional_properties if one.summary else {}
+        yield SnapshotLine(
+            id=str(one.snapshot_id),
+            at=datetime.fromtimestamp(one.timestamp_ms / 1000, UTC).isoformat(timespec="seconds"),
+            operation=one.summary.operation.value if one.summary else "",
+            rows=_whole(said.get("added-records")),
+            files=_whole(said.get("added-data-files")),
+            process=said.get(PROCESS_ID, ""),
+        )
+
+
+def _whole(text: str | None) -> int:
+    """Another engine may have written anything."""
+    return int(text) if text and text.isdecimal() else 0
 
 
 def _needy(table: Table, due: Due) -> NeedyPartition:

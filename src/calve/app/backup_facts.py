@@ -1,0 +1,59 @@
+"""What the store knows of backups: how they were last seen, and what ever proved one."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from calve.control.registry import ServedStore
+from calve.model.process import ProcessId, ProcessQuery
+from calve.model.states import ProcessState
+
+_RESTORES = 200
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proven:
+    """The newest proof of a backup, good or bad."""
+
+    at: datetime
+    how: str
+    ok: bool = True
+
+
+def backup_rows(store: ServedStore, location: str, *, first: int = 0, limit: int = 1) -> list[Json]:
+    """Backups as they were last seen, newest first; of so many pieces."""
+    pieces = store.sighting_body(location, "backups", first=first, limit=limit)
+    return [row for text in pieces for row in json.loads(text)]
+
+
+def proven(store: ServedStore, location: str, rows: Sequence[Json]) -> dict[str, Proven]:
+    """By the name of the backup: read back, or restored, after it was made."""
+    named: dict[str, list[Proven]] = {}
+    by_process = {ProcessId(row["process"]): row["name"] for row in rows if row.get("process")}
+    for proof in store.proofs(list(by_process)):
+        if proof.made_at:
+            found = Proven(at=proof.made_at, how=proof.depth, ok=proof.ok)
+            named.setdefault(by_process[proof.process_id], []).append(found)
+    for seen in store.sightings("proof"):
+        known = json.loads(seen.summary) if seen.summary else {}
+        if seen.seen_at:
+            how = f"{known.get('read_bytes', 0) / max(known.get('bytes', 0), 1):.0%} of the data"
+            found = Proven(at=seen.seen_at, how=how, ok=bool(known.get("whole")))
+            named.setdefault(seen.subject, []).append(found)
+    done = frozenset({ProcessState.COMPLETED})
+    for one in store.processes(ProcessQuery(kind="restore", states=done, limit=_RESTORES)):
+        place, _, name = one.source.rpartition("/")
+        if place == location.rstrip("/") and one.finished_at:
+            named.setdefault(name, []).append(Proven(at=one.finished_at, how="restored"))
+    made_at = {row["name"]: row.get("created_at") or "" for row in rows}
+    newest = {
+        name: max(found, key=lambda one: one.at) for name, found in named.items() if name in made_at
+    }  # fmt: skip
+    return {
+        name: one
+        for name, one in newest.items()
+        if not made_at[name] or one.at >= datetime.fromisoformat(made_at[name])
+    }

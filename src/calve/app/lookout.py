@@ -1,0 +1,300 @@
+"""Who looks outside for pages, how often, and in which order: pages themselves ask only the store.
+
+What somebody has open comes first, then what was not looked at for longest. A look must not be felt: one at a time for
+each service, so many a minute, bounded in time, none while a service is down, and none into an embedded source that
+work needs. Several servers of one store look once: the store decides who. What was found is kept by
+`Desk.perform`, as if somebody had asked.
+"""
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from calve.app.calve import Calve
+from calve.app.config import Config
+from calve.app.desk import Desk
+from calve.app.overview import Counts, Overview
+from calve.app.sightings import pair
+from calve.app.tables import pairs
+from calve.control.registry import ServedStore
+from calve.model.access import Caller, Role
+from calve.model.errors import CalveError, UnavailableError
+from calve.model.seen import Sighting
+
+CALL_SECONDS = 15.0  # of one call to a source, a catalog or a storage
+WANTED_SECONDS = 60.0  # what somebody has open is not looked at again sooner
+PRESSED_SECONDS = 10.0  # nor what somebody asks for with a button
+A_MINUTE = 30
+AT_ONCE = 4
+_OPEN_SECONDS = 120.0  # a page that is open says so again within this time
+_LIST_SECONDS = 60.0
+_TICK_SECONDS = 1.0
+_LEASE_SECONDS = 120.0
+_MOST_WANTED = 1000
+_OF_A_PAGE = 20  # a list of a hundred tables does not go before everything else
+_LIVE = 1000
+_HEALTH_SECONDS = 6 * 3600.0  # also where nothing was published: others write there too
+_DOWN_PROBES = 10
+_WHO = Caller(name="lookout", role=Role.VIEWER)
+_log = logging.getLogger(__name__)
+
+Subject = tuple[str, str]  # what, and of what
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """What one look asks. `due`: when it is next looked at by itself, in seconds after the last; None for never."""
+
+    what: str
+    subject: str
+    verb: str
+    arguments: Mapping[str, Any]
+    tried: float  # seconds since the last look, when the list was made; infinite for none
+    due: float | None
+
+
+class Lookout:
+    """Of one server. `want` and `press` are quick, and may be called from any thread."""
+
+    def __init__(self, calve: Calve, *, now: Callable[[], float] = time.monotonic) -> None:
+        """`calve` is its own: bounded as `bounded_for_looks` says."""
+        self._calve = calve
+        self._desk = Desk(calve)
+        self._now = now
+        self._lock = threading.Lock()
+        self._wanted: dict[Subject, float] = {}  # until when
+        self._pressed: dict[Subject, float] = {}
+        self._looks: dict[Subject, Look] = {}
+        self._listed = float("-inf")
+        self._last: dict[Subject, float] = {}
+        self._recent: deque[float] = deque()
+        self._busy: set[str] = set()  # services
+        self._down: dict[str, float] = {}  # services, and until when
+        self.woken = threading.Event()
+        self.ending = False  # what it uses is about to be closed
+
+    @property
+    def _store(self) -> ServedStore:
+        return self._calve.registry
+
+    def want(self, subjects: Iterable[Sequence[str]]) -> None:
+        """Somebody has a page open that shows these, as [what, subject]."""
+        self._note(self._wanted, [(what, subject) for what, subject in subjects][:_OF_A_PAGE])
+
+    def press(self, what: str, subject: str) -> None:
+        """Somebody asks for a look now."""
+        self._note(self._pressed, [(what, subject)])
+
+    def _note(self, kept: dict[Subject, float], subjects: Iterable[Subject]) -> None:
+        with self._lock:
+            for old in [one for one, until in kept.items() if until <= self._now()]:
+                del kept[old]
+            for one in subjects:
+                if len(kept) < _MOST_WANTED:
+                    kept[one] = self._now() + _OPEN_SECONDS
+        self.woken.set()
+
+    def next(self) -> Callable[[], None] | None:
+        """One look that may begin now, already claimed: call it, in any thread. None if there is none."""
+        while self._recent and self._recent[0] <= self._now() - 60:
+            self._recent.popleft()
+        if len(self._recent) >= A_MINUTE:
+            return None
+        self._list()
+        candidates = list(self._ordered())
+        down = self._down_now() if candidates else set()
+        for look, least in candidates:
+            services = self._desk.services(look.verb, look.arguments)
+            if self._busy.intersection(services) or _is_down(services, down) or not self._free(services):
+                continue
+            self._last[_of(look)] = self._now()
+            self._pressed.pop(_of(look), None)
+            # If we die after this, others may look once the claim has run out.
+            if self._store.claim_look(
+                look.subject, look.what, again_seconds=least, lease_seconds=_LEASE_SECONDS
+            ):
+                self._recent.append(self._now())
+                with self._lock:
+                    self._busy.update(services)
+                return lambda look=look, services=services: self._do(look, services)  # type: ignore[misc]
+        return None
+
+    def _ordered(self) -> Iterator[tuple[Look, float]]:
+        """What may be looked at, with how long ago the last look must be."""
+        with self._lock:
+            kept = ((self._pressed, PRESSED_SECONDS), (self._wanted, WANTED_SECONDS))
+            asked = [
+                (one, least) for ones, least in kept for one, until in ones.items() if until > self._now()
+            ]
+        for one, least in asked:
+            if one in self._looks and self._since(one) >= least:
+                yield self._looks[one], least
+        due = [look for look in self._looks.values() if look.due and self._since(_of(look)) >= look.due]
+        for look in sorted(due, key=lambda look: -self._since(_of(look))):
+            if not self._embedded(self._desk.services(look.verb, look.arguments)):
+                yield look, look.due or 0.0
+
+    def _since(self, one: Subject) -> float:
+        """Seconds since it was last looked at, by us or, as far as the list knows, by others."""
+        mine = self._now() - self._last.get(one, float("-inf"))
+        return min(mine, self._looks[one].tried + self._now() - self._listed)
+
+    def _list(self) -> None:
+        """What there is to look at: pairs that had an export, their destinations, and the backups."""
+        with self._lock:
+            unknown = any(one not in self._looks for one in (*self._pressed, *self._wanted))
+        age = self._now() - self._listed
+        if age < (_TICK_SECONDS * 5 if unknown else _LIST_SECONDS):
+            return
+        counts = Overview(self._store).look()
+        self._looks = {_of(look): look for look in looks(counts, self._calve.config)}
+        self._last = {one: at for one, at in self._last.items() if one in self._looks}
+        self._listed = self._now()
+
+    def _down_now(self) -> set[str]:
+        """Services that a worker found down, or we did."""
+        return {one.service for one in self._store.breakers()} | {
+            service for service, until in self._down.items() if until > self._now()
+        }
+
+    def _embedded(self, services: Iterable[str]) -> list[str]:
+        sources = self._calve.config.sources
+        return [
+            one
+            for one in services
+            if one.startswith("source:") and (found := sources.get(one[7:])) and found.embedded
+        ]
+
+    def _free(self, services: Iterable[str]) -> bool:
+        """A look into an embedded source holds its lock: never while a process needs it."""
+        embedded = set(self._embedded(services))
+        return not embedded or not any(embedded.intersection(one.needs) for one in self._store.live(_LIVE))
+
+    def _do(self, look: Look, services: Sequence[str]) -> None:
+        try:
+            self._desk.perform(_WHO, look.verb, look.arguments)
+        except CalveError as error:
+            if isinstance(error, UnavailableError):
+                until = self._now() + _DOWN_PROBES * self._calve.config.limits.probe_seconds
+                known = error.service in services
+                self._down |= dict.fromkeys((error.service,) if known else services, until)
+            self._fail(look, error.message)
+        except Exception as error:  # noqa: BLE001 - a defect of one look must not end the others
+            if self.ending:
+                return
+            _log.exception("looking at %s for pages failed", look.subject)
+            self._fail(look, f"internal error: {type(error).__name__}")
+        finally:
+            with self._lock:
+                self._busy.difference_update(services)
+            self.woken.set()
+
+    def _fail(self, look: Look, message: str) -> None:
+        try:
+            self._store.fail_look(look.subject, look.what, message)
+        except CalveError as error:
+            _log.warning("that %s could not be looked at is not kept: %s", look.subject, error.message)
+
+
+def _is_down(services: Iterable[str], down: Iterable[str]) -> bool:
+    """A breaker names a storage or a place of backups with its whole address, a look only by its kind."""
+    wide = tuple("backup:" if one == "backups" else one for one in services)
+    narrow = tuple(one for one in wide if one.startswith(("backup:", "storage:")))
+    return any(one in wide or (narrow and one.startswith(narrow)) for one in down)
+
+
+def _of(look: Look) -> Subject:
+    return look.what, look.subject
+
+
+def looks(counts: Counts, config: Config) -> Iterator[Look]:
+    """Everything there is to look at."""
+    due = config.limits.look_minutes * 60 or None
+
+    def tried(seen: Sighting | None) -> float:
+        at = seen.tried_at if seen else None
+        return (counts.at - at).total_seconds() if at else float("inf")
+
+    found = pairs(counts)
+    for one in found:
+        subject = pair(one["source"], one["destination"])
+        given = {"table": one["source"], "to": one["destination"], "gone": True}
+        seen = counts.pairs.get(subject)
+        if one["source"].partition(":")[0] in config.sources:
+            yield Look(
+                what="pair", subject=subject, verb="partitions", arguments=given, tried=tried(seen), due=due
+            )
+    published = [
+        (one.destination, one.completed_at)
+        for one in counts.totals.latest
+        if one.completed_at and one.kind in ("export", "optimize")
+    ]
+    for to in {one["destination"] for one in found}:
+        if "/" in to or to.partition(".")[0] not in config.catalogs:
+            continue  # plain Parquet has no health
+        seen = counts.health.get(to)
+        tried_at = seen.tried_at if seen else None
+        changed = tried_at is None or any(name == to and at > tried_at for name, at in published)
+        yield Look(
+            what="health", subject=to, verb="health", arguments={"table": to}, tried=tried(seen),
+            due=due and (due if changed else max(due, _HEALTH_SECONDS)),
+        )  # fmt: skip
+    seen = next((one for one in counts.backups if one.subject == config.backup_url), None)
+    used = seen is not None or any(one.kind in ("backup", "restore") for one in counts.totals.latest)
+    yield Look(
+        what="backups",
+        subject=config.backup_url,
+        verb="backup_list",
+        arguments={"contents": True},
+        tried=tried(seen),
+        due=due if used else None,
+    )
+
+
+def bounded_for_looks(config: Config) -> Config:
+    """The same configuration, with which nothing waits for long."""
+    limits = config.limits
+    return replace(
+        config,
+        limits=replace(
+            limits,
+            source_busy_seconds=0.0,
+            query_seconds=min(limits.query_seconds, CALL_SECONDS),
+            call_seconds=min(limits.call_seconds, CALL_SECONDS),
+        ),
+    )
+
+
+@contextmanager
+def looking_out(lookout: Lookout) -> Iterator[None]:
+    """It is at work for as long as the block lasts."""
+    stop = threading.Event()
+    pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="lookout")
+
+    def run() -> None:
+        while not stop.is_set():
+            lookout.woken.clear()
+            try:
+                while not stop.is_set() and (look := lookout.next()) is not None:
+                    pool.submit(look)
+            except CalveError as error:
+                _log.warning("nothing is looked at for pages now: %s", error.message)
+            lookout.woken.wait(_TICK_SECONDS)
+            stop.wait(0.1)  # a page that asks and asks does not keep us busy
+
+    thread = threading.Thread(target=run, name="lookout", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        lookout.ending = True
+        stop.set()
+        lookout.woken.set()
+        pool.shutdown(wait=False, cancel_futures=True)
+        thread.join(CALL_SECONDS)
