@@ -57,7 +57,6 @@ def gantt(document: Mapping[str, Any]) -> Markup:
     created = _after(process["created_at"], start)
     first = max(min(created, 0.0), -last)  # a long wait before the first try is cut; the words say how long
     frame = _Frame(first, last)
-    bands = _outages(frame, document["outages"], start, now)
     _waits(frame, document["waits"], document["outages"], start, now)
     if attempts["bars"] is not None:
         lanes = _lanes(frame, document, running, now)
@@ -69,10 +68,10 @@ def gantt(document: Mapping[str, Any]) -> Markup:
         title += f"; drawn from every {_ordinal(every)} of {counted(total, 'task')}"
     title += f"; {count(attempts['failed'])} failed" if attempts["failed"] else ""
     _publishing(frame, document["milestones"], start, now)
-    grid = _axis(frame)
+    behind = [*_bands(frame, document["outages"], start, now), *_axis(frame)]
     height = frame.y + _AXIS
     about = "Time goes to the right. Hatched is waiting. Bands are outages of services that the process needs."
-    return svg.picture(title, about, _hatches(), *bands(frame.y), *grid, *frame.drawn, cls="gantt", height=height)
+    return svg.picture(title, about, _hatches(), *behind, *frame.drawn, cls="gantt", height=height)
 
 
 def tries(document: Mapping[str, Any]) -> Markup | str:
@@ -103,19 +102,19 @@ def waited(bar: Mapping[str, Any]) -> float:
 def _waits(
     frame: _Frame, waits: Sequence[Mapping[str, Any]], outages: Sequence[Mapping[str, Any]], start: datetime, now: float
 ) -> None:  # fmt: skip
-    spans = [(one["from"], one["to"], f"waited for {one['for']}") for one in waits]
-    spans += [(one["opened_at"], one["closed_at"], f"{one['service']} was down: {one['reason']}") for one in outages]
+    spans = [(one["from"], one["to"], f"waited for {one['for']}", "") for one in waits]
+    spans += [
+        (one["opened_at"], one["closed_at"], f"{one['service']} was down", f": {one['reason']}") for one in outages
+    ]
     if not spans:
         return
     frame.row("Waiting")
-    for begin, end, said in spans[:BARS]:
+    for begin, end, short, rest in spans[:BARS]:
         left, right = _after(begin, start), _after(end, start) if end else now
-        full = f"{cut(said, 200)}, {span(right - left)}"
-        frame.bar(left, right, "waiting", full)
+        frame.bar(left, right, "waiting", f"{cut(short + rest, 200)}, {span(right - left)}")
         at = frame.at(left)
         if frame.at(right) - at >= 0.14:
-            label = cut(said.split(":", 1)[0] if " was down" not in said else said.split(": ")[0], 34)
-            frame.drawn.append(svg.words(at + 0.006, frame.y + 11, label, "inside"))
+            frame.drawn.append(svg.words(at + 0.006, frame.y + 11, cut(short, 34), "inside"))
     frame.y += _LANE + 4
 
 
@@ -234,18 +233,16 @@ def _publishing(frame: _Frame, milestones: Sequence[Mapping[str, Any]], start: d
     frame.y += _LANE
 
 
-def _outages(frame: _Frame, outages: Sequence[Mapping[str, Any]], start: datetime, now: float) -> Any:
-    """Bands behind all rows; drawn when the height is known."""
-
-    def drawn(height: float) -> list[Markup]:
-        found = []
-        for one in outages[:BARS]:
-            left = frame.at(_after(one["opened_at"], start))
-            right = frame.at(_after(one["closed_at"], start) if one["closed_at"] else now)
-            found.append(svg.rect(left, 0, max(right - left, 0.001), height, "band"))
-        return found
-
-    return drawn
+def _bands(
+    frame: _Frame, outages: Sequence[Mapping[str, Any]], start: datetime, now: float
+) -> list[Markup]:
+    """Outages, behind all rows."""
+    found = []
+    for one in outages[:BARS]:
+        left = frame.at(_after(one["opened_at"], start))
+        right = frame.at(_after(one["closed_at"], start) if one["closed_at"] else now)
+        found.append(svg.rect(left, 0, max(right - left, 0.001), frame.y, "band"))
+    return found
 
 
 def _axis(frame: _Frame) -> list[Markup]:
