@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
 _VOID = frozenset("area base br col embed hr img input link meta source track wbr".split())
-_URLS = frozenset({"href", "src", "action", "formaction"})
+_URLS = frozenset({"href", "src"})
 
 
 @dataclass(kw_only=True)
@@ -40,7 +40,7 @@ class Html(HTMLParser):
     def handle_starttag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
         given = {name: value or "" for name, value in attrs}
         self.tags.append((tag, given))
-        self.urls += [value for name, value in given.items() if name in _URLS and tag != "form"]
+        self.urls += [value for name, value in given.items() if name in _URLS]
         if tag == "form":
             self.forms.append(Form(action=given["action"], method=given.get("method", "get")))
         elif tag in ("input", "select", "textarea") and "form" in self._open and "name" in given:

@@ -21,7 +21,7 @@ from calve.app.view import Json
 from calve.http.errands import Pending
 from calve.http.problem import HttpError
 from calve.model.access import Caller
-from calve.model.errors import CalveError, Outcome, RefusedError, TemporaryError
+from calve.model.errors import CalveError, Outcome, RefusedError, TemporaryError, UsageError
 from calve.web.actions import ACTIONS, Action, Ask, consequence
 from calve.web.fields import parsed, refuse_tokens, sent
 from calve.web.frame import Frame, fields, form_key
@@ -189,6 +189,8 @@ class Forms:
         action = ACTIONS[name]
         processes = await self._processes(caller, arguments.get("ids", ()))
         asked = {one.name for one in action.asks}
+        if error is None and not set(self._service.desk.required(action.verb)) <= {*arguments, *asked}:
+            raise UsageError("nothing is selected", code="missing_option", hint="go back, and select something")
         context: Json = {
             "caller": caller,
             "action": {"name": name, "label": action.label, "title": action.title},

@@ -7,16 +7,19 @@ A page has one document. While the store does not answer, the last one is shown 
 import csv
 import io
 import json
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, Route
 
+from calve.app.arguments import span
 from calve.app.desk import NotAllowedError
 from calve.app.view import Json
 from calve.http.errands import Pending
@@ -29,14 +32,16 @@ from calve.web.frame import HEADERS, Frame
 from calve.web.links import target
 
 Given = Mapping[str, Any]
-_LIVE, _WEEK = ["RUNNING", "PUBLISHING"], timedelta(days=7)
-VIEWS: Mapping[str, Sequence[str]] = {"running": _LIVE, "failed": ["FAILED"], "waiting": ["PENDING"], "all": []}
+VIEWS: Mapping[str, Sequence[str]] = {
+    "running": ["RUNNING", "PUBLISHING"], "failed": ["FAILED"], "waiting": ["PENDING"], "all": []
+}  # fmt: skip
+_WEEK, _SPAN = "7d", re.compile(r"\d+[a-z]")
 _ROWS = 50
 _RISKY_CELL = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet would compute
 
 
 def _asked_page(given: Given) -> Json:
-    """A view is a name for states; `failed` is of the last week. Rounded, so that viewers share a document."""
+    """A view is a name for states; `failed` is of the last week. Ages are rounded, so that viewers share a document."""
     view = given.get("view", "")
     if view and view not in VIEWS:
         raise UsageError("invalid view", code="bad_option", hint=f"there are {', '.join(VIEWS)}")
@@ -44,9 +49,12 @@ def _asked_page(given: Given) -> Json:
     states = given.get("state") or VIEWS.get(view, ())
     if states:
         asked["states"] = list(states)
-    if view == "failed" and "since" not in asked:
-        hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
-        asked["since"] = (hour - _WEEK).strftime("%Y-%m-%dT%H:%M:%SZ")
+    if view == "failed":
+        asked.setdefault("since", _WEEK)
+    for name in ("since", "until"):
+        if _SPAN.fullmatch(asked.get(name, "")):
+            minute = datetime.now(UTC).replace(second=0, microsecond=0)
+            asked[name] = (minute - span(asked[name])).strftime("%Y-%m-%dT%H:%M:%SZ")
     return {"limit": _ROWS, **asked, "why": True}
 
 
@@ -192,7 +200,7 @@ class Pages:
         beside = {} if stale is not None or caller is None else await self._beside(page, caller)
         spent = time.perf_counter() - started
         return await self._shown(
-            request, page, caller, given, document, beside=beside, stale=stale, store_seconds=spent
+            request, page, caller, given, document, stale=stale, store_seconds=spent, **beside
         )
 
     async def _shown(
@@ -225,17 +233,15 @@ class Pages:
             address=target(page.path, given),
             now=_time(document.get("now")),
             wants=json.dumps(page.wants(document)),
-            **{"beside": {}, "stale": None, **context},
+            **{"stale": None, **context},
         )
 
     async def _beside(self, page: Page, caller: Caller) -> Json:
-        """What only some roles see: asked for this caller each time; None where the role is not enough."""
+        """What only some roles see: asked for this caller each time, and by its name in the template."""
         found: Json = {}
         for verb in page.beside:
-            try:
+            with suppress(NotAllowedError):
                 found[verb] = json.loads(await self._service.document(caller, verb, {}))
-            except NotAllowedError:
-                found[verb] = None
         return found
 
     async def _plan(self, request: Request) -> Response:

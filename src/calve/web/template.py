@@ -1,6 +1,5 @@
 """Jinja: everything is escaped, a name that is missing is an error, and templates come from the package alone."""
 
-import json
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -21,13 +20,9 @@ class Templates:
             lstrip_blocks=True,
             auto_reload=False,
         )
-        self._environment.filters.update({**FILTERS, "pretty": _pretty})
+        self._environment.filters.update(FILTERS)
         self._environment.globals.update({**FILTERS, **CHARTS})
 
     def render(self, name: str, **context: Any) -> bytes:
         text = self._environment.get_template(name).render(**context)
         return text.encode("utf-8", "replace")  # names may hold half of a surrogate pair
-
-
-def _pretty(document: Any) -> str:
-    return json.dumps(document, indent=2, ensure_ascii=False)
