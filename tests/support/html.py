@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
-_VOID = frozenset("area base br col embed hr img input link meta source track wbr".split())
+_VOID = frozenset(
+    ["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"]
+)
 _URLS = frozenset({"href", "src"})
 
 
@@ -43,9 +45,9 @@ class Html(HTMLParser):
         self.urls += [value for name, value in given.items() if name in _URLS]
         if tag == "form":
             self.forms.append(Form(action=given["action"], method=given.get("method", "get")))
-        elif tag in ("input", "select", "textarea") and "form" in self._open and "name" in given:
-            if given.get("type") not in ("checkbox", "radio") or "checked" in given:
-                self.forms[-1].fields.append((given["name"], given.get("value", "")))
+        chosen = given.get("type") not in ("checkbox", "radio") or "checked" in given
+        if tag in ("input", "select", "textarea") and "form" in self._open and "name" in given and chosen:
+            self.forms[-1].fields.append((given["name"], given.get("value", "")))
         if tag not in _VOID:
             self._open.append(tag)
 
@@ -55,7 +57,9 @@ class Html(HTMLParser):
             self._open.pop()
 
     def handle_endtag(self, tag: str) -> None:
-        assert self._open and self._open[-1] == tag, f"</{tag}> closes {self._open[-3:]}, line {self.getpos()[0]}"
+        assert self._open and self._open[-1] == tag, (
+            f"</{tag}> closes {self._open[-3:]}, line {self.getpos()[0]}"
+        )
         self._open.pop()
 
     def handle_data(self, data: str) -> None:

@@ -67,9 +67,7 @@ def served_here(folder: Path, fronts: Sequence[Front] = (), **options: Any) -> I
 
     def run() -> None:
         try:
-            serve(
-                config, replace(config.serve, port=0, **options), fronts=fronts, ready=answers.set_result
-            )
+            serve(config, replace(config.serve, port=0, **options), fronts=fronts, ready=answers.set_result)
         except BaseException as error:
             if answers.done():
                 raise

@@ -54,14 +54,20 @@ class Place:
         """Keeps cookies, follows nothing, says that it wants HTML and that its own pages ask."""
         given = {"Accept": "text/html,*/*", "Origin": url or self.url, "Sec-Fetch-Site": "same-origin"}
         return httpx.Client(
-            base_url=url or self.url, headers={**given, **headers}, timeout=30, trust_env=False, follow_redirects=False
+            base_url=url or self.url,
+            headers={**given, **headers},
+            timeout=30,
+            trust_env=False,
+            follow_redirects=False,
         )
 
-    def signed_in(self, role: Role, url: str = "", **headers: str) -> httpx.Client:
-        client = self.browser(url, **headers)
-        answer = client.post("/sign-in", data={"secret": self.token(role), "role": role.value})
-        assert answer.status_code == 303, answer.text
-        return client
+    @contextmanager
+    def signed_in(self, role: Role | None) -> Iterator[httpx.Client]:
+        with self.browser() as client:
+            if role:
+                answer = client.post("/sign-in", data={"secret": self.token(role), "role": role.value})
+                assert answer.status_code == 303, answer.text
+            yield client
 
     def local_token(self) -> str:
         return read_token(self.folder / "calve.token")

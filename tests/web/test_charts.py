@@ -12,7 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calve.web.charts import calendar, columns, diagram, gantt, histogram, outages, shares, sparkline, svg, tries
+from calve.web.charts import (
+    calendar,
+    columns,
+    diagram,
+    gantt,
+    histogram,
+    outages,
+    shares,
+    sparkline,
+    svg,
+    tries,
+)
 
 PAGES = Path(__file__).parents[1] / "fixtures" / "pages"
 EVIL = "</svg><script>alert(1)</script>\"'&<"
@@ -104,7 +115,11 @@ def test_text_from_outside_is_text(made: Callable[[], str]) -> None:
 
 @given(st.lists(ODD, max_size=60))
 def test_amounts_may_be_anything(values: list[float]) -> None:
-    for text in (sparkline(values), columns(values, NOW, 900), shares([("ok", "a", value) for value in values])):
+    for text in (
+        sparkline(values),
+        columns(values, NOW, 900),
+        shares([("ok", "a", value) for value in values]),
+    ):
         parsed(text)
     parsed(histogram([{"name": "x", "files": value} for value in values]))
 
@@ -132,7 +147,15 @@ def test_more_tries_than_are_drawn_do_not_make_a_larger_chart() -> None:
 
 
 def test_phases_of_a_try_lie_side_by_side_and_end_with_it() -> None:
-    text = gantt(with_bars(bar(1, 0, 10, spent={"read": 2, "write": 3, "upload": 1}), waits=[], outages=[], running=[], milestones=[]))
+    text = gantt(
+        with_bars(
+            bar(1, 0, 10, spent={"read": 2, "write": 3, "upload": 1}),
+            waits=[],
+            outages=[],
+            running=[],
+            milestones=[],
+        )
+    )
     group = parsed(text).find(".//g")
     assert group is not None
     found = [(one.get("class"), one.get("x"), one.get("width")) for one in group.iter("rect")]
@@ -171,7 +194,7 @@ def test_a_long_wait_for_a_worker_does_not_squeeze_the_work() -> None:
 
 def test_of_very_many_tries_the_chart_shows_how_many_were_in_each_phase() -> None:
     zeros = [0.0] * 240
-    buckets = {name: zeros for name in ("waiting", "upload", "worked", "rows", "bytes")}
+    buckets = dict.fromkeys(("waiting", "upload", "worked", "rows", "bytes"), zeros)
     buckets |= {"read": [5.0] * 240, "write": [3.0] * 240, "failed": [0.0] * 239 + [101.0]}
     document = with_bars()
     document["attempts"] |= {"bars": None, "count": 120_000, "failed": 20_000, "seconds": 600.0}

@@ -52,10 +52,12 @@ def test_signing_in_leads_back_and_the_page_says_who_it_is(place: Place) -> None
 
 def test_behind_tls_the_cookie_goes_over_tls_alone_and_below_the_root_alone(place: Place) -> None:
     place.token(Role.VIEWER)
-    with place.served(behind_proxy=True, root_path="/a/b") as url:
-        with browser(place, url.removesuffix("/a/b")) as client:
-            given = cookie_of(client.post("/a/b/sign-in", data={"secret": place.token(Role.VIEWER)}))
-            assert "secure" in given and given["path"] == "/a/b/"
+    with (
+        place.served(behind_proxy=True, root_path="/a/b") as url,
+        browser(place, url.removesuffix("/a/b")) as client,
+    ):
+        given = cookie_of(client.post("/a/b/sign-in", data={"secret": place.token(Role.VIEWER)}))
+        assert "secure" in given and given["path"] == "/a/b/"
 
 
 def test_the_host_s_own_token_signs_in_on_the_host(place: Place) -> None:
@@ -92,7 +94,13 @@ def test_it_leads_to_pages_of_ours_alone(place: Place, next: str, to: str) -> No
 def test_a_wrong_token_is_told_the_same_and_few_times(place: Place) -> None:
     with closed(place) as url, browser(place, url) as client:
         texts = set()
-        for wrong in ("", "x", f"{place.token(Role.VIEWER)[:-1]}x", "calve_nosuchid00_" + "a" * 43, place.local_token()):
+        for wrong in (
+            "",
+            "x",
+            f"{place.token(Role.VIEWER)[:-1]}x",
+            "calve_nosuchid00_" + "a" * 43,
+            place.local_token(),
+        ):
             answer = sign_in(client, wrong)
             assert answer.status_code == 401 and "set-cookie" not in answer.headers
             assert "www-authenticate" not in answer.headers
@@ -108,7 +116,9 @@ def test_a_wrong_token_is_told_the_same_and_few_times(place: Place) -> None:
 def test_only_our_own_page_signs_in_and_out(place: Place, operator: httpx.Client) -> None:
     with place.browser() as client:
         for origin in ("https://evil.example", "null"):
-            answer = client.post("/sign-in", data={"secret": place.token(Role.ADMIN)}, headers={"Origin": origin})
+            answer = client.post(
+                "/sign-in", data={"secret": place.token(Role.ADMIN)}, headers={"Origin": origin}
+            )
             assert answer.status_code == 403
         del client.headers["Origin"]
         answer = sign_in(client, place.token(Role.ADMIN))
@@ -139,14 +149,22 @@ def test_without_a_session_a_closed_server_asks_for_one_and_shows_nothing(place:
         assert answer.headers["location"] == (
             "../sign-in?next=tables%2Fof%3Fsource%3Dmain%253Adb.t%26to%3Dlake.a.b"
         )
-        for address in ("/", "/confirm/cancel?ids=x", "/asked/export/0123456789abcdef", "/nowhere", "/tables.csv"):
+        for address in (
+            "/",
+            "/confirm/cancel?ids=x",
+            "/asked/export/0123456789abcdef",
+            "/nowhere",
+            "/tables.csv",
+        ):
             assert client.get(address).status_code == 303
         answer = client.get("/tables.json")
         assert answer.status_code == 401 and answer.json()["code"] == "token_missing"
         assert "www-authenticate" not in answer.headers
         answer = client.post("/do/cancel", data={"ids": "x", "key": "0123456789abcdef"})
         assert answer.status_code == 303
-        assert answer.headers["location"].startswith("../sign-in?next=confirm%2Fcancel%3Fids%3Dx%26key%3D0123456789abcdef")
+        assert answer.headers["location"].startswith(
+            "../sign-in?next=confirm%2Fcancel%3Fids%3Dx%26key%3D0123456789abcdef"
+        )
         assert client.get("/sign-in").status_code == 200
 
 
@@ -159,7 +177,9 @@ def test_a_link_from_elsewhere_is_loaded_again_once(place: Place) -> None:
             assert answer.status_code == 200
             assert ("meta", {"http-equiv": "refresh", "content": "0"}) in Html(answer.text).tags
             assert "default-src 'none'" in answer.headers["content-security-policy"]
-        answer = client.get("/tables?q=x", headers={"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "navigate"})
+        answer = client.get(
+            "/tables?q=x", headers={"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "navigate"}
+        )
         assert answer.status_code == 303
 
 

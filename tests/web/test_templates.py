@@ -33,7 +33,9 @@ TEMPLATE_SET = Templates()
 
 def context(document: dict[str, Any], **given: Any) -> dict[str, Any]:
     """What `Frame.page` and `Pages` give, for an operator."""
-    paths = {name: f"/{name}" for name in ("attention", "tables", "table", "page", "system", "search", "plan")}
+    paths = {
+        name: f"/{name}" for name in ("attention", "tables", "table", "page", "system", "search", "plan")
+    }
     links = Links("/a/b", paths | {"sheet": "/processes/{id}"})
     texts = lambda value: value if isinstance(value, list) else [value]  # noqa: E731
     return {
@@ -61,7 +63,9 @@ class Whole(HTMLParser):
         assert tag not in ("script", "style", "img") or dict(attrs).get("src") == "mark.svg"
         for name, value in attrs:
             assert name != "style" and not name.startswith("on"), (tag, name)
-            assert name not in ("href", "src", "action") or not (value or "").startswith(("javascript", "//", "http"))
+            assert name not in ("href", "src", "action") or not (value or "").startswith(
+                ("javascript", "//", "http")
+            )
         found = dict(attrs)
         self.ids += [found["id"] or ""] if "id" in found else []
         self.heads += tag == "h1"
@@ -81,7 +85,9 @@ def whole(name: str, document: dict[str, Any], **given: Any) -> str:
     reader = Whole()
     reader.feed(text)
     assert reader.open == [] and reader.heads == 1
-    assert len(reader.ids) == len(set(reader.ids)), sorted(one for one in reader.ids if reader.ids.count(one) > 1)
+    assert len(reader.ids) == len(set(reader.ids)), sorted(
+        one for one in reader.ids if reader.ids.count(one) > 1
+    )
     return text
 
 
@@ -98,7 +104,11 @@ def renamed(value: Any, texts: Iterator[str], key: str = "") -> Any:
         )
     if isinstance(value, list):
         return [renamed(one, texts, key) for one in value]
-    return next(texts) if isinstance(value, str) and value and key in {*FREE, "partitions", "needs", "reach"} else value
+    return (
+        next(texts)
+        if isinstance(value, str) and value and key in {*FREE, "partitions", "needs", "reach"}
+        else value
+    )
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
@@ -136,8 +146,12 @@ def test_an_empty_page_says_why_it_is_empty() -> None:
     seen = {"at": None, "by": "", "tried_at": None, "error": ""}
     table = empty(example("table"), "partitions", "processes", counts=None, total=0, seen=seen, health=None)
     assert "Nobody has looked at this table yet." in whole("table", table)
-    system = empty(example("system"), "workers", "servers", "breakers", "outages", "halts", "errors", doctor=None)
-    assert "No worker is running." in whole("system", system) and "never run from here" in whole("system", system)
+    system = empty(
+        example("system"), "workers", "servers", "breakers", "outages", "halts", "errors", doctor=None
+    )
+    assert "No worker is running." in whole("system", system) and "never run from here" in whole(
+        "system", system
+    )
     calm = empty(example("attention"), "cards", "live", more=0, sentence="Nothing needs attention.")
     assert "Nothing is running." in whole("attention", calm)
     first = calm | {"first_steps": [{"title": "Check", "command": "calve doctor", "done": True}]}

@@ -64,11 +64,14 @@ def test_markup_is_made_in_two_modules_only() -> None:
 
 
 def test_every_icon_that_is_used_is_there() -> None:
-    there = set(re.findall(r'<symbol id="i-([\w-]+)"', (WEB / "templates" / "parts" / "icons.html").read_text()))
+    there = set(
+        re.findall(r'<symbol id="i-([\w-]+)"', (WEB / "templates" / "parts" / "icons.html").read_text())
+    )
     used = {
         name
         for path in TEMPLATES
-        for name in re.findall(r'icon\("([\w-]+)"', path.read_text()) + re.findall(r"#i-([\w-]+)\"", path.read_text())
+        for name in re.findall(r'icon\("([\w-]+)"', path.read_text())
+        + re.findall(r"#i-([\w-]+)\"", path.read_text())
     }
     used |= set(re.findall(r'icon="([\w-]+)"', (WEB / "words.py").read_text()))
     assert used <= there, used - there

@@ -68,7 +68,9 @@ def test_all_and_nothing_are_said_of_all_and_nothing_only(part: float, whole: fl
     assert words.percent(part, whole) == said
 
 
-@pytest.mark.parametrize("hidden", ["\0", "\n", "\x1b", "\x7f", "\x85", "\u200b", "\u200e", "\u202e", "\u2028", "\ufeff", "\ud800"])
+@pytest.mark.parametrize(
+    "hidden", ["\0", "\n", "\x1b", "\x7f", "\x85", "\u200b", "\u200e", "\u202e", "\u2028", "\ufeff", "\ud800"]
+)
 def test_nothing_in_a_name_is_invisible(hidden: str) -> None:
     shown = words.cleaned(f"a{hidden}b")
     assert shown.startswith("a") and shown.endswith("b") and hidden not in shown and len(shown) > 2

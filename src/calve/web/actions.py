@@ -136,9 +136,7 @@ def consequence(name: str, processes: Sequence[Json]) -> str:
     """For the processes it is about, where their state makes a difference."""
     states = {one["state"] for one in processes}
     if name == "cancel" and states == {"PUBLISHING"}:
-        return (
-            "It may be too late: it is being published. Calve makes sure that it is either published whole or never will be."
-        )
+        return "It may be too late: it is being published. Calve makes sure that it is either published whole or never will be."
     if name == "cancel" and states and not states & {"PENDING", "RUNNING", "PUBLISHING"}:
         return "It has ended: there is nothing to cancel."
     if name == "retry" and states & {"PENDING", "RUNNING", "PUBLISHING"}:

@@ -23,7 +23,9 @@ def parsed(fields: Iterable[tuple[str, str]], options: Mapping[str, type]) -> di
     found: dict[str, Any] = {}
     for name, text in fields:
         if name not in options:
-            raise UsageError(f"unknown field {name[:40]!r}", code="unknown_option", hint="open the page again")
+            raise UsageError(
+                f"unknown field {name[:40]!r}", code="unknown_option", hint="open the page again"
+            )
         if text == "":
             continue
         kind = options[name]

@@ -72,7 +72,9 @@ class Forms:
             if error.status != 401:
                 raise
             again = target(f"confirm/{name}", {**arguments, "key": key, "back": back})
-            return self._frame.go(request, target("sign-in", {"next": again if len(again) <= LONGEST else ""}))
+            return self._frame.go(
+                request, target("sign-in", {"next": again if len(again) <= LONGEST else ""})
+            )
         try:
             self._refuse_forged(request, name, own.get("token", ""))
             if (wanted := action.typed(arguments)) and own.get("typed", "") != wanted:
@@ -81,10 +83,19 @@ class Forms:
                 )
             return await self._done(request, caller, name, action, arguments, key, back)
         except CalveError as error:
-            return await self._form(request, caller, name, arguments, key=_next_key(key, error), back=back, error=error)
+            return await self._form(
+                request, caller, name, arguments, key=_next_key(key, error), back=back, error=error
+            )
 
     async def _done(
-        self, request: Request, caller: Caller, name: str, action: Action, arguments: Json, key: str, back: str
+        self,
+        request: Request,
+        caller: Caller,
+        name: str,
+        action: Action,
+        arguments: Json,
+        key: str,
+        back: str,
     ) -> Response:
         if name == "look":
             await self._look(caller, arguments)
@@ -93,7 +104,9 @@ class Forms:
             answer = await self._service.change(caller, action.verb, arguments, key)
             _refuse_late(answer)
             return await self._arrived(request, caller, name, arguments, answer, back)
-        if action.verb not in SUBMITS or not await self._service.replayed(caller, action.verb, arguments, key):
+        if action.verb not in SUBMITS or not await self._service.replayed(
+            caller, action.verb, arguments, key
+        ):
             await self._service.errand(caller, action.verb, arguments, key)
         return self._frame.go(request, self._address(caller, name, arguments, key, back))
 
@@ -190,7 +203,9 @@ class Forms:
         processes = await self._processes(caller, arguments.get("ids", ()))
         asked = {one.name for one in action.asks}
         if error is None and not set(self._service.desk.required(action.verb)) <= {*arguments, *asked}:
-            raise UsageError("nothing is selected", code="missing_option", hint="go back, and select something")
+            raise UsageError(
+                "nothing is selected", code="missing_option", hint="go back, and select something"
+            )
         context: Json = {
             "caller": caller,
             "action": {"name": name, "label": action.label, "title": action.title},
@@ -240,7 +255,9 @@ class Forms:
                     403, "the form is of another session", code="form_token", hint="send it again from here"
                 )
         elif "origin" not in headers and not headers.get("authorization", "").lower().startswith("bearer "):
-            raise HttpError(403, "no page asked for this", code="origin", hint="open the server's own address")
+            raise HttpError(
+                403, "no page asked for this", code="origin", hint="open the server's own address"
+            )
 
     def _address(self, caller: Caller, name: str, arguments: Json, key: str, back: str) -> str:
         """Where it says what becomes of it: with the arguments, so any server can answer. Where they are too long, this

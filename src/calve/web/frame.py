@@ -211,4 +211,6 @@ def form_key() -> str:
 
 def _sealed(secret: str, nonce: str, action: str) -> str:
     text = f"calve-form\0{nonce}\0{action}"
-    return hmac.new(secret.encode("utf-8", "replace"), text.encode("utf-8", "replace"), hashlib.sha256).hexdigest()
+    return hmac.new(
+        secret.encode("utf-8", "replace"), text.encode("utf-8", "replace"), hashlib.sha256
+    ).hexdigest()

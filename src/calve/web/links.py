@@ -11,7 +11,9 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 _IN_PATH = re.compile(r"\{(\w+)\}")
-_PRINTABLE = re.compile(r"[!-\[\]-~]*")  # ASCII without spaces and the backslash, which browsers take for a slash
+_PRINTABLE = re.compile(
+    r"[!-\[\]-~]*"
+)  # ASCII without spaces and the backslash, which browsers take for a slash
 LONGEST = 4096  # characters of a URL that every proxy lets through
 
 
@@ -63,4 +65,6 @@ def is_own(text: str, paths: Mapping[str, str]) -> bool:
     path, _, query = text.partition("?")
     if len(text) > LONGEST or not _PRINTABLE.fullmatch(query):
         return False
-    return any(re.fullmatch(_IN_PATH.sub(r"[A-Za-z0-9_-]+", known.lstrip("/")), path) for known in paths.values())
+    return any(
+        re.fullmatch(_IN_PATH.sub(r"[A-Za-z0-9_-]+", known.lstrip("/")), path) for known in paths.values()
+    )

@@ -155,7 +155,9 @@ class Pages:
         caller = await self._frame.visitor(request)
         if isinstance(caller, Response):
             return caller
-        error = HttpError(404, "There is no such page", code="no_such_route", hint="the search finds ids and tables")
+        error = HttpError(
+            404, "There is no such page", code="no_such_route", hint="the search finds ids and tables"
+        )
         return await self._frame.error(request, error, caller=caller)
 
     def _html(self, page: Page) -> Callable[[Request], Any]:
@@ -170,14 +172,17 @@ class Pages:
                 return caller
             given = self._given(request, page)
             if page.name == "search" and not given.get("q"):
-                return await self._shown(request, page, caller, {**given, "q": ""}, {"q": "", "hits": [], "note": ""})
+                return await self._shown(
+                    request, page, caller, {**given, "q": ""}, {"q": "", "hits": [], "note": ""}
+                )
             return await self._document(request, page, caller, given)
 
         return answer
 
     async def _document(self, request: Request, page: Page, caller: Caller | None, given: Json) -> Response:
         verb, asked = page.verb or page.name, page.asked(given)
-        started, stale = time.perf_counter(), None
+        started = time.perf_counter()
+        stale: float | None = None
         try:
             if caller is None:
                 raise _down()
@@ -278,7 +283,9 @@ class Pages:
                 page.verb or page.name, asked, after=request.headers.get("x-calve-after", "")
             )
             return Response(
-                made.data, media_type="application/json", headers={"X-Calve-Version": HEADERS["X-Calve-Version"]}
+                made.data,
+                media_type="application/json",
+                headers={"X-Calve-Version": HEADERS["X-Calve-Version"]},
             )
 
         return answer

@@ -49,7 +49,9 @@ class Sessions:
             caller = await self._frame.caller(request)
         except HttpError as error:
             caller, ended = None, error.code == "session_ended"
-        made = await self._form(request, next=_place(request.query_params.get("next", "")), caller=caller, ended=ended)
+        made = await self._form(
+            request, next=_place(request.query_params.get("next", "")), caller=caller, ended=ended
+        )
         if ended:
             made.headers.append("set-cookie", self._cookie(request, "", 0))
         return made
@@ -69,7 +71,9 @@ class Sessions:
         own = is_loopback(peer) and self._shared.open_reading
         text = given.get("secret", "").strip()
         # If we die here, there is a session whose secret nobody has; it ends by itself.
-        found = await self._shared.service.stored(partial(self._shared.gate.sign_in, text, role, loopback=own))
+        found = await self._shared.service.stored(
+            partial(self._shared.gate.sign_in, text, role, loopback=own)
+        )
         if found is None:
             self._failures.add(peer)
             error = HttpError(
@@ -90,7 +94,9 @@ class Sessions:
         if self._frame.secret(request) and not self._frame.is_form_token(
             request, "sign-out", given.get("token", "")
         ):
-            raise HttpError(403, "the form is of another session", code="form_token", hint="open the page again")
+            raise HttpError(
+                403, "the form is of another session", code="form_token", hint="open the page again"
+            )
         await self._end(request)
         made = self._frame.go(request, "" if self._shared.open_reading else "sign-in")
         made.headers.append("set-cookie", self._cookie(request, "", 0))
@@ -120,7 +126,9 @@ class Sessions:
     def _refuse_others(self, request: Request) -> None:
         """The guard compares an Origin that is there; here it must be there."""
         if "origin" not in request.scope["headers_by_name"]:
-            raise HttpError(403, "no page asked for this", code="origin", hint="open the server's own address")
+            raise HttpError(
+                403, "no page asked for this", code="origin", hint="open the server's own address"
+            )
 
     def _cookie(self, request: Request, secret: str, seconds: int) -> str:
         headers = request.scope["headers_by_name"]

@@ -134,7 +134,9 @@ def span(seconds: float | None) -> str:
     if seconds is None or not math.isfinite(seconds):
         return "–"
     if seconds < 10:
-        return f"{max(seconds, 0):.1f} s" if seconds >= 0.1 or seconds < _LEAST else f"{seconds * 1000:.0f} ms"
+        return (
+            f"{max(seconds, 0):.1f} s" if seconds >= 0.1 or seconds < _LEAST else f"{seconds * 1000:.0f} ms"
+        )
     left, parts = int(seconds), []
     for unit, length in _SPANS:
         if left >= length:

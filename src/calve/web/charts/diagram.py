@@ -35,7 +35,15 @@ def diagram(
     drawn = [_edge(one, other, reached, path) for one, other in zip(_ROW, _ROW[1:], strict=False)]
     drawn.append(_bus(path))
     for name, (x, y) in _PLACES.items():
-        kind = "current" if name == state else "past" if name in reached else "ahead" if name in ahead else "never"
+        kind = (
+            "current"
+            if name == state
+            else "past"
+            if name in reached
+            else "ahead"
+            if name in ahead
+            else "never"
+        )
         drawn += _node(name, x, y, kind)
     if state not in _PLACES:
         drawn.append(svg.element("text", f"now: {cut(state, 30)}", cls="value", x=0, y=_LOW + 21))

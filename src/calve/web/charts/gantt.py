@@ -70,7 +70,9 @@ def gantt(document: Mapping[str, Any]) -> Markup:
     _publishing(frame, document["milestones"], start, now)
     behind = [*_bands(frame, document["outages"], start, now), *_axis(frame)]
     height = frame.y + _AXIS
-    about = "Time goes to the right. Hatched is waiting. Bands are outages of services that the process needs."
+    about = (
+        "Time goes to the right. Hatched is waiting. Bands are outages of services that the process needs."
+    )
     return svg.picture(title, about, _hatches(), *behind, *frame.drawn, cls="gantt", height=height)
 
 
@@ -104,7 +106,8 @@ def _waits(
 ) -> None:  # fmt: skip
     spans = [(one["from"], one["to"], f"waited for {one['for']}", "") for one in waits]
     spans += [
-        (one["opened_at"], one["closed_at"], f"{one['service']} was down", f": {one['reason']}") for one in outages
+        (one["opened_at"], one["closed_at"], f"{one['service']} was down", f": {one['reason']}")
+        for one in outages
     ]
     if not spans:
         return
@@ -160,7 +163,11 @@ def _told(one: Mapping[str, Any], phases: Mapping[str, str]) -> str:
     said = [f"task {one['number']}", f"try {one['attempt']}" if one["attempt"] > 1 else ""]
     if one["spent"]:
         said.append(f"waited {span(waited(one))}")
-        said += [f"{phases.get(name, name)} {span(one['spent'][name])}" for name in _PHASES if one["spent"].get(name)]
+        said += [
+            f"{phases.get(name, name)} {span(one['spent'][name])}"
+            for name in _PHASES
+            if one["spent"].get(name)
+        ]
     else:
         said.append(f"took {span(one['end'] - one['start'])}")
     said.append(f"failed: {cut(one['code'], 60)}" if one["code"] else f"{count(one['rows'])} rows")
@@ -233,9 +240,7 @@ def _publishing(frame: _Frame, milestones: Sequence[Mapping[str, Any]], start: d
     frame.y += _LANE
 
 
-def _bands(
-    frame: _Frame, outages: Sequence[Mapping[str, Any]], start: datetime, now: float
-) -> list[Markup]:
+def _bands(frame: _Frame, outages: Sequence[Mapping[str, Any]], start: datetime, now: float) -> list[Markup]:
     """Outages, behind all rows."""
     found = []
     for one in outages[:BARS]:
@@ -263,7 +268,9 @@ def _axis(frame: _Frame) -> list[Markup]:
 def _hatches() -> Markup:
     line = svg.element("path", cls="stroke", d="M-1 7L7 -1M-1 1L1 -1M5 7L7 5")
     ground = svg.element("rect", cls="ground", width=6, height=6)
-    pattern = svg.element("pattern", ground, line, id=_HATCH, cls="hatch", width=6, height=6, patternUnits="userSpaceOnUse")
+    pattern = svg.element(
+        "pattern", ground, line, id=_HATCH, cls="hatch", width=6, height=6, patternUnits="userSpaceOnUse"
+    )
     return svg.element("defs", pattern)
 
 

@@ -26,7 +26,9 @@ def histogram(now: Sequence[Mapping[str, Any]], before: Sequence[Mapping[str, An
         wide = (1 - _NAME - _ROOM) * (number / highest if highest else 0)
         drawn.append(svg.words(0, top + 16, name, "label"))
         if at < len(old):
-            drawn.append(svg.rect(_NAME, top + 4, (1 - _NAME - _ROOM) * old[at] / (highest or 1), 16, "before"))
+            drawn.append(
+                svg.rect(_NAME, top + 4, (1 - _NAME - _ROOM) * old[at] / (highest or 1), 16, "before")
+            )
         if number:
             drawn.append(svg.rect(_NAME, top + 6, max(wide, 0.004), 12, "column"))
         said = f"{count(old[at])} → {count(number)}" if at < len(old) else count(number)

@@ -31,9 +31,13 @@ def outages(found: Sequence[Mapping[str, Any]], now: str, days: int = 7) -> Mark
             wide = (between(one["opened_at"], end) or 0.0) / length
             said = f"{exact(one['opened_at'])}, {span(wide * length)}: {cut(one['reason'], 200)}"
             left = min(left, 0.997)
-            drawn.append(svg.rect(left, top + 20, min(max(wide, 0.003), 1 - left), 12, "down", svg.element("title", said)))
+            drawn.append(
+                svg.rect(
+                    left, top + 20, min(max(wide, 0.003), 1 - left), 12, "down", svg.element("title", said)
+                )
+            )
     base = len(services) * _ROW
-    for day in range(0, days + 1):
+    for day in range(days + 1):
         at = (last - timedelta(days=days - day)).date()
         drawn.append(svg.words(day / days, base + 12, f"{at.day} {at:%b}", "tick minor" if day % 2 else "tick", "start" if day == 0 else "end" if day == days else "middle"))  # fmt: skip
     title = f"{counted(len(found), 'outage')} of {counted(len(services), 'service')} in {days} days"

@@ -49,7 +49,10 @@ def columns(
     begin = moment(start)
     step = step_seconds * (len(values) / len(amounts) if amounts else 1)
     wide = 1 / max(len(amounts), 1)
-    times = [exact((begin + timedelta(seconds=at * step)).isoformat()) if begin else "" for at in range(len(amounts))]
+    times = [
+        exact((begin + timedelta(seconds=at * step)).isoformat()) if begin else ""
+        for at in range(len(amounts))
+    ]
     drawn = [
         svg.rect(
             at * wide + wide * 0.12,
