@@ -35,6 +35,12 @@ class Clock:
         return self.seconds
 
 
+async def settled() -> None:
+    """Everything has gone as far as it can."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
 def shared() -> tuple[Documents, Store, Clock]:
     store, clock = Store(), Clock()
     return Documents(store, now=clock), store, clock  # type: ignore[arg-type]
@@ -45,7 +51,7 @@ def test_equal_requests_share_one_making_and_its_second() -> None:
         documents, store, clock = shared()
         asked = [asyncio.create_task(documents.get("tables", {"q": "x"})) for _ in range(100)]
         other = asyncio.create_task(documents.get("tables", {"q": "y"}))
-        await asyncio.sleep(0)
+        await settled()
         store.go.set()
         found = await asyncio.gather(*asked)
         await other
@@ -64,10 +70,10 @@ def test_a_document_is_not_older_than_what_the_viewer_has_seen() -> None:
     async def run() -> None:
         documents, store, _ = shared()
         first = asyncio.create_task(documents.get("tables", {}))
-        await asyncio.sleep(0)  # it has read position 5
+        await settled()  # it has read position 5
         store.position = 7
         later = [asyncio.create_task(documents.get("tables", {}, after="store.7.abc")) for _ in range(50)]
-        await asyncio.sleep(0)
+        await settled()
         store.go.set()
         assert (await first).position == 5
         assert {one.position for one in await asyncio.gather(*later)} == {7}

