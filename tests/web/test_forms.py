@@ -254,4 +254,4 @@ def test_anybody_who_may_read_may_ask_for_a_look(place: Place, reader: httpx.Cli
     deadline = time.monotonic() + 60
     while not reader.get(address).json()["seen"]["at"]:
         assert time.monotonic() < deadline
-    assert [row["id"] for row in reader.get(address).json()["partitions"]] == ["202601", "202602"]
+    assert [row["id"] for row in reader.get(address).json()["partitions"]] == ["202602", "202601"]

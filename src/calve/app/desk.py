@@ -7,6 +7,7 @@ fails for one that has none. Options are listed here, not read from the kinds: a
 
 import hashlib
 import json
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
@@ -167,6 +168,8 @@ class Desk:
         found = self.check(caller, verb, arguments)
         served = _SERVED[verb]
         given = checked(arguments, served.options, required=served.required, choices=served.choices)
+        if found.reach is Reach.OUTSIDE:
+            _load()
         if not found.changes:
             answer = served.answer(self._calve, given)
             if found.reach is Reach.OUTSIDE:
@@ -262,6 +265,16 @@ def admitted(running: Iterable[Sequence[str]], services: Sequence[str], most: in
     listed = [tuple(one) for one in running]
     busy = Counter(service for one in listed for service in one)
     return listed.count(tuple(services)) < most and all(busy[service] < 2 * most for service in services)
+
+
+_LOADING = threading.Lock()
+
+
+def _load() -> None:
+    """Import what verbs that ask outside need, in one thread at a time: two that import a circle of modules at once, as
+    PyIceberg's, may each find the half of it that the other has not finished."""
+    with _LOADING:
+        from calve.app import backups, exports, health, partitions  # noqa: F401
 
 
 def local_caller() -> Caller:
