@@ -233,14 +233,12 @@ def test_a_server_that_does_not_know_what_became_of_it_says_so_and_starts_nothin
     assert not place.store.processes(ProcessQuery(destination="lake.web.unknown"))
 
 
-def test_a_long_list_is_asked_for_too(place: Place, operator: httpx.Client) -> None:
+def test_a_long_list_is_asked_for_too(place: Place, operator: httpx.Client, table: str) -> None:
     names = [f"{number:06d}" for number in range(1000)]
-    form = (
-        page(operator, "/confirm/export?table=main:nosuch.table&to=lake.web.long").form("do/export").filled()
-    )
+    form = page(operator, f"/confirm/export?table={table}&to=lake.web.long").form("do/export").filled()
     answer = operator.post("/do/export", data={**form, "partitions": names})
     assert answer.status_code == 303 and len(answer.headers["location"]) < 4096
-    found = arrived(operator, answer, status=404)
+    found = arrived(operator, answer, status=404)  # of partitions that there are not
     assert Html(found.text).form("do/export").filled()["partitions"] == names
 
 

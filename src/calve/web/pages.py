@@ -198,7 +198,7 @@ class Pages:
         document = json.loads(made.data)
         if page.name == "sheet" and document["process"]["id"] != given["id"]:
             return self._frame.go(request, target(page.path, {**given, "id": document["process"]["id"]}))
-        hits = document.get("hits", ()) if page.name == "search" else ()
+        hits: list[Json] = document["hits"] if page.name == "search" else []
         if len(hits) == 1:
             name, arguments = hits[0]["href"]
             return self._frame.go(request, target(PATHS[name], arguments))
