@@ -52,10 +52,11 @@ def test_every_colour_is_written_once() -> None:
 
 @pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.name)
 def test_a_template_has_nothing_that_the_policy_refuses(path: Path) -> None:
-    text = path.read_text()
-    assert not re.search(r"\sstyle=|\son\w+=|javascript:|<script(?! src=)|<style|\|\s*safe\b", text)
+    text = re.sub(r"\{([{%#]).*?[}%#]\}", "", path.read_text(), flags=re.DOTALL)
+    assert "|safe" not in path.read_text().replace(" ", "")
+    assert not re.search(r"\sstyle=|\son\w+=|javascript:|<script(?! src=)|<style", text)
     assert not re.search(r"(href|src|action)=\"(https?:)?//", text)
-    assert not re.search(r"<\w[^<>]*\s[\w-]+=[^\"'\s{>]", text), "an attribute without quotes"
+    assert not re.search(r"<\w[^<>]*\s[\w-]+=[^\"'\s>]", text), "an attribute without quotes"
 
 
 def test_markup_is_made_in_two_modules_only() -> None:

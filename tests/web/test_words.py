@@ -18,7 +18,7 @@ NOW = datetime(2026, 11, 16, 12, 0, tzinfo=UTC)
 @given(st.integers(min_value=0, max_value=10**18))
 def test_sizes_and_counts_are_those_of_the_command_line(number: int) -> None:
     assert words.size(number) == output.size(number)
-    assert words.count(number) == output.count(number) or number > 2**53
+    assert words.count(number) == output.count(number)
     assert words.counted(number, "row") == output.counted(number, "row")
 
 

@@ -66,7 +66,7 @@ _EXPORTED: Mapping[str, Look] = {
 
 
 def count(number: float) -> str:
-    return f"{number:,.0f}"
+    return f"{number:,}" if isinstance(number, int) else f"{number:,.0f}"
 
 
 def counted(number: int, one: str, many: str = "") -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from markupsafe import Markup, escape
 
 Piece = Markup | str | None
-_MOST = 100_000_000.0
+_MOST = 1e18
 
 
 def element(name: str, *inside: Piece, **attributes: object) -> Markup:
