@@ -56,7 +56,8 @@ def test_a_template_has_nothing_that_the_policy_refuses(path: Path) -> None:
     assert "|safe" not in path.read_text().replace(" ", "")
     assert not re.search(r"\sstyle=|\son\w+=|javascript:|<script(?! src=)|<style", text)
     assert not re.search(r"(href|src|action)=\"(https?:)?//", text)
-    assert not re.search(r"<\w[^<>]*\s[\w-]+=[^\"'\s>]", text), "an attribute without quotes"
+    bare = re.sub(r"\"[^\"]*\"", '""', text)
+    assert not re.search(r"<\w[^<>]*\s[\w-]+=[^\"'\s>]", bare), "an attribute without quotes"
 
 
 def test_markup_is_made_in_two_modules_only() -> None:
