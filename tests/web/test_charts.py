@@ -12,18 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calve.web.charts import (
-    calendar,
-    columns,
-    diagram,
-    gantt,
-    histogram,
-    outages,
-    shares,
-    sparkline,
-    svg,
-    tries,
-)
+from calve.web.charts import svg
+from calve.web.charts.calendar import calendar
+from calve.web.charts.diagram import diagram
+from calve.web.charts.gantt import gantt, tries
+from calve.web.charts.histogram import histogram
+from calve.web.charts.outages import outages
+from calve.web.charts.sparkline import columns, shares, sparkline
 
 PAGES = Path(__file__).parents[1] / "fixtures" / "pages"
 EVIL = "</svg><script>alert(1)</script>\"'&<"
@@ -168,7 +163,7 @@ def test_phases_of_a_try_lie_side_by_side_and_end_with_it() -> None:
 
 
 def test_tries_that_overlap_have_lanes_of_their_own_and_others_share_one() -> None:
-    given = {"waits": [], "outages": [], "running": [], "milestones": []}
+    given: dict[str, Any] = {"waits": [], "outages": [], "running": [], "milestones": []}
     beside = gantt(with_bars(bar(1, 0, 5), bar(2, 1, 6), **given))
     after = gantt(with_bars(bar(1, 0, 5), bar(2, 5, 6), **given))
     assert "2 at once" in beside and "1 at once" in after
