@@ -37,14 +37,13 @@ def context(document: dict[str, Any], **given: Any) -> dict[str, Any]:
         name: f"/{name}" for name in ("attention", "tables", "table", "page", "system", "search", "plan")
     }
     links = Links("/a/b", paths | {"sheet": "/processes/{id}"})
-    texts = lambda value: value if isinstance(value, list) else [value]  # noqa: E731
     return {
         "doc": document, "page": {"name": "x", "title": "X", "path": "/a/b"}, "given": {}, "address": "",
         "wants": "{}", "now": datetime.fromisoformat(document["now"]), "stale": None, "refresh": None, "part": False,
         "who": {"name": "alice", "role": "operator", "signed_in": True}, "open_reading": False, "navigation": [],
         "link": links.to, "goto": links.goto, "at": links.at, "here": lambda **_: "?", "file": lambda ext: f"x.{ext}",
         "asset": lambda name: name, "may": lambda *_, **__: True, "role_for": lambda *_, **__: "operator",
-        "fields": lambda arguments: [(key, one) for key, value in arguments.items() for one in texts(value)],
+        "fields": lambda arguments: [(key, one) for key, value in arguments.items() for one in (value if isinstance(value, list) else [value])],
         "form_token": str, "form_key": lambda: "key", "form_url": str, "confirm_url": lambda name, **_: name,
         "sign_in_url": str, "command": command, "version": "1",
     } | given  # fmt: skip

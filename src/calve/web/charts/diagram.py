@@ -1,6 +1,7 @@
 """The states of a process: the way it went, where it stands, and where it can still go."""
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from markupsafe import Markup
@@ -32,7 +33,7 @@ def diagram(
         reached.setdefault(state, None)
     path = [name for name in (*_ROW, *_BELOW) if name in reached]
     ahead = _ahead(state, transitions)
-    drawn = [_edge(one, other, reached, path) for one, other in zip(_ROW, _ROW[1:], strict=False)]
+    drawn = [_edge(one, other, reached, path) for one, other in pairwise(_ROW)]
     drawn.append(_bus(path))
     for name, (x, y) in _PLACES.items():
         kind = (

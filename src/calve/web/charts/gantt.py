@@ -95,7 +95,7 @@ def tries(document: Mapping[str, Any]) -> Markup | str:
 
 def waited(bar: Mapping[str, Any]) -> float:
     """What is left of a try: for a core, or for an executor to start."""
-    return max(bar["end"] - bar["start"] - sum((bar["spent"] or {}).values()), 0.0)
+    return float(max(bar["end"] - bar["start"] - sum((bar["spent"] or {}).values()), 0.0))
 
 
 # -- rows ---------------------------------------------------------------------------------------------
