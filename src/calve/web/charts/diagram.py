@@ -60,7 +60,7 @@ def diagram(
         *drawn,
         cls="chart diagram", role="img", viewBox=f"-2 0 {width + 4:g} {_LOW + _HIGH + 4:g}", width=width, height=_LOW + _HIGH + 4,
     )  # fmt: skip
-    return svg.element("div", chart, cls="wide", role="region", tabindex=0, aria_label="State diagram")
+    return svg.element("div", chart, cls="wide", role="group", tabindex=0, aria_label="State diagram")
 
 
 def _node(name: str, x: float, y: float, kind: str) -> list[Markup]:

@@ -75,7 +75,7 @@ def numbers(caption: str, head: Sequence[str], rows: Iterable[Sequence[str]]) ->
         element("tbody", body),
         cls="list small",
     )
-    region = element("div", table, cls="wide", role="region", tabindex=0, aria_label=caption)
+    region = element("div", table, cls="wide", role="group", tabindex=0, aria_label=caption)
     return element("details", element("summary", "Numbers"), region, cls="numbers")
 
 
