@@ -25,6 +25,7 @@ HEAVY = (
     "prometheus_client",
     "fastapi",
     "uvicorn",
+    "jinja2",
 )
 
 

@@ -8,12 +8,13 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import httpx
 
 from calve.app.config import load_config
 from calve.app.token_file import read_token
-from calve.http.server import Address, serve
+from calve.http.server import Address, Front, serve
 from support.programs import Program
 
 _ADDRESS = re.compile(r"calve serves (\S+);")
@@ -59,14 +60,14 @@ class Served:
 
 
 @contextmanager
-def served_here(folder: Path) -> Iterator[str]:
+def served_here(folder: Path, fronts: Sequence[Front] = (), **options: Any) -> Iterator[str]:
     """The address of a server over a folder with a configuration. A thread: a test can afford one of its own."""
     config = load_config(folder / "calve.toml", environ={})
     answers: Future[Address] = Future()
 
     def run() -> None:
         try:
-            serve(config, replace(config.serve, port=0), ready=answers.set_result)
+            serve(config, replace(config.serve, port=0, **options), fronts=fronts, ready=answers.set_result)
         except BaseException as error:
             if answers.done():
                 raise

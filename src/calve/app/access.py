@@ -27,6 +27,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 _RESERVED = frozenset({LOCAL, "local-reader"})
 _REMEMBER_SECONDS = 3600.0
 _KEEP_SECONDS = 5.0
+_REMEMBER_SESSION_SECONDS = 300.0
 _KEPT = 1000
 SESSION_SECONDS = 12 * 3600.0
 _NOBODY = hashlib.sha256(b"").hexdigest()
@@ -182,6 +183,13 @@ class Gatekeeper:
             return None
         role = session.role if token.role.may(session.role) else token.role
         return Caller(name=token.name, role=role, origin=origin)
+
+    def remembers_session(self, secret: str) -> bool:
+        """As `remembers`, and within five minutes."""
+        with self._lock:
+            until, session, token = self._signed_in.get(_hash(secret), (0.0, None, None))
+        known = session is not None and (token is not None or session.token_id == LOCAL)
+        return known and self._seconds() < until + _REMEMBER_SESSION_SECONDS
 
     def sign_out(self, secret: str) -> None:
         key = _hash(secret)

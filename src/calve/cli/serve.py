@@ -63,6 +63,7 @@ def serve(session: CliSession, with_worker: bool, log_level: str | None, **given
     session.only_here("serve")
     try:
         from calve.http.server import serve as serve_http
+        from calve.web.front import dashboard
     except ModuleNotFoundError as missing:
         raise UsageError(
             f"calve serve needs {missing.name}", code="serve_not_installed", hint="pip install 'calve[serve]'"
@@ -85,5 +86,5 @@ def serve(session: CliSession, with_worker: bool, log_level: str | None, **given
     config = replace(
         session.config, log=replace(session.config.log, level=log_level or session.config.log.level)
     )
-    serve_http(config, options, with_worker=with_worker, ready=ready)
+    serve_http(config, options, with_worker=with_worker, fronts=[dashboard], ready=ready)
     say("calve serve has ended")

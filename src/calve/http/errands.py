@@ -90,6 +90,11 @@ class Errands:
             if once and errand.done.done() and self._errands.get(key) is errand:
                 del self._errands[key]
 
+    def knows(self, key: str) -> bool:
+        """Whether it is under way, or its answer is kept."""
+        self._forget()
+        return key in self._errands
+
     def running(self) -> Counter[str]:
         """How many are under way for each service."""
         return Counter(

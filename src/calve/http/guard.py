@@ -170,12 +170,11 @@ class Guard:
 
     def _enter(self, scope: Scope) -> None:
         """Under the root path and without it: some proxies take it off, others do not."""
-        root = self._rules.root_path
-        scope["root_path"] = root
-        path = scope["path"]
+        root, path = self._rules.root_path, scope["path"]
         if root and (path == root or path.startswith(root + "/")):
             scope["path"] = path[len(root) :] or "/"
             scope["raw_path"] = scope["path"].encode()
+            scope["state"]["bare_root"] = path == root  # links of a page would lead out of it
 
     async def _body(self, scope: Scope, headers: Mapping[str, str], receive: Receive) -> bytes:
         most = self._rules.request_kb * 1024

@@ -94,7 +94,9 @@ class Identities:
 
     def remembers(self, headers: Mapping[str, str]) -> bool:
         """Whether who asks was known before the store went down."""
-        return self._gate.remembers(given_token(headers))
+        text = given_token(headers)
+        secret = "" if text else given_cookie(headers, self._cookie)
+        return self._gate.remembers(text) or bool(secret and self._gate.remembers_session(secret))
 
     def _in_url(self, path: str, query: str) -> str:
         """The password of `?user=&pass=` or `?user=&password=`; "" for none."""

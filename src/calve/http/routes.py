@@ -186,8 +186,16 @@ class Service:
         try:
             await self.caller(request)
         except TemporaryError:
-            if not self._identities.remembers(request.scope["headers_by_name"]):
+            if not self.remembers(request):
                 raise
+
+    def remembers(self, request: Request) -> bool:
+        """Whether who asks was known before the store went down."""
+        return self._identities.remembers(request.scope["headers_by_name"])
+
+    async def stored(self, work: Callable[[], Any]) -> Any:
+        """What the store alone answers, beside the event loop."""
+        return await self._threads.run(work)
 
     async def answer(self, request: Request, name: str, arguments: Mapping[str, Any]) -> Response:
         caller = await self.caller(request)
@@ -201,7 +209,7 @@ class Service:
         if verb.reach is Reach.STORE:
             return _whole(await self._threads.run(work, changes=verb.changes))
         if key and verb.changes:
-            first = await self._threads.run(lambda: self.desk.replay(caller, name, arguments, key))
+            first = await self.replayed(caller, name, arguments, key)
             if first is not None:
                 return answered(first)
         services = self.desk.services(name, arguments)
@@ -219,14 +227,29 @@ class Service:
         assert verb.reach is Reach.STORE and not verb.changes, name
         return await self._threads.run(_Work(self.desk, caller, name, arguments, ""))
 
+    async def change(self, caller: Caller, name: str, arguments: Mapping[str, Any], key: str) -> Any:
+        """The answer of a verb that changes the store, and asks nobody else."""
+        verb = self.desk.check(caller, name, arguments)
+        assert verb.reach is Reach.STORE and verb.changes, name
+        return json.loads(
+            await self._threads.run(_Work(self.desk, caller, name, arguments, key), changes=True)
+        )
+
     async def errand(
-        self, caller: Caller, name: str, arguments: Mapping[str, Any], key: str = ""
+        self, caller: Caller, name: str, arguments: Mapping[str, Any], key: str = "", *, start: bool = True
     ) -> Any | Pending:
-        """What became of a verb that asks outside: started, if it is not under way; never waited for."""
+        """What became of a verb that asks outside: started, if it is not under way; never waited for. Without `start`
+        LookupError, if this server does not know of it."""
         self.desk.check(caller, name, arguments)
         work = _Work(self.desk, caller, name, arguments, key)
+        if not start and not self._errands.knows(work.key):
+            raise LookupError(key)
         services = self.desk.services(name, arguments)
         return await self._errands.result(work.key, services, work, wait_seconds=0.0)
+
+    async def replayed(self, caller: Caller, name: str, arguments: Mapping[str, Any], key: str) -> Any | None:
+        """What the store knows of an earlier request with this key; None if nothing."""
+        return await self._threads.run(lambda: self.desk.replay(caller, name, arguments, key))
 
     async def waited(self, caller: Caller, name: str, arguments: Mapping[str, Any], *, seconds: float) -> Any:
         """The answer of a verb that reads outside, for clients that do not ask again. TemporaryError if it takes

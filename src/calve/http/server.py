@@ -15,7 +15,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import uvicorn
@@ -70,8 +70,9 @@ class Shared:
     cookie: str
     open_reading: bool
     root_path: str
-    secure: bool  # cookies only over TLS
     lookout: Lookout  # a page says what it shows: `want(document["subjects"])`, `press` for a button
+    behind_proxy: bool
+    last: list[BaseRoute] = field(default_factory=list)  # routes after all others, for what nobody answers
 
 
 Front = Callable[[Shared], Sequence[BaseRoute]]
@@ -152,11 +153,12 @@ def serve(
             cookie=cookie,
             open_reading=open_reading,
             root_path=_root(options),
-            secure=bool(options.tls_cert) or options.behind_proxy,
             lookout=lookout,
+            behind_proxy=options.behind_proxy,
         )
         for front in fronts:
             app.router.routes[:0] = front(shared)  # before the others: `GET /` is a page for a browser
+        app.router.routes += shared.last
         guard = Guard(app, _rules(config, options), answered=meters.answered)
         server = _Server(_uvicorn(guard, options, config.limits.client_seconds), streams)
         with (
