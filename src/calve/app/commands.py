@@ -74,7 +74,9 @@ def _spelled(sign: str) -> str:
         return f"\\{sign}"
     if sign.isprintable():
         return sign
-    return "".join(f"\\x{byte:02x}" for byte in sign.encode("utf-8", "surrogateescape"))
+    # A byte that is no UTF-8 is itself again; half of a surrogate pair, which nobody can type, is only shown.
+    errors = "surrogateescape" if "\udc80" <= sign <= "\udcff" else "surrogatepass"
+    return "".join(f"\\x{byte:02x}" for byte in sign.encode("utf-8", errors))
 
 
 def _option(flag: str, value: Any) -> Iterator[str]:

@@ -83,8 +83,8 @@ class Errands:
         try:
             return await asyncio.wait_for(asyncio.shield(errand.done), wait_seconds)
         except TimeoutError:
-            if errand.done.done():  # the work itself raised it
-                raise
+            if errand.done.done():  # at the last moment, or the work itself raised it
+                return errand.done.result()
             return Pending(seconds=self._now() - errand.started)
         finally:
             if once and errand.done.done() and self._errands.get(key) is errand:

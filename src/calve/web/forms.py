@@ -9,6 +9,7 @@ import json
 import re
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from starlette.requests import Request
@@ -146,15 +147,16 @@ class Forms:
         return await self._arrived(request, caller, name, arguments, answer, back)
 
     async def _became(self, caller: Caller, action: Action, arguments: Json, key: str) -> Any | Pending:
-        """LookupError if nobody here knows."""
+        """LookupError if nobody here knows. What this server carries out itself says more than the store's row."""
+        if VERBS[action.verb].reach is Reach.OUTSIDE:
+            with suppress(LookupError):
+                made = await self._service.errand(caller, action.verb, arguments, key, start=False)
+                return made if isinstance(made, Pending) else json.loads(made)
         if action.verb in SUBMITS:
             first = await self._service.replayed(caller, action.verb, arguments, key)
             if first is not None:
                 return first
-        if VERBS[action.verb].reach is Reach.STORE:
-            raise LookupError(key)
-        made = await self._service.errand(caller, action.verb, arguments, key, start=False)
-        return made if isinstance(made, Pending) else json.loads(made)
+        raise LookupError(key)
 
     async def _arrived(
         self, request: Request, caller: Caller, name: str, arguments: Json, answer: Any, back: str
