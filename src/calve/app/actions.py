@@ -48,13 +48,24 @@ class Command:
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
 
-_IN_EXPORT = {"partition": "partitions", "part": "parts", "cast": "casts", "rename": "renames"}
+_IN_EXPORT = {
+    "plan": "plan_hash",
+    "partition": "partitions",
+    "part": "parts",
+    "cast": "casts",
+    "rename": "renames",
+}
 _TABLES = {"table": "tables", "t": "tables"}  # as clickhouse-backup has it
 COMMANDS: Mapping[str, Command] = {
     "create": Command(
         verb="backup_create", named="name", by_comma=True, spelled=_TABLES, defaults={"tables": ["*.*"]}
     ),
-    "restore": Command(verb="backup_restore", named="name", by_comma=True, spelled={"as": "into", **_TABLES}),
+    "restore": Command(
+        verb="backup_restore",
+        named="name",
+        by_comma=True,
+        spelled={"as": "into", "plan": "plan_hash", **_TABLES},
+    ),
     "verify": Command(verb="backup_verify", named="name", spelled={"read-data": "read_share"}),
     "delete": Command(verb="backup_delete", named="name"),
     "export": Command(verb="export", named="table", spelled=_IN_EXPORT),
