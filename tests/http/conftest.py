@@ -44,5 +44,6 @@ uri = "sqlite:///{folder}/catalog.db"
 warehouse = "file://{folder}/warehouse"
 [limits]
 requests_per_second = 2000
+wrong_tokens_per_minute = 100000
 client_seconds = 5
 """

@@ -26,7 +26,17 @@ class Host:
         self.store = MemoryStore(self.clock)
         self.seconds = 0.0
         self.gate = self.another(local)
-        self.identities = Identities(self.gate, open_reading=open_reading, cookie="calve_x")
+        self.identities = Identities(
+            self.gate, open_reading=open_reading, cookie="calve_x", now=self.clock.offset_seconds
+        )
+
+    def status(self, token: str, peer: str = "127.0.0.1") -> int:
+        """What a request with this token gets: 200, or why not."""
+        try:
+            self.identities.caller({"authorization": f"Bearer {token}"} if token else {}, peer)
+        except HttpError as error:
+            return error.status
+        return 200
 
     def another(self, local: str = "") -> Gatekeeper:
         return Gatekeeper(
@@ -151,3 +161,22 @@ def test_a_role_that_is_lowered_lowers_the_session() -> None:
     host.store._kept.tokens[token.id] = replace(token, role=Role.VIEWER)
     caller = host.another().signed_in(secret)
     assert caller is not None and caller.role is Role.VIEWER
+
+
+def test_an_address_that_sends_wrong_tokens_waits_and_those_that_were_right_before_do_not() -> None:
+    _, local = make_token(LOCAL)
+    host = Host(local=local)
+    used = host.token(Role.ADMIN)
+    assert host.status(used) == 200
+    guesses = [make_token()[1] for _ in range(8)] + [make_token(LOCAL)[1], "x"]
+    assert [host.status(one) for one in guesses] == [401] * 10
+    new = host.token(Role.VIEWER)
+    assert [host.status(one) for one in (guesses[0], make_token()[1], make_token(LOCAL)[1], new)] == [429] * 4
+    assert [host.status(one) for one in (used, local, "")] == [200] * 3
+    assert host.status("x", "9.9.9.9") == 401
+    with pytest.raises(HttpError) as refused:
+        host.identities.caller({"authorization": "Bearer x"}, "127.0.0.1")
+    assert (refused.value.code, refused.value.headers) == ("too_many_requests", {"Retry-After": "6"})
+    host.clock.advance(6.1)
+    assert [host.status(one) for one in (new, "x", "y")] == [200, 401, 429]
+    assert host.status(new) == 200

@@ -132,7 +132,7 @@ def test_a_head_that_drips_is_cut_off(served: Served) -> None:
 
 def test_a_peer_that_asks_too_often_waits() -> None:
     now = [0.0]
-    rates = Rates(50, lambda: now[0])
+    rates = Rates(50, lambda: now[0], burst=200)
     assert [rates.wait_for("a") for _ in range(200)] == [0.0] * 200
     assert rates.wait_for("a") > 0
     assert rates.wait_for("b") == 0

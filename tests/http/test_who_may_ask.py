@@ -108,7 +108,9 @@ def test_an_unsafe_address_is_not_served(tmp_path: Path, options: list[str], cod
     assert "hint:" in done.stderr
 
 
-def test_behind_a_proxy_reading_needs_a_token_and_the_hosts_own_does_not_count(tmp_path: Path) -> None:
+def test_behind_a_proxy_reading_needs_a_token_that_is_not_guessed_and_the_hosts_own_does_not_count(
+    tmp_path: Path,
+) -> None:
     made = Served(tmp_path / "s", ["--behind-proxy"])
     try:
         forwarded = {"X-Forwarded-For": "10.0.0.1, 203.0.113.9"}
@@ -118,5 +120,14 @@ def test_behind_a_proxy_reading_needs_a_token_and_the_hosts_own_does_not_count(t
             assert client.get("/v1/processes", headers=forwarded).status_code == 401
             assert client.get("/v1/processes").status_code == 401
         assert "from 203.0.113.9" in made.log.read_text()
+        with made.client("wrong") as client:
+            many = [client.get("/v1/processes", headers=forwarded) for _ in range(20)]
+            assert {one.status_code for one in many} == {401, 429}
+            assert (
+                many[-1].json()["code"] == "too_many_requests" and int(many[-1].headers["retry-after"]) >= 1
+            )
+            sql = client.post("/", content="SELECT 1", headers=forwarded)
+            assert (sql.status_code, sql.headers["X-ClickHouse-Exception-Code"]) == (429, "202")
+            assert client.get("/v1/processes").status_code == 401  # another address
     finally:
         made.close()

@@ -227,7 +227,7 @@ def failed(error: CalveError, query_id: str = "") -> Answered:
     if known.status == 401:
         headers["WWW-Authenticate"] = 'Basic realm="calve"'
     if known.status in (429, 503):
-        headers["Retry-After"] = "1"
+        headers["Retry-After"] = getattr(error, "headers", {}).get("Retry-After", "1")
     return Answered(status=known.status, headers=headers, body=text.encode("utf-8", "replace"))
 
 

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import re
 import secrets
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
@@ -17,7 +18,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from calve.http.problem import HttpError, defect, problem
+from calve.http.problem import HttpError, defect, problem, too_many
 from calve.model.errors import CalveError
 from calve.wire import logs
 
@@ -66,7 +67,7 @@ class Guard:
         self._app = app
         self._rules = rules
         self._answered = answered
-        self._rates = Rates(rules.requests_per_second, now)
+        self._rates = Rates(rules.requests_per_second, now, burst=BURST * rules.requests_per_second)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -139,13 +140,7 @@ class Guard:
         # Files of the program cost nothing, and a first page needs several.
         wait = 0.0 if scope["path"].startswith("/assets/") else self._rates.wait_for(peer)
         if wait:
-            raise HttpError(
-                429,
-                "too many requests",
-                code="too_many_requests",
-                hint="ask less often",
-                headers={"Retry-After": str(max(1, round(wait)))},
-            )
+            raise too_many("requests", wait, hint="ask less often")
         host = _name_of(headers.get("host", ""))
         if host not in self._rules.hosts:
             raise HttpError(
@@ -222,21 +217,24 @@ class _Answer:
 
 
 class Rates:
-    """A bucket for each peer: so many requests a second, and a burst."""
+    """A bucket for each peer: so many a second, and a burst. May be shared by threads."""
 
-    def __init__(self, per_second: int, now: Callable[[], float]) -> None:
+    def __init__(self, per_second: float, now: Callable[[], float], *, burst: float) -> None:
         self._rate = per_second
+        self._burst = burst
         self._now = now
+        self._lock = threading.Lock()
         self._peers: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
-    def wait_for(self, peer: str) -> float:
-        """Seconds until this peer may ask again; 0 if it may."""
-        now = self._now()
-        left, at = self._peers.pop(peer, (float(self._rate * BURST), now))
-        left = min(float(self._rate * BURST), left + (now - at) * self._rate)
-        while len(self._peers) >= PEERS:
-            self._peers.popitem(last=False)
-        self._peers[peer] = (left - 1 if left >= 1 else left, now)
+    def wait_for(self, peer: str, *, take: bool = True) -> float:
+        """Seconds until this peer has one left; 0 if it has, and it is taken."""
+        with self._lock:
+            now = self._now()
+            left, at = self._peers.pop(peer, (self._burst, now))
+            left = min(self._burst, left + (now - at) * self._rate)
+            while len(self._peers) >= PEERS:
+                self._peers.popitem(last=False)
+            self._peers[peer] = (left - 1 if take and left >= 1 else left, now)
         return 0.0 if left >= 1 else (1 - left) / self._rate
 
 

@@ -1,18 +1,21 @@
 """Who asks: the token of a request, in any of the headers that clients use, or else the session of its cookie, becomes a
 `Caller`.
 
-A wrong token is refused; it never becomes the reader without a token. Tokens in URLs end up in logs of others, so they
-are taken only where the configuration says so, and only at routes that old clients call.
+A wrong token is refused; it never becomes the reader without a token. An address that sent many wrong ones waits,
+unless its token was right before. Tokens in URLs end up in logs of others, so they are taken only where the
+configuration says so, and only at routes that old clients call.
 """
 
 import base64
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from ipaddress import ip_address
 from urllib.parse import parse_qsl
 
 from calve.app.access import Gatekeeper
 from calve.app.token_file import LOCAL, token_id
-from calve.http.problem import HttpError
+from calve.http.guard import Rates
+from calve.http.problem import HttpError, too_many
 from calve.model.access import Caller, Role
 
 _FOR_OLD_CLIENTS = ("/backup/", "/v1/tables/", "/v1/actions")
@@ -23,9 +26,17 @@ class Identities:
     """`open_reading`: on this host, reading needs no token. `cookie`: the name of a session's; "" for none."""
 
     def __init__(
-        self, gate: Gatekeeper, *, open_reading: bool, login_in_urls: bool = False, cookie: str = ""
+        self,
+        gate: Gatekeeper,
+        *,
+        open_reading: bool,
+        login_in_urls: bool = False,
+        cookie: str = "",
+        wrong_tokens_per_minute: int = 10,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._gate = gate
+        self._wrong = Rates(wrong_tokens_per_minute / 60, now, burst=wrong_tokens_per_minute)
         self._cookie = cookie
         self._open_reading = open_reading
         self._login_in_urls = login_in_urls
@@ -55,8 +66,12 @@ class Identities:
                 hint="send one as Authorization: Bearer TOKEN; calve token new makes one",
                 headers=_CHALLENGE,
             )
+        if (wait := self._wrong.wait_for(peer, take=False)) and not self._gate.remembers(text):
+            raise too_many("wrong tokens", wait, hint="wait; then send a token that calve token list shows")
         # Behind a proxy everybody seems to be on this host, so its own token does not count there.
         found = self._gate.caller(text, origin=peer, loopback=local and self._open_reading, ask=ask)
+        if found is None:
+            self._wrong.wait_for(peer)
         if found is None and token_id(text) == LOCAL and not self._open_reading:
             raise HttpError(
                 401,

@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
+from math import ceil
 from typing import Any
 
 from starlette.responses import JSONResponse, Response
@@ -50,6 +51,11 @@ class HttpError(UsageError):
         self.status = status
         self.retryable = status in (408, 429, 503)  # type: ignore[misc]  # of this one, not of its class
         self.headers = dict(headers or {})
+
+
+def too_many(what: str, wait_seconds: float, *, hint: str) -> HttpError:
+    headers = {"Retry-After": str(max(1, ceil(wait_seconds)))}
+    return HttpError(429, f"too many {what}", code="too_many_requests", hint=hint, headers=headers)
 
 
 class DownError(UnavailableError):

@@ -112,7 +112,11 @@ def serve(
         # Named by the store: servers of one store share it, and two on one host do not overwrite each other's.
         cookie = f"calve_{calve.registry.feed_state().store_id[:8]}"
         identities = Identities(
-            gate, open_reading=open_reading, login_in_urls=options.login_in_urls, cookie=cookie
+            gate,
+            open_reading=open_reading,
+            login_in_urls=options.login_in_urls,
+            cookie=cookie,
+            wrong_tokens_per_minute=config.limits.wrong_tokens_per_minute,
         )
         service = Service(
             Desk(calve),

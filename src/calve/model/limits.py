@@ -87,6 +87,9 @@ class Limits:
     requests_per_second: int = _count(
         50, "requests of one address to a server, with bursts of four times as many"
     )
+    wrong_tokens_per_minute: int = _count(
+        10, "wrong tokens of one address to a server; then tokens that were not right before wait"
+    )
     streams: int = _count(200, "streams of events that one server keeps open, 20 of them for one address")
     stream_seconds: float = _limit(0.5, "how often a server looks for new events while somebody watches")
     look_minutes: float = _limit(

@@ -63,6 +63,7 @@ _BY_CODE = {
     MEMORY: Known(number=241, name="MEMORY_LIMIT_EXCEEDED", status=413),
     BUSY: Known(number=202, name="TOO_MANY_SIMULTANEOUS_QUERIES", status=503),
     "server_busy": Known(number=202, name="TOO_MANY_SIMULTANEOUS_QUERIES", status=503),
+    "too_many_requests": Known(number=202, name="TOO_MANY_SIMULTANEOUS_QUERIES", status=429),
     "no_cage": Known(number=48, name="NOT_IMPLEMENTED", status=501),
     "role": Known(number=497, name="ACCESS_DENIED", status=403),
     "token_missing": _NO_TOKEN,
