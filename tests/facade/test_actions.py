@@ -3,7 +3,7 @@
 import queue
 import threading
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -238,6 +238,21 @@ def test_an_action_that_takes_longer_than_its_lease_is_not_begun_again_beside_it
         threads.close()
 
 
+def test_an_action_that_takes_longer_than_its_lease_is_held_until_it_is_done(facade: Calve) -> None:
+    desk, registry = SlowDesk(facade), CountsHolds(facade.registry)
+    actions = Actions(desk, registry, now=facade.now)  # type: ignore[arg-type]
+    [action] = actions.accept(LOCAL, ["export slow:db.t --all --to lake.ns.t"])
+    threads = ActionThreads(actions, poll_seconds=0.01, hold_seconds=0.0)
+    try:
+        assert registry.held.wait(30)
+        since, until = registry.claimed_until, row(facade, action).claimed_until
+        assert since and until and until > since
+        assert facade.registry.claim_actions(limit=9, lease_seconds=30) == []
+    finally:
+        desk.go.set()
+        threads.close()
+
+
 class SlowDesk(Desk):
     """Exports of the source `slow` take until `go`."""
 
@@ -273,6 +288,27 @@ class AlwaysClaims:
         if self._claims > 5:
             self.claimed_often.set()
         return self._registry.claim_actions(limit=limit, lease_seconds=0.0)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._registry, name)
+
+
+class CountsHolds:
+    """Says when an action was held after it had been claimed."""
+
+    def __init__(self, registry: Any) -> None:
+        self._registry = registry
+        self.claimed_until: datetime | None = None
+        self.held = threading.Event()
+
+    def claim_actions(self, *, limit: int, lease_seconds: float) -> Any:
+        found = self._registry.claim_actions(limit=limit, lease_seconds=lease_seconds)
+        self.claimed_until = next((one.claimed_until for one in found), self.claimed_until)
+        return found
+
+    def hold_actions(self, ids: Any, lease_seconds: float) -> None:
+        self._registry.hold_actions(ids, lease_seconds)
+        self.held.set()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._registry, name)

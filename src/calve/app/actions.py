@@ -28,7 +28,8 @@ from calve.model.refusals import key_reused
 
 MOST_LINES = 100
 LONGEST = 4000  # characters of a command
-LEASE_SECONDS = 120.0  # after which another server takes an action up that this one did not finish
+LEASE_SECONDS = 120.0  # after which another server takes an action up whose server is silent
+HOLD_SECONDS = LEASE_SECONDS / 4  # how often a server says that it still carries an action out
 MOST_HELD = 200  # actions that a server has claimed and not begun
 PATIENCE = timedelta(hours=1)  # with a service that is down
 _KEYS = uuid.UUID("8c0a4e0e-6a5c-4b0e-9a39-2d6f6b0c8a51")
@@ -197,6 +198,12 @@ class Actions:
     def claim(self, limit: int) -> list[Action]:
         return self._registry.claim_actions(limit=limit, lease_seconds=LEASE_SECONDS)
 
+    def hold(self, ids: Sequence[str]) -> None:
+        """They are still carried out here."""
+        # If we die here, or the store stays away longer than the lease, another server begins them too: what submits
+        # has its key, the rest may be done twice, and the first record stays.
+        self._registry.hold_actions(ids, LEASE_SECONDS)
+
     def services(self, action: Action) -> tuple[str, ...]:
         """What it will ask, to bound how much waits for one of them."""
         try:
@@ -260,9 +267,16 @@ class ActionThreads:
     So many run for each service; the others of that service wait, and hold up nobody else's."""
 
     def __init__(
-        self, actions: Actions, *, at_once: int = 16, per_service: int = 4, poll_seconds: float = 10.0
+        self,
+        actions: Actions,
+        *,
+        at_once: int = 16,
+        per_service: int = 4,
+        poll_seconds: float = 10.0,
+        hold_seconds: float = HOLD_SECONDS,
     ) -> None:
         self._actions = actions
+        self._hold = hold_seconds
         self._at_once = at_once
         self._per_service = per_service
         self._poll = poll_seconds
@@ -287,13 +301,19 @@ class ActionThreads:
 
     def _run(self) -> None:
         held: list[_Held] = []
+        held_at = time.monotonic()
         while not self._stopped:
             self._woken.clear()
+            with self._lock:
+                running = list(self._running)
+            claimed: list[Action] = []
             try:
+                if running and time.monotonic() - held_at >= self._hold:
+                    self._actions.hold(running)
+                    held_at = time.monotonic()
                 claimed = self._actions.claim(MOST_HELD - len(held)) if len(held) < MOST_HELD else []
             except CalveError as error:
                 _log.warning("actions cannot be read: %s", error.message)
-                claimed = []
             at = time.monotonic()
             held += [_Held(action=one, services=self._actions.services(one), since=at) for one in claimed]
             # What waits for long is left to its lease: it is claimed again, after those that came meanwhile.

@@ -127,6 +127,9 @@ class Registry(Feed, Seen, Protocol):
         """Actions that are not done and that nobody holds, oldest first (of `ids`, if given); held for so
         long."""
 
+    def hold_actions(self, ids: Sequence[str], lease_seconds: float) -> None:
+        """Those of them that are not done are held for so long from now."""
+
     def record_action(self, id: str, processes: Sequence[ProcessId] = (), error: str = "") -> None:
         """It is done. The first record stays."""
 

@@ -130,6 +130,12 @@ class Notices(Registry, Feed):
             for row in self._claim_rows(c.number, waiting, c.claimed_until, limit, lease_seconds)
         ]
 
+    def hold_actions(self, ids: Sequence[str], lease_seconds: float) -> None:
+        c = tables.actions.c
+        until = self._database.clock + seconds_to_us(lease_seconds)
+        held = update(tables.actions).where(c.id.in_([plain(id) for id in ids]), c.done_at.is_(None))
+        self._database.write(lambda connection: connection.execute(held.values(claimed_until=until)))
+
     def record_action(self, id: str, processes: Sequence[ProcessId] = (), error: str = "") -> None:
         c = tables.actions.c
         done = {

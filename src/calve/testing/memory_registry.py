@@ -391,6 +391,14 @@ class MemoryRegistry(MemorySeen):
             self._kept.actions |= {action.id: action for action in claimed}
             return claimed
 
+    def hold_actions(self, ids: Sequence[str], lease_seconds: float) -> None:
+        with self._transaction:
+            until = self.now() + timedelta(seconds=lease_seconds)
+            for id in ids:
+                action = self._kept.actions.get(id)
+                if action is not None and action.done_at is None:
+                    self._kept.actions[id] = replace(action, claimed_until=until)
+
     def record_action(self, id: str, processes: Sequence[ProcessId] = (), error: str = "") -> None:
         with self._transaction:
             action = self._kept.actions.get(id)

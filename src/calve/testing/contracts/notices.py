@@ -132,10 +132,16 @@ class NoticesContract(Contract):
         assert store.claim_actions(limit=9, lease_seconds=30) == []
         clock.advance(31)
         assert [one.id for one in store.claim_actions(limit=1, lease_seconds=30)] == ["a"]
+        store.hold_actions(["b", "nobody"], 30)
+        clock.advance(29)
+        store.hold_actions(["a"], 30)
+        clock.advance(2)
+        assert [one.id for one in store.claim_actions(limit=9, lease_seconds=30)] == ["b"]
         row = submit(store)
         store.record_action("a", [row.id])
         store.record_action("a", [], "too late")
         store.record_action("b", [], "refused")
+        store.hold_actions(["a", "b"], 30)
         done = {one.id: one for one in store.actions(ActionQuery())}
         assert (done["a"].processes, done["a"].error) == ((row.id,), "")
         assert (done["b"].processes, done["b"].error) == ((), "refused")
