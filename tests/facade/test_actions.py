@@ -23,13 +23,24 @@ from calve.model.states import ProcessState
 from calve.testing.contracts.contract import claim_one, move
 
 LOCAL = Caller(name="local", role=Role.ADMIN)
+SETTINGS = """
+[source.main]
+url = "chdb://clickhouse"
+[source.slow]
+url = "http://127.0.0.1:1"
+[source.quick]
+url = "http://127.0.0.1:1"
+[catalog.lake]
+type = "sql"
+uri = "sqlite:///catalog.db"
+"""
 ONLY_WHO_WAITS = {"wait", "no_wait", "timeout_seconds", "dry_run", *SHARED}
 SAMPLES = {"casts": "a=long", "renames": "a=b", "older_than": "90d", "read_data": "5%"}
 
 
 @pytest.fixture
 def facade(tmp_path: Path) -> Iterator[Calve]:
-    (tmp_path / "calve.toml").write_text("")
+    (tmp_path / "calve.toml").write_text(SETTINGS)
     with Calve(load_config(tmp_path / "calve.toml", environ={})) as made:
         yield made
 
@@ -139,6 +150,25 @@ def test_all_lines_are_accepted_or_none(actions: Actions, facade: Calve) -> None
         "cancel a",
         "retry b",
     ]
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("create ../nightly", "backup_name"), ("create 'a b'", "backup_name"), ("delete nightly/..", "backup_name"),
+        ("restore @1", "backup_name"), ("verify " + "x" * 101, "backup_name"),
+        ("export 'a b.t' --all --to lake.ns.t", "table_name"), ("export nowhere:db.t --all --to lake.ns.t", "source_not_configured"),
+        ("export db.t --all --to lake", "destination_name"), ("export db.t --all --to nowhere.ns.t", "catalog_not_configured"),
+    ],
+)  # fmt: skip
+def test_names_that_nothing_can_have_are_not_accepted(
+    actions: Actions, facade: Calve, line: str, code: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        actions.accept(LOCAL, ["cancel a", line])
+    assert caught.value.code == code
+    assert caught.value.hint
+    assert facade.registry.actions(ActionQuery()) == []
 
 
 def test_a_key_makes_the_same_lines_the_same_actions(actions: Actions) -> None:

@@ -69,6 +69,26 @@ def test_a_problem_says_what_the_command_line_says(reader: httpx.Client) -> None
     assert body["request_id"] == answer.headers["x-request-id"]
 
 
+def test_an_option_that_there_is_not_is_refused_and_the_nearest_is_named(admin: httpx.Client) -> None:
+    wrong = [
+        admin.get("/v1/processes?state=RUNNING"),
+        admin.post("/v1/verbs/page", json={"state": "RUNNING"}),
+        admin.get("/v1/processes/none/tasks?nonsense=1"),
+        admin.post("/v1/exports", json={"table": "db.t", "too": "lake.ns.t", "to": "lake.ns.t"}),
+        admin.get("/v1/tables/exports.jsonl?limits=1"),
+        admin.get("/v1/workers?a=1"),
+    ]
+    assert [(one.status_code, one.json()["code"]) for one in wrong] == [(400, "unknown_option")] * len(wrong)
+    assert [one.json()["hint"] for one in wrong] == [
+        "did you mean states?",
+        "did you mean states?",
+        "there are first, limit",
+        "did you mean to?",
+        "did you mean limit?",
+        "there are none",
+    ]
+
+
 def test_a_wrong_value_is_not_told_again(admin: httpx.Client) -> None:
     for body in ({"role": "viewer", "expires": ["canary"]}, {"role": "canary"}, {"canary_name": "canary"}):
         answer = admin.post("/v1/tokens", json=body)

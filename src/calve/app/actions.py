@@ -182,7 +182,9 @@ class Actions:
         if len(lines) > MOST_LINES:
             raise _wrong(f"{len(lines)} commands at once", f"send up to {MOST_LINES}")
         for line in lines:
-            self._desk.check(caller, *parse(self._desk, line))
+            asked = parse(self._desk, line)
+            self._desk.check(caller, *asked)
+            self._desk.check_names(*asked)
         made = [
             Action(id=_id(caller, key, at), who=caller.name, role=caller.role, command=line)
             for at, line in enumerate(lines)

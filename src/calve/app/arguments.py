@@ -53,12 +53,7 @@ def checked(
     known = {name: value for name, value in given.items() if value is not None}
     for name in known:
         if name not in options:
-            near = get_close_matches(name, options, n=1)
-            raise UsageError(
-                f"unknown option {name!r}",
-                code="unknown_option",
-                hint=f"did you mean {near[0]}?" if near else f"there are {', '.join(options) or 'none'}",
-            )
+            raise unknown_option(name, options)
     for name in required:
         # An empty name is the façade's to refuse: it knows what form one has.
         if known.get(name) in (None, []) or (name in choices and not known[name]):
@@ -67,6 +62,12 @@ def checked(
         if known.get(name) and known[name] not in choices[name]:
             raise UsageError(f"invalid {name}", code="bad_option", hint=f"give {', '.join(choices[name])}")
     return {name: _read(name, value, options[name]) for name, value in known.items()}
+
+
+def unknown_option(name: str, options: Collection[str]) -> UsageError:
+    near = get_close_matches(name, options, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(options) or 'none'}"
+    return UsageError(f"unknown option {name[:200]!r}", code="unknown_option", hint=hint)
 
 
 def _read(name: str, value: Any, wanted: type) -> Any:

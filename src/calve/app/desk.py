@@ -22,7 +22,7 @@ from typing import Any
 from calve.app import view
 from calve.app.arguments import checked
 from calve.app.calve import Calve, person
-from calve.app.destination import as_stored
+from calve.app.destination import as_stored, parse_destination, parse_source_table
 from calve.app.front import ExportAnswer, Json, Submitted
 from calve.app.sightings import keep
 from calve.model.access import Asked, Caller, Replayed, Role
@@ -252,6 +252,20 @@ class Desk:
 
     def required(self, verb: str) -> tuple[str, ...]:
         return _SERVED[verb].required
+
+    def check_names(self, verb: str, arguments: Given) -> None:
+        """UsageError for names that nothing here can have, before anything is asked: for what is accepted now and
+        done later."""
+        config = self._calve.config
+        if verb.startswith("backup_"):
+            from calve.archive.location import checked_name
+
+            checked_name(arguments["name"])
+        if verb == "export":
+            table = parse_source_table(arguments["table"], config)
+            if not arguments.get("from_backup"):
+                config.source(table.source or config.default_source)
+            parse_destination(arguments["to"], config)
 
     def services(self, verb: str, arguments: Given) -> tuple[str, ...]:
         """What an outside verb will ask, as far as the names say: to bound how much waits for one of them.

@@ -8,7 +8,7 @@ the environment and AWS profiles (`objects.credentials`).
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from calve.app.config import Config
 from calve.app.config.values import location
@@ -16,6 +16,9 @@ from calve.destination.names import DestinationAddress, catalog_type, is_folder,
 from calve.model.errors import CalveError, UsageError
 from calve.objects.credentials import resolve, section_properties
 from calve.objects.uri import LOCAL, is_below, is_served, kind_of
+
+if TYPE_CHECKING:
+    from calve.clickhouse.sql.tokens import TableName
 
 
 def section_of(config: Config, location: str) -> str:
@@ -59,6 +62,17 @@ def _resolve(given: Mapping[str, Any], where: str, *, keys_may_be_lent: bool = F
         return resolve(given, os.environ, keys_may_be_lent=keys_may_be_lent)
     except CalveError as error:
         raise type(error)(f"{where}: {error.message}", code=error.code, hint=error.hint) from error
+
+
+def parse_source_table(text: str, config: Config) -> "TableName":
+    """A table of a source as a person names it: `[source:][db.]table`."""
+    from calve.clickhouse.sql.tokens import parse
+
+    def database(source: str | None) -> str:
+        given = source or config.default_source
+        return config.sources[given].database if given in config.sources else ""
+
+    return parse(text, database)
 
 
 def parse_destination(text: str, config: Config) -> DestinationAddress:

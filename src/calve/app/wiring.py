@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar, cast, overload
 
 from calve.app.config import Config, SourceConfig
-from calve.app.destination import catalog_properties, properties_of
+from calve.app.destination import catalog_properties, parse_source_table, properties_of
 from calve.control.kind import Kind, Kinds
 from calve.control.ports import Runner, Store
 from calve.destination.names import DestinationAddress
@@ -157,13 +157,7 @@ class App:
 
     def table(self, text: str) -> "TableName":
         """A table as a person names it: `[source:][db.]table`, with the defaults of the configuration."""
-        from calve.clickhouse.sql.tokens import parse
-
-        def database(source: str | None) -> str:
-            given = source or self.config.default_source
-            return self.config.sources[given].database if given in self.config.sources else ""
-
-        return parse(text, database)
+        return parse_source_table(text, self.config)
 
     def _open_source(self, name: str) -> "LiveSource":
         from calve.clickhouse.embedded.source import EmbeddedSource

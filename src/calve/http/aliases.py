@@ -16,6 +16,7 @@ from starlette.routing import Route
 from calve import __version__
 from calve.app.actions import Actions, ActionThreads, acknowledged, read
 from calve.http.errands import StoreThreads
+from calve.http.identity import IN_URL
 from calve.http.problem import AnyJson, HttpError, status_of
 from calve.http.routes import Service
 from calve.http.tables import MOST_ACTIONS, commands, json_lines
@@ -25,7 +26,6 @@ from calve.sql.url_tables import ACTIONS, plain
 
 LIST_SECONDS = 25.0  # jobs of cron do not ask again
 _NEVER = "1970-01-01 00:00:00"
-_CREDENTIALS = ("user", "pass", "password")  # read by `identity`
 _TRUE, _FALSE = ("", "1", "true"), ("0", "false")
 # What clickhouse-backup has and Calve has not, with what to do instead.
 _REFUSED = {
@@ -171,7 +171,7 @@ def _options(query: Mapping[str, str], known: tuple[str, ...]) -> dict[str, str]
             found[name] = value
         elif name == "rbac" and value.lower() in (*_TRUE, *_FALSE):
             found[name] = "true" if value.lower() in _TRUE else ""
-        elif name not in _CREDENTIALS and value.lower() not in _FALSE:
+        elif name not in IN_URL and value.lower() not in _FALSE:
             hint = _REFUSED.get(name, f"there are {', '.join(known)}")
             raise UsageError(f"invalid {name[:40]}", code="bad_option", hint=hint)
     return found

@@ -19,6 +19,7 @@ from calve.http.problem import HttpError, too_many
 from calve.model.access import Caller, Role
 
 _FOR_OLD_CLIENTS = ("/backup/", "/v1/tables/", "/v1/actions")
+IN_URL = ("user", "pass", "password")  # the names of a login in an address
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="calve", Basic realm="calve"'}
 
 

@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from starlette.exceptions import HTTPException
 
 from calve import __version__
+from calve.app.arguments import unknown_option
 from calve.app.desk import VERBS, Desk, Reach
 from calve.http.errands import Errands, Pending, StoreThreads
 from calve.http.identity import Identities
@@ -315,7 +316,7 @@ def application(service: Service, *, proof: Callable[[str], str]) -> FastAPI:
         _add(router, service, route)
     _add_verbs(router, service)
     app.include_router(router)
-    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(RequestValidationError, partial(_invalid, service.desk))
     app.add_exception_handler(HTTPException, _not_routed)
     app.add_exception_handler(CalveError, _raised)
     app.add_exception_handler(
@@ -449,7 +450,7 @@ def _add_open_routes(app: FastAPI, service: Service, proof: Callable[[str], str]
         return {"status": "ok"}
 
 
-def _invalid(request: Request, error: Exception) -> Response:
+def _invalid(desk: Desk, request: Request, error: Exception) -> Response:
     """Which place is wrong, and how; never the value, which may be a secret."""
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
@@ -460,7 +461,9 @@ def _invalid(request: Request, error: Exception) -> Response:
         case "missing":
             said, code = f"{place or 'the body'} is missing", "missing_option"
         case "extra_forbidden":
-            said, code = f"unknown option {place!r}", "unknown_option"
+            verb = request.scope["route"].operation_id
+            options = [name for name in desk.options(verb) if name not in request.path_params]
+            return problem(unknown_option(place, options), request.state.request_id)
         case _ if not place:
             said, code = "the body is not an object", "bad_option"
         case _:

@@ -13,7 +13,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from calve.app.actions import MOST_LINES, Actions, ActionThreads, acknowledged
+from calve.app.arguments import unknown_option
 from calve.http.errands import StoreThreads
+from calve.http.identity import IN_URL
 from calve.http.problem import HttpError
 from calve.http.routes import Service
 from calve.model.errors import UsageError
@@ -21,6 +23,7 @@ from calve.sql.url_tables import ACTIONS, URL_TABLES, plain, rows
 
 MOST_ROWS = 10_000
 MOST_ACTIONS = 200  # each asks for its processes
+_LIMIT = "limit"
 _ROWS = 1000  # unless the request says how many
 _MEDIA_TYPE = "application/x-ndjson"
 
@@ -101,7 +104,10 @@ def json_lines(found: Iterable[Any], *, status: int = 200) -> Response:
 
 
 def _limit(request: Request) -> int:
-    text = request.query_params.get("limit", str(_ROWS))
+    for name in request.query_params:
+        if name not in (_LIMIT, *IN_URL):
+            raise unknown_option(name, [_LIMIT])
+    text = request.query_params.get(_LIMIT, str(_ROWS))
     if not (text.isascii() and text.isdigit() and len(text) <= 6 and 1 <= int(text) <= MOST_ROWS):
         raise UsageError("invalid limit", code="bad_option", hint=f"give a number from 1 to {MOST_ROWS}")
     return int(text)
