@@ -108,10 +108,11 @@ class Beside:
         done = asyncio.get_running_loop().run_in_executor(self._pool, copy_context().run, work)
         done.add_done_callback(self._ended)
         try:
-            return await asyncio.wait_for(asyncio.shield(done), self._seconds)
+            async with asyncio.timeout(self._seconds):
+                return await asyncio.shield(done)
         except TimeoutError:
-            if done.done():
-                raise
+            if done.done():  # at the last moment, or the work itself raised it
+                return done.result()
             raise self._late() from None
 
     async def run_outside(self, key: str, services: Sequence[str], work: Callable[[], Result]) -> Result:

@@ -81,7 +81,8 @@ class Errands:
             self._refuse_what_is_down(services)
             errand = self._start(key, services, work)
         try:
-            return await asyncio.wait_for(asyncio.shield(errand.done), wait_seconds)
+            async with asyncio.timeout(wait_seconds):
+                return await asyncio.shield(errand.done)
         except TimeoutError:
             if errand.done.done():  # at the last moment, or the work itself raised it
                 return errand.done.result()
@@ -175,10 +176,11 @@ class StoreThreads:
         done = asyncio.get_running_loop().run_in_executor(self._pool, copy_context().run, work)
         done.add_done_callback(self._ended)
         try:
-            return await asyncio.wait_for(asyncio.shield(done), self._seconds)
+            async with asyncio.timeout(self._seconds):
+                return await asyncio.shield(done)
         except TimeoutError:
-            if done.done():
-                raise
+            if done.done():  # at the last moment, or the work itself raised it
+                return done.result()
             message = f"the store did not answer within {self._seconds:g} s"
             if changes:
                 raise StoreUnknownError(

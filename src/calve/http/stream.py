@@ -192,7 +192,8 @@ class Streams:
         """In a thread. TemporaryError if the store does not answer in time."""
         done = asyncio.get_running_loop().run_in_executor(self._page_threads, work)
         try:
-            return await asyncio.wait_for(done, self._answer_seconds)
+            async with asyncio.timeout(self._answer_seconds):
+                return await done
         except TimeoutError:
             raise TemporaryError(
                 "the store does not answer", code="store_slow", hint="calve doctor"
@@ -373,7 +374,8 @@ class _Answer(Response):
     async def _wait(self, seconds: float) -> None:
         if not self._one.waiting and not self._one.ending:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._one.woken.wait(), max(seconds, 0.0))
+                async with asyncio.timeout(seconds):
+                    await self._one.woken.wait()
         self._one.woken.clear()
 
     async def _pass_on(self) -> None:
