@@ -1,5 +1,6 @@
 """What optimize removes, and what it never does: real tables, no JVM."""
 
+import json
 import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -206,6 +207,28 @@ def test_D15_only_old_files_that_nobody_may_need_are_removed(catalog: Catalog, s
     assert (found.orphans, found.receipts, found.of_unknown) == (2, 1, 1)
     assert all(path.exists() for path in stay) and not any(path.exists() for path in go)
     assert rows_of(catalog) == list(range(10))
+
+
+def test_receipts_of_a_process_whose_key_was_released_stay(catalog: Catalog, store: MemoryStore) -> None:
+    table = make_table(catalog)
+    table.append(arrow(range(10), 1))
+    ended = submit(store)
+    end(store, ended)
+    exported = {"process": str(ended.process_id), "snapshot": "1"}
+    with table.transaction() as change:
+        change.set_properties(
+            {
+                "calve.export.k1": json.dumps({"released": exported, "by": "release1"}),
+                "calve.released.k1": "{}",
+            }
+        )
+    table.manage_snapshots().create_tag(table.metadata.refs["main"].snapshot_id, "calve-released").commit()
+    receipt = put(table, f"metadata/calve/{ended.process_id}/0-1.json")
+    lost = put(table, "data/lost.parquet")
+    found = cleaned(catalog, store)
+    assert (found.orphans, found.receipts) == (1, 0)
+    assert receipt.exists()
+    assert not lost.exists()
 
 
 def test_D15_files_that_another_table_writes_into_this_ones_folder_stay(

@@ -189,6 +189,33 @@ def refuse_overlap(exports: Iterable[EarlierExport], source_table: str, wanted: 
                 )
 
 
+def of_partitions(exports: Iterable[EarlierExport], wanted: Sequence[KeyPlan]) -> list[EarlierExport]:
+    """Those that the refusals below compare: a table may remember 100,000 others."""
+    partitions = {key.partition for key in wanted}
+    return [one for one in exports if one.released or one.input[1] in partitions]
+
+
+def refuse_released(exports: Iterable[EarlierExport], source_table: str, wanted: Sequence[KeyPlan]) -> None:
+    """Nothing replaces, or repeats in part, what was released: it may be the only copy. No option changes
+    that. A mark that does not say what it was exported from stands for every partition."""
+    hashes = {key.hash for key in wanted}
+    asked = {tuple(json.loads(key.text)[:2]) for key in wanted if key.text}
+    for export in exports:
+        met = export.key_hash in hashes or export.input[:2] in asked or not any(export.input)
+        if export.released and hashes and met:
+            raise released(source_table, export)
+
+
+def released(source_table: str, export: EarlierExport) -> RefusedError:
+    partition = export.input[1] or "of unknown name"
+    return RefusedError(
+        f"partition {partition} of {source_table}, exported by process {export.process_id}, was released by"
+        f" process {export.released}: the table may hold the only copy of its rows, so nothing replaces them",
+        code="released",
+        hint="export rows that came later into another table",
+    )
+
+
 def block_ranges(selection: str) -> list[tuple[int, int]] | None:
     """First and last block of each part that is named; None where rows of any block may be meant."""
     chosen = json.loads(selection) if selection else {}

@@ -22,6 +22,7 @@ class EarlierExport:
     sequence: int = 0  # of its snapshot; 0 where it is not known
     missing: str = ""  # what of it is no longer there, for a person; "" where all is
     deleted: bool = False  # and it was deleted there, not rolled back
+    released: str = ""  # the process that released the key: the table may have its only rows
 
 
 @dataclass(frozen=True, kw_only=True)

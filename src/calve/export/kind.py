@@ -13,6 +13,7 @@ from calve.clickhouse.pins.pin import Pinned, PinRequest
 from calve.clickhouse.source import LiveSource, Source
 from calve.control.kind import AdoptedWork, Fenced, Kind, NothingToDo, Planned, Published
 from calve.control.ports import TaskOrder, TaskResult
+from calve.destination.content import released
 from calve.destination.names import DestinationAddress, receipt_uri
 from calve.destination.outcome import AlreadyExported, EarlierExport, PublishedSnapshot
 from calve.destination.plan import ExportPlan
@@ -250,6 +251,9 @@ def _already(process: Process, outcome: AlreadyExported) -> Published:
     first = outcome.exports[0]
     sentence = f"already exported by process {first.process_id} in snapshot {first.snapshot_id}"
     if not outcome.unchanged:
+        for export in outcome.exports:
+            if export.released:
+                raise released(process.source, export)
         raise RefusedError(
             f"{process.destination}: what {process.source} has was {sentence}, and has changed since",
             code="changed_since",

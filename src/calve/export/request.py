@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from calve.clickhouse.parts.content import parse_name
-from calve.destination.content import block_ranges, merged_since, parts_gone, unchanged
+from calve.destination.content import block_ranges, merged_since, parts_gone, released, unchanged
 from calve.destination.names import DestinationAddress
 from calve.destination.outcome import EarlierExport
 from calve.destination.plan import KeyPlan
@@ -202,6 +202,8 @@ class Earlier:
         return f"partition {self.partition} was {by} and has changed since: {counts}"
 
     def refusal(self, request: ExportRequest) -> RefusedError:
+        if self.export.released:
+            return released(request.source_table, self.export)
         said = f"{request.source_table}: {self.sentence}"
         if self.shrinks:
             lost = max(self.export.rows - self.rows_now, 0)
@@ -223,9 +225,9 @@ class Earlier:
 
     def is_held_back(self, request: ExportRequest) -> bool:
         """Whether it is neither skipped as unchanged nor replaced, but refused."""
-        if request.force:
+        if request.force and not self.export.released:
             return self.shrinks and not request.allow_shrink
-        return not self.unchanged or bool(self.export.missing)
+        return request.force or not self.unchanged or bool(self.export.missing)
 
 
 def look_up(table: FoundTable, wanted: Sequence[KeyPlan]) -> list[Earlier]:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from typing import Any, Generic, TypeVar
 
-from calve.destination.content import refuse_overlap
+from calve.destination.content import of_partitions, refuse_overlap, refuse_released
 from calve.destination.plan import ColumnPlan, DestinationPlan, KeyPlan, PartPlan, Slice
 from calve.destination.port import Destination, FoundTable
 from calve.export.choices import Choices
@@ -162,8 +162,13 @@ def survey(
         notes += match.notes
         wanted = key_plans(request, source.identity, source.partitions, table.uuid)
         earlier = look_up(table, wanted)
+        exports = of_partitions(table.exports(), wanted)
+        # A released key itself is held back below, and stops no other partition.
+        known = {one.partition for one in earlier if one.export.released}
+        others_wanted = [key for key in wanted if key.partition not in known]
+        refuse_released(exports, request.source_table, others_wanted)
         if not request.allow_overlap:
-            refuse_overlap(table.exports(), request.source_table, wanted)
+            refuse_overlap(exports, request.source_table, wanted)
         fit = Fit(
             columns=match.columns, destination=_described(destination, table, match, source), keys=wanted
         )

@@ -23,7 +23,7 @@ from calve.iceberg.errors import catalog_call
 from calve.iceberg.publish import marks
 from calve.iceberg.publish.fence import fence
 from calve.iceberg.publish.manifests import attempt_files, manifests_of
-from calve.iceberg.publish.marks import search
+from calve.iceberg.publish.marks import is_released, search
 from calve.iceberg.tables import find_by_uuid
 from calve.model.errors import TemporaryError
 from calve.model.limits import Limits
@@ -53,7 +53,9 @@ def undo(
     table = find_by_uuid(catalog, plan.destination.identifier, plan.destination.uuid)
     if table is None:
         return Undone(left=named, reason=f"table {_name(plan)} is gone, so nothing proves them unused")
-    if _is_published(catalog, table, process_id, plan, noted, limits):
+    if is_released(table.metadata, process_id) or _is_published(
+        catalog, table, process_id, plan, noted, limits
+    ):
         return Undone(left=named, reason="they are published", in_use=True)
     candidates = files_of(storage, process_id, plan, receipts)
     table = _after_the_fence(catalog, tuple(table.name()), process_id, plan, noted)
@@ -82,6 +84,8 @@ def remove_lost(
     table = find_by_uuid(catalog, plan.destination.identifier, plan.destination.uuid)
     if table is None:
         return ()  # they go with the table's folder
+    if is_released(table.metadata, process_id):
+        return ()  # what is left costs less than a doubt about the only copy
     if search(table.metadata, process_id, plan.keys).ours is None:
         raise TemporaryError(
             f"catalog {catalog.name} does not show the publish of process {process_id}",

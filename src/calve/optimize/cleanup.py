@@ -20,7 +20,7 @@ from calve.iceberg.errors import catalog_call
 from calve.iceberg.health.orphans import Orphans, Owner, find_orphans, list_files, reachable
 from calve.iceberg.health.report import orphan_limit
 from calve.iceberg.health.settings import Settings
-from calve.iceberg.publish.marks import tag_of
+from calve.iceberg.publish.marks import released_exports, tag_of
 from calve.model.errors import NotFoundError, Outcome
 from calve.model.limits import Limits
 from calve.model.process import Process, ProcessId
@@ -132,7 +132,8 @@ def old_receipts(table: Table, store: StoreReader, limits: Limits, now: datetime
     """Receipts as old as the tags are kept, of processes that this store knows to have ended."""
     older_than = now - timedelta(days=limits.tag_days)
     owner = owner_in(store, full_name(table))
-    whose: dict[str, Owner] = {}
+    # What a released key was exported by is needed for as long as its rows are nowhere else.
+    whose = {one.process_id: Owner.LIVE for one in released_exports(table.metadata)}
     found = []
     folder = Uri.parse(tables.receipts_location(table.catalog, table))
     for item in list_files(table, str(folder)):

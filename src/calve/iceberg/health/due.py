@@ -22,6 +22,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from calve.iceberg.health.settings import Settings
 from calve.iceberg.health.stats import PartitionStats, Place, TableStats
+from calve.iceberg.publish.marks import is_unguarded
 
 
 class Level(StrEnum):
@@ -137,7 +138,9 @@ def expiry(
     keep_snapshots: frozenset[int] = frozenset(),
     keep_refs: frozenset[str] = frozenset(),
 ) -> Expiry:
-    """What is past its age at `now_ms`."""
+    """What is past its age at `now_ms`. Nothing, where the only copy of released rows is unguarded."""
+    if is_unguarded(metadata):
+        return Expiry()
     gone = tuple(
         name
         for name, ref in metadata.refs.items()

@@ -10,6 +10,7 @@ from calve.iceberg.health.due import Due, Expiry, Level
 from calve.iceberg.health.orphans import Orphans
 from calve.iceberg.health.settings import Settings
 from calve.iceberg.health.stats import PartitionStats, TableStats
+from calve.iceberg.publish.marks import RELEASED_TAG
 
 MANIFESTS_ALWAYS_FINE = 10
 _DELETES_AT_WORST = 3.0  # times the ratio that triggers
@@ -88,9 +89,17 @@ def findings(
     due: list[Due],
     expirable: Expiry,
     orphans: Orphans | None,
+    unguarded: bool = False,
 ) -> Iterator[TableFinding]:
     """The most rewarding first."""
     optimize = f"calve optimize {name}"
+    if unguarded:
+        yield TableFinding(
+            what="released rows unguarded",
+            detail=f"rows left their source for this table, and tag {RELEASED_TAG} is gone: snapshots"
+            " and orphan files stay until the rows are proven and the tag is set again",
+            command="-",
+        )
     if rewrites := [item for item in due if item.level is not Level.FULL]:
         yield TableFinding(
             what="partitions to rewrite",

@@ -25,6 +25,7 @@ from calve.destination.names import is_receipt, process_of
 from calve.iceberg.errors import catalog_call
 from calve.iceberg.health.entries import read_entries
 from calve.iceberg.publish.manifests import manifests_of
+from calve.iceberg.publish.marks import is_unguarded
 from calve.model.errors import RefusedError
 from calve.objects.uri import comparable, is_below
 
@@ -149,7 +150,9 @@ def find_orphans(
     table: Table, reachable: PathSet, *, older_than: datetime, owner: Callable[[str], Owner]
 ) -> Orphans:
     """List the table's location and judge what nothing refers to. Receipts are not among it: they
-    are not orphans, and have an age of their own."""
+    are not orphans, and have an age of their own. None, where released rows are unguarded."""
+    if is_unguarded(table.metadata):
+        return Orphans()
     location = table.metadata.location
     files = [
         found

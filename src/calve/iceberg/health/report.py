@@ -21,7 +21,7 @@ from calve.iceberg.health.orphans import Orphans, Owner, find_orphans, reachable
 from calve.iceberg.health.partitions import partition_name
 from calve.iceberg.health.settings import Settings, settings_of
 from calve.iceberg.health.stats import SIZE_CLASSES, TableStats
-from calve.iceberg.publish.marks import PROCESS_ID
+from calve.iceberg.publish.marks import PROCESS_ID, is_unguarded
 from calve.model.limits import Limits
 
 FULL_AT = "calve.optimize.full-at-ms"  # table property: when everything was last rewritten
@@ -159,7 +159,17 @@ def judge(
         table=name,
         score=score(parts),
         parts=parts,
-        findings=tuple(findings(name, stats, settings, due=due, expirable=past, orphans=orphans)),
+        findings=tuple(
+            findings(
+                name,
+                stats,
+                settings,
+                due=due,
+                expirable=past,
+                orphans=orphans,
+                unguarded=is_unguarded(table.metadata),
+            )
+        ),
         files=stats.files,
         rows=stats.rows,
         bytes=stats.bytes,

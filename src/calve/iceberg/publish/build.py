@@ -75,13 +75,16 @@ def build(
     return _staged(snapshot, output)
 
 
-def build_empty(table: Table, process_id: str, now_ms: int | None = None) -> Snapshot:
-    """A snapshot that adds no file and keeps those of main's head: the tombstone of a process."""
+def build_empty(
+    table: Table, process_id: str, now_ms: int | None = None, *, says: str = marks.FENCE
+) -> Snapshot:
+    """A snapshot that adds no file and keeps those of main's head: the tombstone of a process, or what
+    its summary says else."""
     snapshot_id = table.metadata.new_snapshot_id()
     # Under a name of its own: undo deletes a process's unused metadata files, and this one is used.
     output = ManifestFiles(table=table, process_id=f"{FENCE}{process_id}", snapshot_id=snapshot_id)
     kept = NOTHING.rewrite(table, output)
-    summary = {marks.FENCE: process_id, marks.VERSION: calve.__version__}
+    summary = {says: process_id, marks.VERSION: calve.__version__}
     return _snapshot(table, output, kept, Operation.APPEND, summary, now_ms)
 
 

@@ -23,6 +23,8 @@ from pyiceberg.table.update import (
     AddSnapshotUpdate,
     AssertRefSnapshotId,
     AssertTableUUID,
+    RemovePropertiesUpdate,
+    RemoveSnapshotRefUpdate,
     SetPropertiesUpdate,
     SetSnapshotRefUpdate,
     TableRequirement,
@@ -36,6 +38,7 @@ from calve.model.errors import CalveError
 # 419: REST catalogs' own, for a token that has expired. Not 404: the table may have been renamed since
 # an earlier copy of the request was applied (T12), so a look has to tell.
 _DEFINITIVE_STATUS = (401, 403, 419)
+_AGELESS_MS = 2**63 - 1  # said, since a table may have a default age for references
 
 
 class CommitAnswer(Enum):
@@ -111,6 +114,39 @@ def tombstone_commit(
     )
 
 
+class TagMove(Enum):
+    """What becomes of the tag of released rows."""
+
+    ALONG = "along"  # to the new head, whose rows are proven
+    STAYS = "stays"
+    GOES = "goes"  # nothing is released any more
+
+
+def release_commit(
+    metadata: TableMetadata, empty: Snapshot, properties: dict[str, str], removed: list[str], move: TagMove
+) -> TableCommit:
+    """The empty snapshot on main, and properties with it. Main moves, so that a replace which was built
+    before is refused."""
+    tag = metadata.refs.get(marks.RELEASED_TAG)
+    updates: list[TableUpdate] = [AddSnapshotUpdate(snapshot=empty), _set_main(metadata, empty)]
+    if move is TagMove.ALONG:
+        updates.append(_set_ref(marks.RELEASED_TAG, empty.snapshot_id, _AGELESS_MS))
+    elif move is TagMove.GOES and tag is not None:
+        updates.append(RemoveSnapshotRefUpdate.model_validate({"ref-name": marks.RELEASED_TAG}))
+    if properties:
+        updates.append(SetPropertiesUpdate(updates=properties))
+    if removed:
+        updates.append(RemovePropertiesUpdate(removals=removed))
+    return TableCommit(
+        requirements=(
+            _assert_uuid(metadata),
+            _assert_main(metadata),
+            _assert_ref(marks.RELEASED_TAG, None if tag is None else tag.snapshot_id),
+        ),
+        updates=tuple(updates),
+    )
+
+
 def send(catalog: Catalog, table: Table, commit: TableCommit, doing: str) -> Reply:
     """Send once and classify. Never raises for an answer; nothing is repeated."""
     try:
@@ -174,11 +210,15 @@ def _set_main(metadata: TableMetadata, snapshot: Snapshot) -> SetSnapshotRefUpda
 
 
 def _set_tag(process_id: str, snapshot_id: int, tag_age_ms: int) -> SetSnapshotRefUpdate:
+    return _set_ref(marks.tag_of(process_id), snapshot_id, tag_age_ms)
+
+
+def _set_ref(name: str, snapshot_id: int, age_ms: int) -> SetSnapshotRefUpdate:
     return SetSnapshotRefUpdate.model_validate(
         {
-            "ref-name": marks.tag_of(process_id),
+            "ref-name": name,
             "type": SnapshotRefType.TAG,
             "snapshot-id": snapshot_id,
-            "max-ref-age-ms": tag_age_ms,
+            "max-ref-age-ms": age_ms,
         }
     )

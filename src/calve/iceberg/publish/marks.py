@@ -7,6 +7,8 @@
   what was sent before it, whatever becomes of the tag.
 - summary `calve.process-id`, `calve.export-key` (hashes, comma between), `calve.version`.
 - property `calve.export.<key hash>`: outlives tags and snapshots (P8).
+- property `calve.released.<key hash>`: the rows left the source, so the key is never replaced. Its
+  `calve.export.` is then `{"released": {…}, "by": process}`, which earlier versions refuse to read.
 - note: the control plane's row remembers the snapshot ids that were about to be sent.
 
 The search comes before every other check (L11), at every attempt (L13).
@@ -14,7 +16,7 @@ The search comes before every other check (L11), at every attempt (L13).
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyiceberg.table import Table
@@ -26,14 +28,19 @@ from calve.destination.outcome import EarlierExport, PublishedSnapshot
 from calve.destination.plan import ExportPlan, KeyPlan
 from calve.destination.receipt import Receipt, tasks_of, written_as
 from calve.model.errors import RefusedError
-from calve.model.record import UNSORTED, Record, loads
+from calve.model.record import UNSORTED, Record, fields_of, loads
 
 PROCESS_ID = "calve.process-id"
 EXPORT_KEY = "calve.export-key"
 VERSION = "calve.version"
 FENCE = "calve.fenced-process-id"
 KEY_PROPERTY = "calve.export."
+RELEASED_PROPERTY = "calve.released."
+RELEASED_TAG = "calve-released"  # the last head that is proven to hold all released rows
 _Summaries = Sequence[tuple[Snapshot, Mapping[str, str]]]
+_UNKNOWN = "unknown"
+_NO_INPUT = ("", "", "")
+_RELEASED_FORM = '{"released":'
 _FEW_KEYS = 10  # are looked for in the text of a property before it is read
 
 
@@ -43,6 +50,25 @@ def tag_of(process_id: str) -> str:
 
 def property_of(key_hash: str) -> str:
     return f"{KEY_PROPERTY}{key_hash}"
+
+
+def released_property_of(key_hash: str) -> str:
+    return f"{RELEASED_PROPERTY}{key_hash}"
+
+
+def as_released(text: str, process_id: str) -> str:
+    """A key's property after its release, in a form that versions from before releases refuse to read."""
+    return f'{_RELEASED_FORM}{text},"by":{json.dumps(process_id)}}}'
+
+
+def is_as_released(text: str) -> bool:
+    return text.startswith(_RELEASED_FORM)
+
+
+def as_returned(text: str, content: str = "") -> str:
+    """A key's property after its rows went back, with the content id that they have there now."""
+    value = json.loads(text)["released"]
+    return json.dumps(value | ({"content": content} if content else {}), separators=(",", ":"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +139,8 @@ def _input(key: KeyPlan) -> list[str]:
 def read_property(key_hash: str, text: str) -> EarlierExport | None:
     """A key's property; None if it cannot be read."""
     try:
-        value = json.loads(text)
+        found = json.loads(text)
+        value = found.get("released", found)
         tasks = value.get("tasks")
         identity, partition, selection = value.get("input", ("", "", ""))
         return EarlierExport(
@@ -129,6 +156,7 @@ def read_property(key_hash: str, text: str) -> EarlierExport | None:
             shared="tasks" in value and tasks is None,
             input=(identity, partition, selection),
             sequence=int(value.get("sequence", 0)),
+            released="" if value is found else str(found.get("by") or _UNKNOWN),
         )
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
@@ -197,13 +225,55 @@ def all_exports(metadata: TableMetadata, of: Sequence[KeyPlan] = ()) -> Iterator
     """Every key that a property remembers; those that cannot be read are left out. Given keys, those of
     other partitions may be left out too: a table can have 100,000 properties, and reading one takes 6 µs."""
     wanted = [json.dumps(_input(key)[1]) for key in of] if len(of) <= _FEW_KEYS else []
+    yield from released_exports(metadata)
     for name, value in metadata.properties.items():
         if wanted and not any(partition in value for partition in wanted):
             continue
         if name.startswith(KEY_PROPERTY):
             export = read_property(name.removeprefix(KEY_PROPERTY), value)
-            if export is not None:
+            marked = released_property_of(name.removeprefix(KEY_PROPERTY)) in metadata.properties
+            if export is not None and not export.released and not marked:
                 yield export
+
+
+def is_released(metadata: TableMetadata, process_id: str) -> bool:
+    """Whether keys that the process exported were released since."""
+    return any(one.process_id in (process_id, _UNKNOWN) for one in released_exports(metadata))
+
+
+def released_exports(metadata: TableMetadata) -> Iterator[EarlierExport]:
+    """Every released key, by its mark or by the form of its property: somebody may have removed one of the
+    two. A mark that cannot be read is one all the same."""
+    properties = metadata.properties
+    for name, value in properties.items():
+        if name.startswith(RELEASED_PROPERTY):
+            key_hash = name.removeprefix(RELEASED_PROPERTY)
+            export = read_property(key_hash, properties.get(property_of(key_hash), ""))
+            yield _with_release(key_hash, value, export)
+        elif name.startswith(KEY_PROPERTY) and is_as_released(value):
+            key_hash = name.removeprefix(KEY_PROPERTY)
+            if released_property_of(key_hash) not in properties:
+                yield _with_release(key_hash, "", read_property(key_hash, value))
+
+
+def is_unguarded(metadata: TableMetadata) -> bool:
+    """Whether rows were released, and no tag holds the head that is proven to have them. Then nothing of
+    the table may be deleted: an old snapshot may hold the last copy."""
+    return RELEASED_TAG not in metadata.refs and any(True for _ in released_exports(metadata))
+
+
+def _with_release(key_hash: str, mark: str, export: EarlierExport | None) -> EarlierExport:
+    """What is known of a released key; the mark alone where its property is gone."""
+    found = fields_of(mark)
+    if export is None:
+        given = found.get("input")
+        if not isinstance(given, list) or len(given) != len(_NO_INPUT):
+            given = _NO_INPUT
+        identity, partition, selection = map(str, given)
+        export = EarlierExport(
+            key_hash=key_hash, process_id=_UNKNOWN, snapshot_id="0", input=(identity, partition, selection)
+        )
+    return replace(export, released=export.released or str(found.get("process") or _UNKNOWN))
 
 
 def refuse_if_unprovable(metadata: TableMetadata, sent: Sequence[Sent], tag_age_ms: int) -> None:
@@ -253,6 +323,12 @@ def _our_snapshot(
 
 
 def _earlier(metadata: TableMetadata, summaries: _Summaries, key_hash: str) -> EarlierExport | None:
+    export = _last_export(metadata, summaries, key_hash)
+    mark = metadata.properties.get(released_property_of(key_hash))
+    return export if mark is None else _with_release(key_hash, mark, export)
+
+
+def _last_export(metadata: TableMetadata, summaries: _Summaries, key_hash: str) -> EarlierExport | None:
     """The property names the last export of a key; without it, the newest snapshot that carries it."""
     name = property_of(key_hash)
     if (text := metadata.properties.get(name)) is not None:
@@ -268,7 +344,7 @@ def _earlier(metadata: TableMetadata, summaries: _Summaries, key_hash: str) -> E
         if key_hash in (carried := said.get(EXPORT_KEY, "")) and key_hash in (keys := carried.split(",")):
             return EarlierExport(
                 key_hash=key_hash,
-                process_id=said.get(PROCESS_ID) or "unknown",
+                process_id=said.get(PROCESS_ID) or _UNKNOWN,
                 snapshot_id=str(snapshot.snapshot_id),
                 rows=_number(snapshot, "added-records") if len(keys) == 1 else 0,
                 files=_number(snapshot, "added-data-files") if len(keys) == 1 else 0,

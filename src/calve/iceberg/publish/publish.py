@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from calve.destination.content import refuse_overlap, unchanged
+from calve.destination.content import of_partitions, refuse_overlap, refuse_released, unchanged
 from calve.destination.file_io import lent_to
 from calve.destination.outcome import AlreadyExported, EarlierExport, PublishedSnapshot
 from calve.destination.plan import ExportPlan
@@ -63,8 +63,10 @@ def publish(
     if settled is not None:
         return settled
     refuse_if_unprovable(table.metadata, sent, tag_age_ms(limits))
+    exports = of_partitions(all_exports(table.metadata, plan.keys), plan.keys)
+    refuse_released(exports, plan.table, plan.keys)
     if plan.refuse_overlap:
-        refuse_overlap(all_exports(table.metadata, plan.keys), plan.table, plan.keys)
+        refuse_overlap(exports, plan.table, plan.keys)
     tables.check(plan, table)
     _refuse_renamed(plan, table)
     recount(plan, receipts)
