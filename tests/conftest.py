@@ -34,6 +34,7 @@ SLOWEST_FIRST = (
     "cli/test_T16_killed_and_asked_again.py",
     "crash/",
     "workers/",
+    "seen/",
     "outages/",
     "backup/test_encrypted_backups.py",
     "optimize/test_killed.py",
@@ -57,9 +58,12 @@ SPARKS_OF_THEIR_OWN = ("full_disk", "cluster_over_https", "master_is_away")
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The tests of a file, or of a class, stay in one program, since they share what is slow to start. So do all
-    that use the shared Spark, those of one master side by side, and all that ask Spark as an independent reader."""
+    that use the shared Spark, those of one master side by side, all that ask Spark as an independent reader, and all
+    that open the dashboard in the shared browser."""
     for item in items:
-        item.add_marker(pytest.mark.xdist_group(_jvm(item) or item.nodeid.rpartition("::")[0]))
+        item.add_marker(
+            pytest.mark.xdist_group(_jvm(item) or _browser(item) or item.nodeid.rpartition("::")[0])
+        )
     items.sort(key=_rank)
 
 
@@ -76,6 +80,10 @@ def _jvm(item: pytest.Item) -> str:
     found = next((name for name in ("sparks", "spark_sql") if name in asked and _is_spark(item)), "")
     of_its_own = found == "sparks" and any(words in item.nodeid for words in SPARKS_OF_THEIR_OWN)
     return "sparks of their own" if of_its_own else found
+
+
+def _browser(item: pytest.Item) -> str:
+    return "browser" if "chromium" in item.fixturenames else ""  # type: ignore[attr-defined]
 
 
 def _is_spark(item: pytest.Item) -> bool:
