@@ -242,16 +242,3 @@ def test_a_long_list_is_asked_for_too(place: Place, operator: httpx.Client, tabl
     assert answer.status_code == 303 and len(answer.headers["location"]) < 4096
     found = arrived(operator, answer, status=404)  # of partitions that there are not
     assert Html(found.text).form("do/export").filled()["partitions"] == names
-
-
-def test_anybody_who_may_read_may_ask_for_a_look(place: Place, reader: httpx.Client, table: str) -> None:
-    submit(place.store, source=table, destination="lake.web.looked")
-    answer = reader.post(
-        "/do/look", data={"table": table, "to": "lake.web.looked", "key": KEY, "back": "tables"}
-    )
-    assert (answer.status_code, answer.headers["location"]) == (303, "../tables")
-    address = f"/tables/of.json?source={table}&to=lake.web.looked"
-    deadline = time.monotonic() + 60
-    while not reader.get(address).json()["seen"]["at"]:
-        assert time.monotonic() < deadline
-    assert [row["id"] for row in reader.get(address).json()["partitions"]] == ["202602", "202601"]

@@ -18,6 +18,7 @@ from starlette.routing import BaseRoute, Route
 
 from calve.app.commands import command
 from calve.app.desk import SUBMITS, VERBS, NotAllowedError, Reach
+from calve.app.sightings import pair
 from calve.app.view import Json
 from calve.http.errands import Pending
 from calve.http.problem import HttpError
@@ -99,7 +100,7 @@ class Forms:
         back: str,
     ) -> Response:
         if name == "look":
-            await self._look(caller, arguments)
+            self._look(caller, arguments)
             return self._frame.go(request, back or action.to(arguments))
         if VERBS[action.verb].reach is Reach.STORE:
             answer = await self._service.change(caller, action.verb, arguments, key)
@@ -111,12 +112,14 @@ class Forms:
             await self._service.errand(caller, action.verb, arguments, key)
         return self._frame.go(request, self._address(caller, name, arguments, key, back))
 
-    async def _look(self, caller: Caller, arguments: Json) -> None:
-        """Both ends of a pair are asked beside the request. An answer that is still kept is new enough."""
-        await self._service.errand(caller, "partitions", arguments)
-        to = arguments.get("to", "")
-        if to and "/" not in to:  # plain Parquet has no health
-            await self._service.errand(caller, "health", {"table": to})
+    def _look(self, caller: Caller, arguments: Json) -> None:
+        """Both ends of a pair are looked at next, beside the request: the page says when it was seen."""
+        self._service.desk.check(caller, "partitions", arguments)
+        source, to = arguments.get("table"), arguments.get("to")
+        if not source or not to:
+            raise UsageError("both ends are needed", code="missing_option", hint="open the table's page")
+        self._frame.shared.lookout.press("pair", pair(source, to))
+        self._frame.shared.lookout.press("health", to)
 
     async def _asked(self, request: Request) -> Response:
         caller = await self._visitor(request)

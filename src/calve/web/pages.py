@@ -196,6 +196,8 @@ class Pages:
                 return await self._frame.error(request, error, caller=caller)
             made, stale = last
         document = json.loads(made.data)
+        if stale is None:
+            self._frame.shared.lookout.want(document["subjects"])
         if page.name == "sheet" and document["process"]["id"] != given["id"]:
             return self._frame.go(request, target(page.path, {**given, "id": document["process"]["id"]}))
         hits: list[Json] = document["hits"] if page.name == "search" else []
