@@ -202,3 +202,10 @@ def test_a_session_ends_with_its_token(place: Place) -> None:
         with place.served() as second, place.browser(second) as other:
             other.cookies.update(dict(client.cookies))
             assert other.get("/").headers["location"].startswith("sign-in")
+
+
+def test_a_page_lets_its_forms_say_where_they_come_from(reader: httpx.Client) -> None:
+    """With `no-referrer`, which all other answers have, a browser sends `Origin: null` with a form."""
+    for address in ("/sign-in", "/", "/processes"):
+        assert reader.get(address).headers["referrer-policy"] == "same-origin"
+    assert reader.get("/v1/attention").headers["referrer-policy"] == "no-referrer"

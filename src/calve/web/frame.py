@@ -36,6 +36,7 @@ POLICY = (
 HEADERS = {
     "Content-Security-Policy": POLICY,
     "Cross-Origin-Opener-Policy": "same-origin",
+    "Referrer-Policy": "same-origin",  # with no-referrer a browser's own forms say `Origin: null`, and are refused
     "X-Calve-Version": __version__,
 }
 NAVIGATION = ("attention", "tables", "page", "vault", "system")
