@@ -13,6 +13,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from calve.clickhouse.sql.tokens import Call, Name, Number, expression, members
 from calve.destination.plan import ColumnPlan
 from calve.export.spec import (
     derive_sort_order,
@@ -21,7 +22,6 @@ from calve.export.spec import (
     parse_partition_by,
     plan_spec,
 )
-from calve.export.transforms import Call, Name, Number, members, parse
 from calve.model.errors import RefusedError, UsageError
 
 SCHEMA = Schema(
@@ -172,8 +172,8 @@ def test_a_file_is_sorted_by_a_prefix_of_its_key_only() -> None:
 def test_expressions_are_read_and_what_is_more_than_a_key_is_not() -> None:
     assert members("(a, f(b, 'x,y'))") == ["a", "f(b, 'x,y')"]
     assert members("(a), (b)") == ["(a)", "(b)"]
-    assert parse("f(3, `a b`)") == Call("f", (Number(3), Name("a b")))
-    assert parse("(a)") == Name("a")
-    assert parse("n.a") == Name("n.a")
-    assert parse("a + 1") is None
-    assert parse("(a) + (b)") is None
+    assert expression("f(3, `a b`)") == Call("f", (Number(3), Name("a b")))
+    assert expression("(a)") == Name("a")
+    assert expression("n.a") == Name("n.a")
+    assert expression("a + 1") is None
+    assert expression("(a) + (b)") is None

@@ -37,8 +37,9 @@ from pyiceberg.types import (
 )
 
 from calve.clickhouse.sql import types
+from calve.clickhouse.sql.tokens import Call, Expression, Name, Number, Text, expression, members
 from calve.destination.plan import ColumnPlan, SpecField
-from calve.export.transforms import Call, Expression, Name, Number, Text, members, parse, transform_sql, unfit
+from calve.export.transforms import transform_sql, unfit
 from calve.model.errors import RefusedError, UsageError
 
 AnyTransform = Transform[Any, Any]
@@ -101,7 +102,7 @@ def derive_spec(partition_key: str, names: Mapping[str, str], schema: Schema) ->
     """
     found: list[_Member] = []
     for text in members(partition_key):
-        member = _of_clickhouse(parse(text))
+        member = _of_clickhouse(expression(text))
         if member is None or not _fits(member, names, schema):
             note = f"the partition key {partition_key} has no Iceberg transform: the table is unpartitioned"
             return DerivedSpec(spec=PartitionSpec(), notes=(f"{note}; choose one with --partition-by",))
@@ -114,7 +115,7 @@ def parse_partition_by(text: str, schema: Schema) -> PartitionSpec:
     """`--partition-by`: names of the destination's columns; "" or "none" for no partitions."""
     if text.strip().lower() in ("", "none"):
         return PartitionSpec()
-    given = [(part, _of_iceberg(parse(part))) for part in members(text)]
+    given = [(part, _of_iceberg(expression(part))) for part in members(text)]
     found = [member for _, member in given if member is not None]
     strange = [f"invalid partition field {part!r}" for part, member in given if member is None]
     absent = [
@@ -307,7 +308,7 @@ def _sorted_member(text: str) -> tuple[_Member | None, SortDirection]:
     if len(words) == 2 and words[1].upper() in ("ASC", "DESC"):
         plain = words[0]
         direction = SortDirection.DESC if words[1].upper() == "DESC" else SortDirection.ASC
-    return _of_clickhouse(parse(plain)), direction
+    return _of_clickhouse(expression(plain)), direction
 
 
 def _keeps_order(transform: AnyTransform, source_type: str) -> bool:
