@@ -1,0 +1,79 @@
+"""A policy as a value: which tables it is about, where they go, when, and how much at once.
+
+The mapping from tables to destinations is injective: two tables never share a destination. The hash covers what a
+person decides about rows, and none of the limits: a limit may change without asking again.
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from fnmatch import fnmatchcase
+
+from calve.model.errors import UsageError
+from calve.policy.calendar import Window
+
+
+class LateRows(StrEnum):
+    """What to do with rows that come after the export."""
+
+    HOLD = "hold"
+    REPLACE = "replace"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    name: str
+    source: str  # in the configuration
+    tables: str  # a pattern: db.events, db.*
+    to: str  # {database} and {table} stand for the table's
+    export_after: timedelta  # the end of what the partition covers
+    quiet: timedelta  # since its last change
+    on_late_rows: LateRows = LateRows.HOLD
+    window: Window | None = None  # None: any time
+    zone: str = "UTC"  # where the day of `bytes_per_day` begins
+    partitions_per_run: int = 20
+    bytes_per_day: int = 0  # 0 means no limit
+    look_every: timedelta = timedelta(minutes=5)
+
+    @property
+    def hash(self) -> str:
+        decided = [
+            self.name,
+            self.source,
+            self.tables,
+            self.to,
+            self.export_after.total_seconds(),
+            self.quiet.total_seconds(),
+            self.on_late_rows.value,
+        ]
+        return hashlib.sha256(json.dumps(decided).encode()).hexdigest()[:16]
+
+    def names(self, database: str, table: str) -> bool:
+        """Whether it is about this table of its source."""
+        return fnmatchcase(f"{database}.{table}", self.tables)
+
+    def destination(self, database: str, table: str) -> str:
+        return self.to.replace("{database}", database).replace("{table}", table)
+
+    def check(self) -> None:
+        """UsageError where two tables could share a destination."""
+        database, dot, table = self.tables.partition(".")
+        if not dot or not database or not table:
+            raise UsageError(
+                f"invalid source {self.source}:{self.tables}",
+                code="config_bad_value",
+                hint="give source:database.table, or a pattern such as main:db.*",
+            )
+        for part, place in ((table, "{table}"), (database, "{database}")):
+            if is_pattern(part) and place not in self.to:
+                raise UsageError(
+                    f"policy {self.name}: {self.tables} may match several tables, and all would go to {self.to}",
+                    code="config_bad_value",
+                    hint=f"put {place} into `to`",
+                )
+
+
+def is_pattern(text: str) -> bool:
+    return any(sign in text for sign in "*?[")

@@ -1,0 +1,159 @@
+"""Where a partition stands under a policy: one state from facts alone. Total and pure; the first rule that fits decides.
+
+Nothing here is remembered. A program that starts, a second worker and a forecast with another `now` get the same answer
+from the same facts.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from calve.policy.policy import LateRows, Policy
+
+SKEW_AT_MOST = timedelta(minutes=5)
+LOOKS_KEPT = 3  # so many times `look_every` a look may be old
+RETRY_AT_MOST = timedelta(hours=24)
+
+
+class State(StrEnum):
+    HOT = "HOT"  # not over yet, or still changing
+    DUE = "DUE"
+    EXPORTING = "EXPORTING"
+    EXPORTED = "EXPORTED"
+    VERIFIED = "VERIFIED"
+    CHANGED = "CHANGED"  # rows came after the export, and are exported again
+    HELD = "HELD"  # a person decides
+    BLOCKED = "BLOCKED"
+
+
+class Action(StrEnum):
+    """What would start."""
+
+    EXPORT = "export"
+    REPLACE = "replace"
+    VERIFY = "verify"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportFacts:
+    """The export of a partition, as the destination and the store know it."""
+
+    process: str
+    unchanged: bool  # since, at the source
+    missing: bool = False  # from the destination
+    released: bool = False
+    grows: bool = False  # every block and row is still there, and nothing was changed: only rows were added
+    proven: bool | None = None  # None: nobody has looked
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """The last start for this content that failed."""
+
+    code: str
+    at: datetime
+    times: int  # in a row
+    policy: str  # its hash then
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """All that is known of one partition at one moment."""
+
+    policy: Policy
+    now: datetime  # of the store, or the source's if that is earlier
+    looked_at: datetime | None = None  # the last look that succeeded
+    skew: timedelta = timedelta()  # source's clock less the store's
+    shared: bool = False  # another policy exports the table to the same destination
+    there: bool = True  # at the source
+    closed_at: datetime | None = None  # None: no time key
+    changed_at: datetime | None = None  # when this content was first seen
+    bytes: int = 0
+    mutating: bool = False  # an ALTER has not reached every part
+    live: str = ""  # a process that exports it
+    export: ExportFacts | None = None
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    state: State
+    code: str = ""  # why, of those aside
+    until: datetime | None = None  # it changes by itself then, if nothing else happens
+    next: Action | None = None  # what starts now
+
+
+def stand(facts: Facts) -> Standing:
+    if facts.live:
+        return Standing(state=State.EXPORTING)
+    if (unknown := _unknown(facts)) is not None:
+        return unknown
+    export = facts.export
+    if export is None:
+        return _not_exported(facts)
+    if export.missing:
+        return _blocked("no_longer_there")
+    if not facts.there:
+        return (
+            Standing(state=State.VERIFIED, code="gone_at_source") if export.proven else _verify(facts, export)
+        )
+    if not export.unchanged:
+        return _late(facts, export)
+    return _verify(facts, export)
+
+
+def _unknown(facts: Facts) -> Standing | None:
+    """Facts that are not to be trusted."""
+    if facts.looked_at is None or facts.now - facts.looked_at > LOOKS_KEPT * facts.policy.look_every:
+        return _blocked("source_unseen")
+    if abs(facts.skew) > SKEW_AT_MOST:
+        return _blocked("clock_skew")
+    return _blocked("two_policies") if facts.shared else None
+
+
+def _not_exported(facts: Facts) -> Standing:
+    quiet_at = None if facts.changed_at is None else facts.changed_at + facts.policy.quiet
+    if facts.closed_at is not None:
+        due_at = facts.closed_at + facts.policy.export_after
+    elif facts.changed_at is not None:
+        due_at = facts.changed_at + facts.policy.export_after  # without a time key, its last change counts
+    else:
+        return _blocked("source_unseen")
+    due_at = max(due_at, quiet_at or due_at)
+    if facts.now < due_at:
+        return Standing(state=State.HOT, until=due_at)
+    return _start(facts, Standing(state=State.DUE, next=Action.EXPORT))
+
+
+def _late(facts: Facts, export: ExportFacts) -> Standing:
+    if export.released or facts.policy.on_late_rows is LateRows.HOLD:
+        return Standing(state=State.HELD, code="late_rows")
+    if not export.grows:
+        return Standing(state=State.HELD, code="rows_gone")
+    quiet_at = (facts.changed_at or facts.now) + facts.policy.quiet
+    if facts.now < quiet_at:
+        return Standing(state=State.CHANGED, until=quiet_at)
+    return _start(facts, Standing(state=State.CHANGED, next=Action.REPLACE))
+
+
+def _verify(facts: Facts, export: ExportFacts) -> Standing:
+    if export.proven is None:
+        return _start(facts, Standing(state=State.EXPORTED, next=Action.VERIFY))
+    return Standing(state=State.VERIFIED) if export.proven else _blocked("proof_failed")
+
+
+def _start(facts: Facts, wanted: Standing) -> Standing:
+    """Unless something is in the way that time or a person removes."""
+    if facts.mutating and wanted.next is not Action.VERIFY:
+        return _blocked("mutation")
+    failure = facts.failure
+    if failure is None or failure.policy != facts.policy.hash:
+        return wanted
+    again_at = failure.at + min(timedelta(hours=1) * 2 ** min(failure.times - 1, 10), RETRY_AT_MOST)
+    if facts.now < again_at:
+        return Standing(state=State.BLOCKED, code=failure.code, until=again_at)
+    return wanted
+
+
+def _blocked(code: str) -> Standing:
+    return Standing(state=State.BLOCKED, code=code)

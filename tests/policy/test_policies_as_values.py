@@ -1,0 +1,56 @@
+"""A policy says which tables go where; two tables never share a destination."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from calve.model.errors import UsageError
+from calve.policy.calendar import Window
+from calve.policy.policy import LateRows, Policy
+
+POLICY = Policy(
+    name="all", source="main", tables="db.*", to="lake.{database}.{table}",
+    export_after=timedelta(days=3), quiet=timedelta(hours=6),
+)  # fmt: skip
+
+
+def test_a_pattern_names_tables_and_each_has_its_destination() -> None:
+    POLICY.check()
+    assert POLICY.names("db", "events")
+    assert not POLICY.names("other", "events")
+    assert POLICY.destination("db", "events") == "lake.db.events"
+
+
+@pytest.mark.parametrize(
+    ("tables", "to"),
+    [
+        ("db.*", "lake.ns.events"),
+        ("db.*", "lake.{database}.x"),
+        ("*.events", "lake.ns.{table}"),
+        ("d?.e", "lake.n.e"),
+    ],
+)
+def test_several_tables_in_one_destination_are_refused(tables: str, to: str) -> None:
+    with pytest.raises(UsageError, match="several tables"):
+        replace(POLICY, tables=tables, to=to).check()
+
+
+@pytest.mark.parametrize("tables", ["events", ".events", "db.", ""])
+def test_a_table_without_its_database_is_refused(tables: str) -> None:
+    with pytest.raises(UsageError, match="invalid source"):
+        replace(POLICY, tables=tables).check()
+
+
+def test_the_hash_covers_what_is_decided_about_rows_and_no_limit() -> None:
+    for same in (
+        replace(POLICY, window=Window.parse("01:00-02:00"), zone="Europe/Berlin"),
+        replace(POLICY, partitions_per_run=1, bytes_per_day=5, look_every=timedelta(hours=1)),
+    ):
+        assert same.hash == POLICY.hash
+    others = (
+        replace(POLICY, tables="db.e*"), replace(POLICY, to="lake.x.{table}"), replace(POLICY, source="other"),
+        replace(POLICY, export_after=timedelta(days=4)), replace(POLICY, quiet=timedelta(hours=7)),
+        replace(POLICY, on_late_rows=LateRows.REPLACE), replace(POLICY, name="b"),
+    )  # fmt: skip
+    assert len({one.hash for one in (POLICY, *others)}) == 1 + len(others)

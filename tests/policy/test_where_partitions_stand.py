@@ -1,0 +1,159 @@
+"""One state from facts alone: the first rule that fits decides, and nothing is remembered."""
+
+import itertools
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from calve.policy.policy import LateRows, Policy
+from calve.policy.stand import Action, ExportFacts, Facts, Failure, Standing, State, stand
+
+NOW = datetime(2024, 6, 1, tzinfo=UTC)
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+POLICY = Policy(
+    name="events",
+    source="main",
+    tables="db.events",
+    to="lake.ns.events",
+    export_after=3 * DAY,
+    quiet=6 * HOUR,
+)
+REPLACES = replace(POLICY, on_late_rows=LateRows.REPLACE)
+OLD = Facts(policy=POLICY, now=NOW, looked_at=NOW, closed_at=NOW - 9 * DAY, changed_at=NOW - 9 * DAY)
+DONE = ExportFacts(process="p1", unchanged=True)
+LATE = replace(DONE, unchanged=False)
+
+
+def _failed(times: int, ago: timedelta, policy: Policy = POLICY) -> Failure:
+    return Failure(code="refused", at=NOW - ago, times=times, policy=policy.hash)
+
+
+CASES: list[tuple[str, Facts, Standing]] = [
+    ("is over and quiet", OLD, Standing(state=State.DUE, next=Action.EXPORT)),
+    ("ends in the future", replace(OLD, closed_at=NOW + DAY), Standing(state=State.HOT, until=NOW + 4 * DAY)),
+    ("ended a moment ago", replace(OLD, closed_at=NOW - DAY), Standing(state=State.HOT, until=NOW + 2 * DAY)),
+    ("changed an hour ago", replace(OLD, changed_at=NOW - HOUR), Standing(state=State.HOT, until=NOW + 5 * HOUR)),
+    ("is due this very moment", replace(OLD, closed_at=NOW - 3 * DAY), Standing(state=State.DUE, next=Action.EXPORT)),
+    (
+        "has no time key and changed lately",
+        replace(OLD, closed_at=None, changed_at=NOW - DAY),
+        Standing(state=State.HOT, until=NOW + 2 * DAY),
+    ),
+    ("has no time key and is old", replace(OLD, closed_at=None), Standing(state=State.DUE, next=Action.EXPORT)),
+    ("was never seen", replace(OLD, closed_at=None, changed_at=None), Standing(state=State.BLOCKED, code="source_unseen")),
+    ("is being exported", replace(OLD, live="p0"), Standing(state=State.EXPORTING)),
+    ("is being exported, and nobody looks", replace(OLD, live="p0", looked_at=None), Standing(state=State.EXPORTING)),
+    ("nobody ever looked", replace(OLD, looked_at=None), Standing(state=State.BLOCKED, code="source_unseen")),
+    ("the look is old", replace(OLD, looked_at=NOW - HOUR), Standing(state=State.BLOCKED, code="source_unseen")),
+    ("the clock is ahead", replace(OLD, skew=HOUR), Standing(state=State.BLOCKED, code="clock_skew")),
+    ("the clock is behind", replace(OLD, skew=-HOUR), Standing(state=State.BLOCKED, code="clock_skew")),
+    ("two policies want it", replace(OLD, shared=True), Standing(state=State.BLOCKED, code="two_policies")),
+    ("an ALTER is under way", replace(OLD, mutating=True), Standing(state=State.BLOCKED, code="mutation")),
+    (
+        "it failed once, half an hour ago",
+        replace(OLD, failure=_failed(1, HOUR / 2)),
+        Standing(state=State.BLOCKED, code="refused", until=NOW + HOUR / 2),
+    ),
+    (
+        "it failed five times",
+        replace(OLD, failure=_failed(5, HOUR)),
+        Standing(state=State.BLOCKED, code="refused", until=NOW + 15 * HOUR),
+    ),
+    (
+        "it failed a thousand times",
+        replace(OLD, failure=_failed(1000, HOUR)),
+        Standing(state=State.BLOCKED, code="refused", until=NOW + 23 * HOUR),
+    ),
+    ("it failed long ago", replace(OLD, failure=_failed(1, DAY)), Standing(state=State.DUE, next=Action.EXPORT)),
+    (
+        "it failed under other rules",
+        replace(OLD, failure=_failed(9, HOUR, REPLACES)),
+        Standing(state=State.DUE, next=Action.EXPORT),
+    ),
+    ("is exported", replace(OLD, export=DONE), Standing(state=State.EXPORTED, next=Action.VERIFY)),
+    ("is proven", replace(OLD, export=replace(DONE, proven=True)), Standing(state=State.VERIFIED)),
+    ("proof failed", replace(OLD, export=replace(DONE, proven=False)), Standing(state=State.BLOCKED, code="proof_failed")),
+    ("is lost in the lake", replace(OLD, export=replace(DONE, missing=True)), Standing(state=State.BLOCKED, code="no_longer_there")),
+    (
+        "is gone at the source",
+        replace(OLD, there=False, export=replace(DONE, proven=True)),
+        Standing(state=State.VERIFIED, code="gone_at_source"),
+    ),
+    (
+        "is gone at the source and unproven",
+        replace(OLD, there=False, export=DONE),
+        Standing(state=State.EXPORTED, next=Action.VERIFY),
+    ),
+    ("has late rows", replace(OLD, export=LATE), Standing(state=State.HELD, code="late_rows")),
+    (
+        "has late rows that may replace",
+        replace(OLD, policy=REPLACES, export=replace(LATE, grows=True)),
+        Standing(state=State.CHANGED, next=Action.REPLACE),
+    ),
+    (
+        "has late rows that still come",
+        replace(OLD, policy=REPLACES, export=replace(LATE, grows=True), changed_at=NOW - HOUR),
+        Standing(state=State.CHANGED, until=NOW + 5 * HOUR),
+    ),
+    (
+        "has lost rows",
+        replace(OLD, policy=REPLACES, export=LATE),
+        Standing(state=State.HELD, code="rows_gone"),
+    ),
+    (
+        "has late rows and was released",
+        replace(OLD, policy=REPLACES, export=replace(LATE, grows=True, released=True)),
+        Standing(state=State.HELD, code="late_rows"),
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("facts", "standing"), [one[1:] for one in CASES], ids=[one[0] for one in CASES])
+def test_a_partition_that(facts: Facts, standing: Standing) -> None:
+    assert stand(facts) == standing
+
+
+def test_whatever_the_facts_there_is_one_state_and_nothing_unsafe_starts() -> None:
+    """All combinations: nothing starts from facts that are not trusted, nothing replaces what it must not."""
+    choices: dict[str, list[Any]] = {
+        "policy": [POLICY, REPLACES],
+        "looked_at": [None, NOW, NOW - HOUR],
+        "skew": [timedelta(), HOUR],
+        "shared": [False, True],
+        "there": [True, False],
+        "closed_at": [None, NOW - 9 * DAY, NOW + DAY],
+        "changed_at": [None, NOW - HOUR, NOW - 9 * DAY],
+        "mutating": [False, True],
+        "live": ["", "p"],
+        "failure": [None, _failed(2, HOUR / 2)],
+        "export": [
+            None,
+            *(
+                ExportFacts(
+                    process="p", unchanged=same, missing=gone, released=out, grows=grows, proven=proven
+                )
+                for same, gone, out, grows, proven in itertools.product(
+                    (True, False), (True, False), (True, False), (True, False), (None, True, False)
+                )
+            ),
+        ],
+    }
+    started = set()
+    for values in itertools.product(*choices.values()):
+        facts = Facts(now=NOW, **dict(zip(choices, values, strict=True)))
+        found = stand(facts)
+        if found.next is None:
+            continue
+        started.add(found.next)
+        assert not facts.live and not facts.shared and not facts.skew and facts.looked_at == NOW
+        assert found.next is Action.VERIFY or not facts.mutating
+        assert facts.failure is None or facts.failure.policy != facts.policy.hash
+        if found.next is Action.EXPORT:
+            assert facts.export is None
+        if found.next is Action.REPLACE:
+            export = facts.export
+            assert facts.policy is REPLACES
+            assert export is not None and export.grows and not export.released and not export.missing
+    assert started == set(Action)
