@@ -16,9 +16,11 @@ pytestmark = pytest.mark.programs
 CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
 
 
-@pytest.mark.parametrize("phases", ["fuzzing", pytest.param("coverage,fuzzing", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    ("phases", "examples"), [("fuzzing", 3), pytest.param("coverage,fuzzing", 50, marks=pytest.mark.long)]
+)
 def test_nothing_that_is_asked_gets_a_500_or_an_answer_that_is_not_documented(
-    served: Served, tmp_path: Path, phases: str
+    served: Served, tmp_path: Path, phases: str, examples: int
 ) -> None:
     command = [Path(sys.executable).with_name("schemathesis"), "run", f"{served.url}/v1/openapi.json"]
     options = [
@@ -27,7 +29,7 @@ def test_nothing_that_is_asked_gets_a_500_or_an_answer_that_is_not_documented(
         "--checks",
         CHECKS,
         "-n",
-        "3",
+        str(examples),
         "--seed",
         "1",
         "--suppress-health-check",
