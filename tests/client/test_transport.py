@@ -52,8 +52,8 @@ def serving(answer: Callable[[str, int], Answer]) -> Iterator[Peer]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            self._answer(body)
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            self._answer(json.loads(body) if self.path.startswith("/v1/") else body)
 
         def do_GET(self) -> None:
             self._answer(None)
@@ -122,6 +122,29 @@ def test_an_answer_that_takes_its_time_is_asked_for_again_with_the_same_key(
     assert waited == [2.0, 2.0]
     assert [(path, body) for path, _, body in peer.asked] == [("/v1/verbs/export", {"table": "t"})] * 3
     assert len({headers["Idempotency-Key"] for _, headers, _ in peer.asked}) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "problem"),
+    [
+        (503, {"code": "select_busy", "outcome": "not_applied"}),
+        (503, {"code": "store_slow", "outcome": "unknown"}),
+        (429, {"code": "too_many_requests", "outcome": "not_applied"}),
+    ],
+)
+def test_a_statement_that_meets_a_busy_server_is_sent_again_with_the_same_id(
+    waited: list[float], status: int, problem: dict[str, str]
+) -> None:
+    def answer(_: str, before: int) -> Answer:
+        if before < 2:
+            return status, {}, {"Retry-After": "2", "X-Calve-Error": json.dumps(problem)}
+        return 200, {"a": 1}, {"X-ClickHouse-Format": "JSONEachRow"}
+
+    with serving(answer) as peer, talking(peer.url, waited) as transport:
+        assert transport.statement("SELECT 1 AS a").form == "JSONEachRow"
+    assert waited == [2.0, 2.0]
+    assert len({path for path, _, _ in peer.asked}) == 1  # it has the query_id
+    assert len(peer.asked) == 3
 
 
 def test_patience_ends(waited: list[float]) -> None:

@@ -1,11 +1,13 @@
 """Real clients over ClickHouse's HTTP interface: clickhouse-connect, and requests as curl sends them."""
 
 import json
+import socket
 import subprocess
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from email.message import Message
 
 import clickhouse_connect
@@ -15,6 +17,8 @@ from clickhouse_connect.driver.exceptions import DatabaseError
 
 from calve.cli.main import run
 from calve.http.clickhouse import Asked, answer
+from calve.model.limits import Limits
+from calve.sql.execution import Sql, cages
 from calve.sql.tables import TABLES
 from sql.conversation import PASSWORD, conversation
 from sql.front import DONE, OPERATOR, VIEWER, Front
@@ -270,3 +274,29 @@ def test_the_command_over_a_server(
     monkeypatch.setenv("CALVE_TOKEN", "wrong")
     assert run(["sql", "SELECT 1"]) == 1
     assert "no token" in capfd.readouterr().err
+
+
+def test_a_select_ends_with_the_connection_that_asked_for_it(front: Front) -> None:
+    """As after Ctrl-C; else the caller's next one would be refused until the first ends by its limit, here an hour."""
+    held = cages(Limits(), required=True)
+    patient = Sql(front.sql._desk, held, Limits(select_seconds=3600))
+    slow = b"SELECT count() FROM (SELECT arrayJoin(range(300000)) AS a) AS x, (SELECT arrayJoin(range(300000)) AS b) AS y"
+    try:
+        with conversation(patient, OPERATOR) as port:
+            with socket.create_connection(("127.0.0.1", port)) as connection:
+                head = f"POST / HTTP/1.1\r\nHost: x\r\nAuthorization: {PASSWORD}\r\nContent-Length: {len(slow)}\r\n\r\n"
+                connection.sendall(head.encode() + slow)
+                assert soon(lambda: bool(held._taken))
+                assert ask(port, "/", b"SELECT 1")[0] == 503
+            assert soon(lambda: ask(port, "/", b"SELECT 1")[0] == 200)
+    finally:
+        held.close()
+
+
+def soon(is_so: Callable[[], bool]) -> bool:
+    until = time.monotonic() + 60
+    while not is_so():
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.01)
+    return True

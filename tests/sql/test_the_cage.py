@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -217,3 +218,16 @@ def test_two_run_at_once_and_one_for_each_caller(cages: Cages) -> None:
             again.run("SELECT 1", "TSV", {}, 10.0)
         with cages.take("carol") as fresh:
             assert fresh.pid != pid  # after two statements
+
+
+def test_what_nobody_waits_for_any_more_ends_and_others_go_on(cages: Cages) -> None:
+    with cages.take("bob", "other") as other:
+        with pytest.raises(CageDied), cages.take("alice", "mine") as cage:
+            threading.Timer(0.1, cages.leave, ["mine"]).start()
+            cage.run(FOREVER, "TSV", {}, 3600.0)
+        assert other.run("SELECT 1", "TSV", {}, 60.0) == b"1\n"
+    cages.leave("other")  # it has ended, and its child serves the next one
+    with cages.take("alice", "next") as cage:
+        assert cage.pid == other.pid
+        cages.leave("mine")
+        assert cage.run("SELECT 2", "TSV", {}, 60.0) == b"2\n"

@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 import termios
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,8 +51,13 @@ def run(*command: str, columns: int, cwd: Path | None = None, **environ: str) ->
     return Drawn(raw=drawn)
 
 
+INTERRUPT = "\x03"
+INTERRUPT_ITS_CHILD = f"{INTERRUPT} while it runs a child"
+
+
 def talk(*command: str, answers: Sequence[str], prompt: str, cwd: Path, **environ: str) -> Drawn:
-    """What was drawn while the answers were typed, each once the program asks for it."""
+    """What was drawn while the answers were typed, each once the program asks for it; or, for one, once it has started
+    a program of its own."""
     pid, terminal = pty.fork()
     if pid == 0:
         os.chdir(cwd)
@@ -62,6 +68,11 @@ def talk(*command: str, answers: Sequence[str], prompt: str, cwd: Path, **enviro
         )
     drawn = ""
     for answer in answers:
+        if answer == INTERRUPT_ITS_CHILD:
+            while not Path(f"/proc/{pid}/task/{pid}/children").read_text():
+                time.sleep(0.01)
+            os.write(terminal, INTERRUPT.encode())
+            continue
         drawn += os.read(terminal, 65536).decode()  # at least the echo of the answer before
         while not _CONTROL.sub("", drawn).endswith(prompt):
             drawn += os.read(terminal, 65536).decode()

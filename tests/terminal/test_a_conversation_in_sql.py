@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-from screen import Drawn, talk
+from screen import INTERRUPT, INTERRUPT_ITS_CHILD, Drawn, talk
 
 pytestmark = pytest.mark.programs
 
-UP, INTERRUPT = "\x1b[A", "\x03"
+UP = "\x1b[A"
 
 
 @pytest.fixture
@@ -58,3 +58,11 @@ def test_what_was_typed_is_recalled_as_one_line_also_the_next_time(place: Path) 
     assert kept.stat().st_mode & 0o777 == 0o600
     drawn = say(place, f"{UP}\n", "\x04")
     assert shown(drawn, "│ 1 │ 2 │ kept") == 1
+
+
+def test_a_statement_that_runs_is_interrupted_and_the_next_one_is_asked_for(place: Path) -> None:
+    slow = "SELECT count() FROM (SELECT arrayJoin(range(300000)) AS a) AS x, (SELECT arrayJoin(range(300000)) AS b) AS y;\n"
+    drawn = say(place, slow, INTERRUPT_ITS_CHILD, "SELECT 40 + 2 AS answer;\n", "\\q\n")
+    assert shown(drawn, "interrupted") == 1
+    assert shown(drawn, "error:") == 0
+    assert shown(drawn, "│     42 │") == 1

@@ -38,7 +38,7 @@ _TRIES = 3
 _MOST_BYTES = 64 << 20
 _LONGEST_WAIT_SECONDS = 5.0
 _MOST_SLOWED_SECONDS = 30.0  # by a server that has too much to do
-_BUSY = ("store_slow", "server_busy")
+_BUSY = ("store_slow", "server_busy", "select_busy")
 _ONCE = (
     "export",
     "optimize",
@@ -119,7 +119,7 @@ class Transport:
                 self._sleep(0.2 * failed)
                 continue
             seconds = time.monotonic() - began
-            is_busy = seconds < _MOST_SLOWED_SECONDS and _is_busy(response, verb)
+            is_busy = seconds < _MOST_SLOWED_SECONDS and _is_busy(response, once=verb in _ONCE)
             if response.status_code != 202 and not is_busy:
                 return self._answer(verb, response)
             if seconds >= self._patience:
@@ -131,10 +131,13 @@ class Transport:
             self._sleep(_retry_after(response))
 
     def statement(self, text: str, form: str = "") -> Answer:
-        """A statement whose answer was lost is sent again with the same id: what it submits is done once."""
+        """A statement whose answer was lost, or that met a busy server, is sent again with the same id: what it
+        submits is done once."""
         query_id = secrets.token_urlsafe(16)
         headers = {"X-ClickHouse-Format": form} if form else {}
-        for failed in range(1, _TRIES + 1):
+        began = time.monotonic()
+        failed = 0
+        while True:
             try:
                 response = self._send(
                     "POST",
@@ -143,22 +146,23 @@ class Transport:
                     data=text.encode("utf-8", "surrogateescape"),
                     headers=headers | self._authorization(),
                 )
-                break
             except UnavailableError:
-                if failed == _TRIES:
+                failed += 1
+                if failed >= _TRIES:
                     raise
                 self._sleep(0.2 * failed)
+                continue
+            if time.monotonic() - began >= _MOST_SLOWED_SECONDS or not _is_busy(response, once=True):
+                break
+            self._sleep(_retry_after(response))
         if response.status_code == 200 and "X-ClickHouse-Format" in response.headers:
             named = {
                 name.lower(): tuple(filter(None, response.headers.get(f"X-Calve-{name}", "").split(",")))
                 for name in ("Processes", "Joined", "Truncated")
             }
             return Answer(data=response.content, form=response.headers["X-ClickHouse-Format"], **named)
-        try:
-            problem = json.loads(response.headers.get("X-Calve-Error", ""))
-        except ValueError:
-            problem = None
-        if problem is None:
+        problem = _problem(response)
+        if "X-Calve-Error" not in response.headers or problem is None:
             self._answer("SQL", response)
             raise self._not_ours("SQL", response)
         raise self._raised(problem, response.status_code)
@@ -357,17 +361,23 @@ def raised(problem: Mapping[str, Any], status: int) -> CalveError:
 _BY_EXIT_CODE: Mapping[Any, type[CalveError]] = {2: UsageError, 3: NotFoundError, 4: RefusedError}
 
 
-def _is_busy(response: requests.Response, verb: str) -> bool:
+def _is_busy(response: requests.Response, *, once: bool) -> bool:
     """Whether the same request may be sent again, and might succeed then."""
     if response.status_code != 503:
         return response.status_code == 429
+    problem = _problem(response)
+    if problem is None or problem.get("code") not in _BUSY:
+        return False
+    return once or problem.get("outcome") != Outcome.UNKNOWN.value
+
+
+def _problem(response: requests.Response) -> dict[str, Any] | None:
+    """What a server says of an error: the body, or of a statement, whose body is ClickHouse's, a header."""
     try:
-        problem = response.json()
+        found = json.loads(response.headers.get("X-Calve-Error", "") or response.content)
     except ValueError:
-        return False
-    if not isinstance(problem, dict) or problem.get("code") not in _BUSY:
-        return False
-    return problem.get("outcome") != Outcome.UNKNOWN.value or verb in _ONCE
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def _retry_after(response: requests.Response) -> float:

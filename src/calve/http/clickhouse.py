@@ -153,6 +153,9 @@ def routes(sql: Sql, identify: Identify, beside: Beside) -> list[Route]:
             caller = await identify(request)
             read = _read(replace(asked, body=await _body(request)), query_id)
             work = _Work(sql, caller, read)
+            if isinstance(read.statement, Select | Look):
+                made = await _unless_gone(request, beside.run(work), lambda: sql.leave(work.ticket))
+                return _response(_answered(made, query_id))
             if not isinstance(read.statement, Export):
                 return _response(_answered(await beside.run(work), query_id))
             services = sql.services(read.statement)
@@ -168,6 +171,24 @@ def routes(sql: Sql, identify: Identify, beside: Beside) -> list[Route]:
         Route("/ping", ping, methods=["GET"]),
         Route("/replicas_status", ping, methods=["GET"]),
     ]
+
+
+async def _unless_gone(request: Request, running: Awaitable[Result], leave: Callable[[], None]) -> Result:
+    """A SELECT ends with the connection of whoever asked: it reads for nobody else, and keeps that caller's next one
+    waiting."""
+    work, gone = asyncio.ensure_future(running), asyncio.ensure_future(_gone(request))
+    try:
+        await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)
+        if not work.done():
+            leave()
+        return await work
+    finally:
+        gone.cancel()
+
+
+async def _gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 async def _body(request: Request) -> bytes:
@@ -199,11 +220,17 @@ class _Work:
     def __init__(self, sql: Sql, caller: Caller, read: "_Read") -> None:
         self._sql, self._caller, self._read = sql, caller, read
         self.key = repr(("sql", caller.name, read.query_id, read.statement))
+        self.ticket = uuid.uuid4().hex  # of this request: a query_id may come twice
 
     def __call__(self) -> Result:
         read = self._read
         return self._sql.execute(
-            self._caller, read.statement, form=read.form, seconds=read.seconds, key=read.query_id
+            self._caller,
+            read.statement,
+            form=read.form,
+            seconds=read.seconds,
+            key=read.query_id,
+            ticket=self.ticket,
         )
 
 

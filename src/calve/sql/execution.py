@@ -87,18 +87,18 @@ class Sql:
         form: str = TEXT,
         seconds: float | None = None,
         key: str = "",
+        ticket: str = "",
     ) -> Result:
-        """`key`: what submits is done once, however often it is sent with it."""
+        """`key`: what submits is done once, however often it is sent with it. `ticket`: for `leave`."""
         form = allowance.format_named(form)
         limit = min(seconds or self._limits.select_seconds, self._limits.select_seconds)
         match statement:
             case Select():
-                return self._select(
-                    caller, statement.sql, allowance.format_named(statement.form or form), limit
-                )
+                shown = allowance.format_named(statement.form or form)
+                return self._select(caller, statement.sql, shown, limit, ticket)
             case Look():
                 shown = allowance.format_named(statement.form or form)
-                return self._select(caller, inventory.select_of(statement), shown, limit)
+                return self._select(caller, inventory.select_of(statement), shown, limit, ticket)
             case Kill():
                 return self._kill(caller, statement, allowance.format_named(statement.form or form), limit)
             case Export():
@@ -106,24 +106,28 @@ class Sql:
             case Switch():
                 return self._switch(caller, statement)
 
+    def leave(self, ticket: str) -> None:
+        """Nobody waits for this SELECT any more. What changes something goes on."""
+        self._cages.leave(ticket)
+
     def services(self, statement: Export) -> tuple[str, ...]:
         """What an ALTER asks beside the store, as far as its names say."""
         asked = [{"table": statement.table, "to": clause.to} for clause in statement.clauses]
         found = [name for one in asked for name in self._desk.services("export", one)]
         return tuple(dict.fromkeys(found))
 
-    def _select(self, caller: Caller, sql: str, form: str, seconds: float) -> Result:
+    def _select(self, caller: Caller, sql: str, form: str, seconds: float, ticket: str) -> Result:
         meant = handshake.meant(sql)
         if meant is None:
-            return self._selected(caller, sql, form, seconds)
+            return self._selected(caller, sql, form, seconds, ticket)
         if (meant, form) not in self._handshakes:
-            self._handshakes[meant, form] = self._selected(caller, meant, form, seconds).data
+            self._handshakes[meant, form] = self._selected(caller, meant, form, seconds, ticket).data
         return Result(data=self._handshakes[meant, form], form=form)
 
-    def _selected(self, caller: Caller, sql: str, form: str, seconds: float) -> Result:
+    def _selected(self, caller: Caller, sql: str, form: str, seconds: float, ticket: str) -> Result:
         started, outcome = time.monotonic(), "failed"
         try:
-            made = self._in_cage(caller, sql, form, seconds)
+            made = self._in_cage(caller, sql, form, seconds, ticket)
             outcome = "done"
             return made
         except CalveError as error:
@@ -132,8 +136,8 @@ class Sql:
         finally:
             self._selected_so(outcome, time.monotonic() - started)
 
-    def _in_cage(self, caller: Caller, sql: str, form: str, seconds: float) -> Result:
-        with self._cage(caller, seconds) as cage:
+    def _in_cage(self, caller: Caller, sql: str, form: str, seconds: float, ticket: str) -> Result:
+        with self._cage(caller, seconds, ticket) as cage:
             allowed = allowance.allowed(Parser(cage), sql, TABLES)
             reader = self._reader(caller, allowed)
             rows = {name: TABLES[name].pieces(reader) for name in allowed.tables}
@@ -222,10 +226,10 @@ class Sql:
         )
 
     @contextmanager
-    def _cage(self, caller: Caller, seconds: float) -> Iterator[Cage]:
+    def _cage(self, caller: Caller, seconds: float, ticket: str = "") -> Iterator[Cage]:
         """A cage, and its ends as errors of ours."""
         try:
-            with self._cages.take(caller.name) as cage:
+            with self._cages.take(caller.name, ticket) as cage:
                 yield cage
         except CageTimeout:
             raise TemporaryError(

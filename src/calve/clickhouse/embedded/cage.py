@@ -101,6 +101,10 @@ class Cage:
         """A statement of ours over no rows: what `parser.Parser` needs."""
         return self._ask(sql, settings, FORMAT, _NOTHING, min(seconds, _PARSE_SECONDS))
 
+    def stop(self) -> None:
+        """End it now, from any thread: whoever waits for its answer gets CageDied."""
+        self._child.kill()
+
     def kill(self) -> None:
         """End it now, and remove its folder."""
         self._child.kill()
@@ -194,6 +198,14 @@ class Busy(TemporaryError):
     """All cages are taken, or the caller has one already."""
 
 
+@dataclass(kw_only=True)
+class _Taken:
+    caller: str
+    key: str
+    cage: Cage | None = None
+    left: bool = False
+
+
 class Cages:
     """At most `at_once` statements at a time, one for each caller; children are used again, not for ever."""
 
@@ -214,33 +226,49 @@ class Cages:
         self._rest_seconds = rest_seconds
         self._statements = statements
         self._lock = threading.Lock()
-        self._callers: list[str] = []
+        self._taken: list[_Taken] = []
         self._idle: list[tuple[float, Cage]] = []
         self._sweeper: threading.Timer | None = None
 
     @contextmanager
-    def take(self, caller: str) -> Iterator[Cage]:
-        """Busy at once where none is free. A child that was killed inside is replaced by the next call."""
+    def take(self, caller: str, key: str = "") -> Iterator[Cage]:
+        """Busy at once where none is free. A child that was killed inside is replaced by the next call. `key` is for
+        `leave`."""
+        taken = _Taken(caller=caller, key=key)
         with self._lock:
-            if caller in self._callers or len(self._callers) >= self._at_once:
+            callers = [one.caller for one in self._taken]
+            if caller in callers or len(callers) >= self._at_once:
                 raise Busy(
                     "a SELECT of yours is running already"
-                    if caller in self._callers
+                    if caller in callers
                     else f"{self._at_once} SELECTs are running, and no more run at once",
                     code="select_busy",
                     hint="retry when it has ended",
                 )
-            self._callers.append(caller)
+            self._taken.append(taken)
             cage = self._idle.pop()[1] if self._idle else None
         try:
             if cage is None or not cage.alive:
                 cage = Cage(tables=self._tables, memory_mb=self._memory_mb, required=self._required)
+            with self._lock:
+                taken.cage = cage
+                if taken.left:
+                    cage.stop()
             yield cage
         finally:
             with self._lock:
-                self._callers.remove(caller)
+                self._taken.remove(taken)
                 if cage is not None:
                     self._rest(cage)
+
+    def leave(self, key: str) -> None:
+        """Whoever asked under this key has gone: what runs for it ends now."""
+        with self._lock:
+            for taken in self._taken:
+                if taken.key == key:
+                    taken.left = True
+                    if taken.cage is not None:
+                        taken.cage.stop()
 
     def close(self) -> None:
         with self._lock:
