@@ -162,6 +162,9 @@ def test_a_notebook_shows_what_was_asked_for(client: Client, request: pytest.Fix
         text = shown._repr_html_()
         assert "<th>destination</th>" in text
         assert f"<td>{process.id}</td>" in text
+    for one in (process, client.process(process.id), client.processes(to=to)[0]):
+        assert f"<tr><th>id</th><td>{process.id}</td></tr>" in one._repr_html_()  # type: ignore[attr-defined]
+        assert repr(one).startswith("Process(id=")
     assert f"<td>{process.id}</td><td>True</td>" in cancelled._repr_html_()
     assert "<th>message</th>" in client.events(process.id)._repr_html_()
 

@@ -8,7 +8,7 @@ from html import escape
 from typing import Any, TypeVar
 
 from calve.app.front import ExportAnswer, Submitted
-from calve.model.process import Process
+from calve.model import process as model
 
 T = TypeVar("T")
 _MOST_ROWS = 500
@@ -46,6 +46,13 @@ class QueuedExport(ExportAnswer, Queued):
     """Also what was exported before: `known`, `unchanged`, `refused`."""
 
 
+class Process(model.Process):
+    """One process, shown as a table too."""
+
+    def _repr_html_(self) -> str:
+        return Document(_columns(self))._repr_html_()
+
+
 class Document(dict[str, Any]):
     """A report, by the names of `--json`."""
 
@@ -75,7 +82,7 @@ def _cell(value: Any) -> str:
 def _text(value: Any) -> str:
     if value is None:
         return ""
-    if isinstance(value, Process):
+    if isinstance(value, model.Process):
         return value.id
     if isinstance(value, datetime):
         return f"{value:%Y-%m-%d %H:%M:%S}"

@@ -19,13 +19,14 @@ from calve.app.front import (
     WorkerState,
     WorkerStatus,
 )
+from calve.client.tables import Process
+from calve.model import process as model
 from calve.model.errors import ErrorInfo
 from calve.model.process import (
     BatchId,
     Breaker,
     Event,
     Pin,
-    Process,
     ProcessId,
     Task,
     TaskCounts,
@@ -126,7 +127,7 @@ def event(document: Json) -> Event:
     )
 
 
-def reason(document: Json, of: Process) -> Reason:
+def reason(document: Json, of: model.Process) -> Reason:
     return Reason(process=of, why=document["why"])
 
 
