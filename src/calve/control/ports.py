@@ -22,6 +22,8 @@ from calve.model.process import (
     Process,
     ProcessId,
     ProcessQuery,
+    Start,
+    Starts,
     Task,
     Worker,
     WorkerId,
@@ -79,6 +81,12 @@ class StoreReader(Protocol):
     def holder(self, lock: str) -> Process | None:
         """The process that holds a lock: live, or ended with an unknown outcome."""
 
+    def starts(self, identity: str, destination: str, partitions: Sequence[str]) -> list[Start]:
+        """What policies started with these partitions, newest first."""
+
+    def started(self, policy: str, day: str) -> tuple[int, int]:
+        """How many partitions of a policy are under way, and the bytes that it started that day."""
+
     def live(self, limit: int = 1000) -> list[Process]:
         """Processes that have not ended, by priority then age; costs O(live)."""
 
@@ -87,7 +95,12 @@ class StoreWriter(Protocol):
     """Writing. Each call is one transaction with its event rows, or nothing."""
 
     def submit(
-        self, new: Sequence[NewProcess], *, joined: Sequence[ProcessId] = (), asked: Asked | None = None
+        self,
+        new: Sequence[NewProcess],
+        *,
+        joined: Sequence[ProcessId] = (),
+        asked: Asked | None = None,
+        starts: Starts | None = None,
     ) -> list[Process]:
         """Accept all or none. LockedError names the process that holds a lock.
         With `retry_of`: the old process must have ended; its leftovers move KEPT -> ADOPTED in
@@ -96,7 +109,11 @@ class StoreWriter(Protocol):
 
         `asked` is audited if anything is new. With a key, this is remembered as the one submission of
         (who, key), together with the live processes that it joins, also if nothing is new. The same
-        request again raises Replayed; another with that key RefusedError (code `key_reused`)."""
+        request again raises Replayed; another with that key RefusedError (code `key_reused`).
+
+        `starts` are kept with the new processes that they name. RefusedError if one was started before
+        (code `already_started`), or if a limit would be passed (code `over_limit`): limits hold whoever
+        submits at the same moment."""
 
     def request_cancel(self, process_id: ProcessId, *, asked: Asked | None = None) -> Process:
         """Ask. On a terminal process nothing changes. The answer is the row after. `asked` is audited

@@ -214,6 +214,33 @@ class Worker:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Start:
+    """That a policy began something with a partition. The same content is begun again only as the next attempt."""
+
+    policy: str
+    hash: str  # of the policy
+    action: str
+    identity: str  # of the source's table
+    partition: str
+    destination: str
+    content: str  # a digest of what the partition held
+    attempt: int  # from 1
+    bytes: int
+    day: str  # in the policy's zone: 2026-11-16
+    process_id: ProcessId
+    made_at: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Starts:
+    """What one submission of a policy starts, and the limits that must hold when it is accepted."""
+
+    items: tuple[Start, ...]
+    at_once: int  # partitions of the policy that may be under way
+    bytes_a_day: int = 0  # 0 means no limit
+
+
+@dataclass(frozen=True, kw_only=True)
 class Breaker:
     """A service that is down: a lane or a source. Closed breakers have no row."""
 

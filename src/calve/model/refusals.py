@@ -11,10 +11,27 @@ from calve.model.errors import (
     RefusedError,
     UsageError,
 )
-from calve.model.process import Lease, NewProcess, Process, ProcessId
+from calve.model.process import Lease, NewProcess, Process, ProcessId, Start
 from calve.model.states import PROCESS_TERMINAL
 
 _SHOWN_IDS = 5
+
+
+def already_started(start: Start) -> RefusedError:
+    return RefusedError(
+        f"policy {start.policy}: attempt {start.attempt} at partition {start.partition} was started by another"
+        " worker; nothing was submitted",
+        code="already_started",
+        hint="nothing is to be done: that worker's process does it",
+    )
+
+
+def over_limit(policy: str, what: str) -> RefusedError:
+    return RefusedError(
+        f"policy {policy} would start more than its {what} allows; nothing was submitted",
+        code="over_limit",
+        hint=f"it goes on by itself later; or raise {what}",
+    )
 
 
 def no_such_process(text: str) -> NotFoundError:

@@ -85,6 +85,7 @@ class History(SqlReader):
             tables.actions: (tables.actions.c.done_at, _KEPT_DAYS),
             tables.audit: (tables.audit.c.at, audit_days),
             tables.servers: (tables.servers.c.heartbeat_at, _SILENT_DAYS),
+            tables.starts: (tables.starts.c.made_at, audit_days),
             tables.sessions: (tables.sessions.c.expires_at, 0.0),
             tables.outages: (tables.outages.c.closed_at, _OUTAGE_DAYS),
             tables.sightings: (tables.sightings.c.tried_at, _UNSEEN_DAYS),

@@ -1,38 +1,55 @@
 """Accepting processes, and asking them to stop.
 
 The invariants that live here: all of a submission or none of it; no two holders of locks that
-meet (`model.locks`); one submission a key; adopting a process's files happens in the transaction that accepts the retry (D3).
+meet (`model.locks`); one submission a key; a policy starts nothing twice and passes no limit; adopting a process's files happens in the transaction that accepts the retry (D3).
 """
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, Connection, Select, bindparam, insert, select, text, update
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Select,
+    and_,
+    bindparam,
+    func,
+    insert,
+    select,
+    text,
+    update,
+)
 
 from calve.model.access import Asked, Replayed, Request
 from calve.model.change import ADOPTED, CANCEL_REQUESTED, SUBMITTED, NewEvent
-from calve.model.process import NewProcess, Process, ProcessId
+from calve.model.process import NewProcess, Process, ProcessId, Start, Starts
 from calve.model.reach import MARK, first_conflict, whole_of
-from calve.model.refusals import key_reused, locked, no_such_process, not_ended
+from calve.model.refusals import already_started, key_reused, locked, no_such_process, not_ended, over_limit
 from calve.model.states import PROCESS_TERMINAL, Leftovers, ProcessState
 from calve.store import rows
 from calve.store.database import seconds_to_us
 from calve.store.reader import SqlReader, load_process
 from calve.store.rows import chunks, note, record
-from calve.store.tables import locks, processes, requests
+from calve.store.tables import locks, processes, requests, starts
 
 _SUBMITTERS = 0x63616C766501  # "calve" and a number: any constant that no other program is likely to take
 
 
 class Submissions(SqlReader):
     def submit(
-        self, new: Sequence[NewProcess], *, joined: Sequence[ProcessId] = (), asked: Asked | None = None
+        self,
+        new: Sequence[NewProcess],
+        *,
+        joined: Sequence[ProcessId] = (),
+        asked: Asked | None = None,
+        starts: Starts | None = None,
     ) -> list[Process]:
         if not new and (asked is None or not asked.key):
             return []
         # If we die here, all of it was accepted or none; submitting again finds out which.
-        return self._database.write(lambda connection: self._submit(connection, new, joined, asked))
+        return self._database.write(lambda connection: self._submit(connection, new, joined, asked, starts))
 
     def _submit(
         self,
@@ -40,6 +57,7 @@ class Submissions(SqlReader):
         new: Sequence[NewProcess],
         joined: Sequence[ProcessId],
         asked: Asked | None,
+        starts_of: Starts | None,
     ) -> list[Process]:
         if asked is not None and asked.key:
             self._take_key(connection, asked, [*joined, *(item.id for item in new)])
@@ -47,6 +65,8 @@ class Submissions(SqlReader):
         fresh = {item.id: item for item in new if item.id not in known}
         if fresh:
             _check_locks(connection, fresh)
+            if starts_of is not None:
+                self._start(connection, starts_of, fresh)
             adopted = self._adopt(connection, fresh.values())
             self._insert(connection, fresh.values(), adopted)
             known |= _load(connection, list(fresh))
@@ -70,6 +90,41 @@ class Submissions(SqlReader):
                 made_at=self._database.clock,
             )
         )
+
+    def _start(self, connection: Connection, given: Starts, fresh: Mapping[ProcessId, NewProcess]) -> None:
+        """After the submitters' lock: nobody else counts or starts meanwhile."""
+        items = [item for item in given.items if item.process_id in fresh]
+        _take_turns(connection)
+        for item in items:
+            if connection.execute(select(starts.c.seq).where(_same_start(item))).first() is not None:
+                raise already_started(item)
+        for policy, day in {(item.policy, item.day) for item in items}:
+            mine = [item for item in items if (item.policy, item.day) == (policy, day)]
+            live, spent = _started(connection, policy, day)
+            if live + len(mine) > given.at_once:
+                raise over_limit(policy, "partitions_per_run")
+            if given.bytes_a_day and spent + sum(item.bytes for item in mine) > given.bytes_a_day:
+                raise over_limit(policy, "bytes_per_day")
+        for item in items:
+            connection.execute(insert(starts).values(rows.columns(item) | {"made_at": self._database.clock}))
+
+    def starts(self, identity: str, destination: str, partitions: Sequence[str]) -> list[Start]:
+        c = starts.c
+        wanted = (c.identity == rows.plain(identity)) & (c.destination == rows.plain(destination))
+        statements = [
+            select(starts).where(wanted, c.partition.in_(list(map(rows.plain, some))))
+            for some in chunks(partitions)
+        ]
+
+        def work(connection: Connection) -> list[Start]:
+            found = [row for one in statements for row in connection.execute(one).mappings()]
+            found.sort(key=lambda row: -int(row["seq"]))
+            return [rows.value(Start, row) for row in found]
+
+        return self._database.read(work)
+
+    def started(self, policy: str, day: str) -> tuple[int, int]:
+        return self._database.read(lambda connection: _started(connection, policy, day))
 
     def _adopt(self, connection: Connection, new: Iterable[NewProcess]) -> frozenset[ProcessId]:
         """Ids of the retries that won the files of what they retry."""
@@ -161,9 +216,7 @@ def _check_locks(connection: Connection, new: Mapping[ProcessId, NewProcess]) ->
     wanted = sorted((lock.name, item.id) for item in new.values() for lock in item.locks)
     if not wanted:
         return
-    if connection.dialect.name == "postgresql":
-        # Until the transaction ends; each statement after it sees what those before it committed.
-        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _SUBMITTERS})
+    _take_turns(connection)
     held: set[tuple[str, ProcessId]] = set()
     for some in chunks(sorted({name for named, _ in wanted for name in (named, whole_of(named))})):
         # Read to the end before anything is raised: a half-read cursor would keep SQLite locked.
@@ -181,6 +234,30 @@ def _check_locks(connection: Connection, new: Mapping[ProcessId, NewProcess]) ->
     if met is not None:
         _, holder = met
         raise locked(new.get(holder) or load_process(connection, holder))
+
+
+def _take_turns(connection: Connection) -> None:
+    if connection.dialect.name == "postgresql":
+        # Until the transaction ends; each statement after it sees what those before it committed.
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _SUBMITTERS})
+
+
+def _same_start(item: Start) -> ColumnElement[bool]:
+    names = ("identity", "partition", "destination", "action", "content")
+    same = [starts.c[name] == rows.plain(getattr(item, name)) for name in names]
+    return and_(*same, starts.c.attempt == item.attempt)
+
+
+def _started(connection: Connection, policy: str, day: str) -> tuple[int, int]:
+    c = starts.c
+    mine = c.policy == rows.plain(policy)
+    under_way = (
+        select(func.count())
+        .select_from(starts.join(processes, processes.c.id == c.process_id))
+        .where(mine, processes.c.finished_at.is_(None))
+    )
+    spent = select(func.coalesce(func.sum(c.bytes), 0)).where(mine, c.day == day)
+    return int(connection.execute(under_way).scalar_one()), int(connection.execute(spent).scalar_one())
 
 
 def _held(which: ColumnElement[bool]) -> Select[Any]:

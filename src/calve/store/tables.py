@@ -440,3 +440,26 @@ sessions = Table(
     Column("expires_at", BigInteger, nullable=False),
     CheckConstraint(_one_of("role", Role), name="role"),
 )
+
+starts = Table(
+    "starts",
+    metadata,
+    Column("seq", _Sequence, Identity(always=True), primary_key=True),
+    Column("policy", Text, nullable=False),
+    Column("hash", Text, nullable=False),
+    Column("action", Text, nullable=False),
+    Column("identity", Text, nullable=False),
+    Column("partition", Text, nullable=False),
+    Column("destination", Text, nullable=False),
+    Column("content", Text, nullable=False),
+    Column("attempt", BigInteger, nullable=False),
+    _count("bytes"),
+    Column("day", Text, nullable=False),
+    Column("process_id", _Id, nullable=False),
+    Column("made_at", BigInteger, nullable=False),
+    UniqueConstraint(
+        "identity", "destination", "partition", "action", "content", "attempt", name="uq_starts_attempt"
+    ),
+    Index("ix_starts_day", "policy", "day"),
+    Index("ix_starts_made", "made_at"),
+)

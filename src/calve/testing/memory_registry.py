@@ -77,6 +77,9 @@ class MemoryRegistry(MemorySeen):
     def _all_processes(self) -> Iterable[Process]: ...
 
     @abstractmethod
+    def _forget_starts(self, before: datetime, limit: int) -> int: ...
+
+    @abstractmethod
     def pins(
         self, process_id: ProcessId | None = None, states: frozenset[PinState] = frozenset()
     ) -> list[Pin]: ...
@@ -171,7 +174,7 @@ class MemoryRegistry(MemorySeen):
             ]
             old = [entry for entry in kept.audit if entry.at < noted_before][:limit]
             kept.audit = kept.audit[len(old) :]
-            return max(*gone, len(old), self._forget_seen(limit))
+            return max(*gone, len(old), self._forget_seen(limit), self._forget_starts(noted_before, limit))
 
     # -- tokens and halts ---------------------------------------------------------------------------
 

@@ -36,12 +36,15 @@ from calve.model.process import (
     Process,
     ProcessId,
     ProcessQuery,
+    Start,
+    Starts,
     Task,
     Worker,
     WorkerId,
 )
 from calve.model.reach import first_conflict, kinds_in, reaches, sources_in
 from calve.model.refusals import (
+    already_started,
     ambiguous,
     conflict,
     illegal_transition,
@@ -49,6 +52,7 @@ from calve.model.refusals import (
     no_such_pin,
     no_such_process,
     not_ended,
+    over_limit,
 )
 from calve.model.seen import Attempt, Ending
 from calve.model.states import (
@@ -78,7 +82,12 @@ class _Rows:
         self.events: dict[ProcessId, list[Event]] = defaultdict(list)
         self.workers: dict[WorkerId, Worker] = {}
         self.breakers: dict[str, Breaker] = {}
+        self.starts: list[Start] = []
         self.last_event = 0
+
+
+def _start_key(start: Start) -> tuple[object, ...]:
+    return start.identity, start.destination, start.partition, start.action, start.content, start.attempt
 
 
 class MemoryReader(MemoryRegistry):
@@ -192,6 +201,30 @@ class MemoryReader(MemoryRegistry):
             process_id = self.rows.locks.get(lock)
             return self.rows.processes[process_id] if process_id else None
 
+    def starts(self, identity: str, destination: str, partitions: Sequence[str]) -> list[Start]:
+        with self._transaction:
+            return [
+                one
+                for one in reversed(self.rows.starts)
+                if (one.identity, one.destination) == (identity, destination) and one.partition in partitions
+            ]
+
+    def _forget_starts(self, before: datetime, limit: int) -> int:
+        old = [one for one in self.rows.starts if one.made_at and one.made_at < before][:limit]
+        self.rows.starts = [one for one in self.rows.starts if one not in old]
+        return len(old)
+
+    def started(self, policy: str, day: str) -> tuple[int, int]:
+        with self._transaction:
+            mine = [one for one in self.rows.starts if one.policy == policy]
+            live = [
+                one
+                for one in mine
+                if one.process_id in self.rows.processes
+                and self.rows.processes[one.process_id].state in PROCESS_LIVE
+            ]
+            return len(live), sum(one.bytes for one in mine if one.day == day)
+
     def live(self, limit: int = 1000) -> list[Process]:
         with self._transaction:
             rows = [row for row in self.rows.processes.values() if row.state in PROCESS_LIVE]
@@ -200,19 +233,41 @@ class MemoryReader(MemoryRegistry):
 
 class MemoryStore(MemoryReader):
     def submit(
-        self, new: Sequence[NewProcess], *, joined: Sequence[ProcessId] = (), asked: Asked | None = None
+        self,
+        new: Sequence[NewProcess],
+        *,
+        joined: Sequence[ProcessId] = (),
+        asked: Asked | None = None,
+        starts: Starts | None = None,
     ) -> list[Process]:
         with self._transaction:
             self._check_key(asked)
             fresh = {item.id: item for item in new if item.id not in self.rows.processes}
             self._check_locks(fresh)
             self._check_retries(fresh.values())
+            if starts is not None:
+                self._start(
+                    replace(starts, items=tuple(one for one in starts.items if one.process_id in fresh))
+                )
             for item in fresh.values():
                 self._insert(item)
             if fresh:
                 self._note(asked, list(fresh))
             self._take_key(asked, [*joined, *(item.id for item in new)])
             return [self.rows.processes[item.id] for item in new]
+
+    def _start(self, given: Starts) -> None:
+        for item in given.items:
+            if any(_start_key(item) == _start_key(other) for other in self.rows.starts):
+                raise already_started(item)
+        for policy, day in {(item.policy, item.day) for item in given.items}:
+            mine = [item for item in given.items if (item.policy, item.day) == (policy, day)]
+            live, spent = self.started(policy, day)
+            if live + len(mine) > given.at_once:
+                raise over_limit(policy, "partitions_per_run")
+            if given.bytes_a_day and spent + sum(item.bytes for item in mine) > given.bytes_a_day:
+                raise over_limit(policy, "bytes_per_day")
+        self.rows.starts += [replace(item, made_at=self.now()) for item in given.items]
 
     def _check_locks(self, new: Mapping[ProcessId, NewProcess]) -> None:
         wanted = [(lock.name, item.id) for item in new.values() for lock in item.locks]

@@ -18,6 +18,7 @@ from calve.testing.contracts.reads import ReadsContract
 from calve.testing.contracts.registry import RegistryContract
 from calve.testing.contracts.releases import ReleasesContract
 from calve.testing.contracts.seen import SeenContract
+from calve.testing.contracts.starts import StartsContract
 from calve.testing.contracts.submissions import SubmissionsContract
 
 
@@ -33,5 +34,6 @@ class StoreContract(
     NoticesContract,
     FeedContract,
     SeenContract,
+    StartsContract,
 ):
     """Themes, each in a file of its own."""
