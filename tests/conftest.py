@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from calve.clickhouse.embedded.host import spare
@@ -19,6 +20,12 @@ pytest.register_assert_rewrite("calve.testing.contracts")
 # Children find `support` as we do: Spark's Python workers, `python -m support.…`, the tasks of a runner.
 _PATHS = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
 os.environ["PYTHONPATH"] = os.pathsep.join(path for path in _PATHS if path)
+
+# An example may take as long as a busy machine lets it.
+hypothesis.settings.register_profile(
+    "calve", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("calve")
 
 # JVMs that live for seconds: the quick compiler and one collecting thread cost a third less.
 os.environ["SPARK_LAUNCHER_OPTS"] = os.environ["SPARK_SUBMIT_OPTS"] = QUICK
