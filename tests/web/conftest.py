@@ -1,14 +1,16 @@
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from starlette.routing import BaseRoute
 
 from calve.app.calve import Calve
 from calve.app.config import load_config
 from calve.app.token_file import read_token
+from calve.http.server import Shared
 from calve.model.access import Role
 from calve.store import SqlStore
 from calve.web.front import dashboard
@@ -28,10 +30,12 @@ requests_per_second = 5000
 
 
 class Place:
-    """A folder with a store, and servers with the dashboard over it."""
+    """A folder with a store, and servers with the dashboard over it. Without `looks` nothing is looked at because a
+    page is open, so what a test says was seen stays so."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, looks: bool = True) -> None:
         self.folder = folder
+        self._looks = looks
         (folder / "calve.toml").write_text(SETTINGS.format(folder=folder))
         self.calve = Calve(load_config(folder / "calve.toml", environ={}))
         store = self.calve._app.store
@@ -42,8 +46,13 @@ class Place:
 
     @contextmanager
     def served(self, **options: Any) -> Iterator[str]:
-        with served_here(self.folder, fronts=[dashboard], **options) as url:
+        with served_here(self.folder, fronts=[self._front], **options) as url:
             yield url
+
+    def _front(self, shared: Shared) -> Sequence[BaseRoute]:
+        if not self._looks:
+            shared.lookout.next = lambda: None  # type: ignore[method-assign]
+        return dashboard(shared)
 
     def token(self, role: Role) -> str:
         if role not in self._tokens:
@@ -76,7 +85,7 @@ class Place:
 @pytest.fixture(scope="session")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     """On this host: reading needs no session. Shared: a test makes what it counts."""
-    made = Place(tmp_path_factory.mktemp("dashboard"))
+    made = Place(tmp_path_factory.mktemp("dashboard"), looks=False)
     with made.calve, made.served() as made.url:
         yield made
 

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import re
 from urllib.parse import quote, urljoin, urlsplit
 
@@ -13,6 +14,7 @@ from calve.app.desk import Desk
 from calve.model.access import Role
 from calve.model.errors import ErrorInfo, StoreError
 from calve.model.process import BatchId
+from calve.model.seen import Sighting
 from calve.model.states import ProcessState
 from calve.testing.contracts.contract import move, running, submit
 from calve.web.frame import POLICY
@@ -38,11 +40,26 @@ HOSTILE = [
     "$(rm -rf /)`id`",
 ]
 
+BACKUP = "pages-1116"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def backup(place: Place) -> None:
+    """One that the server has seen."""
+    seen = {"name": BACKUP, "created_at": "2026-11-16T12:00:00+00:00", "source": "main", "process": None, "tables": 1,
+            "parts": 1, "rows": 10, "bytes": 100, "own_bytes": 40, "error": None, "left_out": [],
+            "contents": {"db.events": ["202601"]}}  # fmt: skip
+    location = place.calve.config.backup_url
+    place.store.put_sighting(
+        Sighting(subject=location, what="backups", summary="{}", seen_by="test"), [json.dumps([seen])]
+    )
+
 
 def addresses(process: str) -> dict[str, str]:
     return {
         "attention": "/", "tables": "/tables", "page": "/processes", "sheet": f"/processes/{process}",
         "table": "/tables/of?source=main%3Adb.events&to=lake.ns.events", "system": "/system", "search": "/search?q=zzzz",
+        "vault": "/backups", "backup": f"/backups/of?name={BACKUP}",
     }  # fmt: skip
 
 

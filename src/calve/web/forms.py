@@ -29,6 +29,7 @@ from calve.web.fields import parsed, refuse_tokens, sent
 from calve.web.frame import Frame, fields, form_key
 from calve.web.links import LONGEST, is_own, target, texts
 from calve.web.pages import PATHS
+from calve.web.plans import again
 
 _OWN = ("token", "key", "back", "typed")  # fields that are not the verb's
 _KEY = re.compile(r"[A-Za-z0-9_-]{16,64}")
@@ -85,9 +86,7 @@ class Forms:
                 )
             return await self._done(request, caller, name, action, arguments, key, back)
         except CalveError as error:
-            return await self._form(
-                request, caller, name, arguments, key=_next_key(key, error), back=back, error=error
-            )
+            return await self._refused(request, caller, name, arguments, key, back, error)
 
     async def _done(
         self,
@@ -139,8 +138,7 @@ class Forms:
                 request, caller, name, arguments, key=key, back=back, unknown=True, status=404
             )
         except CalveError as error:
-            fresh = _next_key(key, error)
-            return await self._form(request, caller, name, arguments, key=fresh, back=back, error=error)
+            return await self._refused(request, caller, name, arguments, key, back, error)
         if isinstance(answer, Pending):
             subject = [str(arguments[one]) for one in ("table", "to", "name") if arguments.get(one)]
             return await self._frame.page(
@@ -148,6 +146,23 @@ class Forms:
                 seconds=answer.seconds, refresh=1, answer=None, title=action.title,
             )  # fmt: skip
         return await self._arrived(request, caller, name, arguments, answer, back)
+
+    async def _refused(
+        self,
+        request: Request,
+        caller: Caller,
+        name: str,
+        arguments: Json,
+        key: str,
+        back: str,
+        error: CalveError,
+    ) -> Response:
+        """The form again, filled in; of a plan that changed, both plans."""
+        plan = again(name, arguments, back) if error.code == "plan_changed" else ""
+        if plan and len(plan) <= LONGEST:
+            return self._frame.go(request, plan)
+        fresh = _next_key(key, error)
+        return await self._form(request, caller, name, arguments, key=fresh, back=back, error=error)
 
     async def _became(self, caller: Caller, action: Action, arguments: Json, key: str) -> Any | Pending:
         """LookupError if nobody here knows. What this server carries out itself says more than the store's row."""

@@ -72,6 +72,14 @@ class Frame:
     async def caller(self, request: Request) -> Caller:
         return await self.shared.service.caller(request)
 
+    async def known(self, request: Request) -> Caller:
+        """As `caller`, for documents that a browser may ask for: it must not ask for a password."""
+        try:
+            return await self.caller(request)
+        except HttpError as error:
+            error.headers.pop("WWW-Authenticate", None)
+            raise
+
     async def visitor(self, request: Request) -> Caller | Response | None:
         """Who opens a page; or where he is sent to say so; or None for one who was known before the store went down."""
         try:

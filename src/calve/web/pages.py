@@ -22,7 +22,6 @@ from starlette.routing import BaseRoute, Match, Route
 from calve.app.arguments import span
 from calve.app.desk import NotAllowedError
 from calve.app.view import Json
-from calve.http.errands import Pending
 from calve.http.problem import HttpError
 from calve.model.access import Caller
 from calve.model.errors import CalveError, TemporaryError, UsageError
@@ -114,6 +113,16 @@ PAGES: Mapping[str, Page] = {
             options={"id": str, "state": list, "after": int, "before": int},
             wants=lambda doc: {"processes": [doc["process"]["id"]]},
         ),
+        Page(
+            name="vault", path="/backups", title="Backups", template="backups.html", options={"page": int},
+            file=dict, rows="backups",
+            columns=("name", "created_at", "source", "process", "tables", "parts", "rows", "bytes", "shares", "frees",
+                     "proven.at", "proven.how", "proven.ok", "error"),
+        ),
+        Page(
+            name="backup", path="/backups/of", title="Backup", template="backup.html", verb="vault",
+            options={"name": str},
+        ),
         Page(name="system", path="/system", title="System", template="system.html", beside=("settings", "audit")),
         Page(
             name="search", path="/search", title="Search", template="search.html",
@@ -123,10 +132,17 @@ PAGES: Mapping[str, Page] = {
 }  # fmt: skip
 PLAN = Page(
     name="plan", path="/tables/plan", title="Plan", template="plan.html", verb="export_preview",
-    options={"source": str, "to": str, "partition": list, "older_than": str, "all": bool, "force": bool},
+    options={"source": str, "to": str, "partition": list, "first": str, "last": str, "older_than": str, "all": bool,
+             "force": bool, "was": str},
     wants=lambda _: {},
 )  # fmt: skip
-PATHS = {**{page.name: page.path for page in PAGES.values()}, PLAN.name: PLAN.path}
+RESTORE = Page(
+    name="restore", path="/backups/restore", title="Restore", template="restore.html", verb="restore_preview",
+    options={"name": str, "source": str, "tables": list, "partitions": list, "into": str, "existing": str,
+             "schema_only": bool, "data_only": bool, "plan": bool, "was": str},
+    wants=lambda _: {},
+)  # fmt: skip
+PATHS = {page.name: page.path for page in (*PAGES.values(), PLAN, RESTORE)}
 TITLES = {page.name: page.title for page in PAGES.values()}
 
 
@@ -149,7 +165,7 @@ class Pages:
         self._frame.shared.last.append(
             _ForBrowsers("/{path:path}", self._frame.handler(self._nothing), methods=["GET"])
         )
-        return [*made, Route(PLAN.path, self._frame.handler(self._plan), methods=["GET"])]
+        return made
 
     async def _nothing(self, request: Request) -> Response:
         caller = await self._frame.visitor(request)
@@ -170,9 +186,9 @@ class Pages:
             caller = await self._frame.visitor(request)
             if isinstance(caller, Response):
                 return caller
-            given = self._given(request, page)
+            given = given_of(request, page)
             if page.name == "search" and not given.get("q"):
-                return await self._shown(
+                return await self.shown(
                     request, page, caller, {**given, "q": ""}, {"q": "", "hits": [], "note": ""}
                 )
             return await self._document(request, page, caller, given)
@@ -185,7 +201,7 @@ class Pages:
         stale: float | None = None
         try:
             if caller is None:
-                raise _down()
+                raise store_down()
             self._service.desk.check(caller, verb, asked)
             made = await self._documents.get(verb, asked, after=request.headers.get("x-calve-after", ""))
         except CalveError as error:
@@ -206,17 +222,19 @@ class Pages:
             return self._frame.go(request, target(PATHS[name], arguments))
         beside = {} if stale is not None or caller is None else await self._beside(page, caller)
         spent = time.perf_counter() - started
-        return await self._shown(
+        return await self.shown(
             request, page, caller, given, document, stale=stale, store_seconds=spent, **beside
         )
 
-    async def _shown(
+    async def shown(
         self,
         request: Request,
         page: Page,
         caller: Caller | None,
         given: Json,
         document: Json,
+        *,
+        template: str = "",
         **context: Any,
     ) -> Response:
         links = self._frame.links(request)
@@ -230,7 +248,7 @@ class Pages:
 
         return await self._frame.page(
             request,
-            page.template,
+            template or page.template,
             caller=caller,
             page={"name": page.name, "title": page.title, "path": page.path},
             doc=document,
@@ -251,35 +269,10 @@ class Pages:
                 found[verb] = json.loads(await self._service.document(caller, verb, {}))
         return found
 
-    async def _plan(self, request: Request) -> Response:
-        """What an export would do. It asks the source and the destination, so the page comes when they have answered."""
-        caller = await self._frame.visitor(request)
-        if isinstance(caller, Response):
-            return caller
-        if caller is None:
-            raise _down()
-        given = self._given(request, PLAN)
-        names = {"source": "table", "partition": "partitions"}
-        asked = {names.get(name, name): value for name, value in given.items() if value}
-        made = await self._service.errand(caller, PLAN.verb, asked)
-        if isinstance(made, Pending):
-            subject = [given.get("source", ""), given.get("to", "")]
-            return await self._frame.page(
-                request, "asked.html", caller=caller, outcome="running", subject=subject,
-                seconds=made.seconds, refresh=1, answer=None, title="Planning",
-            )  # fmt: skip
-        document = json.loads(made)
-        agreed = {"plan_hash": document["plan_hash"]} if document.get("plan_hash") else {}
-        return await self._shown(request, PLAN, caller, given, document, arguments={**asked, **agreed})
-
     def _json(self, page: Page) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:
-            try:
-                caller = await self._frame.caller(request)
-            except HttpError as error:
-                error.headers.pop("WWW-Authenticate", None)  # a browser would ask for a password
-                raise
-            asked = page.asked(self._given(request, page))
+            caller = await self._frame.known(request)
+            asked = page.asked(given_of(request, page))
             self._service.desk.check(caller, page.verb or page.name, asked)
             made = await self._documents.get(
                 page.verb or page.name, asked, after=request.headers.get("x-calve-after", "")
@@ -298,9 +291,9 @@ class Pages:
             if isinstance(caller, Response):
                 return caller
             if caller is None:
-                raise _down()
+                raise store_down()
             assert page.file
-            asked = page.file(self._given(request, page))
+            asked = page.file(given_of(request, page))
             made = json.loads(await self._service.document(caller, page.verb or page.name, asked))
             name = page.path.rpartition("/")[2]
             return Response(
@@ -311,10 +304,12 @@ class Pages:
 
         return answer
 
-    def _given(self, request: Request, page: Page) -> Json:
-        pairs = [*request.query_params.multi_items(), *request.path_params.items()]
-        refuse_tokens(pairs)
-        return parsed([(name, value) for name, value in pairs if name in page.options], page.options)
+
+def given_of(request: Request, page: Page) -> Json:
+    """What the address says. What another page or a browser's extension put into it is passed over."""
+    pairs = [*request.query_params.multi_items(), *request.path_params.items()]
+    refuse_tokens(pairs)
+    return parsed([(name, value) for name, value in pairs if name in page.options], page.options)
 
 
 class _ForBrowsers(Route):
@@ -353,7 +348,7 @@ def _time(text: Any) -> datetime:
     return datetime.fromisoformat(text) if text else datetime.now(UTC)
 
 
-def _down() -> TemporaryError:
+def store_down() -> TemporaryError:
     return TemporaryError(
         "the store does not answer", code="store_slow", hint="calve doctor", service="store"
     )
