@@ -1,5 +1,7 @@
 """Publishing into a table of many appends: manifests are merged, metadata is parsed once, rows stay what they were."""
 
+import gzip
+import json
 import logging
 from pathlib import Path
 from typing import Any
@@ -8,7 +10,13 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.manifest import ManifestEntryStatus
-from pyiceberg.table.update import AssertTableUUID, RemovePropertiesUpdate, SetPropertiesUpdate
+from pyiceberg.table.update import (
+    AssertTableUUID,
+    RemovePropertiesUpdate,
+    RemoveSnapshotRefUpdate,
+    RemoveSnapshotsUpdate,
+    SetPropertiesUpdate,
+)
 
 from calve.iceberg.catalogs.catalog import open_catalog
 from calve.iceberg.publish import PublishedSnapshot
@@ -148,6 +156,56 @@ def test_metadata_that_was_not_parsed_again_is_what_others_read(catalog: FaultyS
     assert catalog.load_table(IDENTIFIER).metadata == fresh.load_table(IDENTIFIER).metadata
 
 
+def _assert_written_as_pyiceberg_does(catalog: Catalog) -> None:
+    table = catalog.load_table(IDENTIFIER)
+    assert json.loads(_path(table.metadata_location).read_bytes()) == json.loads(
+        table.metadata.model_dump_json(exclude_none=True)
+    )
+
+
+@pytest.mark.parametrize("version", ["1", "2"])
+def test_metadata_files_made_from_those_before_are_whole(catalog: FaultySqlCatalog, version: str) -> None:
+    catalog.drop_table(IDENTIFIER)
+    make_table(catalog, properties={"format-version": version})
+    other = make_table(catalog, identifier=("ns", "other"))
+    for number in range(4):
+        [made] = _append(catalog, range(number, number + 1))
+        other.transaction().set_properties({"of": "another table"}).commit_transaction()
+        _assert_written_as_pyiceberg_does(catalog)
+    catalog.load_table(IDENTIFIER).transaction().set_properties({"a": "property"}).commit_transaction()
+    _assert_written_as_pyiceberg_does(catalog)
+    assert catalog.load_table(IDENTIFIER).metadata.current_snapshot_id == int(made)
+
+
+def test_a_metadata_file_has_no_snapshot_that_was_expired_or_is_written_otherwise(
+    catalog: FaultySqlCatalog,
+) -> None:
+    catalog.drop_table(IDENTIFIER)
+    make_table(catalog, properties={"format-version": "1"})
+    first, *_ = _append(catalog, range(3))
+    catalog.load_table(IDENTIFIER).transaction().upgrade_table_version(2).commit_transaction()
+    _assert_written_as_pyiceberg_does(catalog)
+    table = catalog.load_table(IDENTIFIER)
+    tag = next(name for name, ref in table.metadata.refs.items() if str(ref.snapshot_id) == first)
+    catalog.commit_table(
+        table, (), (RemoveSnapshotRefUpdate(ref_name=tag), RemoveSnapshotsUpdate(snapshot_ids=[int(first)]))
+    )
+    _assert_written_as_pyiceberg_does(catalog)
+    _append(catalog, range(3, 5))
+    _assert_written_as_pyiceberg_does(catalog)
+    assert len(catalog.load_table(IDENTIFIER).metadata.snapshots) == 4
+
+
+def test_compressed_metadata_files_are_whole(catalog: FaultySqlCatalog, tmp_path: Path) -> None:
+    for number in range(3):
+        _append(catalog, range(number, number + 1))
+        table = catalog.load_table(IDENTIFIER)
+        place = f"file://{tmp_path}/{number}.gz.metadata.json"
+        catalog._parsed.write(table.metadata, table.io.new_output(place))
+        written = json.loads(gzip.decompress(_path(place).read_bytes()))
+        assert written == json.loads(table.metadata.model_dump_json())
+
+
 def test_few_metadata_files_are_kept_and_large_ones_are_not(
     catalog: FaultySqlCatalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,6 +224,17 @@ def test_a_metadata_file_with_other_bytes_is_parsed_again(catalog: FaultySqlCata
     assert head is not None
     assert head.summary is not None
     assert head.summary["calve.export-key"] == "key-9"
+
+
+def test_a_metadata_file_that_grew_or_shrank_is_parsed_again(catalog: FaultySqlCatalog) -> None:
+    _append(catalog, range(1))
+    table = catalog.load_table(IDENTIFIER)
+    path = _path(table.metadata_location)
+    path.write_bytes(path.read_bytes() + b" ")
+    grown = catalog.load_table(IDENTIFIER).metadata
+    assert grown is not table.metadata
+    path.write_bytes(path.read_bytes()[:-1])
+    assert catalog.load_table(IDENTIFIER).metadata is not grown
 
 
 def test_a_lost_metadata_file_is_not_remembered(catalog: FaultySqlCatalog) -> None:

@@ -9,12 +9,17 @@ first one, and the second carries the same assertions, so this cannot publish tw
 Fetching a token for a REST catalog, bounded: PyIceberg's own OAuth2 client has no timeout at all.
 
 A SQL catalog's metadata files are read at every load and parsed only if their bytes are new: a publish
-loads a table three times, and a table of 1,000 snapshots takes 18 ms to parse and 29 ms to copy.
+loads a table three times, and a table of 1,000 snapshots takes 18 ms to parse and 29 ms to copy. Of a file
+to be written, only what is not in the one before it is made anew.
 """
 
+import operator
 import time
-from collections.abc import Mapping
+from collections import ChainMap
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from io import BytesIO
+from itertools import islice
 from pathlib import Path
 from threading import Lock, RLock
 from typing import Any
@@ -43,7 +48,7 @@ from pyiceberg.table.update import (
     _TableMetadataUpdateContext,
     _update_table_metadata_log,
 )
-from pyiceberg.typedef import Identifier
+from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from pyiceberg.utils.config import Config
 from requests import Session
 from sqlalchemy import Engine, create_engine, inspect
@@ -61,6 +66,12 @@ from calve.wire import bounded_http
 from calve.wire.bounded_http import bound
 
 _PARSED_FILES, _PARSED_BYTES = 4, 100_000_000  # of a catalog, kept for the next load: 100,000 keys are 38 MB
+_PIECE_BYTES = 1_000_000
+_GROWING = {  # fields of metadata, with what stands around them in a file
+    "properties": (b'"properties":{', b"}"),
+    "snapshots": (b'"snapshots":[', b"]"),
+    "snapshot_log": (b'"snapshot-log":[', b"]"),
+}
 _MARGIN_PART = 0.5  # of a token's life: a short-lived one must not look expired from the start
 
 
@@ -251,6 +262,10 @@ class BoundedSqlCatalog(SqlCatalog):
             catalog=self,
         )
 
+    def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
+        """PyIceberg's, without its copy of a table's properties: there may be 100,000 keys among them."""
+        return load_file_io(ChainMap(properties, self.properties), location)  # type: ignore[arg-type]
+
     def _update_and_stage_table(
         self,
         current_table: Table | None,
@@ -292,41 +307,102 @@ class BoundedSqlCatalog(SqlCatalog):
         self._engine.dispose()
 
 
+@dataclass(frozen=True, kw_only=True)
+class MetadataFile:
+    """Its bytes, what they mean, and the text of fields that grow, where it is known: what is between the brackets."""
+
+    data: bytes
+    metadata: TableMetadata
+    texts: Mapping[str, memoryview] = field(default_factory=dict)
+
+    def begins(self, metadata: TableMetadata, name: str) -> bool:
+        """Whether the field has what it has here, the very same objects, and maybe more after them."""
+        mine, others = getattr(self.metadata, name), getattr(metadata, name)
+        if self.metadata.format_version != metadata.format_version or len(mine) > len(others):
+            return False
+        same = all(map(operator.is_, mine, others))
+        return same and (isinstance(mine, list) or all(map(operator.is_, mine.values(), others.values())))
+
+
 class ParsedMetadata:
     """Metadata of the files read or written last, each with its bytes: the same bytes mean the same.
     Shared by all who load a table, so nobody may change it; PyIceberg makes changed copies."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, tuple[bytes, TableMetadata]] = {}
+        self._without_none = not Config().get_bool("legacy-current-snapshot-id")
+        self._kept: dict[str, MetadataFile] = {}
         self._keeping = Lock()
 
     def read(self, file: InputFile) -> TableMetadata:
-        with file.open() as stream:
-            data = bytes(stream.read())
-        known, metadata = self._kept.get(file.location, (b"", None))
-        if metadata is None or known != data:
+        known = self._kept.get(file.location)
+        if known is None or not _has(file, known.data):
+            with file.open() as stream:
+                data = bytes(stream.read())
             compression = Compressor.get_compressor(file.location)
             metadata = FromByteStream.table_metadata(BytesIO(data), compression=compression)
-        self._keep(file.location, data, metadata)
-        return metadata
+            known = MetadataFile(data=data, metadata=metadata)
+        self._keep(file.location, known)
+        return known.metadata
 
     def write(self, metadata: TableMetadata, file: OutputFile) -> None:
-        text = metadata.model_dump_json(exclude_none=not Config().get_bool("legacy-current-snapshot-id"))
-        data = Compressor.get_compressor(file.location).bytes_compressor()(text.encode())
+        """What PyIceberg writes, with the fields that grow last."""
+        parts: list[bytes | memoryview] = [self._json(metadata, exclude=set(_GROWING)).removesuffix(b"}")]
+        places = {}
+        for name, (begin, end) in _GROWING.items():
+            parts.append(b"," + begin)
+            place = sum(map(len, parts))
+            parts += self._text(metadata, name)
+            places[name] = slice(place, sum(map(len, parts)))
+            parts.append(end)
+        plain = b"".join((*parts, b"}"))
+        data = Compressor.get_compressor(file.location).bytes_compressor()(plain)
         # If we die here, a metadata file that no catalog names is left.
         with file.create() as stream:
             stream.write(data)
-        self._keep(file.location, data, metadata)
+        texts = {name: memoryview(data)[place] for name, place in places.items()} if data is plain else {}
+        self._keep(file.location, MetadataFile(data=data, metadata=metadata, texts=texts))
 
-    def _keep(self, location: str, data: bytes, metadata: TableMetadata) -> None:
+    def _text(self, metadata: TableMetadata, name: str) -> Iterator[bytes | memoryview]:
+        """A commit adds little to what the file before it has, and writes all: what is in that file is taken from it.
+        PyIceberg takes 4 µs for a snapshot."""
+        with self._keeping:
+            kept = [one for one in reversed(self._kept.values()) if one.texts.get(name)]
+        base = next((one for one in kept if one.begins(metadata, name)), None)
+        there = 0
+        if base is not None:
+            there = len(getattr(base.metadata, name))
+            yield base.texts[name]
+        value = getattr(metadata, name)
+        added = value[there:] if isinstance(value, list) else dict(islice(value.items(), there, None))
+        if added:
+            begin, end = _GROWING[name]
+            text = self._json(metadata.model_copy(update={name: added}), include={name})
+            yield b"," if there else b""
+            yield text.removeprefix(b"{" + begin).removesuffix(end + b"}")
+
+    def _json(self, metadata: TableMetadata, **fields: Any) -> bytes:
+        return metadata.model_dump_json(exclude_none=self._without_none, **fields).encode()
+
+    def _keep(self, location: str, file: MetadataFile) -> None:
         with self._keeping:
             self._kept.pop(location, None)
-            self._kept[location] = (data, metadata)
+            self._kept[location] = file
             while len(self._kept) > _PARSED_FILES or self._bytes() > _PARSED_BYTES:
                 del self._kept[next(iter(self._kept))]
 
     def _bytes(self) -> int:
-        return sum(len(data) for data, _ in self._kept.values())
+        return sum(len(file.data) for file in self._kept.values())
+
+
+def _has(file: InputFile, data: bytes) -> bool:
+    """Whether a file has these bytes. It is read in pieces: room for all of it takes the kernel longer than the read."""
+    place = 0
+    with file.open() as stream:
+        while piece := stream.read(_PIECE_BYTES):
+            if not data.startswith(piece, place):
+                return False
+            place += len(piece)
+    return place == len(data)
 
 
 class BoundedRestCatalog(RestCatalog):

@@ -37,7 +37,8 @@ class StagedSnapshot:
 
 
 def head_of(metadata: TableMetadata) -> Snapshot | None:
-    return metadata.snapshot_by_name(MAIN_BRANCH)
+    main = metadata.refs.get(MAIN_BRANCH)
+    return None if main is None else marks.snapshot_of(metadata, main.snapshot_id)
 
 
 def next_timestamp_ms(metadata: TableMetadata, now_ms: int | None = None) -> int:

@@ -200,6 +200,8 @@ def delete_unused(table: Table, process_id: str, sent: Sequence[Sent], landed: s
     """Delete the metadata files of attempts that lost their race. Only one commit of a process can land,
     since each asserts that the tag is absent: nothing can ever refer to the files of the others. Never
     fails a publish: what cannot be deleted now is an orphan that maintenance finds."""
+    if all(item.snapshot_id == landed for item in sent):
+        return
     known = {str(snapshot.snapshot_id) for snapshot in table.metadata.snapshots} | {landed}
     for path in attempt_files(table, process_id, [item for item in sent if item.snapshot_id not in known]):
         try:

@@ -177,7 +177,7 @@ def _look_again(
 
 
 def _prove_readable(catalog: Catalog, table: Table, published: PublishedSnapshot) -> None:
-    snapshot = table.metadata.snapshot_by_id(int(published.snapshot_id))
+    snapshot = marks.snapshot_of(table.metadata, int(published.snapshot_id))
     doing = f"reading back snapshot {published.snapshot_id}"
     with lent_to(table), catalog_call(catalog.name, doing):
         manifests_of(table, snapshot)
