@@ -181,6 +181,47 @@ def test_a_warm_runner_has_prepared_its_executors(sparks: Sparks) -> None:
         runner.prepare = ""
 
 
+def test_a_start_that_nobody_will_use_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that is stopped at once would wait for all of Spark: half a minute on a busy machine."""
+    jvm = Jvm()
+    runner = SparkRunner(master="local[1]", conf={}, log=tmp_path / "spark.log")
+
+    def start() -> None:
+        runner.log.write_text("starting")
+        runner.jvm = jvm
+        jvm.runs.set()
+        assert jvm.killed.wait(60)
+        raise runner._gone or AssertionError
+
+    monkeypatch.setattr(runner, "_start", start)
+    caught: list[BaseException] = []
+
+    def warm() -> None:
+        try:
+            runner.warm()
+        except TemporaryError as error:
+            caught.append(error)
+
+    warming = threading.Thread(target=warm)
+    warming.start()
+    assert jvm.runs.wait(60)
+    runner.close()
+    warming.join()
+    assert [str(error) for error in caught] == ["the program ends"]
+    assert not runner.log.exists()
+    runner.close()
+
+
+class Jvm:
+    """A program that starts until it is killed."""
+
+    def __init__(self) -> None:
+        self.runs, self.killed = threading.Event(), threading.Event()
+
+    def kill(self) -> None:
+        self.killed.set()
+
+
 def test_the_first_jvm_leaves_its_classes_for_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -343,7 +343,8 @@ class WorkerProgram:
 
         told = _notifying(self._app, at_end=until_idle)
         with self._scraped(), told, _visits_expected(self._app, sys.maxsize), optimizing(self._app):
-            _warm(self._app)
+            if not self._loop.is_stopping:
+                _warm(self._app)
             self._loop.run(until=(lambda: is_idle(self._app)) if until_idle else lambda: False)
 
     def _scraped(self) -> AbstractContextManager[object]:

@@ -382,6 +382,10 @@ class WorkerLoop:
             self._drain_began_at = self._monotonic()
         self._beat_at = None  # say at once that it is draining
 
+    @property
+    def is_stopping(self) -> bool:
+        return self._stops > 0
+
     def run(self, until: Callable[[], bool] = lambda: False) -> None:
         """Tick until `until()` or `request_stop()`, then drain."""
         over = threading.Event()

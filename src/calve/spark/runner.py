@@ -33,6 +33,7 @@ OnResult = Callable[[TaskResult], None]
 KILL_TIMEOUT = "1s"
 CANCEL_AGAIN_SECONDS = 0.5
 _END_SECONDS = 30
+_GIVEN_UP = "program_ends"
 KEEP_LOGS_DAYS = 7
 _UNRESPONSIVE = "All masters are unresponsive"
 
@@ -70,7 +71,8 @@ class SparkRunner:
         self._driver: Driver | None = None
         self._cancelled: dict[str, threading.Event] = {}
         self._watch: Watch | None = None
-        self._gone: CalveError | None = None  # the master, since Spark was last started
+        self._gone: CalveError | None = None  # why it is of no use to go on starting
+        self._starting = False
         self.jvm: Any = None  # its program
         self._lost: tuple[Any, CalveError] | None = None  # the last context that ended by itself, and why
 
@@ -198,9 +200,17 @@ class SparkRunner:
                 context.cancelJobGroup(group)
 
     def close(self) -> None:
+        if given_up := self._starting:
+            # Nobody will use it, and on a busy machine starting takes longer than anyone waits for an end.
+            self._gone = TemporaryError("the program ends", code=_GIVEN_UP)
+            if (jvm := self.jvm) is not None:
+                jvm.kill()
         with self._lock:
             if self._watch is not None:
                 self._watch.stop()
+            if self._context is None and given_up:
+                self._classes.keep(whole=False)
+                _remove_log(self.log)
             if self._context is not None:
                 ended = False
                 try:
@@ -231,7 +241,11 @@ class SparkRunner:
                     from calve.spark.master import Watch
 
                     self._watch = Watch(self._master, self._connect_seconds, self._master_gone)
-                self._context = self._start()
+                self._starting = True
+                try:
+                    self._context = self._start()
+                finally:
+                    self._starting = False
             return self._context
 
     def _master_gone(self, error: CalveError) -> None:
@@ -314,10 +328,13 @@ class SparkRunner:
             self._results = context.accumulator([], _Results(self._deliver))
             return context
         except Exception as error:  # pyspark raises several unrelated kinds here
-            self._failed = True
+            self._failed = self._gone is None or self._gone.code != _GIVEN_UP
             if self._watch is not None:
                 self._watch.stop()
             _end_jvm()
+            if self.jvm is not None:  # PySpark did not know of it yet
+                self.jvm.kill()
+                self.jvm.wait()
             if self._gone is not None:
                 raise self._gone from error
             if _UNRESPONSIVE in str(error):
