@@ -3,6 +3,7 @@
 import json
 import random
 import signal
+import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -176,14 +177,23 @@ def test_a_peer_has_so_many_streams_and_no_more(reader: httpx.Client, facade: Ca
         assert all(processes_of(take(one, "process")) == made for one in streams)
 
 
-def test_a_server_that_stops_says_bye(tmp_path_factory: pytest.TempPathFactory) -> None:
-    made = Served(tmp_path_factory.mktemp("bye"))
+def test_a_server_that_stops_says_bye_and_waits_for_no_service(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    silent = socket.create_server(("127.0.0.1", 0))
+    source = f'[source.main]\nurl = "http://127.0.0.1:{silent.getsockname()[1]}"\n'
+    made = Served(
+        tmp_path_factory.mktemp("bye"),
+        settings=f"{source}[limits]\ncall_seconds = 3600\nanswer_seconds = 0.1\n",
+    )
     try:
         with made.client("") as client, streamed(client) as stream:
             next(stream)
+            assert client.get("/v1/partitions", params={"table": "db.t"}).status_code == 202
             made.program.send(signal.SIGTERM)
             assert json.loads(take(stream, "bye")[0]["data"]) == {"reason": "shutdown"}
             assert list(stream) == []
-        assert made.program.wait(20) == 0
+        assert made.program.wait(60) == 0
     finally:
         made.close()
+        silent.close()

@@ -1,5 +1,9 @@
 """`calve serve`: answer over HTTP."""
 
+import logging
+import os
+import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +16,8 @@ from calve.model.errors import UsageError
 
 if TYPE_CHECKING:
     from calve.http.server import Address
+
+_END_SECONDS = 3.0  # for what is under way
 
 
 @command(
@@ -88,3 +94,17 @@ def serve(session: CliSession, with_worker: bool, log_level: str | None, **given
     )
     serve_http(config, options, with_worker=with_worker, fronts=[dashboard], ready=ready)
     say("calve serve has ended")
+    _leave_threads()
+
+
+def _leave_threads() -> None:
+    """Python would wait for threads that still ask a source, a catalog or a storage, for as long as those may take
+    (`limits.query_seconds`). Whatever they do may be left at any point, as if the program had died."""
+    until = time.monotonic() + _END_SECONDS
+    for thread in threading.enumerate():
+        if thread.daemon or thread is threading.current_thread():
+            continue
+        thread.join(max(0.0, until - time.monotonic()))
+        if thread.is_alive():
+            logging.shutdown()
+            os._exit(0)
