@@ -33,10 +33,10 @@ class Place:
     """A folder with a store, and servers with the dashboard over it. Without `looks` nothing is looked at because a
     page is open, so what a test says was seen stays so."""
 
-    def __init__(self, folder: Path, *, looks: bool = True) -> None:
+    def __init__(self, folder: Path, *, looks: bool = True, settings: str = SETTINGS) -> None:
         self.folder = folder
         self._looks = looks
-        (folder / "calve.toml").write_text(SETTINGS.format(folder=folder))
+        (folder / "calve.toml").write_text(settings.format(folder=folder))
         self.calve = Calve(load_config(folder / "calve.toml", environ={}))
         store = self.calve._app.store
         assert isinstance(store, SqlStore)

@@ -12,7 +12,7 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,7 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
+Told = Callable[[Scope, CalveError], Response | None]  # a refusal as a page; None for who does not want one
 
 BURST = 4  # seconds of the rate that a peer may use at once
 PEERS = 4096  # whose rate is remembered
@@ -54,7 +55,7 @@ class Rules:
 
 
 class Guard:
-    """`answered` is told of every request: route, method, status, seconds."""
+    """`answered` is told of every request: route, method, status, seconds. Who refuses may do so in pages: `told`."""
 
     def __init__(
         self,
@@ -63,10 +64,12 @@ class Guard:
         *,
         now: Callable[[], float] = time.monotonic,
         answered: Callable[[str, str, int, float], None] = lambda *_: None,
+        told: Sequence[Told] = (),
     ) -> None:
         self._app = app
         self._rules = rules
         self._answered = answered
+        self._told = told
         self._rates = Rates(rules.requests_per_second, now, burst=BURST * rules.requests_per_second)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -83,6 +86,7 @@ class Guard:
         state = scope.setdefault("state", {})
         state["request_id"] = request_id
         try:
+            self._enter(scope)
             headers = _headers(scope)
             scope["headers_by_name"] = headers
             state["peer"] = self._peer(scope, headers)
@@ -93,12 +97,13 @@ class Guard:
                 raise refused
             await self._app(scope, _replayed(body, receive), answer)
         except CalveError as error:
-            await answer.instead(scope, receive, problem(error, request_id))
+            await answer.instead(scope, receive, self._refused(scope, error) or problem(error, request_id))
         except asyncio.CancelledError:
             raise
         except Exception:  # noqa: BLE001 - a defect; the peer is told where to look
             _log.exception("request %s failed", request_id)
-            await answer.instead(scope, receive, defect(request_id))
+            wrong = HttpError(500, "this is a defect of Calve", code="internal", hint="please report it")
+            await answer.instead(scope, receive, self._refused(scope, wrong) or defect(request_id))
         finally:
             seconds = time.monotonic() - started
             method = scope["method"] if scope["method"] in _METHODS else "other"
@@ -113,6 +118,9 @@ class Guard:
                 state.get("who", "-"),
                 request_id,
             )
+
+    def _refused(self, scope: Scope, error: CalveError) -> Response | None:
+        return next((page for told in self._told if (page := told(scope, error))), None)
 
     def _peer(self, scope: Scope, headers: Mapping[str, str]) -> str:
         """The address that asks. Behind a proxy, what the proxy itself added: the last one."""
@@ -136,7 +144,6 @@ class Guard:
         return None
 
     def _check(self, scope: Scope, headers: Mapping[str, str], peer: str) -> None:
-        self._enter(scope)
         # Files of the program cost nothing, and a first page needs several.
         wait = 0.0 if scope["path"].startswith("/assets/") else self._rates.wait_for(peer)
         if wait:

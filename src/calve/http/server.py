@@ -34,7 +34,7 @@ from calve.app.upkeep import upkeep
 from calve.http.aliases import Aliases
 from calve.http.clickhouse import Beside, routes
 from calve.http.errands import Errands, StoreThreads
-from calve.http.guard import Guard, Rules
+from calve.http.guard import Guard, Rules, Told
 from calve.http.identity import Identities, is_loopback
 from calve.http.metrics import ServerMeters
 from calve.http.protocol import bounded
@@ -73,6 +73,7 @@ class Shared:
     lookout: Lookout  # a page says what it shows: `want(document["subjects"])`, `press` for a button
     behind_proxy: bool
     last: list[BaseRoute] = field(default_factory=list)  # routes after all others, for what nobody answers
+    told: list[Told] = field(default_factory=list)  # refusals as pages, for who wants pages
 
 
 Front = Callable[[Shared], Sequence[BaseRoute]]
@@ -163,7 +164,7 @@ def serve(
         for front in fronts:
             app.router.routes[:0] = front(shared)  # before the others: `GET /` is a page for a browser
         app.router.routes += shared.last
-        guard = Guard(app, _rules(config, options), answered=meters.answered)
+        guard = Guard(app, _rules(config, options), answered=meters.answered, told=shared.told)
         server = _Server(_uvicorn(guard, options, config.limits.client_seconds), streams)
         with (
             _worker(config, with_worker),

@@ -10,6 +10,7 @@ import hmac
 import logging
 import secrets
 import time
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -39,6 +40,23 @@ HEADERS = {
     "Referrer-Policy": "same-origin",  # with no-referrer a browser's own forms say `Origin: null`, and are refused
     "X-Calve-Version": __version__,
 }
+TITLES = {
+    400: "That cannot be asked so",
+    403: "Not allowed",
+    404: "Not found",
+    405: "Not in this way",
+    408: "It took too long",
+    409: "Not done",
+    413: "Too large",
+    421: "Not this server's name",
+    429: "Too many requests",
+    500: "A defect of Calve",
+    502: "Refused by another service",
+    503: "Not now",
+}
+_FOR_PROGRAMS = ("/v1/", "/metrics", "/healthz", "/readyz")
+_REFUSALS = 64
+_REQUEST = "{request}"
 NAVIGATION = ("attention", "tables", "page", "vault", "system")
 Handler = Callable[[Request], Awaitable[Response]]
 _log = logging.getLogger("calve.web")
@@ -68,6 +86,8 @@ class Frame:
         self.needs: Callable[[str, Mapping[str, Any]], str] = lambda *_: ""
         self._titles = titles
         self._templates = Templates()
+        self._refusals: OrderedDict[tuple[Any, ...], bytes] = OrderedDict()
+        shared.told.append(self.refusal)
 
     async def caller(self, request: Request) -> Caller:
         return await self.shared.service.caller(request)
@@ -188,24 +208,62 @@ class Frame:
                 request_id = request.state.request_id
                 _log.exception("request %s failed", request_id)
                 wrong = HttpError(500, "This is a defect of Calve", code="internal", hint="please report it")
-                return await self.error(request, wrong)
+                # It may be one of what all pages are made with.
+                return self.refusal(request.scope, wrong) or await self.error(request, wrong)
 
         return handled
 
     async def error(self, request: Request, error: CalveError, **context: Any) -> Response:
-        status = status_of(error)
-        waits = {"Retry-After": str(getattr(error, "retry_seconds", RETRY_SECONDS))}
-        caller = context.pop("caller", None)
+        status, headers = status_of(error), _told_headers(error)
+        path = request.scope["path"].lstrip("/")
+        query = f"?{request.url.query}" if request.url.query else ""
         return await self.page(
             request,
             context.pop("template", "error.html"),
-            caller=caller,
+            caller=context.pop("caller", None),
             status=status,
-            headers=waits if status in (429, 503) else None,
-            error={**error.info.to_json(), "status": status, "request_id": request.state.request_id},
+            headers=headers,
+            error=_told(error, request.state.request_id),
             refresh=RETRY_SECONDS if is_store_down(error) and request.method == "GET" else None,
-            **context,
+            **{"address": f"{path}{query}" if request.method == "GET" else "", **context},
         )
+
+    def refusal(self, scope: Mapping[str, Any], error: CalveError) -> Response | None:
+        """What the guard refuses, as a page for a browser: without anything that asks the server again, since that may be
+        refused too. Rendered once for each kind of refusal: many of them must stay cheap."""
+        wants = scope.get("headers_by_name", {}).get("accept", "")
+        if "text/html" not in wants or scope["path"].startswith(_FOR_PROGRAMS):
+            return None
+        status, links = status_of(error), Links(scope["path"], self.paths)
+        key = (status, error.code, error.message, error.hint, links.at(""))
+        if key not in self._refusals:
+            while len(self._refusals) >= _REFUSALS:
+                self._refusals.popitem(last=False)
+            self._refusals[key] = self._templates.render(
+                "refused.html", error=_told(error, _REQUEST), again=scope["method"] == "GET" and status != 421,
+                home=links.at("") if status != 421 else "", style=links.at(self.assets.target("calve.css")),
+            )  # fmt: skip
+        request_id = scope["state"]["request_id"]
+        return Response(
+            self._refusals[key].replace(_REQUEST.encode(), request_id.encode()),
+            status_code=status,
+            media_type="text/html; charset=utf-8",
+            headers={**HEADERS, **_told_headers(error)},
+        )
+
+
+def _told(error: CalveError, request_id: str) -> dict[str, Any]:
+    status = status_of(error)
+    title = TITLES.get(status, "This did not work")
+    return {**error.info.to_json(), "status": status, "title": title, "request_id": request_id}
+
+
+def _told_headers(error: CalveError) -> dict[str, str]:
+    headers = dict(error.headers) if isinstance(error, HttpError) else {}
+    headers.pop("WWW-Authenticate", None)  # a browser would ask for a password
+    if status_of(error) in (429, 503):
+        headers.setdefault("Retry-After", str(getattr(error, "retry_seconds", RETRY_SECONDS)))
+    return headers
 
 
 def fields(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:

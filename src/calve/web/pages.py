@@ -163,7 +163,7 @@ class Pages:
             if page.path == "/":
                 made.append(_ForBrowsers("/", self._frame.handler(self._html(page)), methods=["GET"]))
         self._frame.shared.last.append(
-            _ForBrowsers("/{path:path}", self._frame.handler(self._nothing), methods=["GET"])
+            _ForBrowsers("/{path:path}", self._frame.handler(self._nothing), methods=["GET", "POST"])
         )
         return made
 
@@ -171,9 +171,11 @@ class Pages:
         caller = await self._frame.visitor(request)
         if isinstance(caller, Response):
             return caller
-        error = HttpError(
-            404, "There is no such page", code="no_such_route", hint="the search finds ids and tables"
-        )
+        hint = "the search finds ids and tables"
+        error = HttpError(404, "There is no such page", code="no_such_route", hint=hint)
+        if request.method != "GET":
+            hint = "open the page, and use its buttons"
+            error = HttpError(405, "This address takes no form", code="method", hint=hint)
         return await self._frame.error(request, error, caller=caller)
 
     def _html(self, page: Page) -> Callable[[Request], Any]:
