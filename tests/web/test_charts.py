@@ -9,7 +9,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calve.web.charts import svg
@@ -19,6 +19,7 @@ from calve.web.charts.gantt import gantt, tries
 from calve.web.charts.histogram import histogram
 from calve.web.charts.outages import outages
 from calve.web.charts.sparkline import columns, shares, sparkline
+from calve.web.charts.throughput import spread, throughput
 
 PAGES = Path(__file__).parents[1] / "fixtures" / "pages"
 EVIL = "</svg><script>alert(1)</script>\"'&<"
@@ -107,6 +108,7 @@ def test_text_from_outside_is_text(made: Callable[[], str]) -> None:
     assert "script" not in seen
 
 
+@settings(deadline=None)
 @given(st.lists(ODD, max_size=60))
 def test_amounts_may_be_anything(values: list[float]) -> None:
     for text in (
@@ -118,12 +120,14 @@ def test_amounts_may_be_anything(values: list[float]) -> None:
     parsed(histogram([{"name": "x", "files": value} for value in values]))
 
 
+@settings(deadline=None)
 @given(ODD, ODD, ODD, st.sampled_from([None, {}, {"read": math.nan}, {"write": -5.0}, {"upload": math.inf}]))
 def test_times_may_be_anything(start: float, end: float, seconds: float, spent: Any) -> None:
     document = with_bars(bar(1, start, end, spent=spent), bar(2))
     document["attempts"]["seconds"] = seconds
     parsed(gantt(document))
     parsed(tries(document))
+    parsed(throughput(document))
 
 
 def test_a_million_amounts_are_some_hundred_shapes() -> None:

@@ -17,13 +17,13 @@ PAGES = Path(__file__).parents[1] / "fixtures" / "pages"
 TEMPLATES = {
     "attention": "attention.html", "tables": "tables.html", "table": "table.html", "page": "processes.html",
     "sheet": "process.html", "sheet_failed": "process.html", "sheet_pending": "process.html",
-    "system": "system.html", "search": "search.html",
+    "system": "system.html", "search": "search.html", "vault": "backups.html",
 }  # fmt: skip
 HOSTILE = (
     "<img src=x onerror=alert(1)>", '"><script>alert(1)</script>', "</svg><script>", "' onmouseover='x", "{{ 7*7 }}",
     "javascript:alert(1)", "a\u202eb", "a\0b", "e\u03bdents", "x" * 3_000, "a b/c?d=e&f#g%2F", "&lt;b&gt;",
 )  # fmt: skip
-VOID = {"meta", "link", "input", "img", "br", "hr", "use", "path", "rect", "circle", "line", "stop"}
+VOID = {"meta", "link", "input", "img", "br", "hr", "wbr", "use", "path", "rect", "circle", "line", "stop"}
 FREE = {  # where a document has text from outside
     "source", "destination", "message", "hint", "why", "title", "sub", "reason", "service", "who", "owner", "host",
     "value", "name", "code", "words", "remedy", "part", "q", "note", "error", "url", "worker", "depth", "by", "detail",
@@ -34,7 +34,19 @@ TEMPLATE_SET = Templates()
 def context(document: dict[str, Any], **given: Any) -> dict[str, Any]:
     """What `Frame.page` and `Pages` give, for an operator."""
     paths = {
-        name: f"/{name}" for name in ("attention", "tables", "table", "page", "system", "search", "plan")
+        name: f"/{name}"
+        for name in (
+            "attention",
+            "tables",
+            "table",
+            "page",
+            "system",
+            "search",
+            "plan",
+            "vault",
+            "backup",
+            "restore",
+        )
     }
     links = Links("/a/b", paths | {"sheet": "/processes/{id}"})
     return {
@@ -44,7 +56,7 @@ def context(document: dict[str, Any], **given: Any) -> dict[str, Any]:
         "link": links.to, "goto": links.goto, "at": links.at, "here": lambda **_: "?", "file": lambda ext: f"x.{ext}",
         "asset": lambda name: name, "may": lambda *_, **__: True, "role_for": lambda *_, **__: "operator",
         "fields": lambda arguments: [(key, one) for key, value in arguments.items() for one in (value if isinstance(value, list) else [value])],
-        "form_token": str, "form_key": lambda: "key", "form_url": str, "confirm_url": lambda name, **_: name,
+        "form_token": str, "form_key": lambda: "key", "form_url": str, "confirm_url": lambda name, /, **_: name,
         "sign_in_url": str, "command": command, "version": "1",
     } | given  # fmt: skip
 
@@ -152,6 +164,6 @@ def test_an_empty_page_says_why_it_is_empty() -> None:
         "system", system
     )
     calm = empty(example("attention"), "cards", "live", more=0, sentence="Nothing needs attention.")
-    assert "Nothing is running." in whole("attention", calm)
+    assert "Nothing runs and nothing waits." in whole("attention", calm)
     first = calm | {"first_steps": [{"title": "Check", "command": "calve doctor", "done": True}]}
     assert "The first export" in whole("attention", first)

@@ -421,13 +421,17 @@ def attention(app: App, overview: Overview) -> Json:
             "bytes": size,
         },
         "day": {"rows": sum(rows), "bytes": sum(size), "completed": completed, "failed": failed},
-        "live": with_why(look.reader, look.live[:10]),
+        "live": with_why(look.reader, sorted(look.live, key=_waits)[:10]),
         "first_steps": _first_steps() if not counts.totals.tallies and not look.live else None,
         "expectations": len(app.config.expect),
         "overview_seconds": round(overview.seconds, 1),
         "subjects": [],
         "commands": {},
     }
+
+
+def _waits(process: Process) -> bool:
+    return process.state is ProcessState.PENDING
 
 
 def sentence(cards: Sequence[Json], alive: int) -> str:

@@ -6,10 +6,11 @@ an eye would not see is spelled out. A state that this version does not know is 
 
 import json
 import math
+import re
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
@@ -50,6 +51,8 @@ _CARDS: Mapping[str, Look] = {
     "silent": Look(word="silent", icon="silent", tone="warn"),
     "no_worker": Look(word="no worker", icon="silent", tone="warn"),
     "late": Look(word="late", icon="late", tone="warn"),
+    "overdue": Look(word="overdue", icon="late", tone="warn"),
+    "unproven": Look(word="unproven", icon="proven", tone="warn"),
     "held": Look(word="held", icon="held", tone="warn"),
     "halted": Look(word="stopped", icon="halted", tone="wait"),
     "versions": Look(word="versions", icon="changed", tone="off"),
@@ -59,6 +62,7 @@ _EXPORTED: Mapping[str, Look] = {
     "unchanged": Look(word="exported", icon="completed", tone="ok"),
     "changed": Look(word="changed since", icon="changed", tone="warn"),
     "missing": Look(word="gone from the destination", icon="damaged", tone="bad"),
+    "gone": Look(word="exported", icon="completed", tone="ok"),  # the source has dropped it since
 }
 
 
@@ -192,6 +196,11 @@ def message(text: object, most: int = _MESSAGE) -> str:
     return "\n".join(cleaned(line.replace("\t", "    ")) for line in lines)
 
 
+def sentence(text: str) -> str:
+    """With a capital at its beginning, as text that stands alone."""
+    return text[:1].upper() + text[1:]
+
+
 def cut(text: object, most: int = _NAME) -> str:
     """Without its middle: both ends of a name tell it from another."""
     shown = cleaned(text)
@@ -199,6 +208,11 @@ def cut(text: object, most: int = _NAME) -> str:
         return shown
     tail = (most - 1) // 2
     return f"{shown[: most - 1 - tail]}…{shown[-tail:]}"
+
+
+def pieces(text: str) -> list[str]:
+    """A name in pieces between which a line may break: after its dots, dashes, slashes and underscores."""
+    return re.findall(r"[^._/:\-]*[._/:\-]+|[^._/:\-]+", text)
 
 
 def title(text: object) -> str:
@@ -252,6 +266,34 @@ def process_look(process: Mapping[str, Any]) -> Look:
     return found
 
 
+def gathered(processes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Processes of the same pair in the same state as one entry, in the order of the first of each. `why` is there if
+    all say the same."""
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for one in processes:
+        alike = tuple(one[key] for key in ("state", "kind", "source", "destination"))
+        entry = found.setdefault(
+            alike,
+            {"first": one, "count": 0, "partitions": [], "why": one["why"], "done": 0, "total": 0},
+        )
+        entry["count"] += 1
+        entry["partitions"] += one["partitions"]
+        entry["done"] += one["tasks"]["done"]
+        entry["total"] += one["tasks"]["total"]
+        entry["why"] = entry["why"] if entry["why"] == one["why"] else ""
+    return list(found.values())
+
+
+def daily(rows: Sequence[Mapping[str, Any]], now: str, days: int) -> list[int]:
+    """`[{day, count}]` as a number for each of the last days of UTC, today last; what is older is left out."""
+    today = (moment(now) or datetime.now(UTC)).astimezone(UTC).date()
+    found = {(today - timedelta(days=back)).isoformat(): 0 for back in range(days - 1, -1, -1)}
+    for one in rows:
+        if one["day"] in found:
+            found[one["day"]] += one["count"]
+    return list(found.values())
+
+
 def card_look(kind: str) -> Look:
     return _CARDS.get(kind) or Look(word=cut(kind.replace("_", " "), 20), icon="late", tone="warn")
 
@@ -274,18 +316,22 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "count": count,
     "counted": counted,
     "cut": cut,
+    "daily": daily,
     "day": day,
     "exact": exact,
     "exported_look": exported_look,
     "full": title,
+    "gathered": gathered,
     "large": large,
     "long": long,
     "message": message,
     "mixed": mixed,
     "percent": percent,
+    "pieces": pieces,
     "pretty": pretty,
     "process_look": process_look,
     "score_tone": score_tone,
+    "sentence": sentence,
     "share": share,
     "short": short,
     "span": span,

@@ -14,6 +14,7 @@ from calve.web.charts.gantt import gantt, tries
 from calve.web.charts.histogram import histogram
 from calve.web.charts.outages import outages
 from calve.web.charts.sparkline import columns, shares, sparkline
+from calve.web.charts.throughput import throughput
 
 CHARTS: Mapping[str, Callable[..., Markup | str]] = {
     "calendar_chart": calendar,
@@ -25,4 +26,5 @@ CHARTS: Mapping[str, Callable[..., Markup | str]] = {
     "outages_chart": outages,
     "shares_chart": shares,
     "sparkline": sparkline,
+    "throughput_chart": throughput,
 }

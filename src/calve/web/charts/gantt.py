@@ -22,6 +22,7 @@ _PHASES = ("read", "write", "upload")
 _AREAS = ("upload", "write", "read", "worked", "waiting")  # from the bottom
 _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400, 172800, 604800)
 _HATCH = "h-wait"
+_GAP = 0.01  # of the whole: shorter pauses between tries are not drawn
 
 
 class _Frame:
@@ -55,9 +56,11 @@ def gantt(document: Mapping[str, Any]) -> Markup:
     now = _after(process["finished_at"] or document["now"], start)
     last = max(now, attempts["seconds"], *running, 0.001)
     created = _after(process["created_at"], start)
-    first = max(min(created, 0.0), -last)  # a long wait before the first try is cut; the words say how long
+    first = max(
+        min(created, 0.0), -last / 3
+    )  # a long wait before the first try is cut; the words say how long
     frame = _Frame(first, last)
-    _waits(frame, document["waits"], document["outages"], start, now)
+    _waits(frame, _stops(document, start, running, now))
     if attempts["bars"] is not None:
         lanes = _lanes(frame, document, running, now)
         title = f"{counted(attempts['count'], 'try', 'tries')} of tasks in {span(last)}, {lanes} at once"
@@ -101,19 +104,43 @@ def waited(bar: Mapping[str, Any]) -> float:
 # -- rows ---------------------------------------------------------------------------------------------
 
 
-def _waits(
-    frame: _Frame, waits: Sequence[Mapping[str, Any]], outages: Sequence[Mapping[str, Any]], start: datetime, now: float
-) -> None:  # fmt: skip
-    spans = [(one["from"], one["to"], f"waited for {one['for']}", "") for one in waits]
-    spans += [
-        (one["opened_at"], one["closed_at"], f"{one['service']} was down", f": {one['reason']}")
-        for one in outages
-    ]
-    if not spans:
+_Stop = tuple[float, float, str, str]  # from, to, what for, and more about it
+
+
+def _stops(document: Mapping[str, Any], start: datetime, running: Sequence[float], now: float) -> list[_Stop]:
+    """When nothing of it ran, and what it waited for: what is known, and between tries a back-off or a free slot."""
+    known = [
+        (_after(one["from"], start), _after(one["to"], start) if one["to"] else now, f"waited for {one['for']}", "")
+        for one in document["waits"]
+    ] + [
+        (_after(one["opened_at"], start), _after(one["closed_at"], start) if one["closed_at"] else now,
+         f"{one['service']} was down", f": {one['reason']}")
+        for one in document["outages"]
+    ]  # fmt: skip
+    at = {one["name"]: one["at"] for one in document["milestones"]}
+    if at.get("leased") and at.get("planned"):
+        known.append((_after(at["leased"], start), _after(at["planned"], start), "planned", ""))
+    bars = sorted(document["attempts"]["bars"] or (), key=lambda one: one["start"])
+    covered, last = 0.0, ""
+    for begin, end, code in sorted(
+        [*((one["start"], one["end"], one["code"]) for one in bars), *((one, now, "") for one in running),
+         *((one[0], one[1], "") for one in known)],
+        key=lambda one: one[0],
+    ):  # fmt: skip
+        if begin - covered > now * _GAP and begin > 0:
+            known.append(
+                (covered, begin, f"backed off after {last}" if last else "waited for a free slot", "")
+            )
+        if end > covered:
+            covered, last = end, code
+    return known
+
+
+def _waits(frame: _Frame, stops: Sequence[_Stop]) -> None:
+    if not stops:
         return
     frame.row("Waiting")
-    for begin, end, short, rest in spans[:BARS]:
-        left, right = _after(begin, start), _after(end, start) if end else now
+    for left, right, short, rest in stops[:BARS]:
         frame.bar(left, right, "waiting", f"{cut(short + rest, 200)}, {span(right - left)}")
         at = frame.at(left)
         if frame.at(right) - at >= 0.14:

@@ -6,12 +6,13 @@ from datetime import timedelta
 from markupsafe import Markup
 
 from calve.web.charts import svg
-from calve.web.words import count, exact, moment, size
+from calve.web.words import count, exact, moment, short, size
 
 MOST = 400  # columns; more are added up
 _HEIGHT = 24.0
 _TALL = 120.0
 _AXIS = 20.0
+_HOUR = 3600.0
 _LEAST = 1.5  # pixels that an amount above 0 has
 
 
@@ -41,9 +42,16 @@ def sparkline(values: Sequence[float], what: str = "exported in 30 days", unit: 
 
 
 def columns(
-    values: Sequence[float], start: str, step_seconds: float, *, what: str = "rows", unit: str = "count"
+    values: Sequence[float],
+    start: str,
+    step_seconds: float,
+    *,
+    what: str = "rows",
+    unit: str = "count",
+    end: str = "now",
+    title: str = "",
 ) -> Markup:
-    """Amounts by piece of time, with hours below and the highest beside."""
+    """Amounts by piece of time, with clock times below and the highest above. `end`: a time, or a word for it."""
     amounts, said = folded(svg.known(values), MOST), _unit(unit)
     highest, total = max(amounts, default=0.0), sum(amounts)
     begin = moment(start)
@@ -65,13 +73,18 @@ def columns(
         for at, one in enumerate(amounts)
         if one > 0
     ]
+    clock = slice(11, 16 if step * len(amounts) >= _HOUR else 19)
     ticks = [
-        svg.words(place, _TALL + 15, times[min(int(place * len(amounts)), len(amounts) - 1)][11:16], f"tick{minor}", anchor)
+        svg.words(place, _TALL + 15, times[min(int(place * len(amounts)), len(amounts) - 1)][clock], f"tick{minor}", anchor)
         for place, anchor, minor in ((0.0, "start", ""), (0.25, "middle", " minor"), (0.5, "middle", ""), (0.75, "middle", " minor"))
         if amounts and begin
     ]  # fmt: skip
-    top = svg.words(0.0, 11, f"{said(highest)} {what}", "tick") if highest else None
-    title = (
+    top = (
+        svg.words(0.0, 11, f"{short(highest) if unit == 'count' else said(highest)} {what}", "tick")
+        if highest
+        else None
+    )
+    title = title or (
         f"{said(total)} {what} since {times[0]}, at most {said(highest)} at {times[amounts.index(highest)]}"
         if total
         else f"No {what} in this time"
@@ -85,7 +98,7 @@ def columns(
         top,
         *drawn,
         *ticks,
-        svg.words(1.0, _TALL + 15, "now", "tick", "end"),
+        svg.words(1.0, _TALL + 15, exact(end)[clock] or end, "tick", "end"),
         cls="columns",
         height=_TALL + _AXIS,
     )
