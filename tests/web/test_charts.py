@@ -19,7 +19,7 @@ from calve.web.charts.gantt import gantt, tries
 from calve.web.charts.histogram import histogram
 from calve.web.charts.outages import outages
 from calve.web.charts.sparkline import columns, shares, sparkline
-from calve.web.charts.throughput import spread, throughput
+from calve.web.charts.throughput import throughput
 
 PAGES = Path(__file__).parents[1] / "fixtures" / "pages"
 EVIL = "</svg><script>alert(1)</script>\"'&<"
