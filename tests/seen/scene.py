@@ -121,6 +121,9 @@ class Scene:
         """Of the table's page."""
         return f"tables/of?source=main:db.{name}&to=lake.ns.{name}"
 
+    def at(self, name: str) -> str:
+        return f"{self.url.rstrip('/')}/{self.address(name)}"
+
     def session(self, role: Role) -> tuple[str, str]:
         """The cookie of one who has signed in."""
         if role not in self._sessions:

@@ -2,12 +2,18 @@
 and no page breaks its own policy."""
 
 import pytest
+from playwright.sync_api import Page, expect
 from scene import OpenAs, Scene
 
 from calve.model.access import Role
 from support.browser import ANSWERS, axe_finds
 
 pytestmark = pytest.mark.programs
+
+
+def settled(page: Page) -> None:
+    if page.locator("#main:not([data-wants='{}'])").count():
+        expect(page.locator("#status")).to_have_text("live")
 
 
 @pytest.mark.parametrize("width", [1280, 360])
@@ -18,6 +24,7 @@ def test_nothing_keeps_people_out(scene: Scene, open_as: OpenAs, theme: str, wid
     wrong: dict[str, list[str]] = {}
     for address in scene.addresses():
         page.goto(person.at(address))
+        settled(page)
         wide = page.evaluate("() => document.documentElement.scrollWidth - innerWidth")
         found = axe_finds(page) + ([f"{wide} px too wide"] if wide > 0 else [])
         if found:

@@ -13,7 +13,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
 
 from calve.model.errors import UsageError
 
@@ -56,6 +56,7 @@ class Chromium:
             self.browser: Browser = self._playwright.chromium.launch(
                 executable_path=executable(), args=list(FLAGS)
             )
+            expect.set_options(timeout=MILLISECONDS)
             self._loop = asyncio.get_running_loop()
             asyncio._set_running_loop(None)
             self._open = opening.pop_all()
@@ -89,10 +90,10 @@ class Person:
         self.context.on("console", self._said)
         self.context.on("weberror", lambda error: self.errors.append(str(error.error)))
 
-    def page(self, address: str = "") -> Page:
+    def page(self, address: str | None = None) -> Page:
         """A new tab, at an address below the server's."""
         page = self.context.new_page()
-        if address:
+        if address is not None:
             page.goto(self.at(address))
         return page
 
