@@ -1,3 +1,4 @@
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ from calve.app.config import load_config
 from calve.app.token_file import read_token
 from calve.http.server import Shared
 from calve.model.access import Role
+from calve.model.seen import Sighting
 from calve.store import SqlStore
 from calve.web.front import dashboard
 from support.html import Html
@@ -42,6 +44,7 @@ class Place:
         assert isinstance(store, SqlStore)
         self.store = store
         self.url = ""
+        self.routes: list[BaseRoute] = []  # of the last server
         self._tokens: dict[Role, str] = {}
 
     @contextmanager
@@ -52,7 +55,16 @@ class Place:
     def _front(self, shared: Shared) -> Sequence[BaseRoute]:
         if not self._looks:
             shared.lookout.next = lambda: None  # type: ignore[method-assign]
-        return dashboard(shared)
+        self.routes = [*dashboard(shared), *shared.last]
+        return self.routes[: -len(shared.last)]
+
+    def seen_backup(self, name: str) -> None:
+        """A backup that the server has seen, and that is not there."""
+        seen = {"name": name, "created_at": "2026-11-16T12:00:00+00:00", "source": "main", "process": None, "tables": 1,
+                "parts": 1, "rows": 10, "bytes": 100, "own_bytes": 40, "error": None, "left_out": [],
+                "contents": {"db.events": ["202601"]}}  # fmt: skip
+        look = Sighting(subject=self.calve.config.backup_url, what="backups", summary="{}", seen_by="test")
+        self.store.put_sighting(look, [json.dumps([seen])])
 
     def token(self, role: Role) -> str:
         if role not in self._tokens:

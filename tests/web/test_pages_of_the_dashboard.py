@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 import re
 from urllib.parse import quote, urljoin, urlsplit
 
@@ -14,7 +13,6 @@ from calve.app.desk import Desk
 from calve.model.access import Role
 from calve.model.errors import ErrorInfo, StoreError
 from calve.model.process import BatchId
-from calve.model.seen import Sighting
 from calve.model.states import ProcessState
 from calve.testing.contracts.contract import move, running, submit
 from calve.web.frame import POLICY
@@ -45,14 +43,7 @@ BACKUP = "pages-1116"
 
 @pytest.fixture(autouse=True, scope="module")
 def backup(place: Place) -> None:
-    """One that the server has seen."""
-    seen = {"name": BACKUP, "created_at": "2026-11-16T12:00:00+00:00", "source": "main", "process": None, "tables": 1,
-            "parts": 1, "rows": 10, "bytes": 100, "own_bytes": 40, "error": None, "left_out": [],
-            "contents": {"db.events": ["202601"]}}  # fmt: skip
-    location = place.calve.config.backup_url
-    place.store.put_sighting(
-        Sighting(subject=location, what="backups", summary="{}", seen_by="test"), [json.dumps([seen])]
-    )
+    place.seen_backup(BACKUP)
 
 
 def addresses(process: str) -> dict[str, str]:
@@ -101,21 +92,30 @@ def test_a_page_as_json_is_its_document(place: Place, reader: httpx.Client) -> N
     assert reader.get(f"/processes/{one.id}.json").json()["process"]["id"] == one.id
 
 
-@pytest.mark.parametrize(
-    ("root", "stripped"), [("", False), ("/a/b", False), ("/a/b", True), ("/processes", False)]
-)
-def test_every_link_leads_to_a_page_under_any_root(place: Place, root: str, stripped: bool) -> None:
+def test_the_plan_and_a_task_of_a_process_are_documents_of_their_own(
+    place: Place, reader: httpx.Client
+) -> None:
+    one = running(place.store, tasks=3, source="main:parts.t", destination="lake.parts.t")
+    assert reader.get(f"/processes/{one.id}/plan.json").json() == {"plan": 1}
+    for number in (1, 3):
+        assert reader.get(f"/processes/{one.id}/task.json?number={number}").json()["number"] == number
+    for address in (
+        f"{one.id}/task.json?number=9",
+        f"{one.id}/task.json",
+        "none/plan.json",
+        "none/task.json?number=1",
+    ):
+        assert reader.get(f"/processes/{address}").status_code == 404, address
+
+
+@pytest.mark.parametrize("root", ["", "/processes"])
+def test_every_link_leads_to_a_page_under_any_root(place: Place, root: str) -> None:
     submit(place.store, source="main:links.t", destination="lake.links.t")
     with place.served(root_path=root) as url, place.browser(url.removesuffix(root)) as client:
-
-        def ask(path: str) -> httpx.Response:
-            """As a proxy passes it on."""
-            return client.get(path.removeprefix(root) if stripped else path)
-
         todo, seen = [f"{root}/"], set[str]()
         while todo:
             path = todo.pop()
-            answer = ask(path)
+            answer = client.get(path)
             if answer.is_redirect:
                 todo.append(urljoin(path, answer.headers["location"]))
                 continue

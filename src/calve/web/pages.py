@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -24,7 +24,7 @@ from calve.app.desk import NotAllowedError
 from calve.app.view import Json
 from calve.http.problem import HttpError
 from calve.model.access import Caller
-from calve.model.errors import CalveError, TemporaryError, UsageError
+from calve.model.errors import CalveError, NotFoundError, TemporaryError, UsageError
 from calve.web.documents import Documents, is_store_down
 from calve.web.fields import parsed, refuse_tokens
 from calve.web.frame import HEADERS, Frame
@@ -162,6 +162,10 @@ class Pages:
             made.append(Route(path, self._frame.handler(self._html(page)), methods=["GET"]))
             if page.path == "/":
                 made.append(_ForBrowsers("/", self._frame.handler(self._html(page)), methods=["GET"]))
+        made += [
+            Route("/processes/{id}/plan.json", self._part(_plan_of, {}), methods=["GET"]),
+            Route("/processes/{id}/task.json", self._part(_task_of, {"number": int}), methods=["GET"]),
+        ]
         self._frame.shared.last.append(
             _ForBrowsers("/{path:path}", self._frame.handler(self._nothing), methods=["GET", "POST"])
         )
@@ -287,6 +291,19 @@ class Pages:
 
         return answer
 
+    def _part(
+        self, part: "Callable[[Json], tuple[str, Json, Callable[[Any], Any]]]", options: Mapping[str, type]
+    ) -> Callable[[Request], Any]:
+        """What a page of a process has no room for: all of its plan, and a task with its receipt."""
+
+        async def answer(request: Request) -> Response:
+            caller = await self._frame.known(request)
+            verb, asked, of = part(given_of(request, replace(PAGES["sheet"], options={**options, "id": str})))
+            found = of(json.loads(await self._service.document(caller, verb, asked)))
+            return Response(json.dumps(found, ensure_ascii=False), media_type="application/json")
+
+        return answer
+
     def _csv(self, page: Page) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:
             caller = await self._frame.visitor(request)
@@ -305,6 +322,24 @@ class Pages:
             )
 
         return answer
+
+
+def _plan_of(given: Json) -> tuple[str, Json, Callable[[Any], Any]]:
+    return "show", {"ids": [given["id"]]}, lambda found: found[0]["plan"]
+
+
+def _task_of(given: Json) -> tuple[str, Json, Callable[[Any], Any]]:
+    number = given.get("number", 0)
+
+    def one(found: Json) -> Json:
+        tasks: list[Json] = [task for task in found["tasks"] if task["number"] == number]
+        if not tasks:
+            raise NotFoundError(
+                f"there is no task {number}", code="no_task", hint="the page lists those there are"
+            )
+        return tasks[0]
+
+    return "tasks", {"ids": [given["id"]], "first": max(number - 1, 0), "limit": 2}, one
 
 
 def given_of(request: Request, page: Page) -> Json:
