@@ -15,8 +15,10 @@ from calve.store import SqlStore, open_store
 from calve.store.attempts import (
     attempts_statement,
     ended_statement,
+    ends_statement,
     failed_attempts_statement,
     newest_events_statement,
+    sample_statement,
     slowest_statement,
     task_page_statement,
 )
@@ -132,6 +134,18 @@ def test_a_list_of_one_table_or_batch_is_read_from_the_narrow_index(
 
 
 @pytest.mark.parametrize(
+    ("state", "index"), [(ProcessState.COMPLETED, "kind"), (ProcessState.FAILED, "state")]
+)
+def test_a_list_of_one_kind_and_state_is_read_from_the_narrower_index(
+    store: SqlStore, state: ProcessState, index: str
+) -> None:
+    query = ProcessQuery(kind="restore", states=frozenset({state}))
+    assert plan_of(store, processes_statement(query)) == [
+        f"SEARCH processes USING INDEX ix_processes_{index} ({index}=?)"
+    ]
+
+
+@pytest.mark.parametrize(
     ("statement", "indexes"),
     [
         (feed_statement(7, 100), ["uq_events_position"]),
@@ -162,8 +176,8 @@ A_PROCESS = ProcessId("x")
 @pytest.mark.parametrize(
     ("statement", "index"),
     [
-        (attempts_statement(A_PROCESS, every=1, after=-1, limit=400), "PRIMARY KEY (process_id=?)"),
-        (attempts_statement(A_PROCESS, every=53, after=-1, limit=4000), "PRIMARY KEY (process_id=?)"),
+        (attempts_statement(A_PROCESS, after=-1, limit=400), "PRIMARY KEY (process_id=?)"),
+        (sample_statement(A_PROCESS, [0, 53], 4000), "PRIMARY KEY (process_id=? AND number=?)"),
         (slowest_statement(A_PROCESS, 10), "PRIMARY KEY (process_id=?)"),
         (failed_attempts_statement(LONG_AGO, 10), "ix_attempts_failed (ended_at>?)"),
         (task_page_statement(A_PROCESS, frozenset(), 7, 100), "(process_id=? AND number>?)"),
@@ -177,6 +191,12 @@ A_PROCESS = ProcessId("x")
             "ix_processes_failed (state=? AND finished_at>?)",
         ),
         (ended_statement(LONG_AGO, failed=False, limit=200), "ix_processes_finished (finished_at>?)"),
+        (
+            ends_statement(LONG_AGO, ProcessState.FAILED, 9),
+            "ix_processes_failed (state=? AND finished_at>?)",
+        ),
+        (ends_statement(LONG_AGO, ProcessState.COMPLETED, 9), "ix_processes_finished (finished_at>?)"),
+        (ends_statement(LONG_AGO, None, 9), "ix_processes_finished (finished_at>?)"),
         (sightings_statement("pair", LONG_AGO, 100), "ix_sightings_tried (tried_at>?)"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

@@ -12,9 +12,10 @@ from functools import cached_property
 from calve import __version__
 from calve.app import view
 from calve.app.commands import command
+from calve.app.counts import QUARTER_SECONDS
 from calve.app.documents import Remembered, head, with_why
 from calve.app.expectations import Overdue, overdue
-from calve.app.overview import QUARTER_SECONDS, QUARTERS, Overview
+from calve.app.overview import QUARTERS, Overview
 from calve.app.view import Json
 from calve.app.wiring import App
 from calve.control.budget import concerns, halting
@@ -102,11 +103,9 @@ class _Look:
         retried = registry.retried([one.id for one in found])
         oldest = min(one.finished_at for one in found if one.finished_at)
         later: dict[tuple[str, str, str, str], datetime] = {}
-        for one in registry.ended(oldest, limit=_LATER):
-            if one.state is ProcessState.COMPLETED and one.finished_at:
-                for name in one.partitions or ("",):
-                    place = (one.kind, one.source, one.destination, name)
-                    later[place] = max(one.finished_at, later.get(place, one.finished_at))
+        for one in registry.ends(oldest, state=ProcessState.COMPLETED, limit=_LATER):
+            for name in one.partitions or ("",):
+                later.setdefault((one.kind, one.source, one.destination, name), one.finished_at)
         return [one for one in found if one.id not in retried and not _replaced(one, later)]
 
 

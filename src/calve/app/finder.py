@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 from calve.app import view
 from calve.app.documents import head
 from calve.app.overview import Overview
-from calve.app.tables import pairs
 from calve.app.view import Json
 from calve.app.wiring import App
 from calve.model.errors import UsageError
 from calve.model.process import BATCH_PREFIX, BatchId, Process, ProcessQuery
+from calve.model.states import ProcessState
 
 LEAST, MOST = 2, 200  # characters
 OF_EACH = 20
@@ -55,7 +55,7 @@ def _ids(app: App, wanted: str) -> Iterator[Json]:
 
 def _tables(overview: Overview, wanted: str) -> Iterator[Json]:
     low, found = wanted.lower(), 0
-    for row in pairs(overview.counts()):
+    for row in overview.counts().rows:
         if low in row["source"].lower() or low in row["destination"].lower():
             given = {"source": row["source"], "to": row["destination"]}
             yield _hit("table", row["source"], f"to {row['destination']}", "table", **given)
@@ -71,9 +71,10 @@ def _partitions(app: App, wanted: str) -> Iterator[Json]:
 
 def _codes(app: App, wanted: str) -> Iterator[Json]:
     low = wanted.lower()
-    for one in app.registry.ended(_EPOCH, failed=True, limit=_FAILED):
-        if one.error and low in one.error.code.lower():
-            yield _hit("error", one.error.code, f"{one.kind} {one.id} of {one.source}", "sheet", id=one.id)
+    for one in app.registry.ends(_EPOCH, state=ProcessState.FAILED, limit=_FAILED):
+        if low in one.code.lower():
+            what = f"{one.kind} {one.process_id} of {one.source}"
+            yield _hit("error", one.code, what, "sheet", id=one.process_id)
 
 
 def _process(process: Process) -> Json:

@@ -18,10 +18,10 @@ from typing import Any
 
 from calve.app.calve import Calve
 from calve.app.config import Config
+from calve.app.counts import Counts
 from calve.app.desk import Desk
-from calve.app.overview import Counts, Overview
+from calve.app.overview import Overview
 from calve.app.sightings import pair
-from calve.app.tables import pairs
 from calve.control.registry import ServedStore
 from calve.model.access import Caller, Role
 from calve.model.errors import CalveError, UnavailableError
@@ -221,7 +221,7 @@ def looks(counts: Counts, config: Config) -> Iterator[Look]:
         at = seen.tried_at if seen else None
         return (counts.at - at).total_seconds() if at else float("inf")
 
-    found = pairs(counts)
+    found = counts.rows
     for one in found:
         subject = pair(one["source"], one["destination"])
         given = {"table": one["source"], "to": one["destination"], "gone": True}

@@ -26,7 +26,7 @@ from calve.model.states import PROCESS_TERMINAL, PROCESS_TRANSITIONS, ProcessSta
 BARS = 400
 BUCKETS = 240
 SAMPLE = 1000  # tasks
-_SLOWEST = 10
+MANY = 2000  # tasks
 _TASKS = 100
 _EVENTS = 50
 _FIRST_EVENTS = 20
@@ -165,7 +165,9 @@ def _outages(app: App, process: Process) -> list[Json]:
 
 def attempts_json(app: App, process: Process) -> Json:
     registry = app.registry
-    counts = registry.attempt_counts(process.id)
+    # Few are counted as they are now; of many the last look is shown, for it reads them all.
+    scan = app.scans.of(process) if process.tasks.total > MANY else app.scans.look(process.id)
+    counts = scan.counts
     start = counts.first_at or process.created_at
     found: Json = {
         "count": counts.count,
@@ -174,7 +176,7 @@ def attempts_json(app: App, process: Process) -> Json:
         "seconds": _after(counts.last_at, start) if counts.last_at else 0.0,
         "bars": None,
         "buckets": None,
-        "slowest": [bar(one, start) for one in registry.slowest_attempts(process.id, _SLOWEST)],
+        "slowest": [bar(one, start) for one in scan.slowest],
     }
     if counts.count <= BARS:
         return found | {"bars": [bar(one, start) for one in registry.attempts(process.id, limit=BARS)]}

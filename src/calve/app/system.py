@@ -9,6 +9,7 @@ from calve.app import view
 from calve.app.documents import head
 from calve.app.view import Json
 from calve.app.wiring import App
+from calve.model.states import ProcessState
 
 ERRORS = 5000
 _ERROR_DAYS = 14.0
@@ -59,8 +60,8 @@ def _errors(app: App, now: datetime) -> tuple[list[Json], bool]:
     """By day of UTC and code: attempts and processes that failed; and whether these are all."""
     since = now - timedelta(days=_ERROR_DAYS)
     attempts = app.registry.failed_attempts(since, ERRORS)
-    failed = app.registry.ended(since, failed=True, limit=_FAILED)
-    ends = [(one.finished_at, one.error.code) for one in failed if one.finished_at and one.error]
+    failed = app.registry.ends(since, state=ProcessState.FAILED, limit=_FAILED)
+    ends = [(one.finished_at, one.code) for one in failed]
     counts = Counter((at.date().isoformat(), code) for at, code in [*attempts, *ends])
     found = [{"day": day, "code": code, "count": count} for (day, code), count in sorted(counts.items())]
     return found, len(attempts) < ERRORS and len(failed) < _FAILED

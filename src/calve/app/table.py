@@ -11,9 +11,9 @@ from typing import Any
 from calve.app import view
 from calve.app.backup_facts import backup_rows, proven
 from calve.app.commands import command
+from calve.app.counts import summary_of
 from calve.app.destination import as_stored
 from calve.app.documents import Remembered, head, with_why
-from calve.app.overview import summary_of
 from calve.app.processes import source_table
 from calve.app.reading import reading
 from calve.app.sightings import PIECE, pair

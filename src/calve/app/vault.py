@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 from calve.app import view
 from calve.app.backup_facts import Proven, backup_rows, proven
 from calve.app.commands import command
+from calve.app.counts import summary_of
 from calve.app.documents import Remembered, head, with_why
-from calve.app.overview import summary_of
 from calve.app.sightings import PIECE
 from calve.app.view import Json
 from calve.app.wiring import App

@@ -27,6 +27,7 @@ from calve.model.reach import reaches, spark
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
+    from calve.app.kept import Scans
     from calve.app.overview import Overview
     from calve.archive.location import Location
     from calve.clickhouse.source import LiveSource, Source
@@ -131,6 +132,12 @@ class App:
         from calve.app.overview import Overview
 
         return Overview(self.registry)
+
+    @built
+    def scans(self) -> "Scans":
+        from calve.app.kept import Scans
+
+        return Scans(self.registry)
 
     def find(self, texts: Sequence[str]) -> list[ProcessId]:
         """The processes that a person means, each once, in the order given."""

@@ -10,8 +10,8 @@ from datetime import datetime
 from typing import Protocol
 
 from calve.model.process import Event, Pin, Process, ProcessId, Task
-from calve.model.seen import Attempt, AttemptCounts, Outage, Session, Sighting, WorkDone
-from calve.model.states import TaskState
+from calve.model.seen import Attempt, AttemptCounts, End, Outage, Session, Sighting, WorkDone
+from calve.model.states import ProcessState, TaskState
 
 
 class Seen(Protocol):
@@ -53,6 +53,10 @@ class Seen(Protocol):
     def ended(
         self, since: datetime, *, failed: bool = False, limit: int = 200
     ) -> list[Process]: ...  # newest end first
+
+    def ends(
+        self, since: datetime, *, state: ProcessState | None = None, limit: int = 1000
+    ) -> list[End]: ...  # newest first
 
     def work_done(self, since: datetime, *, piece_seconds: int) -> list[WorkDone]:
         """What ended work added up to, by kind, source, destination and piece of time: 86,400 are days of UTC. Reads

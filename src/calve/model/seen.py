@@ -10,6 +10,7 @@ from enum import StrEnum
 
 from calve.model.access import Role
 from calve.model.process import ProcessId
+from calve.model.states import ProcessState
 
 PHASES = ("read", "write", "upload")  # of an attempt; the rest of its time it waited
 
@@ -40,6 +41,20 @@ class Attempt:
     read_ms: int | None = None
     write_ms: int | None = None
     upload_ms: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class End:
+    """How a process ended: the part of it that is read of many."""
+
+    process_id: ProcessId
+    kind: str
+    source: str
+    destination: str
+    partitions: tuple[str, ...]
+    state: ProcessState
+    finished_at: datetime
+    code: str = ""  # of its error
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from sqlalchemy import BigInteger, Connection, Select, case, func, literal, sele
 from calve.model.errors import Outcome
 from calve.model.process import Event, Pin, Process, ProcessId, Task
 from calve.model.refusals import no_such_task
-from calve.model.seen import Attempt, AttemptCounts, Ending, Outage, WorkDone
+from calve.model.seen import Attempt, AttemptCounts, End, Ending, Outage, WorkDone
 from calve.model.states import PROCESS_TERMINAL, PinState, ProcessState, TaskState
 from calve.store import rows
 from calve.store.database import from_us, time_from_us, to_us
@@ -40,7 +40,17 @@ class Attempts(SqlReader):
     def attempts(
         self, process_id: ProcessId, *, every: int = 1, after: int = -1, limit: int = 1000
     ) -> list[Attempt]:
-        return self._attempts(attempts_statement(process_id, every=every, after=after, limit=limit))
+        if every == 1:
+            return self._attempts(attempts_statement(process_id, after=after, limit=limit))
+        # By their numbers: 1,000 seeks, where a condition on the number would read every attempt.
+        last = select(func.max(attempts.c.number)).where(attempts.c.process_id == process_id)
+        until = self._database.read(lambda connection: connection.execute(last).scalar())
+        first = -(-(after + 1) // every) * every
+        numbers = range(first, until + 1 if until is not None else 0, every)[:limit]
+        found: list[Attempt] = []
+        for some in chunks(numbers):
+            found += self._attempts(sample_statement(process_id, some, limit - len(found)))
+        return found
 
     def slowest_attempts(self, process_id: ProcessId, limit: int) -> list[Attempt]:
         return self._attempts(slowest_statement(process_id, limit))
@@ -103,6 +113,12 @@ class Attempts(SqlReader):
 
     def ended(self, since: datetime, *, failed: bool = False, limit: int = 200) -> list[Process]:
         return self._processes(ended_statement(since, failed=failed, limit=limit))
+
+    def ends(self, since: datetime, *, state: ProcessState | None = None, limit: int = 1000) -> list[End]:
+        statement = ends_statement(since, state, limit)
+        return self._database.read(
+            lambda connection: [rows.end(*row) for row in connection.execute(statement)]
+        )
 
     def work_done(self, since: datetime, *, piece_seconds: int) -> list[WorkDone]:
         statement = work_done_statement(since, piece_seconds)
@@ -189,14 +205,18 @@ def _attempt(row: Sequence[Any]) -> Attempt:
     )
 
 
-def attempts_statement(process_id: ProcessId, *, every: int, after: int, limit: int) -> Select[Any]:
+def attempts_statement(process_id: ProcessId, *, after: int, limit: int) -> Select[Any]:
     c = attempts.c
     statement = select(attempts).where(c.process_id == process_id)
     if after >= 0:
         statement = statement.where(c.number > after)
-    if every > 1:
-        statement = statement.where(c.number % every == 0)
     return statement.order_by(c.number, c.attempt).limit(limit)
+
+
+def sample_statement(process_id: ProcessId, numbers: Sequence[int], limit: int) -> Select[Any]:
+    c = attempts.c
+    chosen = select(attempts).where(c.process_id == process_id, c.number.in_(numbers))
+    return chosen.order_by(c.number, c.attempt).limit(limit)
 
 
 def slowest_statement(process_id: ProcessId, limit: int) -> Select[Any]:
@@ -237,6 +257,18 @@ def ended_statement(since: datetime, *, failed: bool, limit: int) -> Select[Any]
     else:
         statement = statement.where(c.finished_at.is_not(None))
     return statement.order_by(c.finished_at.desc()).limit(limit)
+
+
+def ends_statement(since: datetime, state: ProcessState | None, limit: int) -> Select[Any]:
+    c = processes.c
+    narrow = select(
+        c.id, c.kind, c.source, c.destination, c.partitions, c.state, c.finished_at, c.error
+    ).where(c.finished_at >= to_us(since), c.finished_at.is_not(None))
+    if state is ProcessState.FAILED:  # in the words of the partial index, so that it is used
+        narrow = narrow.where(c.state == literal(state.value, literal_execute=True))
+    elif state is not None:  # by its end: nearly all are COMPLETED
+        narrow = narrow.where(c.state.concat("") == state.value)
+    return narrow.order_by(c.finished_at.desc()).limit(limit)
 
 
 def work_done_statement(since: datetime, piece_seconds: int) -> Select[Any]:

@@ -198,9 +198,12 @@ def _newest(
     }
     conditions = [*also, *(column == value for column, value in narrow.items() if value is not None)]
     # SQLite has no statistics of a store and takes any index that fits: where a narrow one does, the wide
-    # ones are hidden from it, each behind an expression of the same value.
+    # ones are hidden from it, each behind an expression of the same value. Of two wide ones, the wider: nearly
+    # all processes are COMPLETED.
+    wider = processes.c.state if state is ProcessState.COMPLETED and query.kind else processes.c.kind
+    both = state is not None and query.kind
     conditions += [
-        (column.concat("") if conditions else column) == value
+        (column.concat("") if conditions or (both and column is wider) else column) == value
         for column, value in wide.items()
         if value is not None
     ]

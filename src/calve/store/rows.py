@@ -5,11 +5,12 @@ An unreadable error of a task, a pin or a worker is for people only, and is repl
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, TypeVar
+from functools import cache, lru_cache
+from typing import Any, TypeVar, cast
 
 from sqlalchemy import ColumnElement, Connection, RowMapping, insert
 
@@ -31,7 +32,7 @@ from calve.model.process import (
     WorkerId,
 )
 from calve.model.record import loads
-from calve.model.seen import Ending
+from calve.model.seen import End, Ending
 from calve.model.states import Leftovers, PinState, ProcessState, TaskState
 from calve.store.database import from_us, time_from_us, to_us
 from calve.store.tables import audit, events
@@ -45,6 +46,7 @@ PROCESS_JSON: dict[str, Any] = {
 }
 T = TypeVar("T")
 _CHUNK = 500
+_SHORT, _KEPT = 500, 4096  # characters, texts
 
 _PROCESS_COLUMNS = tuple(item.name for item in fields(Process) if item.name not in ("tasks", "damaged"))
 _TASK_COLUMNS = tuple(item.name for item in fields(Task))
@@ -103,10 +105,21 @@ class _Reading:
         if self._row[name] is None:
             return instead
         try:
-            return loads(kind, self._row[name], f"the column `{name}`")
+            return _column(kind, name, self._row[name])
         except DamagedError as error:
             self.damaged.append(error.message)
             return instead
+
+
+def _column(kind: Any, name: str, text: str) -> Any:
+    return (_short_column if len(text) <= _SHORT else _any_column)(kind, name, text)
+
+
+def _any_column(kind: Any, name: str, text: str) -> Any:
+    return loads(kind, text, f"the column `{name}`")
+
+
+_short_column = lru_cache(_KEPT)(_any_column)  # a thousand processes need the same two services
 
 
 def damage(row: Row) -> str:
@@ -230,6 +243,27 @@ def event(row: Row) -> Event:
     )
 
 
+def end(
+    id: str, kind: str, source: str, destination: str, partitions: str, state: str, at: int, error: str | None
+) -> End:
+    """By hand: a page reads thousands. What is damaged is shown by the process's own row."""
+    try:
+        named = _column(tuple[str, ...], "partitions", partitions)
+    except DamagedError:
+        named = ()
+    found = _shown_error(error, f"process {id}")
+    return End(
+        process_id=ProcessId(id),
+        kind=kind,
+        source=source,
+        destination=destination,
+        partitions=named,
+        state=ProcessState(state),
+        finished_at=time_from_us(at),
+        code=found.code if found else "",
+    )
+
+
 def worker(row: Row) -> Worker:
     reading = _Reading(row)  # a worker that lives writes its row again in a few seconds
     return Worker(
@@ -258,16 +292,22 @@ def breaker(row: Row) -> Breaker:
 def value(kind: type[T], row: Row) -> T:
     """A value whose fields are named as its columns are: most of `model.access`."""
     reading = _Reading(row)
-    read = {item.name: _read(reading, row, item.name) for item in fields(kind)}  # type: ignore[arg-type]
-    return kind(**read)
+    return kind(**{name: read(reading, row[name]) for name, read in _readers(cast(Any, kind))})
 
 
-def _read(reading: _Reading, row: Row, name: str) -> Any:
+@cache
+def _readers(kind: Any) -> list[tuple[str, Callable[[_Reading, Any], Any]]]:
+    return [(item.name, _reader(item.name)) for item in fields(kind)]
+
+
+def _reader(name: str) -> Callable[[_Reading, Any], Any]:
     if name == "at" or name.endswith(("_at", "_until", "_before")):
-        return from_us(row[name])
+        return lambda _, stored: from_us(stored)
     if name == "processes":
-        return reading.column(tuple[ProcessId, ...], name, ())
-    return _ENUMS[name](row[name]) if name in _ENUMS else row[name]
+        return lambda reading, _: reading.column(tuple[ProcessId, ...], name, ())
+    if name in _ENUMS:
+        return lambda _, stored: _ENUMS[name](stored)
+    return lambda _, stored: stored
 
 
 def columns(value: Any, *without: str) -> dict[str, Any]:

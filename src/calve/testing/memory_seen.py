@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from calve.model.errors import Outcome
 from calve.model.process import Breaker, Event, Pin, Process, ProcessId, Task
 from calve.model.refusals import no_such_task
-from calve.model.seen import Attempt, AttemptCounts, Outage, Session, Sighting, WorkDone
+from calve.model.seen import Attempt, AttemptCounts, End, Outage, Session, Sighting, WorkDone
 from calve.model.states import PinState, ProcessState, TaskState
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -156,6 +156,22 @@ class MemorySeen:
                 and (not failed or row.state is ProcessState.FAILED)
             ]
         return [row for _, row in sorted(found, key=lambda one: one[0], reverse=True)][:limit]
+
+    def ends(self, since: datetime, *, state: ProcessState | None = None, limit: int = 1000) -> list[End]:
+        return [
+            End(
+                process_id=row.id,
+                kind=row.kind,
+                source=row.source,
+                destination=row.destination,
+                partitions=row.partitions,
+                state=row.state,
+                finished_at=row.finished_at,
+                code=row.error.code if row.error else "",
+            )
+            for row in self.ended(since, limit=1_000_000)
+            if row.finished_at and state in (None, row.state)
+        ][:limit]
 
     def work_done(self, since: datetime, *, piece_seconds: int) -> list[WorkDone]:
         by: dict[tuple[str, str, str, int], list[Process]] = {}

@@ -184,6 +184,22 @@ class SeenContract(Contract):
         assert [row.id for row in store.ended(since, limit=1)] == [last.id]
         assert [row.id for row in store.ended(since, failed=True)] == [failed.id]
         assert store.ended(store.now() + timedelta(hours=1)) == []
+        ends = store.ends(since)
+        assert [(one.process_id, one.state, one.finished_at) for one in ends] == [
+            (row.id, row.state, row.finished_at) for row in store.ended(since)
+        ]
+        assert (ends[0].kind, ends[0].source, ends[0].destination, ends[0].partitions) == (
+            last.kind,
+            last.source,
+            last.destination,
+            last.partitions,
+        )
+        assert failed.error
+        assert [(one.process_id, one.code) for one in store.ends(since, state=ProcessState.FAILED)] == [
+            (failed.id, failed.error.code)
+        ]
+        assert [one.code for one in store.ends(since, state=ProcessState.COMPLETED)] == ["", ""]
+        assert store.ends(since, limit=1) == ends[:1]
         days = sorted(store.work_done(since, piece_seconds=86_400), key=lambda one: one.piece)
         assert sum(one.completed for one in days) == 2 and sum(one.failed for one in days) == 1
         assert sum(one.rows for one in days) == 12

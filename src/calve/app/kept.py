@@ -1,0 +1,104 @@
+"""Answers that are dear to make, kept in memory and made again beside requests, never by the page that shows them, but
+for the first. Each costs at most a twentieth of a core, is made again only if somebody looks, and has an age.
+"""
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from calve.control.registry import ServedStore
+from calve.model.errors import CalveError
+from calve.model.process import Process, ProcessId
+from calve.model.seen import Attempt, AttemptCounts
+from calve.model.states import PROCESS_TERMINAL
+
+_LEAST_SECONDS = 5.0
+_SHARE = 20  # it may take a twentieth of the time
+_SCANS = 64
+SLOWEST = 10
+T = TypeVar("T")
+
+
+class Kept(Generic[T]):
+    """May be shared by threads."""
+
+    def __init__(self, make: Callable[[], T], name: str) -> None:
+        self._make = make
+        self._name = name
+        self._lock = threading.Lock()
+        self._value: T | None = None
+        self._made = 0.0
+        self._cost = 0.0
+        self._making: threading.Thread | None = None
+
+    def get(self) -> T:
+        """The last one. If it is old, a new one is made in the background for the next request."""
+        with self._lock:
+            if self._value is None:
+                self._value = self._made_now()
+            elif time.monotonic() - self._made > max(_LEAST_SECONDS, _SHARE * self._cost):
+                self._begin()
+            return self._value
+
+    @property
+    def seconds(self) -> float:
+        """How old it is."""
+        return time.monotonic() - self._made
+
+    def _begin(self) -> None:
+        if self._making is None or not self._making.is_alive():
+            self._making = threading.Thread(target=self._again, name=self._name, daemon=True)
+            self._making.start()
+
+    def _again(self) -> None:
+        try:
+            made = self._made_now()
+        except CalveError:
+            return  # the store does not answer: the old one stays, and its age says so
+        with self._lock:
+            self._value = made
+
+    def _made_now(self) -> T:
+        began, cpu = time.monotonic(), time.thread_time()
+        made = self._make()
+        # Waiting for a database is not our core's time, but it is the database's.
+        self._cost = max(time.thread_time() - cpu, (time.monotonic() - began) / 4)
+        self._made = time.monotonic()
+        return made
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scan:
+    """What only a look at every attempt of a process finds."""
+
+    counts: AttemptCounts
+    slowest: tuple[Attempt, ...]
+
+
+class Scans:
+    """Of processes with many attempts. Once a process has ended its scan is of all of it."""
+
+    def __init__(self, store: ServedStore) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[tuple[ProcessId, bool], Kept[Scan]] = OrderedDict()
+
+    def of(self, process: Process) -> Scan:
+        key = (process.id, process.state in PROCESS_TERMINAL)
+        with self._lock:
+            kept = self._kept.get(key) or Kept(lambda: self.look(process.id), "attempts")
+            self._kept[key] = kept
+            self._kept.move_to_end(key)
+            if len(self._kept) > _SCANS:
+                self._kept.popitem(last=False)
+        return kept.get()
+
+    def look(self, process_id: ProcessId) -> Scan:
+        """Made now, by the caller."""
+        return Scan(
+            counts=self._store.attempt_counts(process_id),
+            slowest=tuple(self._store.slowest_attempts(process_id, SLOWEST)),
+        )
