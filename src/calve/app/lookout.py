@@ -282,7 +282,8 @@ def looking_out(lookout: Lookout) -> Iterator[None]:
             lookout.woken.clear()
             try:
                 while not stop.is_set() and (look := lookout.next()) is not None:
-                    pool.submit(look)
+                    if not stop.is_set():  # else its claim runs out
+                        pool.submit(look)
             except CalveError as error:
                 _log.warning("nothing is looked at for pages now: %s", error.message)
             lookout.woken.wait(_TICK_SECONDS)
@@ -296,5 +297,5 @@ def looking_out(lookout: Lookout) -> Iterator[None]:
         lookout.ending = True
         stop.set()
         lookout.woken.set()
+        thread.join(CALL_SECONDS)  # first: it hands work to the pool
         pool.shutdown(wait=False, cancel_futures=True)
-        thread.join(CALL_SECONDS)

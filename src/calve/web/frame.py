@@ -25,7 +25,7 @@ from calve.http.problem import RETRY_SECONDS, HttpError, status_of
 from calve.http.server import Shared
 from calve.model.access import Caller
 from calve.model.errors import CalveError, TemporaryError
-from calve.web.assets import Assets
+from calve.web.assets import PACKED, Assets, packed, takes_gzip
 from calve.web.documents import is_store_down
 from calve.web.links import Links, target, texts
 from calve.web.template import Templates
@@ -180,15 +180,20 @@ class Frame:
             "version": __version__,
         } | context
         started = time.perf_counter()
-        data = await asyncio.to_thread(self._templates.render, template, **given)
+        packs = takes_gzip(request)
+        data = await asyncio.to_thread(self._rendered, template, given, packs)
         seconds = time.perf_counter() - started
         timing = f"store;dur={store_seconds * 1000:.1f}, page;dur={seconds * 1000:.1f}"
         return Response(
             data,
             status_code=status,
             media_type="text/html; charset=utf-8",
-            headers={**HEADERS, "Server-Timing": timing, **(headers or {})},
+            headers={**HEADERS, **(PACKED if packs else {}), "Server-Timing": timing, **(headers or {})},
         )
+
+    def _rendered(self, template: str, given: Mapping[str, Any], packs: bool) -> bytes:
+        data = self._templates.render(template, **given)
+        return packed(data) if packs else data
 
     def go(self, request: Request, below_root: str, *, status: int = 303) -> Response:
         """Relative, as every URL."""

@@ -41,7 +41,7 @@ def sparkline(values: Sequence[float], what: str = "exported in 30 days", unit: 
 def _outline(amounts: Sequence[float], first: int, highest: float) -> str:
     """Columns that stand on the base, each 1 wide with what is left between them."""
     return "".join(
-        f"M{at}.1 {_HEIGHT - 1:g}v-{_tall(one / highest, _HEIGHT - 3):.1f}h.8V{_HEIGHT - 1:g}z"
+        f"M{at}.1 {_HEIGHT - 1:g}v-{round(_tall(one / highest, _HEIGHT - 3), 1):g}h.8V{_HEIGHT - 1:g}"
         for at, one in enumerate(amounts, first)
         if one > 0
     )
