@@ -72,6 +72,7 @@ class Lookout:
         self._pressed: dict[Subject, float] = {}
         self._looks: dict[Subject, Look] = {}
         self._listed = float("-inf")
+        self._list_cost = 0.0
         self._last: dict[Subject, float] = {}
         self._recent: deque[float] = deque()
         self._busy: set[str] = set()  # services
@@ -150,9 +151,12 @@ class Lookout:
         with self._lock:
             unknown = any(one not in self._looks for one in (*self._pressed, *self._wanted))
         age = self._now() - self._listed
-        if age < (_TICK_SECONDS * 5 if unknown else _LIST_SECONDS):
+        # It reads every process; pages want what there is not, too. So a twentieth of the time at most.
+        if age < max(_TICK_SECONDS * 5 if unknown else _LIST_SECONDS, 20 * self._list_cost):
             return
+        began = self._now()
         counts = Overview(self._store).look()
+        self._list_cost = self._now() - began
         self._looks = {_of(look): look for look in looks(counts, self._calve.config)}
         self._last = {one: at for one, at in self._last.items() if one in self._looks}
         self._listed = self._now()
