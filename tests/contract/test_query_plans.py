@@ -21,6 +21,7 @@ from calve.store.attempts import (
     sample_statement,
     slowest_statement,
     task_page_statement,
+    work_done_statement,
 )
 from calve.store.feed import feed_statement, unnumbered_statement
 from calve.store.reader import live_statement, processes_statement
@@ -205,3 +206,20 @@ def test_what_pages_read_comes_from_an_index(store: SqlStore, statement: Any, in
     plan = plan_of(store, statement)
     assert index in plan[0], plan
     assert not any(line.startswith("SCAN") for line in plan)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        processes_statement(ProcessQuery(states=PROCESS_LIVE, kind="export", source="x")),
+        task_page_statement(A_PROCESS, frozenset(TaskState), 7, 100),
+        ends_statement(LONG_AGO, ProcessState.COMPLETED, 9),
+        work_done_statement(LONG_AGO, 60),
+        held_pins_statement(),
+    ],
+)
+def test_what_is_bound_is_of_a_plain_type(statement: Any) -> None:
+    """Of another type SQLAlchemy asks its ORM; while a thread imported that, for a catalog, a page was a 500."""
+    bound = statement.compile().params.values()
+    flat = itertools.chain.from_iterable(value if isinstance(value, list) else [value] for value in bound)
+    assert {type(value) for value in flat} <= {str, int}

@@ -23,7 +23,7 @@ from calve.store.tables import attempts, breakers, events, outages, pins, plans,
 
 _HEAVY = ("spec", "receipt")
 _LIGHT = [literal("").label(column.name) if column.name in _HEAVY else column for column in tasks.c]
-_HELD = sorted(state for state in PinState if state is not PinState.RELEASED)
+_HELD = rows.names(state for state in PinState if state is not PinState.RELEASED)
 
 
 class Attempts(SqlReader):
@@ -236,7 +236,7 @@ def task_page_statement(
 ) -> Select[Any]:
     statement = select(*_LIGHT).where(tasks.c.process_id == process_id, tasks.c.number > after)
     if states:
-        statement = statement.where(tasks.c.state.in_(sorted(states)))
+        statement = statement.where(tasks.c.state.in_(rows.names(states)))
     return statement.order_by(tasks.c.number).limit(limit)
 
 
@@ -289,6 +289,6 @@ def work_done_statement(since: datetime, piece_seconds: int) -> Select[Any]:
             total(completed, c.rows),
             total(completed, c.bytes),
         )
-        .where(c.finished_at >= to_us(since), c.state.in_(sorted(PROCESS_TERMINAL)))
+        .where(c.finished_at >= to_us(since), c.state.in_(rows.names(PROCESS_TERMINAL)))
         .group_by(*pair, piece)
     )

@@ -28,7 +28,7 @@ from calve.store.reader import SqlReader
 from calve.store.rows import chunks, record
 from calve.store.tables import attempts, locks, pins, plans, processes, tasks
 
-_RELEASABLE = sorted(state for state in PinState if may_move(PIN_TRANSITIONS, state, PinState.RELEASING))
+_RELEASABLE = rows.names(state for state in PinState if may_move(PIN_TRANSITIONS, state, PinState.RELEASING))
 
 _TASK_COLUMNS = (
     "state",
@@ -138,7 +138,7 @@ def _update_process(connection: Connection, before: Process, after: Process) -> 
     guard = (c.id == before.id) & (c.version == before.version) & (c.fence == before.fence)
     if after.state is not before.state:
         leading = [state for state, following in PROCESS_TRANSITIONS.items() if after.state in following]
-        guard &= c.state.in_(sorted(leading))
+        guard &= c.state.in_(rows.names(leading))
     changed = connection.execute(update(processes).where(guard).values(rows.process_changes(before, after)))
     if changed.rowcount != 1:
         raise conflict(before.id, "it changed while this change was made")
@@ -197,7 +197,7 @@ def _end(connection: Connection, lease: Lease, now_us: int) -> None:
     connection.execute(insert(attempts).from_select(columns, running, include_defaults=False))
     connection.execute(
         update(tasks)
-        .where(tasks.c.process_id == process_id, tasks.c.state.in_(sorted(TASK_LIVE)))
+        .where(tasks.c.process_id == process_id, tasks.c.state.in_(rows.names(TASK_LIVE)))
         .values(state=TaskState.CANCELLED.value, finished_at=now_us, not_before=None)
     )
     connection.execute(

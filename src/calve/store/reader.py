@@ -66,7 +66,7 @@ class SqlReader:
             .order_by(tasks.c.number)
         )
         if states:
-            statement = statement.where(tasks.c.state.in_(sorted(states)))
+            statement = statement.where(tasks.c.state.in_(rows.names(states)))
         if limit is not None:
             statement = statement.limit(limit)
         return self._tasks(statement)
@@ -103,7 +103,7 @@ class SqlReader:
         if process_id is not None:
             statement = statement.where(pins.c.process_id == process_id)
         if states:
-            statement = statement.where(pins.c.state.in_(sorted(states)))
+            statement = statement.where(pins.c.state.in_(rows.names(states)))
         return self._database.read(
             lambda connection: [rows.pin(row) for row in connection.execute(statement).mappings()]
         )
@@ -189,7 +189,7 @@ def processes_statement(query: ProcessQuery) -> Select[Any]:
 def _newest(
     query: ProcessQuery, state: ProcessState | None, also: Sequence[ColumnElement[bool]]
 ) -> Select[Any]:
-    wide = {processes.c.state: state, processes.c.kind: query.kind or None}
+    wide = {processes.c.state: state and state.value, processes.c.kind: query.kind or None}
     narrow = {
         processes.c.batch: query.batch,
         processes.c.source: query.source or None,

@@ -5,7 +5,7 @@ An unreadable error of a task, a pin or a worker is for people only, and is repl
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
 from enum import StrEnum
@@ -64,6 +64,12 @@ def chunks(items: Sequence[T], size: int = _CHUNK) -> Iterator[Sequence[T]]:
 def plain(text: str) -> str:
     """Text as any database takes it: PostgreSQL stores no NUL, and neither stores lone surrogates."""
     return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def names(states: Iterable[StrEnum]) -> list[str]:
+    """States as a statement takes them. As plain texts: of any other type SQLAlchemy asks its ORM, which another
+    thread may be importing just then."""
+    return sorted(state.value for state in states)
 
 
 def dump_error(error: ErrorInfo | None) -> str | None:

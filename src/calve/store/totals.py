@@ -9,10 +9,11 @@ from sqlalchemy import Connection, Select, func, select
 from calve.model.access import Latest, Tally, Totals
 from calve.model.errors import Outcome
 from calve.model.states import PinState, ProcessState
+from calve.store import rows
 from calve.store.database import from_us, time_from_us
 from calve.store.tables import notices, pins, processes, proofs
 
-_HELD = sorted(state for state in PinState if state is not PinState.RELEASED)
+_HELD = rows.names(state for state in PinState if state is not PinState.RELEASED)
 _ENDS = {ProcessState.COMPLETED.value: "completed_at", ProcessState.FAILED.value: "failed_at"}
 _WORK = (processes.c.kind, processes.c.source, processes.c.destination)
 
