@@ -59,7 +59,6 @@ def addresses() -> dict[str, str]:
         "sheet": [f"/processes/{BIG}", f"/processes/{name(9_000)}"],
         "vault": ["/backups"],
         "backup": ["/backups/of?name=nightly-0001"],
-        "restore": [],  # begins with the vault's document; its plan asks outside
         "system": ["/system"],
         "search": ["/search?q=events", "/search?q=202401"],
     }

@@ -69,9 +69,7 @@ def outside() -> Iterator[dict[str, Silent]]:
 
 
 @pytest.fixture
-def quiet(
-    outside: dict[str, Silent], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Place]:
+def quiet(outside: dict[str, Silent], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     folder = tmp_path_factory.mktemp("quiet")
     settings = SETTINGS.format(**{name: one.port for name, one in outside.items()})
     made = Place(folder, looks=False, settings=settings)  # it looks because a page is open, beside it
@@ -80,10 +78,15 @@ def quiet(
 
 
 def test_no_page_asks_a_source_a_catalog_or_a_storage(quiet: Place, outside: dict[str, Silent]) -> None:
-    seen = {"name": "nightly", "created_at": None, "source": "main", "bytes": 9, "error": None, "contents": {}}
-    quiet.store.put_sighting(
-        Sighting(subject="s3://kept/backups", what="backups"), [json.dumps([seen])]
-    )
+    seen = {
+        "name": "nightly",
+        "created_at": None,
+        "source": "main",
+        "bytes": 9,
+        "error": None,
+        "contents": {},
+    }
+    quiet.store.put_sighting(Sighting(subject="s3://kept/backups", what="backups"), [json.dumps([seen])])
     live = running(quiet.store, source=SOURCE, destination=TO)
     failed = move(quiet.store, running(quiet.store, source=SOURCE, destination=TO), ProcessState.FAILED)
     found = {
