@@ -78,14 +78,9 @@ def quiet(outside: dict[str, Silent], tmp_path_factory: pytest.TempPathFactory) 
 
 
 def test_no_page_asks_a_source_a_catalog_or_a_storage(quiet: Place, outside: dict[str, Silent]) -> None:
-    seen = {
-        "name": "nightly",
-        "created_at": None,
-        "source": "main",
-        "bytes": 9,
-        "error": None,
-        "contents": {},
-    }
+    seen = {"name": "nightly", "created_at": "2026-11-16T12:00:00+00:00", "source": "main", "process": None,
+            "tables": 1, "parts": 1, "rows": 10, "bytes": 100, "own_bytes": 40, "error": None, "left_out": [],
+            "contents": {"db.events": ["202601"]}}  # fmt: skip
     quiet.store.put_sighting(Sighting(subject="s3://kept/backups", what="backups"), [json.dumps([seen])])
     live = running(quiet.store, source=SOURCE, destination=TO)
     failed = move(quiet.store, running(quiet.store, source=SOURCE, destination=TO), ProcessState.FAILED)
