@@ -67,8 +67,14 @@ VIEWERS = [
     "vault",
     "system",
     "search",
+    "policy_list",
+    "policy_show",
+    "policy_explain",
 ]
 OPERATORS = [
+    "policy_run",
+    "policy_pause",
+    "policy_resume",
     "stop",
     "settings",
     "audit",

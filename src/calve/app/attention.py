@@ -343,7 +343,8 @@ def _pins(look: _Look) -> Iterator[Card]:
 def _halts(look: _Look) -> Iterator[Card]:
     for one in look.reader.halts():
         if one.made_at and look.now - one.made_at > timedelta(hours=_HALT_HOURS):
-            given = {"table": one.source, "kind": one.kind}
+            policy = one.kind == "policy"
+            given = {"name": one.source} if policy else {"table": one.source, "kind": one.kind}
             said = str(one)
             yield Card(
                 kind="halted",
@@ -351,9 +352,9 @@ def _halts(look: _Look) -> Iterator[Card]:
                 why=f"by {one.who}{f': {one.reason}' if one.reason else ''}",
                 since=one.made_at,
                 source=one.source,
-                action="lift",
+                action="policy_resume" if policy else "lift",
                 arguments=given,
-                command=command("lift", **given),
+                command=command("policy_resume" if policy else "lift", **given),
                 href=("system", {}),
             )
 

@@ -373,7 +373,38 @@ class Calve:
             backups.restore_preview(self._app, name, options, source=source)
         )
 
+    def policy_list(self) -> list[Json]:
+        from calve.app import policy_view
+
+        return policy_view.policy_list(self._app)
+
+    def policy_show(self, name: str) -> Json:
+        from calve.app import policy_view
+
+        return policy_view.policy_show(self._app, name)
+
+    def policy_explain(self, table: str, partition: str) -> list[Json]:
+        from calve.app import policy_view
+
+        return policy_view.policy_explain(self._app, table, partition)
+
     # -- changing -----------------------------------------------------------------------------------
+
+    def policy_run(self, name: str, *, dry_run: bool = False) -> Json:
+        from calve.app import policy_view
+
+        with nullcontext() if dry_run else self._audited("policy_run", name):
+            return policy_view.policy_run(self._app, name, dry_run=dry_run)
+
+    def policy_pause(self, name: str, *, reason: str = "") -> Json:
+        from calve.app import policy_view
+
+        return policy_view.policy_pause(self._app, name, reason, self._asking("policy_pause", name))
+
+    def policy_resume(self, name: str) -> Json:
+        from calve.app import policy_view
+
+        return policy_view.policy_resume(self._app, name, self._asking("policy_resume", name))
 
     def export(
         self, table: str, to: str, selection: "Selection", options: "ExportOptions | None" = None

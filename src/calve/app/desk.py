@@ -78,7 +78,10 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
             *_verbs(_V, Reach.STORE, "seen attention tables table sheet vault system search"),
             *_verbs(_V, Reach.OUTSIDE, "partitions parts health export_preview optimize_preview"),
             *_verbs(_V, Reach.OUTSIDE, "backup_list backup_show"),
+            *_verbs(_V, Reach.STORE, "policy_list policy_show policy_explain"),
             *_verbs(_O, Reach.STORE, "settings audit"),
+            *_verbs(_O, Reach.STORE, "policy_pause policy_resume", changes=True),
+            Verb(name="policy_run", role=_O, reach=Reach.OUTSIDE, changes=True, lowered={"dry_run": _V}),
             *_verbs(_O, Reach.STORE, "halt lift", changes=True),
             *_verbs(_O, Reach.OUTSIDE, "verify backup_verify doctor"),
             Verb(name="export", role=_O, reach=Reach.OUTSIDE, changes=True, raised=_RAISED),
@@ -603,6 +606,25 @@ _SERVED: Mapping[str, _Served] = {
         ),
         options={"role": str, "name": str, "expires": timedelta}, required=("role",),
         choices={"role": tuple(role.value for role in Role)},
+    ),
+    "policy_list": _Served(answer=lambda calve, _: calve.policy_list()),
+    "policy_show": _Served(
+        answer=lambda calve, given: calve.policy_show(given["name"]), options={"name": str}, required=("name",)
+    ),
+    "policy_explain": _Served(
+        answer=lambda calve, given: calve.policy_explain(given["table"], given["partition"]),
+        options={"table": str, "partition": str}, required=("table", "partition"),
+    ),
+    "policy_run": _Served(
+        answer=lambda calve, given: calve.policy_run(given["name"], dry_run=given.get("dry_run", False)),
+        options={"name": str, "dry_run": bool}, required=("name",),
+    ),
+    "policy_pause": _Served(
+        answer=lambda calve, given: calve.policy_pause(given["name"], reason=given.get("reason", "")),
+        options={"name": str, "reason": str}, required=("name",),
+    ),
+    "policy_resume": _Served(
+        answer=lambda calve, given: calve.policy_resume(given["name"]), options={"name": str}, required=("name",)
     ),
     "token_list": _Served(answer=lambda calve, _: calve.token_list()),
     "token_revoke": _Served(

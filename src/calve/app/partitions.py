@@ -48,7 +48,7 @@ def compare(app: App, table_name: str, to: str) -> tuple[list[ListedPartition], 
         found = session.partitions(table)
     if destination is None:
         return [ListedPartition(partition=partition) for partition in found], []
-    return _compared(app, table.identity, found, destination)
+    return compared(app, table.identity, found, destination)
 
 
 def list_parts(app: App, table_name: str) -> list[PartPlan]:
@@ -59,9 +59,10 @@ def list_parts(app: App, table_name: str) -> list[PartPlan]:
         return list(session.parts(session.describe(name.database, name.table)))
 
 
-def _compared(
+def compared(
     app: App, identity: str, found: Sequence[PartitionInfo], destination: DestinationAddress
 ) -> tuple[list[ListedPartition], list[EarlierExport]]:
+    """What a destination has of these partitions, and of those that the source has no longer."""
     table = app.destination(destination).find()
     if table is None:  # it does not exist yet, so it has nothing of any partition
         return [ListedPartition(partition=partition, exported=Exported.NO) for partition in found], []

@@ -342,7 +342,13 @@ class WorkerProgram:
         from calve.app.optimizer import optimizing
 
         told = _notifying(self._app, at_end=until_idle)
-        with self._scraped(), told, _visits_expected(self._app, sys.maxsize), optimizing(self._app):
+        with (
+            self._scraped(),
+            told,
+            _visits_expected(self._app, sys.maxsize),
+            optimizing(self._app),
+            _policies(self._app),
+        ):
             if not self._loop.is_stopping:
                 _warm(self._app)
             self._loop.run(until=(lambda: is_idle(self._app)) if until_idle else lambda: False)
@@ -354,6 +360,14 @@ class WorkerProgram:
 
         section = self._app.config.metrics
         return told(self._meters, section.host, section.port)
+
+
+def _policies(app: App) -> AbstractContextManager[None]:
+    if not app.config.policies:
+        return nullcontext()
+    from calve.app.policies import following_policies
+
+    return following_policies(app)
 
 
 def is_idle(app: App) -> bool:

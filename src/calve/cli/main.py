@@ -27,6 +27,7 @@ from calve.cli.installation import config, doctor, init, notify, support, versio
 from calve.cli.optimize import health, history, optimize
 from calve.cli.output import FAILED, INTERRUPTED, WRONG
 from calve.cli.partitions import partitions
+from calve.cli.policy import policy
 from calve.cli.ps import ps
 from calve.cli.serve import serve
 from calve.cli.show import events, show, verify, why
@@ -34,7 +35,7 @@ from calve.cli.sql import sql
 from calve.model.errors import CalveError, ErrorInfo
 
 COMMANDS: tuple[CalveCommand | CommandGroup, ...] = (
-    demo, init, config, doctor, partitions, export, backup, health, optimize, history, ps, show, events, why, wait, cancel, retry, verify, sql, worker, serve, token, notify, support, version,
+    demo, init, config, doctor, partitions, export, backup, health, optimize, history, policy, ps, show, events, why, wait, cancel, retry, verify, sql, worker, serve, token, notify, support, version,
 )  # fmt: skip
 
 

@@ -208,6 +208,24 @@ class RemoteCalve:
     def notify_test(self, name: str) -> Json:
         return dict(self._ask("notify_test", name=name))
 
+    def policy_list(self) -> list[Json]:
+        return list(self._ask("policy_list"))
+
+    def policy_show(self, name: str) -> Json:
+        return dict(self._ask("policy_show", name=name))
+
+    def policy_explain(self, table: str, partition: str) -> list[Json]:
+        return list(self._ask("policy_explain", table=table, partition=partition))
+
+    def policy_run(self, name: str, *, dry_run: bool = False) -> Json:
+        return dict(self._ask("policy_run", name=name, dry_run=dry_run))
+
+    def policy_pause(self, name: str, *, reason: str = "") -> Json:
+        return dict(self._ask("policy_pause", name=name, reason=reason))
+
+    def policy_resume(self, name: str) -> Json:
+        return dict(self._ask("policy_resume", name=name))
+
     def cancel(self, ids: Sequence[str]) -> list[CancelAnswer]:
         return [values.cancel_answer(one) for one in self._ask("cancel", ids=list(ids))]
 

@@ -113,6 +113,14 @@ def parts_gone(then: str, now: str) -> bool:
     return any(not any(part.covers(one) for part in after) for one in _parse(marks_before))
 
 
+def blocks_kept(then: str, now: str) -> bool:
+    """Whether every block of the id `then` is known to be in a part of the id `now`. Only marks of each part tell."""
+    marks_before, marks_after = then.partition(_MARKED)[2], now.partition(_MARKED)[2]
+    if not marks_before or not marks_after or _DIGEST in (marks_before[0], marks_after[0]):
+        return False
+    return not parts_gone(then, now)
+
+
 def _same_files(before: str, after: str) -> bool:
     """Whether the parts are the very same, whatever their names: for each part of before there is one with equal
     rows and files, and no other. Only hashes of the files tell; when a part was written, and its size, do not."""

@@ -293,7 +293,7 @@ def _new_processes(
         batch = new_batch_id()
     return [
         replace(
-            _new_process(ports, surveyed, group, deadline_hours=ports.limits.process_hours),
+            new_process(ports, _request_of(surveyed, group), surveyed.source.identity),
             batch=batch,
             priority=priority,
         )
@@ -312,17 +312,19 @@ def _groups(chosen: Sequence[PartitionInfo], most: int) -> list[Sequence[Partiti
     return [chosen[start : start + size] for start in range(0, len(chosen), size)]
 
 
-def _new_process(
-    ports: ExportPorts,
-    surveyed: Survey[PartitionInfo],
-    group: Sequence[PartitionInfo],
-    *,
-    deadline_hours: float,
-) -> NewProcess:
+def _request_of(surveyed: Survey[PartitionInfo], group: Sequence[PartitionInfo]) -> ExportRequest:
     ids = tuple(one.id for one in group)
     request = surveyed.request.within(ids)
-    if request.plan_hash:
-        request = replace(request, plan_hash=plan_hash(surveyed, ids))
+    return replace(request, plan_hash=plan_hash(surveyed, ids)) if request.plan_hash else request
+
+
+def of_partition(request: ExportRequest, id: str) -> ExportRequest:
+    """A request that names one partition, as a person would by its id."""
+    return replace(request, partitions=(id,), chosen=_chosen(Selection(partitions=(id,)), (id,)))
+
+
+def new_process(ports: ExportPorts, request: ExportRequest, identity: str) -> NewProcess:
+    """The process of a request. Asks nobody: what cannot be exported fails when it is planned."""
     return NewProcess(
         id=new_process_id(),
         kind=NAME,
@@ -331,11 +333,11 @@ def _new_process(
         lane=request.address.lane,
         needs=(*request.address.needs, source_of(ports, request).need),
         request=request.to_json(),
-        partitions=ids,
+        partitions=request.partitions,
         locks=tuple(
             Lock(name=name, partition=one)
-            for one in ids
-            for name in lock_names(request, identity=surveyed.source.identity, partition=one)
+            for one in request.partitions
+            for name in lock_names(request, identity=identity, partition=one)
         ),
-        deadline_seconds=deadline_hours * 3600,
+        deadline_seconds=ports.limits.process_hours * 3600,
     )

@@ -106,6 +106,8 @@ class Halt:
         return not begun and self.kind == process.kind and self.source in ("", process.source)
 
     def __str__(self) -> str:
+        if self.kind == "policy":
+            return f"policy {self.source} is paused"
         return f"{self.kind}s{f' of {self.source}' if self.source else ''} are stopped"
 
 

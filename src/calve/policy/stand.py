@@ -43,6 +43,7 @@ class ExportFacts:
     missing: bool = False  # from the destination
     released: bool = False
     grows: bool = False  # every block and row is still there, and nothing was changed: only rows were added
+    known: bool = True  # to this store, which can then prove it
     proven: bool | None = None  # None: nobody has looked
 
 
@@ -137,6 +138,8 @@ def _late(facts: Facts, export: ExportFacts) -> Standing:
 
 
 def _verify(facts: Facts, export: ExportFacts) -> Standing:
+    if export.proven is None and not export.known:
+        return Standing(state=State.EXPORTED, code="unknown_process")
     if export.proven is None:
         return _start(facts, Standing(state=State.EXPORTED, next=Action.VERIFY))
     return Standing(state=State.VERIFIED) if export.proven else _blocked("proof_failed")

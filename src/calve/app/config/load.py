@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from calve.app.arguments import span
 from calve.app.config import tree, values
-from calve.app.config.sections import NAMED_SECTIONS, PLAIN_SECTIONS, ExpectSection, Root
+from calve.app.config.sections import NAMED_SECTIONS, PLAIN_SECTIONS, ExpectSection, Root, policy_of
 from calve.app.config.tree import Key, Leaf, Leaves, document_of, dotted, leaves_of
 from calve.app.config.values import (
     CONFIG_NAME,
@@ -39,6 +39,7 @@ _NAMED = {
     "storage": '"s3://bucket"',
     "notify": "ops",
     "ping": "nightly",
+    "policy": "events",
 }
 
 _TARGET_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -183,7 +184,7 @@ def _check(leaves: Leaves) -> Root:
                 code="config_bad_value",
                 hint=f'name it by its URL: [storage."s3://{name}"]',
             )
-    for section, names in (("notify", root.notify), ("ping", root.ping)):
+    for section, names in (("notify", root.notify), ("ping", root.ping), ("policy", root.policy)):
         for name in names:
             if not _TARGET_NAME.fullmatch(name):  # it is in the ids of notices, and so in headers
                 raise UsageError(
@@ -258,6 +259,7 @@ def _config(root: Root, leaves: Leaves, file: Path | None, folder: Path) -> Conf
         serve=ServeConfig(**root.serve.model_dump() | {"hosts": tuple(root.serve.hosts)}),
         metrics=MetricsConfig(**root.metrics.model_dump()),
         expect=tuple(_expectation(name, section) for name, section in root.expect.items()),
+        policies=tuple(policy_of(name, section) for name, section in root.policy.items()),
         log=LogConfig(**root.log.model_dump()),
         secrets=tree.secrets(leaves),
         notify={name: section.model_dump() for name, section in root.notify.items()},

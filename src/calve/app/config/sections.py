@@ -4,7 +4,9 @@ The reference in the docs, the file that `calve init` writes, the check for unkn
 the suggestions are all made of these classes. Limits are `model.limits.Limits`, not repeated.
 """
 
+import re
 from dataclasses import fields
+from datetime import timedelta
 from typing import Any, Literal, Self
 from urllib.parse import urlsplit
 
@@ -16,6 +18,8 @@ from calve.export.choices import NanosecondsAs, StringAs, UInt64As, UuidAs, Wide
 from calve.model.errors import UsageError
 from calve.model.limits import Limits
 from calve.objects.credentials import DEFAULT_REGION
+from calve.policy.calendar import Window, zone_of
+from calve.policy.policy import LateRows, Policy
 
 
 class Section(BaseModel):
@@ -201,6 +205,73 @@ class ExpectSection(Section):
         return value
 
 
+class PolicySection(Section):
+    """Partitions that workers export on their own, once they are over and quiet."""
+
+    source: str = Field(description='the table, or a pattern of some: "main:db.events", "main:db.*"')
+    to: str = Field(description="the destination; {database} and {table} stand for those of the table")
+    export_after: str = Field(
+        default="3d",
+        description="how long after the time that a partition covers it is exported: 12h, 3d, 2w",
+    )
+    quiet: str = Field(default="6h", description="how long a partition must not have changed")
+    on_late_rows: Literal["hold", "replace"] = Field(
+        default="hold",
+        description='rows that come after the export: "hold" waits for a person; "replace" exports the partition'
+        " again, where rows were only added",
+    )
+    window: str = Field(
+        default="", description='when exports begin: "01:00-05:00 Europe/Berlin"; empty for any time'
+    )
+    partitions_per_run: int = Field(default=20, ge=1, description="how many partitions begin at once")
+    bytes_per_day: str = Field(
+        default="", description='how much begins in a day: "500GB", "2TB"; empty for no limit'
+    )
+    zone: str = Field(default="", description="where the day begins; empty for the window's zone, or UTC")
+    look_every: str = Field(default="5m", description="how often the source and the destination are asked")
+
+    @model_validator(mode="after")
+    def _reads(self) -> Self:
+        try:
+            policy_of("policy", self)
+        except UsageError as error:
+            raise ValueError(f"{error.message}; {error.hint}") from None
+        return self
+
+
+_SIZE = re.compile(r"(\d{1,9})([KMGTP]?)B")
+_BYTES = {unit: 1000**power for power, unit in enumerate(("", "K", "M", "G", "T", "P"))}
+
+
+def policy_of(name: str, section: PolicySection) -> Policy:
+    """UsageError for what does not read."""
+    source, colon, tables = section.source.partition(":")
+    size = _SIZE.fullmatch(section.bytes_per_day)
+    if section.bytes_per_day and size is None:
+        raise UsageError(
+            f"invalid size {section.bytes_per_day!r}", code="config_bad_value", hint="give 500GB or 2TB"
+        )
+    window = Window.parse(section.window) if section.window else None
+    zone = section.zone or (window.zone if window else "UTC")
+    zone_of(zone)
+    made = Policy(
+        name=name,
+        source=source if colon else "",
+        tables=tables if colon else source,
+        to=section.to,
+        export_after=span(section.export_after, units="smhdw"),
+        quiet=span(section.quiet, units="smhdw"),
+        on_late_rows=LateRows(section.on_late_rows),
+        window=window,
+        zone=zone,
+        partitions_per_run=section.partitions_per_run,
+        bytes_per_day=int(size[1]) * _BYTES[size[2]] if size else 0,
+        look_every=max(span(section.look_every, units="smhdw"), timedelta(seconds=1)),
+    )
+    made.check()
+    return made
+
+
 class LogSection(Section):
     """The log of `calve worker` and `calve serve`, on stderr."""
 
@@ -320,6 +391,7 @@ class Root(Section):
     serve: ServeSection = ServeSection()
     metrics: MetricsSection = MetricsSection()
     expect: dict[str, ExpectSection] = {}
+    policy: dict[str, PolicySection] = {}
     log: LogSection = LogSection()
     notify: dict[str, NotifySection] = {}
     ping: dict[str, PingSection] = {}
@@ -340,6 +412,7 @@ NAMED_SECTIONS: dict[str, type[Section] | None] = {
     "catalog": None,  # PyIceberg's own keys
     "storage": StorageSection,
     "expect": ExpectSection,
+    "policy": PolicySection,
     "notify": NotifySection,
     "ping": PingSection,
 }

@@ -20,6 +20,7 @@ from calve.app.config.sections import (
     NotifySection,
     OptimizeSection,
     PingSection,
+    PolicySection,
     Section,
     ServeSection,
     SourceSection,
@@ -72,6 +73,12 @@ def render() -> str:
             _section("serve", ServeSection, given={}),
             _section("metrics", MetricsSection, given={}),
             _section("expect.events", ExpectSection, given={"table": "main:db.events"}, commented=True),
+            _section(
+                "policy.events",
+                PolicySection,
+                given={"source": "main:db.events", "to": "lake.ns.events"},
+                commented=True,
+            ),
             _section("log", LogSection, given={}),
             _section("notify.ops", NotifySection, given={"url": "https://example.com/hook"}, commented=True),
             _section(

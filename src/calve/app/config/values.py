@@ -14,6 +14,7 @@ from calve.export.choices import Choices
 from calve.model import reach
 from calve.model.errors import UsageError
 from calve.model.limits import Limits
+from calve.policy.policy import Policy
 
 CONFIG_NAME = "calve.toml"
 DEFAULT_ORIGIN = "default"
@@ -130,6 +131,7 @@ class Config:
     serve: ServeConfig = ServeConfig()
     metrics: MetricsConfig = MetricsConfig()
     expect: tuple[Expectation, ...] = ()
+    policies: tuple[Policy, ...] = ()
     log: LogConfig = LogConfig()
     secrets: tuple[str, ...] = field(default=(), repr=False)  # never to be shown, wherever they turn up
     # Fields of `notify.targets`, by name; only `app.notices` reads them.
@@ -157,6 +159,12 @@ class Config:
                 hint=f"add a [source.main] with its url to {self.file or CONFIG_NAME}",
             )
         return next(iter(self.sources))
+
+    def policy(self, name: str) -> Policy:
+        for one in self.policies:
+            if one.name == name:
+                return one
+        raise _not_configured("policy", name, {one.name: one for one in self.policies}, self.file)
 
     def source(self, name: str) -> SourceConfig:
         if name not in self.sources:

@@ -1,0 +1,233 @@
+"""Policies as documents: what each does, where its partitions stand, why one does, and what comes in the next days.
+
+All but `run` is answered from the store: what was last seen, with its age. Nothing shown here decides anything.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from calve.app import policies, view
+from calve.app.policies import HALT, Stood
+from calve.app.policy_look import WHAT, look
+from calve.app.processes import source_table
+from calve.app.wiring import App
+from calve.model.access import Asked, Halt
+from calve.model.errors import NotFoundError, RefusedError
+from calve.policy.calendar import local_day
+from calve.policy.policy import Policy
+from calve.policy.stand import Action, State, stand
+
+Json = dict[str, Any]
+FORECAST_DAYS = 30
+_ASIDE = (State.CHANGED, State.HELD, State.BLOCKED)
+_MOST = 200
+# What a person can do about a partition that stands aside.
+HINTS = {
+    "source_unseen": "no look succeeded lately: run a worker whose configuration has this policy, or `calve policy run`",
+    "clock_skew": "the clocks of the source and the store differ by more than five minutes: set them",
+    "two_policies": "two policies export this table to one destination: remove one of them",
+    "mutation": "an ALTER has not reached every part: it is exported once that is done",
+    "no_longer_there": "its rows are gone from the destination: `calve export … --force` puts them back",
+    "late_rows": "rows came after the export: export it with --force, or set on_late_rows",
+    "rows_gone": "rows that were exported are gone at the source, or may be: compare before you use --force",
+    "proof_failed": "the destination differs from what was exported: `calve verify` says where",
+    "unknown_process": "another store exported it, which can prove it: `calve verify` there",
+    "gone_at_source": "the source no longer has it",
+    "over_limit": "it has more bytes than bytes_per_day allows in a day: raise it, or export it by hand",
+}
+
+
+def policy_list(app: App) -> list[Json]:
+    return [_summary(app, policy, policies.standing_now(app, policy)) for policy in app.config.policies]
+
+
+def _summary(app: App, policy: Policy, stood: Sequence[Stood]) -> Json:
+    seen = app.registry.sighting(policy.name, WHAT)
+    comes = _forecast(policy, stood, app.store.now())
+    return {
+        "name": policy.name,
+        "source": f"{policy.source or app.config.default_source}:{policy.tables}",
+        "to": policy.to,
+        "paused": policies.is_paused(app, policy),
+        "tables": len({one.table.source for one in stood}),
+        "states": dict(Counter(one.standing.state.value for one in stood)),
+        "next": comes[0] if comes else None,
+        "seen_at": view.time_json(seen.seen_at) if seen else None,
+        "error": seen.error if seen else "",
+    }
+
+
+def policy_show(app: App, name: str) -> Json:
+    policy = app.config.policy(name)
+    stood = policies.standing_now(app, policy)
+    now = app.store.now()
+    live, spent = app.store.started(policy.name, local_day(now, policy.zone).isoformat())
+    halt = next((one for one in app.store.halts() if one.kind == HALT and one.source == policy.name), None)
+    tables = {one.table.source: one.table for one in stood}
+    return _summary(app, policy, stood) | {
+        "hash": policy.hash,
+        "export_after_seconds": policy.export_after.total_seconds(),
+        "quiet_seconds": policy.quiet.total_seconds(),
+        "on_late_rows": policy.on_late_rows.value,
+        "window": str(policy.window) if policy.window else "",
+        "zone": policy.zone,
+        "partitions_per_run": policy.partitions_per_run,
+        "bytes_per_day": policy.bytes_per_day or None,
+        "look_every_seconds": policy.look_every.total_seconds(),
+        "halt": view.plain_json(halt) if halt else None,
+        "under_way": live,
+        "bytes_today": spent,
+        "of_tables": [
+            {
+                "source": one.source,
+                "destination": one.destination,
+                "looked_at": view.time_json(one.looked_at),
+                "error": one.error,
+                "no_time_key": one.key,
+                "partitions": len(one.partitions),
+            }
+            for one in tables.values()
+        ],
+        "aside": [_partition(policy, one) for one in stood if _is_aside(policy, one)][:_MOST],
+        "forecast": _forecast(policy, stood, now),
+    }
+
+
+def _is_aside(policy: Policy, one: Stood) -> bool:
+    return one.standing.state in _ASIDE or bool(_code(policy, one))
+
+
+def _code(policy: Policy, one: Stood) -> str:
+    """Of its standing, or that it is too much for one day."""
+    exports = one.standing.next in (Action.EXPORT, Action.REPLACE)
+    if exports and policy.bytes_per_day and one.partition.bytes > policy.bytes_per_day:
+        return "over_limit"
+    return one.standing.code
+
+
+def _partition(policy: Policy, one: Stood) -> Json:
+    code = _code(policy, one)
+    return {
+        "source": one.table.source,
+        "destination": one.table.destination,
+        "partition": one.partition.id,
+        "value": one.partition.value,
+        "state": one.standing.state.value,
+        "code": code,
+        "hint": HINTS.get(code, ""),
+        "until": view.time_json(one.standing.until),
+        "next": one.standing.next.value if one.standing.next else None,
+        "process": one.facts.live or one.partition.process or None,
+        "bytes": one.partition.bytes,
+        "rows": one.partition.rows,
+    }
+
+
+def _forecast(policy: Policy, stood: Sequence[Stood], now: datetime) -> list[Json]:
+    """What begins in the next days if nothing else happens: `stand` at the time when each becomes due."""
+    end = now + timedelta(days=FORECAST_DAYS)
+    found = []
+    for one in stood:
+        at, standing = now, one.standing
+        if (
+            standing.next is None
+            and standing.until is not None
+            and standing.state in (State.HOT, State.CHANGED)
+        ):
+            at = max(standing.until, now)
+            standing = stand(replace(one.facts, now=at, looked_at=at))
+        if standing.next in (Action.EXPORT, Action.REPLACE) and _code(policy, one) != "over_limit":
+            at = policy.window.opens_at(at) if policy.window else at
+            if at <= end:
+                found.append((at, one, standing.next))
+    found.sort(key=lambda item: (item[0], item[1].order))
+    return [
+        {
+            "date": local_day(at, policy.zone).isoformat(),
+            "at": view.time_json(at),
+            "action": action.value,
+            "source": one.table.source,
+            "partition": one.partition.id,
+            "bytes": one.partition.bytes,
+        }
+        for at, one, action in found
+    ]
+
+
+def policy_explain(app: App, table: str, partition: str) -> list[Json]:
+    """One answer for each policy that names the table. NotFoundError where none saw the partition."""
+    wanted, found = source_table(app, table), []
+    for policy in app.config.policies:
+        for one in policies.standing_now(app, policy):
+            if one.table.source == wanted and partition in (one.partition.id, one.partition.value):
+                found.append(_partition(policy, one) | {"policy": policy.name, "facts": _facts(one)})
+    if not found:
+        raise NotFoundError(
+            f"no policy has seen partition {partition} of {wanted}",
+            code="no_partition",
+            hint="`calve policy list` shows the policies and when they last looked",
+        )
+    return found
+
+
+def _facts(one: Stood) -> Json:
+    facts, part = one.facts, one.partition
+    failure = facts.failure
+    return {
+        "now": view.time_json(facts.now),
+        "looked_at": view.time_json(facts.looked_at),
+        "skew_seconds": facts.skew.total_seconds(),
+        "covers_from": view.time_json(part.lower),
+        "closed_at": view.time_json(facts.closed_at),
+        "no_time_key": one.table.key,
+        "changed_at": view.time_json(facts.changed_at),
+        "mutating": facts.mutating,
+        "at_source": facts.there,
+        "exported_by": part.process or None,
+        "unchanged": part.unchanged if part.process else None,
+        "only_grew": part.grows if part.process else None,
+        "missing": part.missing,
+        "released": part.released,
+        "proven": facts.export.proven if facts.export else None,
+        "attempts": one.attempt - 1,
+        "failed": {"code": failure.code, "at": view.time_json(failure.at)} if failure else None,
+    }
+
+
+def policy_run(app: App, name: str, *, dry_run: bool = False) -> Json:
+    """Look now and start what is due, whatever the window says; limits and a pause hold."""
+    policy = app.config.policy(name)
+    looks = look(app, policy, again=timedelta())
+    if looks is None:
+        raise RefusedError(
+            f"somebody is looking at the tables of policy {name} at this moment",
+            code="look_under_way",
+            hint=f"it is evaluated after that; or repeat: calve policy run {name}",
+        )
+    stood = policies.evaluate(app, policy, looks)
+    if not dry_run and policies.is_paused(app, policy):
+        raise RefusedError(f"policy {name} is paused", code="paused", hint=f"calve policy resume {name}")
+    begun = [] if dry_run else policies.start(app, policy, stood)
+    due = [one for one in stood if one.standing.next in (Action.EXPORT, Action.REPLACE)]
+    return {
+        "policy": name,
+        "dry_run": dry_run,
+        "due": [_partition(policy, one) for one in due],
+        "started": [view.served_json(one) for one in begun],
+        "states": dict(Counter(one.standing.state.value for one in stood)),
+        "aside": [_partition(policy, one) for one in stood if _is_aside(policy, one)][:_MOST],
+    }
+
+
+def policy_pause(app: App, name: str, reason: str, asked: Asked) -> Json:
+    app.config.policy(name)
+    return view.plain_json(
+        app.registry.put_halt(Halt(kind=HALT, source=name, who=asked.who, reason=reason), asked)
+    )
+
+
+def policy_resume(app: App, name: str, asked: Asked) -> Json:
+    return {"name": name, "resumed": app.registry.lift_halt(HALT, name, asked)}

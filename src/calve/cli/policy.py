@@ -1,0 +1,150 @@
+"""`calve policy`: partitions that are exported by rule."""
+
+from typing import Any
+
+import click
+
+from calve.cli import output
+from calve.cli.command import CliSession, command, group
+
+Json = dict[str, Any]
+_STATES = ("HOT", "DUE", "EXPORTING", "EXPORTED", "VERIFIED", "CHANGED", "HELD", "BLOCKED")
+
+
+@command("list", examples=["calve policy list", "calve policy list --json"])
+def list_(session: CliSession) -> None:
+    """List policies, and where their partitions stand by the last look."""
+    found = session.calve.policy_list()
+    rows = [
+        (
+            one["name"], one["source"], one["to"], str(one["tables"]),
+            *(str(one["states"].get(state, 0)) for state in _STATES),
+            f"{one['next']['date']} {one['next']['partition']}" if one["next"] else "-",
+            "paused" if one["paused"] else "active",
+        )
+        for one in found
+    ]  # fmt: skip
+    head = ("NAME", "SOURCE", "TO", "TABLES", *_STATES, "NEXT", "STATE")
+    session.answer(found, output.table(head, rows) if found else "")
+    if not found:
+        session.say("There are no policies. `calve init` in an empty folder shows [policy.events].")
+    for one in found:
+        if one["error"]:
+            session.say(f"policy {one['name']}: the last look failed: {one['error']}")
+
+
+@command("show", examples=["calve policy show events"])
+@click.argument("name")
+def show(session: CliSession, name: str) -> None:
+    """Show a policy: its tables, what stands aside and why, and the next 30 days."""
+    found = session.calve.policy_show(name)
+    session.answer(found, _shown(found))
+
+
+def _shown(found: Json) -> str:
+    limit = output.size(found["bytes_per_day"]) if found["bytes_per_day"] else "no limit"
+    lines = [
+        f"policy {found['name']}{' (paused)' if found['paused'] else ''}: {found['source']} to {found['to']}",
+        f"window {found['window'] or 'any time'}; {found['under_way']} under way, at most {found['partitions_per_run']};"
+        f" {output.size(found['bytes_today'])} begun today ({limit})",
+        "",
+        output.table(
+            ("TABLE", "TO", "PARTITIONS", "LOOKED AT", "REMARK"),
+            [
+                (one["source"], one["destination"], str(one["partitions"]), one["looked_at"] or "never",
+                 one["error"] or one["no_time_key"])
+                for one in found["of_tables"]
+            ],
+        ),
+    ]  # fmt: skip
+    if found["aside"]:
+        lines += ["", _partitions(found["aside"])]
+    if found["forecast"]:
+        lines += ["", _forecast(found["forecast"])]
+    return "\n".join(lines)
+
+
+def _partitions(rows: list[Json]) -> str:
+    return output.table(
+        ("TABLE", "PARTITION", "STATE", "WHY", "WHAT TO DO"),
+        [(one["source"], one["partition"], one["state"], one["code"], one["hint"]) for one in rows],
+    )
+
+
+def _forecast(rows: list[Json]) -> str:
+    return output.table(
+        ("DATE", "ACTION", "TABLE", "PARTITION", "BYTES"),
+        [
+            (one["date"], one["action"], one["source"], one["partition"], output.size(one["bytes"]))
+            for one in rows
+        ],
+    )
+
+
+@command("explain", examples=["calve policy explain db.events 202401"])
+@click.argument("table")
+@click.argument("partition")
+def explain(session: CliSession, table: str, partition: str) -> None:
+    """Explain where a partition stands: the state, the facts it follows from, and what would change it."""
+    found = session.calve.policy_explain(table, partition)
+    pages = []
+    for one in found:
+        head = f"policy {one['policy']}: partition {one['partition']} of {one['source']} is {one['state']}"
+        head += f" ({one['code']})" if one["code"] else ""
+        head += f" until {one['until']}" if one["until"] else ""
+        facts = [(name, "-" if value is None else str(value)) for name, value in one["facts"].items()]
+        pages.append(
+            "\n".join([head, *([one["hint"]] if one["hint"] else []), output.table(("FACT", "VALUE"), facts)])
+        )
+    session.answer(found, "\n\n".join(pages))
+
+
+@command("run", examples=["calve policy run events --dry-run", "calve policy run events"])
+@click.argument("name")
+@click.option("--dry-run", is_flag=True, help="Look and say what is due; start nothing.")
+def run(session: CliSession, name: str, dry_run: bool) -> None:
+    """Look now and start what is due, whatever the policy's window says; its limits hold.
+
+    Workers do the work: `calve ps` shows it.
+    """
+    found = session.calve.policy_run(name, dry_run=dry_run)
+    page = _partitions(found["aside"]) if found["aside"] else ""
+    if found["due"]:
+        due = output.table(
+            ("TABLE", "PARTITION", "STATE", "ACTION", "BYTES"),
+            [
+                (one["source"], one["partition"], one["state"], one["next"], output.size(one["bytes"]))
+                for one in found["due"]
+            ],
+        )
+        page = f"{due}\n\n{page}" if page else due
+    session.answer(found, page)
+    if not found["due"]:
+        session.say("nothing is due")
+    elif not dry_run:
+        session.say(f"{len(found['started'])} of {len(found['due'])} started; follow them with: calve ps")
+
+
+@command("pause", examples=["calve policy pause events --reason 'migration'"])
+@click.argument("name")
+@click.option("--reason", default="", metavar="TEXT", help="Why; shown to others.")
+def pause(session: CliSession, name: str, reason: str) -> None:
+    """Start nothing more of a policy until it is resumed. What is under way goes on."""
+    session.answer(session.calve.policy_pause(name, reason=reason), f"policy {name} is paused")
+
+
+@command("resume", examples=["calve policy resume events"])
+@click.argument("name")
+def resume(session: CliSession, name: str) -> None:
+    """Resume a policy that was paused."""
+    done = session.calve.policy_resume(name)
+    session.answer(done, f"policy {name} is {'resumed' if done['resumed'] else 'not paused'}")
+
+
+@group(
+    "policy",
+    commands=(list_, show, explain, run, pause, resume),
+    examples=["calve policy list", "calve policy show events", "calve policy explain db.events 202401"],
+)
+def policy() -> None:
+    """Partitions that workers export by rule: [policy.NAME] in the configuration."""
