@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,10 +14,11 @@ from calve.app import policies, policy_view
 from calve.app.calve import Calve
 from calve.app.wiring import App
 from calve.model.errors import CalveError, NotFoundError, RefusedError, UsageError
-from calve.model.process import Process
+from calve.model.process import Process, ProcessQuery
 from calve.model.states import ProcessState
 from calve.policy.calendar import Window
 from calve.policy.policy import Policy
+from calve.testing.faults import Break, Crash, Faults, crashing_store
 from support.local_runner import LocalRunner
 from support.place import Place, kept_place
 
@@ -194,6 +196,38 @@ def test_what_cannot_be_exported_says_why_waits_and_stops_no_other(kept: Place, 
         )
         assert (start.attempt, start.process_id) == (2, again)
         app.store.request_cancel(start.process_id)
+
+
+def test_dying_at_any_call_of_a_tick_starts_each_partition_once(kept: Place) -> None:
+    """Before, after, reported failed and failed, at every call that changes the store; then a worker that lives."""
+    broken = 0
+    for at, how in itertools.product(range(1, 5), Break):
+        name = f"dying{at}{how.value.replace('_', '')}"
+        kept.execute(
+            f"CREATE DATABASE {name}",
+            f"CREATE TABLE {name}.events (id UInt64, day Date) ENGINE = MergeTree PARTITION BY toYYYYMM(day) ORDER BY id",
+            f"INSERT INTO {name}.events SELECT number, if(number % 2, '2024-01-10', '2024-02-10') FROM numbers(10)",
+        )
+        with _app(kept, name, look_every="1h") as (app, policy):
+            faults = Faults(at=at, how=how)
+            dying = App(app.config, around_store=partial(crashing_store, faults=faults))
+            dying.source = app.source  # type: ignore[method-assign]
+            try:
+                policies.tick(dying, policy)
+            except (Crash, CalveError):
+                broken += 1
+            dying.close()
+            if policies.last_look(app, policy) == []:
+                continue  # its claim must pass first; nothing can have started
+            policies.start(app, policy, policies.standing_now(app, policy))
+            [table] = policies.last_look(app, policy)
+            starts = app.store.starts(table.identity, f"lake.{name}.events", ["202401", "202402"])
+            live = app.store.processes(ProcessQuery(source=f"main:{name}.events"))
+            assert len(starts) == len(live) <= 2, (at, how)
+            assert {one.process_id for one in starts} == {one.id for one in live}, (at, how)
+            for one in live:
+                app.store.request_cancel(one.id)
+    assert broken == 4 * len(Break), "a tick has a claim, a sighting and two submissions"
 
 
 def test_two_policies_for_one_destination_block_each_other(kept: Place, name: str) -> None:

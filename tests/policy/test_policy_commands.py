@@ -1,0 +1,104 @@
+"""`calve policy` and `[policy.NAME]`: pages for people, JSON for programs, and what is wrong in the file."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from calve.app.config import load_config
+from calve.app.config.template import render
+from calve.cli.main import run
+from calve.clickhouse.embedded.source import EmbeddedSource
+from calve.model.errors import UsageError
+
+POLICY = """
+[policy.events]
+source = "main:db.events"
+to = "lake.ns.events"
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("policy-commands")
+    (made / "calve.toml").write_text(render() + POLICY)
+    with EmbeddedSource("main", made / "clickhouse", create=True).visit() as session:
+        session.execute("CREATE DATABASE db")
+        session.execute(
+            "CREATE TABLE db.events (id UInt64, day Date) ENGINE = MergeTree PARTITION BY toYYYYMM(day) ORDER BY id"
+        )
+        session.execute("INSERT INTO db.events VALUES (1, '2099-01-10')")
+    return made
+
+
+def _calve(folder: Path, capfd: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    code = run([*words, "--config", str(folder / "calve.toml")])
+    said = capfd.readouterr()
+    return code, said.out, said.err
+
+
+def test_a_policy_is_run_listed_shown_explained_paused_and_resumed(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = _calve(folder, capfd, "policy", "run", "events")
+    assert (code, out, "nothing is due" in err) == (0, "", True)
+    code, out, _ = _calve(folder, capfd, "policy", "list")
+    assert code == 0
+    assert out.splitlines()[1].split()[:5] == ["events", "main:db.events", "lake.ns.events", "1", "1"]
+    code, out, _ = _calve(folder, capfd, "policy", "show", "events")
+    assert (code, "main:db.events" in out) == (0, True)
+    code, out, _ = _calve(folder, capfd, "policy", "explain", "db.events", "209901")
+    assert (code, "209901 of main:db.events is HOT until 2099-02-04T12:00:00Z" in out) == (0, True)
+    assert _calve(folder, capfd, "policy", "pause", "events", "--reason", "x")[0] == 0
+    code, out, _ = _calve(folder, capfd, "policy", "list", "--json")
+    assert [one["paused"] for one in json.loads(out)] == [True]
+    assert _calve(folder, capfd, "policy", "run", "events")[0] == 4
+    code, out, _ = _calve(folder, capfd, "policy", "resume", "events")
+    assert (code, out.strip()) == (0, "policy events is resumed")
+
+
+def test_what_is_not_there_is_said(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    code, _, err = _calve(folder, capfd, "policy", "show", "nobody")
+    assert (code, "configured: events" in err) == (2, True)
+    assert _calve(folder, capfd, "policy", "explain", "db.events", "1")[0] == 3
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('export_after = "soon"', "invalid age 'soon'"),
+        ('window = "night"', "invalid window 'night'"),
+        ('window = "01:00-02:00 Mars/Olympus"', "unknown time zone"),
+        ('zone = "Mars"', "unknown time zone"),
+        ('bytes_per_day = "much"', "invalid size 'much'"),
+        ('on_late_rows = "append"', "'hold' or 'replace'"),
+        ("partitions_per_run = 0", "greater than or equal to 1"),
+        ('release = "quarantine"', "unknown key policy.events.release"),
+        ('source = "main:db.*"', "several tables"),
+        ('source = "main:events"', "invalid source"),
+    ],
+)
+def test_a_policy_that_does_not_read_is_refused_when_the_file_is(
+    tmp_path: Path, line: str, said: str
+) -> None:
+    given = {"source": 'source = "main:db.events"', "to": 'to = "lake.ns.events"'} | {
+        line.split(" =")[0]: line
+    }
+    text = "\n".join(["[policy.events]", *given.values()])
+    (tmp_path / "calve.toml").write_text(text)
+    with pytest.raises(UsageError, match=r"policy\.events") as wrong:
+        load_config(tmp_path / "calve.toml", environ={})
+    assert said in f"{wrong.value.message} {wrong.value.hint}"
+
+
+def test_a_policy_has_a_name_of_letters_and_its_keys_have_an_environment_form(tmp_path: Path) -> None:
+    (tmp_path / "calve.toml").write_text('[policy."a b"]\nsource = "main:db.e"\nto = "lake.ns.e"\n')
+    with pytest.raises(UsageError, match="invalid name"):
+        load_config(tmp_path / "calve.toml", environ={})
+    (tmp_path / "calve.toml").write_text(POLICY)
+    environ = {
+        "CALVE_POLICY__EVENTS__BYTES_PER_DAY": "2TB",
+        "CALVE_POLICY__EVENTS__WINDOW": "22:00-02:00 Asia/Kolkata",
+    }
+    policy = load_config(tmp_path / "calve.toml", environ=environ).policy("events")
+    assert (policy.bytes_per_day, policy.zone) == (2 * 10**12, "Asia/Kolkata")
