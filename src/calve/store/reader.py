@@ -179,15 +179,18 @@ def processes_statement(query: ProcessQuery) -> Select[Any]:
         at_source = processes.c.source == query.table
         ends = [(at_source,), (processes.c.destination == query.table, ~at_source)]
     each: list[ProcessState | None] = [*sorted(states)] or [None]
-    branches = [_newest(query, state, end) for state in each for end in ends]
+    branches = [(state, end) for state in each for end in ends]
     if len(branches) == 1:
-        return branches[0]
-    together = union_all(*(select(branch.subquery()) for branch in branches)).subquery()
-    return select(together).order_by(together.c.seq.desc()).limit(query.limit)
+        return _newest(select(processes), query, *branches[0])
+    # Of their keys: SQLAlchemy would make every column of every branch anew for each statement.
+    keys = [_newest(select(processes.c.seq), query, *branch).subquery() for branch in branches]
+    together = union_all(*(select(branch.c.seq) for branch in keys)).subquery()
+    newest = select(together.c.seq).order_by(together.c.seq.desc()).limit(query.limit)
+    return select(processes).where(processes.c.seq.in_(newest)).order_by(processes.c.seq.desc())
 
 
 def _newest(
-    query: ProcessQuery, state: ProcessState | None, also: Sequence[ColumnElement[bool]]
+    wanted: Select[Any], query: ProcessQuery, state: ProcessState | None, also: Sequence[ColumnElement[bool]]
 ) -> Select[Any]:
     wide = {processes.c.state: state and state.value, processes.c.kind: query.kind or None}
     narrow = {
@@ -216,9 +219,7 @@ def _newest(
         conditions.append(
             processes.c.seq < select(last.c.seq).where(last.c.id == query.before).scalar_subquery()
         )
-    return (
-        select(processes).where(and_(True, *conditions)).order_by(processes.c.seq.desc()).limit(query.limit)
-    )
+    return wanted.where(and_(True, *conditions)).order_by(processes.c.seq.desc()).limit(query.limit)
 
 
 def _find(connection: Connection, text: str) -> tuple[ProcessId, ...]:
