@@ -59,6 +59,7 @@ WORDS = {
     "outages": ["service", "reason"],
     "sightings": ["subject", "what", "seen_by", "error", "summary", "body"],
     "sessions": ["hash", "token_id", "token_hash", "role"],
+    "starts": ["policy", "hash", "action", "identity", "partition", "destination", "content", "day", "process_id"],
 }  # fmt: skip
 DAMAGES = ["", "{", '{"code": 5', "[1, 2]", '"text"', "[" * 100_000]
 SET_ASIDE = [("processes", column) for column in JSON_COLUMNS["processes"]]
