@@ -140,6 +140,7 @@ def test_a_paused_policy_starts_nothing_until_it_is_resumed(kept: Place, name: s
         calve.policy_pause(name, reason="a migration")
         assert [one["paused"] for one in calve.policy_list()] == [True]
         assert calve.policy_show(name)["halt"]["reason"] == "a migration"
+        assert calve.system()["halts"] == []  # whose buttons start processes again
         assert policies.tick(app, app.config.policy(name)) == []
         with pytest.raises(RefusedError, match="is paused"):
             policy_view.policy_run(app, name)

@@ -76,6 +76,7 @@ def test_what_is_not_there_is_said(folder: Path, capfd: pytest.CaptureFixture[st
         ('release = "quarantine"', "unknown key policy.events.release"),
         ('source = "main:db.*"', "several tables"),
         ('source = "main:events"', "invalid source"),
+        ('source = "other:db.events"', "source 'other' is not configured"),
     ],
 )
 def test_a_policy_that_does_not_read_is_refused_when_the_file_is(
@@ -84,7 +85,7 @@ def test_a_policy_that_does_not_read_is_refused_when_the_file_is(
     given = {"source": 'source = "main:db.events"', "to": 'to = "lake.ns.events"'} | {
         line.split(" =")[0]: line
     }
-    text = "\n".join(["[policy.events]", *given.values()])
+    text = "\n".join(["[source.main]", 'url = "chdb://x"', "[policy.events]", *given.values()])
     (tmp_path / "calve.toml").write_text(text)
     with pytest.raises(UsageError, match=r"policy\.events") as wrong:
         load_config(tmp_path / "calve.toml", environ={})
@@ -95,7 +96,7 @@ def test_a_policy_has_a_name_of_letters_and_its_keys_have_an_environment_form(tm
     (tmp_path / "calve.toml").write_text('[policy."a b"]\nsource = "main:db.e"\nto = "lake.ns.e"\n')
     with pytest.raises(UsageError, match="invalid name"):
         load_config(tmp_path / "calve.toml", environ={})
-    (tmp_path / "calve.toml").write_text(POLICY)
+    (tmp_path / "calve.toml").write_text(f'[source.main]\nurl = "chdb://x"\n{POLICY}')
     environ = {
         "CALVE_POLICY__EVENTS__BYTES_PER_DAY": "2TB",
         "CALVE_POLICY__EVENTS__WINDOW": "22:00-02:00 Asia/Kolkata",

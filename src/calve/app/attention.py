@@ -343,7 +343,7 @@ def _pins(look: _Look) -> Iterator[Card]:
 def _halts(look: _Look) -> Iterator[Card]:
     for one in look.reader.halts():
         if one.made_at and look.now - one.made_at > timedelta(hours=_HALT_HOURS):
-            policy = one.kind == "policy"
+            policy = one.kind == "policy"  # which pages do not resume
             given = {"name": one.source} if policy else {"table": one.source, "kind": one.kind}
             said = str(one)
             yield Card(
@@ -351,9 +351,9 @@ def _halts(look: _Look) -> Iterator[Card]:
                 title=f"{said[0].upper()}{said[1:]}",
                 why=f"by {one.who}{f': {one.reason}' if one.reason else ''}",
                 since=one.made_at,
-                source=one.source,
-                action="policy_resume" if policy else "lift",
-                arguments=given,
+                source="" if policy else one.source,
+                action="" if policy else "lift",
+                arguments={} if policy else given,
                 command=command("policy_resume" if policy else "lift", **given),
                 href=("system", {}),
             )

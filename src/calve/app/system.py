@@ -45,7 +45,7 @@ def system(app: App) -> Json:
         "outages": [
             view.plain_json(one) for one in registry.outages(now - timedelta(days=_OUTAGE_DAYS), limit=200)
         ],
-        "halts": [view.plain_json(one) for one in store.halts()],
+        "halts": [view.plain_json(one) for one in store.halts() if one.kind != "policy"],
         "doctor": _doctor(app),
         "lookout": _lookout(app, now),
         "errors": errors,

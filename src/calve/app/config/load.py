@@ -4,7 +4,7 @@ import difflib
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,14 @@ from pydantic import BaseModel, ValidationError
 
 from calve.app.arguments import span
 from calve.app.config import tree, values
-from calve.app.config.sections import NAMED_SECTIONS, PLAIN_SECTIONS, ExpectSection, Root, policy_of
+from calve.app.config.sections import (
+    NAMED_SECTIONS,
+    PLAIN_SECTIONS,
+    ExpectSection,
+    PolicySection,
+    Root,
+    policy_of,
+)
 from calve.app.config.tree import Key, Leaf, Leaves, document_of, dotted, leaves_of
 from calve.app.config.values import (
     CONFIG_NAME,
@@ -31,6 +38,7 @@ from calve.app.config.values import (
 from calve.export.choices import Choices
 from calve.model.errors import UsageError
 from calve.model.limits import Limits
+from calve.policy.policy import Policy
 
 # Sections of which there may be many, each with a name like this one.
 _NAMED = {
@@ -232,6 +240,18 @@ def known_names(above: Key) -> list[str]:
     return list(section.model_fields) if section else []
 
 
+def _policy(name: str, section: PolicySection, sources: Collection[str]) -> Policy:
+    made = policy_of(name, section)
+    if made.source and made.source not in sources:
+        raise UsageError(
+            f"{dotted(('policy', name, 'source'))}: source {made.source!r} is not configured"
+            f" (configured: {', '.join(sources) or 'none'})",
+            code="source_not_configured",
+            hint=f"add [source.{made.source}], or name one that is configured",
+        )
+    return made
+
+
 def _config(root: Root, leaves: Leaves, file: Path | None, folder: Path) -> Config:
     limits = Limits(**{item.name: getattr(root.limits, item.name) for item in fields(Limits)})
     return Config(
@@ -259,7 +279,7 @@ def _config(root: Root, leaves: Leaves, file: Path | None, folder: Path) -> Conf
         serve=ServeConfig(**root.serve.model_dump() | {"hosts": tuple(root.serve.hosts)}),
         metrics=MetricsConfig(**root.metrics.model_dump()),
         expect=tuple(_expectation(name, section) for name, section in root.expect.items()),
-        policies=tuple(policy_of(name, section) for name, section in root.policy.items()),
+        policies=tuple(_policy(name, section, root.source) for name, section in root.policy.items()),
         log=LogConfig(**root.log.model_dump()),
         secrets=tree.secrets(leaves),
         notify={name: section.model_dump() for name, section in root.notify.items()},
