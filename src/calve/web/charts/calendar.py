@@ -11,6 +11,7 @@ from calve.web.words import counted
 
 WEEKS = 13
 _CELL, _GAP, _LEFT, _TOP = 14.0, 4.0, 34.0, 18.0
+_MONTH = 30.0  # that a name of a month needs
 
 
 def calendar(days: Sequence[Mapping[str, Any]], today: str) -> Markup:
@@ -21,12 +22,14 @@ def calendar(days: Sequence[Mapping[str, Any]], today: str) -> Markup:
     first = last - timedelta(days=last.weekday() + 7 * (WEEKS - 1))
     found = {parsed: one for one in days if (parsed := _day(one.get("day"))) and first <= parsed <= last}
     drawn: list[Markup] = []
-    month = 0
+    month, place, label = 0, 0.0, 0
     for number in range((last - first).days + 1):
         day = first + timedelta(days=number)
         x, y = _LEFT + number // 7 * (_CELL + _GAP), _TOP + day.weekday() * (_CELL + _GAP)
         if day.month != month and day.weekday() == 0:
-            month = day.month
+            if month and x - place < _MONTH:
+                drawn.pop(label)  # a month of one week at the left edge: its name would run into the next
+            month, place, label = day.month, x, len(drawn)
             drawn.append(svg.element("text", f"{day:%b}", cls="tick", x=x, y=_TOP - 6))
         cls, said = _said(found.get(day))
         drawn.append(
@@ -39,7 +42,7 @@ def calendar(days: Sequence[Mapping[str, Any]], today: str) -> Markup:
         drawn.append(svg.element("text", word, cls="tick", x=0, y=_TOP + row * (_CELL + _GAP) + 11))
     made = sum(int(one.get("made") or 0) for one in found.values())
     title = f"{counted(made, 'backup')} in {WEEKS} weeks, on {counted(len(found), 'day')}"
-    wide = _LEFT + WEEKS * (_CELL + _GAP)
+    wide = _LEFT + WEEKS * (_CELL + _GAP) + _MONTH - _CELL
     chart = svg.element(
         "svg", svg.element("title", title), svg.element("desc", "A square a day, a column a week."), *drawn,
         cls="chart calendar", role="img", width=wide, height=_TOP + 7 * (_CELL + _GAP),

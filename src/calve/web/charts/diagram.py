@@ -47,7 +47,7 @@ def diagram(
         )
         drawn += _node(name, x, y, kind)
     if state not in _PLACES:
-        drawn.append(svg.element("text", f"now: {cut(state, 30)}", cls="value", x=0, y=_LOW + 21))
+        drawn.append(svg.element("text", f"now: {cut(state, 16)}", cls="value", x=0, y=_LOW + 21))
     since = next((one["at"] for one in reversed(milestones) if _state(one) == state), None)
     stood = between(since, now)
     title = f"This process is {state_look(state).word}"

@@ -22,6 +22,7 @@ _PHASES = ("read", "write", "upload")
 _AREAS = ("upload", "write", "read", "worked", "waiting")  # from the bottom
 _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400, 172800, 604800)
 _HATCH = "h-wait"
+_WORDS = 0.1  # of the width: what a bar needs to have words in it
 _GAP = 0.01  # of the whole: shorter pauses between tries are not drawn
 
 
@@ -137,15 +138,18 @@ def _stops(document: Mapping[str, Any], start: datetime, running: Sequence[float
 
 
 def _waits(frame: _Frame, stops: Sequence[_Stop]) -> None:
+    """Those at the same time below each other."""
     if not stops:
         return
     frame.row("Waiting")
-    for left, right, short, rest in stops[:BARS]:
+    top, free = frame.y, list[float]()
+    for left, right, short, rest in sorted(stops[:BARS]):
+        frame.y = top + _LANE * _lane(free, left, right)
         frame.bar(left, right, "waiting", f"{cut(short + rest, 200)}, {span(right - left)}")
-        at = frame.at(left)
-        if frame.at(right) - at >= 0.14:
-            frame.drawn.append(svg.words(at + 0.006, frame.y + 11, cut(short, 34), "inside"))
-    frame.y += _LANE + 4
+        at, wide = frame.at(left), frame.at(right) - frame.at(left)
+        if wide >= _WORDS:
+            frame.drawn.append(svg.inside(at, frame.y + 11, wide, cut(short, 80), "inside", indent=6))
+    frame.y = top + _LANE * len(free) + 4
 
 
 def _lanes(frame: _Frame, document: Mapping[str, Any], running: Sequence[float], now: float) -> int:
@@ -284,7 +288,7 @@ def _axis(frame: _Frame) -> list[Markup]:
     number = -int(-frame.first // step) if frame.first < 0 else 0
     while number * step <= frame.first + frame.length and len(drawn) < 40:
         place = frame.at(number * step)
-        anchor = "start" if place < 0.03 else "end" if place > 0.95 else "middle"
+        anchor = "start" if place < 0.06 else "end" if place > 0.95 else "middle"
         drawn.append(svg.upright(place, 0, frame.y, "grid"))
         said = "start" if number == 0 else ("−" if number < 0 else "") + span(abs(number) * step)
         drawn.append(svg.words(place, frame.y + 15, said, "tick minor" if number % 2 else "tick", anchor))

@@ -6,7 +6,7 @@ from typing import Any
 from markupsafe import Markup
 
 from calve.web.charts import svg
-from calve.web.words import count, counted
+from calve.web.words import count, counted, cut
 
 _MOST = 12
 _ROW = 24.0
@@ -24,7 +24,7 @@ def histogram(now: Sequence[Mapping[str, Any]], before: Sequence[Mapping[str, An
     for at, (name, number) in enumerate(zip(names, files, strict=True)):
         top = at * _ROW
         wide = (1 - _NAME - _ROOM) * (number / highest if highest else 0)
-        drawn.append(svg.words(0, top + 16, name, "label"))
+        drawn.append(svg.inside(0, top + 16, _NAME - 0.01, cut(name, 80), "label"))
         if at < len(old):
             drawn.append(
                 svg.rect(_NAME, top + 4, (1 - _NAME - _ROOM) * old[at] / (highest or 1), 16, "before")

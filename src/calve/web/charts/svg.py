@@ -54,6 +54,12 @@ def words(x: float, y: float, text: str, cls: str, anchor: str | None = None) ->
     return element("text", text, cls=cls, x=across(x), y=finite(y), text_anchor=anchor)
 
 
+def inside(x: float, y: float, width: float, text: str, cls: str, *, indent: float = 0) -> Markup:
+    """Words that end where their place ends; `y` is their base line."""
+    line = element("text", text, cls=cls, x=indent, y=14)
+    return element("svg", line, x=across(x), y=finite(y - 14), width=across(width), height=20)
+
+
 def upright(x: float, top: float, bottom: float, cls: str) -> Markup:
     """A line from top to bottom."""
     return element("line", cls=cls, x1=across(x), x2=across(x), y1=finite(top), y2=finite(bottom))
