@@ -25,8 +25,10 @@ BY_ROLE = {
         now find has_workers notes outages processes show events why standing workers history page servers breakers
         halts proofs keys feed tasks totals versions partitions parts health export_preview optimize_preview
         backup_list backup_show seen attention tables table sheet vault system search
+        policy_list policy_show policy_explain
     """,
-    OPERATOR: "settings audit halt lift verify backup_verify doctor export backup_create optimize cancel retry stop notify_test",
+    OPERATOR: "settings audit halt lift verify backup_verify doctor export backup_create optimize cancel retry stop notify_test"
+    " policy_run policy_pause policy_resume",
     ADMIN: "backup_restore restore_preview backup_delete backup_prune token_list token_new token_revoke support",
 }
 NEEDED = {verb: role for role, verbs in BY_ROLE.items() for verb in verbs.split()}
@@ -40,6 +42,7 @@ OPTIONS = {
     ("export", "unsigned"): ADMIN,
     ("backup_create", "ignore_row_policies"): ADMIN,
     ("backup_prune", "dry_run"): VIEWER,
+    ("policy_run", "dry_run"): VIEWER,
 }
 
 
@@ -94,6 +97,7 @@ GIVEN: dict[str, dict[str, Any]] = {
     "table": {"source": "none.none", "to": "lake.none.none"},
     "partitions": {"table": "none.none"},
     "parts": {"table": "none.none"},
+    "policy_explain": {"table": "none.none", "partition": "none"},
     "health": {"table": "lake.none.none"},
     "export": {"table": "none.none", "to": "lake.none.none", "all": True},
     "export_preview": {"table": "none.none", "to": "lake.none.none", "all": True},

@@ -1,6 +1,7 @@
 """Policies over a real source, store and lake: what is due is exported once and proven; what is not, says why."""
 
 import itertools
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from calve.app import policies, policy_view
+from calve.app import policies, policy_view, work
 from calve.app.calve import Calve
 from calve.app.wiring import App
 from calve.model.errors import CalveError, NotFoundError, RefusedError, UsageError
@@ -286,3 +287,29 @@ def test_documents_say_what_comes_and_why(kept: Place, name: str) -> None:
             policy_view.policy_explain(app, f"{name}.events", "205001")
         with pytest.raises(UsageError):
             policy_view.policy_show(app, "nobody")
+
+
+def test_the_thread_of_a_worker_goes_on_after_errors_and_ends_with_it(
+    kept: Place, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ticked: list[str] = []
+    enough = threading.Event()
+
+    def tick(_: App, policy: Policy) -> list[Process]:
+        ticked.append(policy.name)
+        if len(ticked) >= 6:
+            enough.set()
+        raise (CalveError("down", code="down") if len(ticked) % 2 else ValueError("a defect"))
+
+    monkeypatch.setattr(policies, "tick", tick)
+    monkeypatch.setattr(policies, "_TICK_SECONDS", 0.0)
+    with _app(kept, name, {"to": f"lake.{name}x.{{table}}"}) as (app, _):
+        with work._policies(app):
+            assert enough.wait(timeout=60)
+        assert set(ticked) == {name, f"{name}x0"}
+        assert not any(one.name == "calve-policies" for one in threading.enumerate())
+
+
+def test_a_worker_without_policies_has_no_thread_for_them(kept: Place) -> None:
+    with kept.app() as app, work._policies(app):
+        assert not any(one.name == "calve-policies" for one in threading.enumerate())
