@@ -94,6 +94,7 @@ def test_T16_killed_again_and_again_wherever_that_was_the_same_command_ends_it(f
     assert {one.id for one in stored(folder)} == before, "nothing was queued a second time"
     assert {one.state for one in stored(folder)} == {ProcessState.COMPLETED}
     assert rows(folder) == list(range(100))
+    again(folder, "worker", "--until-idle")  # the command waits for its releases too, though not for ever
     assert not list(folder.glob("clickhouse/shadow/*/*")), "a freeze is left"
 
 

@@ -1,9 +1,6 @@
 """`calve health` and `calve optimize` as a person runs them."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +9,7 @@ from pyiceberg.catalog import Catalog
 
 from calve.cli.main import run
 from calve.iceberg.catalogs.catalog import open_catalog
-from support.lake import IDENTIFIER, arrow, make_table, rows_of, sqlite_properties
+from support.lake import IDENTIFIER, arrow, make_table, sqlite_properties
 
 CONFIG = """
 [catalog.lake]
@@ -96,18 +93,6 @@ def test_T16_no_wait_queues_the_same_again_joins_and_another_is_refused_while_th
     code, refused, _ = answer(capsys, "optimize", "lake.ns.events", "--full", "--no-wait")
     assert (code, refused["error"]["code"]) == (4, "locked")
     assert process["id"] in refused["error"]["message"]
-
-
-@pytest.mark.spark
-def test_optimize_runs_to_the_end_with_a_worker_of_its_own(catalog: Catalog, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "calve.cli", "optimize", "lake.ns.events", "--json"],
-        cwd=tmp_path, env=dict(os.environ), capture_output=True, text=True, timeout=240,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    process = json.loads(done.stdout)
-    assert (process["state"], process["tasks"]["done"], process["files"]) == ("COMPLETED", 1, 1)
-    assert rows_of(catalog) == list(range(130))
 
 
 def test_a_table_without_a_snapshot_is_left_alone(

@@ -49,13 +49,15 @@ def test_T16_killed_in_mid_rewrite_the_same_command_takes_over_and_the_rewrite_i
     with open_store(f"sqlite:///{tmp_path}/calve.db") as store:
         while not (rewritten(tmp_path) and (ids := running(store))):
             assert first.poll() is None, first.stderr
-            time.sleep(0.005)
+            time.sleep(0.02)
         first.send_signal(signal.SIGKILL)
         first.communicate(timeout=60)
-        second = command(tmp_path, "optimize", "lake.ns.events")
-        _, said = second.communicate(timeout=240)
+        second = command(tmp_path, "optimize", "lake.ns.events", "--json")
+        out, said = second.communicate(timeout=240)
         assert second.returncode == 0, said
-        assert f"joining process {ids[0]}" in said
+        shown = json.loads(out)
+        assert shown["id"] == ids[0], "it joins"
+        assert (shown["state"], shown["tasks"]["done"], shown["files"]) == ("COMPLETED", 1, 1)
         process = store.process(ids[0])
         assert process.state is ProcessState.COMPLETED, process.error
         assert process.state in PROCESS_TERMINAL and process.tasks.running == 0
