@@ -11,6 +11,7 @@ from starlette.routing import BaseRoute
 from calve.app.calve import Calve
 from calve.app.config import load_config
 from calve.app.token_file import read_token
+from calve.clickhouse.embedded.source import EmbeddedSource
 from calve.http.server import Shared
 from calve.model.access import Role
 from calve.model.seen import Sighting
@@ -43,7 +44,7 @@ class Place:
         store = self.calve._app.store
         assert isinstance(store, SqlStore)
         self.store = store
-        self.url = ""
+        self.url, self.cookie = "", ""
         self.routes: list[BaseRoute] = []  # of the last server
         self._tokens: dict[Role, str] = {}
 
@@ -53,6 +54,7 @@ class Place:
             yield url
 
     def _front(self, shared: Shared) -> Sequence[BaseRoute]:
+        self.cookie = shared.cookie
         if not self._looks:
             shared.lookout.next = lambda: None  # type: ignore[method-assign]
         self.routes = [*dashboard(shared), *shared.last]
@@ -100,6 +102,19 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     made = Place(tmp_path_factory.mktemp("dashboard"), looks=False)
     with made.calve, made.served() as made.url:
         yield made
+
+
+@pytest.fixture(scope="session")
+def table(place: Place) -> str:
+    with EmbeddedSource("main", place.folder / "clickhouse", create=True).visit() as session:
+        session.execute("CREATE DATABASE web")
+        session.execute(
+            "CREATE TABLE web.events (day Date, n UInt64) ENGINE = MergeTree PARTITION BY toYYYYMM(day) ORDER BY n"
+        )
+        session.execute(
+            "INSERT INTO web.events SELECT toDate('2026-01-31') + number % 2, number FROM numbers(10)"
+        )
+    return "main:web.events"
 
 
 @pytest.fixture

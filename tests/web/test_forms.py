@@ -7,7 +7,6 @@ import httpx
 import pytest
 
 from calve.app.desk import VERBS
-from calve.clickhouse.embedded.source import EmbeddedSource
 from calve.model.access import Role
 from calve.model.process import ProcessQuery
 from calve.model.states import ProcessState
@@ -17,19 +16,6 @@ from support.html import Html
 from web.conftest import Place, page
 
 KEY = "0123456789abcdef"
-
-
-@pytest.fixture(scope="session")
-def table(place: Place) -> str:
-    with EmbeddedSource("main", place.folder / "clickhouse", create=True).visit() as session:
-        session.execute("CREATE DATABASE web")
-        session.execute(
-            "CREATE TABLE web.events (day Date, n UInt64) ENGINE = MergeTree PARTITION BY toYYYYMM(day) ORDER BY n"
-        )
-        session.execute(
-            "INSERT INTO web.events SELECT toDate('2026-01-31') + number % 2, number FROM numbers(10)"
-        )
-    return "main:web.events"
 
 
 def press(client: httpx.Client, address: str, **given: str) -> httpx.Response:

@@ -181,6 +181,12 @@ def test_an_export_whose_plan_changed_shows_both_and_starts_nothing(shop: Place,
     assert not shop.store.processes(ProcessQuery(destination="lake.shop.grown"))
     exact, then = [form.filled() for form in html.forms if form.action.endswith("do/export")]
     assert exact["plan_hash"] != [shown] and "plan_hash" not in then
+    # The hash of a restore, which a viewer may not see, shows none of it here.
+    other = (
+        planned(admin, "/backups/restore?name=first&into=secret&plan=1").form("do/backup_restore").filled()
+    )
+    crossed = planned(admin, f"{address}&was={other['plan_hash'][0]}")
+    assert "secret" not in crossed.text and "does not have the earlier plan" in crossed.text
     # Another server has not seen the first plan: it says so, and asks all the same.
     with shop.served() as url, shop.browser(url) as other:
         other.cookies.update(dict(admin.cookies))

@@ -220,7 +220,12 @@ class Forms:
         status: int = 200,
     ) -> Response:
         action = ACTIONS[name]
-        processes = await self._processes(caller, arguments.get("ids", ()))
+        processes: list[Json] = []
+        try:
+            processes = await self._processes(caller, arguments.get("ids", ()))
+        except CalveError:
+            if error is None:  # else what went wrong first is what is said
+                raise
         asked = {one.name for one in action.asks}
         if error is None and not set(self._service.desk.required(action.verb)) <= {*arguments, *asked}:
             raise UsageError(

@@ -50,7 +50,8 @@ class Plans:
         self._pages = pages
         self._documents = documents
         self._service = frame.shared.service
-        self._shown: OrderedDict[str, bytes] = OrderedDict()  # plans that somebody saw, by their hash
+        # Plans that somebody saw, by their page and hash: who may ask for one kind may not see the other.
+        self._shown: OrderedDict[tuple[str, str], bytes] = OrderedDict()
 
     def routes(self) -> list[BaseRoute]:
         handler = self._frame.handler
@@ -155,8 +156,8 @@ class Plans:
             )  # fmt: skip
         document = json.loads(made)
         agreed = document.get("plan_hash") or ""
-        before = self._shown.get(was)
-        self._keep(agreed, made)
+        before = self._shown.get((page.name, was))
+        self._keep((page.name, agreed), made)
         return await self._pages.shown(
             request, page, caller, given, document,
             template="restore_plan.html" if page is RESTORE else "",
@@ -166,10 +167,10 @@ class Plans:
             differences=differences(json.loads(before), document) if before else None,
         )  # fmt: skip
 
-    def _keep(self, agreed: str, made: bytes) -> None:
-        if agreed and len(made) <= _KEPT_BYTES:
-            self._shown.pop(agreed, None)
-            self._shown[agreed] = made
+    def _keep(self, key: tuple[str, str], made: bytes) -> None:
+        if key[1] and len(made) <= _KEPT_BYTES:
+            self._shown.pop(key, None)
+            self._shown[key] = made
             while len(self._shown) > _KEPT:
                 self._shown.popitem(last=False)
 
