@@ -29,6 +29,7 @@ uri = "sqlite:///{folder}/catalog.db"
 warehouse = "file://{folder}/warehouse"
 [limits]
 requests_per_second = 5000
+answer_seconds = 60
 """
 
 
