@@ -3,10 +3,15 @@ from typing import Any
 
 import pytest
 from scene import OpenAs, Scene
+from sqlalchemy.engine import make_url
 
 from calve.model.access import Role
+from calve.web.front import dashboard
 from support.browser import Chromium, Person
 from support.local_runner import LocalRunner
+from support.network_proxy import NetworkProxy
+from support.postgres import Postgres
+from support.served import served_here
 from support.watched_runner import WatchedRunner
 
 
@@ -24,10 +29,33 @@ def _browser_in_use(chromium: Chromium) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def scene(tmp_path_factory: pytest.TempPathFactory, runner: LocalRunner) -> Iterator[Scene]:
+def far(postgres_server: Postgres) -> Iterator[NetworkProxy]:
+    """What stands before the database of the catalog `far`."""
+    with NetworkProxy(postgres_server.port) as proxy:
+        yield proxy
+
+
+@pytest.fixture(scope="session")
+def scene(
+    tmp_path_factory: pytest.TempPathFactory,
+    runner: LocalRunner,
+    far: NetworkProxy,
+    postgres_server: Postgres,
+) -> Iterator[Scene]:
     """A server, a worker and tables with exports. Shared: a test makes what it counts."""
-    with Scene(tmp_path_factory.mktemp("seen"), WatchedRunner(runner)) as made:
+    url = make_url(postgres_server.new_database()).set(port=far.port, drivername="postgresql+psycopg")
+    made = Scene(tmp_path_factory.mktemp("seen"), WatchedRunner(runner), url.render_as_string(False))
+    with made:
         yield made
+
+
+@pytest.fixture(scope="session")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a server with nothing in it."""
+    folder = tmp_path_factory.mktemp("empty")
+    (folder / "calve.toml").write_text("[limits]\nrequests_per_second = 5000\n")
+    with served_here(folder, fronts=[dashboard]) as url:
+        yield url
 
 
 @pytest.fixture

@@ -21,7 +21,9 @@ def main(content: str, wants: str = "{}", now: str = NOW) -> str:
     )
 
 
-def fixture_page(person: Person, content: str, *, stream: str = "", wants: str = "{}") -> Page:
+def fixture_page(
+    person: Person, content: str, *, stream: str = "", wants: str = "{}", page: Page | None = None
+) -> Page:
     """With `stream` and `wants` it is live."""
     text = _PAGE.format(
         script=Assets().target("calve.js"),
@@ -32,7 +34,7 @@ def fixture_page(person: Person, content: str, *, stream: str = "", wants: str =
     def answer(route: Route) -> None:
         route.fulfill(body=text, content_type="text/html; charset=utf-8")
 
-    page = person.context.new_page()
+    page = page or person.context.new_page()
     page.route(f"**/{ADDRESS}", answer)
     page.goto(person.at(ADDRESS))
     return page

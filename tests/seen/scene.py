@@ -28,12 +28,21 @@ url = "chdb://{folder}/clickhouse"
 type = "sql"
 uri = "sqlite:///{folder}/catalog.db"
 warehouse = "file://{folder}/warehouse"
+[catalog.far]
+type = "sql"
+uri = "{far}"
+warehouse = "file://{folder}/far"
 [backup]
 url = "{folder}/backups"
 [limits]
 requests_per_second = 5000
 tick_seconds = 0.05
 slots = 1
+connect_seconds = 2
+call_seconds = 6
+probe_seconds = 0.5
+backoff_first_seconds = 0.1
+backoff_most_seconds = 1
 """
 OpenAs = Callable[..., Person]
 _ADMIN = Caller(name="test", role=Role.ADMIN)
@@ -43,11 +52,12 @@ ROWS = 300  # of a table, in three partitions
 class Scene:
     """`table(name)` makes one more; `exported(name)` also brings it to the lake."""
 
-    def __init__(self, folder: Path, runner: WatchedRunner) -> None:
+    def __init__(self, folder: Path, runner: WatchedRunner, far: str) -> None:
+        """`far`: the database of a second catalog, which a test may cut off."""
         self.folder = folder
         self.runner = runner
         self.url = self.first = ""
-        (folder / "calve.toml").write_text(SETTINGS.format(folder=folder))
+        (folder / "calve.toml").write_text(SETTINGS.format(folder=folder, far=far))
         self.calve = Calve(load_config(folder / "calve.toml", environ={}))
         self._desk = Desk(self.calve)
         self._sessions: dict[Role, tuple[str, str]] = {}
@@ -97,6 +107,10 @@ class Scene:
             for statement in statements:
                 session.execute(statement)
 
+    def rows(self, sql: str) -> list[dict[str, Any]]:
+        with EmbeddedSource("main", self.folder / "clickhouse").visit() as session:
+            return session.rows(sql)
+
     def table(self, name: str, rows: int = ROWS) -> str:
         """Three partitions: 0, 1 and 2."""
         self.execute(
@@ -106,8 +120,8 @@ class Scene:
         )
         return f"main:db.{name}"
 
-    def export(self, name: str, *partitions: str) -> list[str]:
-        asked = {"table": f"db.{name}", "to": f"lake.ns.{name}", "partitions": list(partitions)}
+    def export(self, name: str, *partitions: str, catalog: str = "lake") -> list[str]:
+        asked = {"table": f"db.{name}", "to": f"{catalog}.ns.{name}", "partitions": list(partitions)}
         return [one["id"] for one in self.perform("export", **asked)["processes"]]
 
     def finish(self, ids: list[str]) -> None:
@@ -127,14 +141,17 @@ class Scene:
     def session(self, role: Role) -> tuple[str, str]:
         """The cookie of one who has signed in."""
         if role not in self._sessions:
-            token = str(self.calve.token_new(role.value, name=f"{role.value}-1")["token"])
-            headers = {"Origin": self.url, "Sec-Fetch-Site": "same-origin"}
-            with httpx.Client(base_url=self.url, headers=headers, trust_env=False) as client:
-                answer = client.post("/sign-in", data={"secret": token, "role": role.value})
-                assert answer.status_code == 303, answer.text
-                ((name, value),) = client.cookies.items()
-            self._sessions[role] = name, value
+            self._sessions[role] = self.new_session(role)
         return self._sessions[role]
+
+    def new_session(self, role: Role, name: str = "") -> tuple[str, str]:
+        token = str(self.calve.token_new(role.value, name=name)["token"])
+        headers = {"Origin": self.url, "Sec-Fetch-Site": "same-origin"}
+        with httpx.Client(base_url=self.url, headers=headers, trust_env=False) as client:
+            answer = client.post("/sign-in", data={"secret": token, "role": role.value})
+            assert answer.status_code == 303, answer.text
+            (cookie,) = client.cookies.items()
+        return cookie
 
     def addresses(self) -> list[str]:
         """Of each page, with data."""
@@ -145,6 +162,7 @@ class Scene:
             "processes",
             f"processes/{self.first}",
             f"confirm/cancel?ids={self.first}",
+            "backups",
             "system",
             "search?q=db.ev",
             "sign-in",

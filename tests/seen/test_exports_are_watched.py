@@ -4,9 +4,10 @@ import re
 
 import pytest
 from playwright.sync_api import Page, expect
-from scene import OpenAs, Scene
+from scene import ROWS, OpenAs, Scene
 
 from calve.model.access import Role
+from support.browser import axe_finds
 
 pytestmark = pytest.mark.programs
 
@@ -43,6 +44,7 @@ def test_an_export_is_started_from_the_matrix_and_watched_to_its_end(scene: Scen
     expect(page.locator("[data-chosen]")).to_contain_text("2 partitions, 200 rows")
     page.get_by_role("button", name="See the plan").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("This would be exported")
+    assert axe_finds(page) == []
     with scene.runner.holding():
         page.get_by_role("button", name="Start").click()
         page.wait_for_url(re.compile(r"/processes\?batch="))
@@ -68,6 +70,7 @@ def test_a_cancelled_export_is_run_again(scene: Scene, open_as: OpenAs) -> None:
         page.get_by_role("link", name="Cancel…").click()
         dialog = page.get_by_role("dialog", name="Cancel")
         expect(dialog).to_contain_text("nothing is published")
+        assert axe_finds(page) == []
         assert is_same(page)
         dialog.get_by_role("link", name="Back").click()
         expect(dialog).to_have_count(0)
@@ -127,6 +130,26 @@ def test_a_viewer_sees_it_live_and_may_not(scene: Scene, open_as: OpenAs) -> Non
     assert is_same(page)
 
 
+def test_a_backup_is_restored_under_another_name(scene: Scene, open_as: OpenAs) -> None:
+    scene.table("saved")
+    made = scene.perform("backup_create", name="nightly", tables=["db.saved"])
+    scene.finish([one["id"] for one in made["processes"]])
+    page = open_as(Role.ADMIN).page("backups")
+    page.get_by_role("row", name=re.compile("nightly")).get_by_role("link", name="Restore…").click()
+    page.get_by_label("Into the database").fill("again")
+    assert axe_finds(page) == []
+    page.get_by_role("button", name="See the plan").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("This would be restored")
+    assert axe_finds(page) == []
+    expect(page.locator("main")).to_contain_text("Nothing that exists is changed")
+    page.get_by_role("button", name="Start exactly this").click()
+    page.wait_for_url(re.compile("/processes/"))
+    mark(page)
+    expect(page.locator("h1 .state")).to_have_text("completed")
+    assert is_same(page)
+    assert scene.rows("SELECT count() AS n FROM again.saved") == [{"n": ROWS}]
+
+
 def test_all_of_it_without_a_script(scene: Scene, open_as: OpenAs) -> None:
     scene.table("plain")
     scene.finish(scene.export("plain", "0"))
@@ -163,6 +186,7 @@ def test_by_keyboard_alone(scene: Scene, open_as: OpenAs) -> None:
     keys = page.keyboard
     keys.press("?")
     expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+    assert axe_finds(page) == []
     keys.press("Escape")
     expect(page.get_by_role("dialog")).to_have_count(0)
     assert is_same(page)
@@ -172,6 +196,7 @@ def test_by_keyboard_alone(scene: Scene, open_as: OpenAs) -> None:
     expect(page.get_by_role("option")).to_have_count(1)
     keys.press("ArrowDown")
     expect(page.get_by_role("option")).to_have_attribute("aria-selected", "true")
+    assert axe_finds(page) == []
     keys.press("Enter")
     page.wait_for_url(re.compile("tables/of"))
     boxes = page.locator("#matrix tbody input[type=checkbox]")

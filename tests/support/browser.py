@@ -7,7 +7,7 @@ to the console as an error, throws, or does against its policy is collected: a t
 import asyncio
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from importlib.resources import files
@@ -31,6 +31,7 @@ MILLISECONDS = 20_000  # for what a test waits for; on a busy machine a second i
 _AXE = "axe.min.js"
 # The browser's own word about an answer that is no success: tests of refusals say that they expect it.
 ANSWERS = r"Failed to load resource"
+_NOT_NOW = "503 (Service Unavailable)"  # a server on a busy machine may say so; a page asks again
 _LISTEN = """
 addEventListener("securitypolicyviolation", (e) => console.error("policy: " + e.violatedDirective + " " + e.blockedURI));
 """
@@ -113,15 +114,18 @@ class Person:
         assert not self.errors, self.errors
 
     def _said(self, message: ConsoleMessage) -> None:
-        if message.type in ("error", "warning"):
+        if message.type in ("error", "warning") and not message.text.endswith(_NOT_NOW):
             self.errors.append(f"{message.page.url if message.page else ''}: {message.text}")
 
 
-def axe_finds(page: Page) -> list[str]:
-    """What keeps people from using the page as it is now, each with the first place where it does."""
+def axe_finds(page: Page, only: Sequence[str] = ()) -> list[str]:
+    """What keeps people from using the page as it is now, each with the first places where it does. `only`: these rules."""
     if not page.evaluate("() => Boolean(window.axe)"):
         page.evaluate(_axe())
-    found = page.evaluate("() => axe.run(document, {resultTypes: ['violations'], elementRef: false})")
+    options: dict[str, Any] = {"resultTypes": ["violations"]}
+    if only:
+        options["runOnly"] = {"type": "rule", "values": list(only)}
+    found = page.evaluate("(options) => axe.run(document, options)", options)
     return [
         f"{one['id']}: {node['html'][:200]} {' '.join(node['failureSummary'].split())[:200]}"
         for one in found["violations"]

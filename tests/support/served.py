@@ -60,14 +60,16 @@ class Served:
 
 
 @contextmanager
-def served_here(folder: Path, fronts: Sequence[Front] = (), **options: Any) -> Iterator[str]:
+def served_here(folder: Path, fronts: Sequence[Front] = (), port: int = 0, **options: Any) -> Iterator[str]:
     """The address of a server over a folder with a configuration. A thread: a test can afford one of its own."""
     config = load_config(folder / "calve.toml", environ={})
     answers: Future[Address] = Future()
 
     def run() -> None:
         try:
-            serve(config, replace(config.serve, port=0, **options), fronts=fronts, ready=answers.set_result)
+            serve(
+                config, replace(config.serve, port=port, **options), fronts=fronts, ready=answers.set_result
+            )
         except BaseException as error:
             if answers.done():
                 raise

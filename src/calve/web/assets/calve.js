@@ -159,10 +159,11 @@
   const SILENCE = 35_000; // the server pings every 15 s
   const HUNG = 60_000; // of a leading tab that says nothing: its lock is taken
   const HIDDEN = 5_000;
+  const MOST_QUIET = 3; // streams that gave nothing; then the page is looked at every ten seconds
   const SLEPT = 20_000; // between two ticks of a second
   const MOST = 200; // processes of one batch; of more it is only said that there were many
   const NAMES = ["process", "progress", "seen", "reset", "stalled", "resumed", "bye", "ping"];
-  const live = { on: false, leads: false, over: false, source: null, leave: null, waiting: null, cursor: "", heard: 0, failures: 0, timer: 0 };
+  const live = { on: false, leads: false, over: false, source: null, leave: null, waiting: null, cursor: "", heard: 0, failures: 0, quiet: 0, timer: 0 };
   let paused = false;
   let channel = null;
   let batch = null;
@@ -219,7 +220,7 @@
     if (live.cursor) url.searchParams.set("after", live.cursor);
     const source = live.source = new EventSource(url);
     live.heard = Date.now();
-    source.onopen = () => { if (live.failures < 3) tell("live"); };
+    source.onopen = () => { if (live.quiet <= MOST_QUIET) tell("live"); };
     source.onerror = () => { if (live.source === source) lost(); };
     for (const name of NAMES) source.addEventListener(name, (event) => { if (live.source === source) collect(name, event); });
   }
@@ -235,7 +236,8 @@
     hangUp();
     if (!live.on || !live.leads) return;
     live.failures += 1;
-    const polls = live.failures > 3 && loaded.well;
+    live.quiet = loaded.well ? live.quiet + 1 : 0; // pages come and the stream does not: a proxy holds it back
+    const polls = live.quiet > MOST_QUIET;
     tell(polls ? "live, every 10 s" : "reconnecting");
     const seconds = polls ? 10 : Math.min(30, 2 ** (live.failures - 1));
     live.timer = setTimeout(again, seconds * 1000 * (0.5 + Math.random()));
@@ -243,8 +245,10 @@
 
   async function again() {
     hangUp();
+    const was = loaded.well;
     const well = await load();
     if (!live.on || !live.leads) return;
+    if (well && !was) live.failures = 0;
     if (well) open();
     else lost();
   }
@@ -257,14 +261,15 @@
 
   function collect(name, event) {
     live.heard = Date.now();
-    live.failures = 0;
+    live.failures = live.quiet = 0;
     if (event.lastEventId) live.cursor = event.lastEventId;
-    batch ??= { processes: new Map(), many: false, seen: false, cursor: "", word: "live" };
+    batch ??= { processes: new Map(), many: false, seen: false, pinged: false, cursor: "", word: "live" };
     batch.cursor = live.cursor;
     if (name === "stalled") batch.word = "the store does not answer";
     if (name === "reset" || name === "resumed") batch.many = true;
     if (name === "seen") batch.seen = true;
-    if (name === "bye") { flush(); live.failures -= 1; lost(); return; }
+    if (name === "ping") batch.pinged = true; // outages and silent workers leave no event: a page looks again now and then
+    if (name === "bye") { flush(); live.quiet = -1; lost(); return; }
     if ((name === "process" || name === "progress") && !batch.many) {
       const data = JSON.parse(event.data);
       for (const one of data.processes ?? [data.process]) batch.processes.set(one.id, one);
@@ -276,8 +281,8 @@
   function flush() {
     if (!batch) return;
     clearTimeout(batch.timer);
-    const { many, seen, cursor, word } = batch;
-    const told = { many, seen, cursor, word, processes: many ? [] : [...batch.processes.values()].map(brief) };
+    const { many, seen, pinged, cursor, word } = batch;
+    const told = { many, seen, pinged, cursor, word, processes: many ? [] : [...batch.processes.values()].map(brief) };
     batch = null;
     channel?.postMessage(told);
     hear(told);
@@ -307,7 +312,7 @@
 
   function concerns(told) {
     const wanted = wants();
-    return told.many || told.processes.some(isAbout) || (told.seen && Boolean(wanted.all || wanted.source));
+    return told.many || told.pinged || told.processes.some(isAbout) || (told.seen && Boolean(wanted.all || wanted.source));
   }
 
   /** Tasks that are done, between two loads of the page. */
@@ -361,6 +366,7 @@
 
   const GAP = 2_000;
   const COST = 20;
+  const AWAY = 30_000; // until a server that did not answer is asked again
   const loaded = { well: true, stale: false, next: 0, timer: 0, running: null, ready: null };
 
   function markStale(soon) {
@@ -380,7 +386,7 @@
     loaded.running ??= fetchMain().then((well) => {
       loaded.well = well;
       loaded.running = null;
-      if (!well) { loaded.stale = true; loaded.next = Math.max(loaded.next, performance.now() + 5 * GAP); }
+      if (!well) { loaded.stale = true; loaded.next = performance.now() + AWAY * (0.5 + Math.random()); }
       planLoad();
       return well;
     });

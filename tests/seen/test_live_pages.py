@@ -1,0 +1,292 @@
+"""Pages that stay open: through outages, restarts, sleep, many tabs, many events, and the end of a session."""
+
+import re
+from contextlib import ExitStack
+
+import pytest
+from fixture_page import fixture_page, main
+from playwright.sync_api import Page, Request, expect
+from scene import OpenAs, Scene
+
+from calve.model.access import Role
+from support.browser import ANSWERS
+from support.network_proxy import Fault, Mode, NetworkProxy
+from support.programs import free_ports
+
+pytestmark = [pytest.mark.programs, pytest.mark.services]
+
+STATE = "h1 .state"
+
+
+def live(page: Page) -> Page:
+    """Marked, once it is live: the mark is lost with the page."""
+    expect(page.locator("#status")).to_have_text("live")
+    page.evaluate("() => { window.same = true }")
+    return page
+
+
+def is_same(page: Page) -> bool:
+    return bool(page.evaluate("() => window.same === true"))
+
+
+def test_an_outage_and_its_end_are_seen(scene: Scene, open_as: OpenAs, far: NetworkProxy) -> None:
+    scene.table("cut_off")
+    person = open_as()
+    attention = live(person.page(""))
+    with scene.runner.holding():
+        (started,) = scene.export("cut_off", "1", catalog="far")
+        sheet = live(person.page(f"processes/{started}"))
+        expect(sheet.locator(STATE)).to_have_text("running")
+        far.set(Fault(mode=Mode.REFUSE))
+    try:
+        # Outages are no events: pages look again with each ping of the stream.
+        expect(sheet.locator(".why")).to_contain_text("catalog:far", timeout=60_000)
+        expect(attention.locator(".card", has_text="catalog:far")).to_be_visible(timeout=60_000)
+    finally:
+        far.heal()
+    expect(sheet.locator(STATE)).to_have_text("completed")
+    expect(attention.locator(".card", has_text="catalog:far")).to_have_count(0, timeout=60_000)
+    assert is_same(sheet)
+    assert is_same(attention)
+
+
+def test_a_server_that_comes_back_is_found_again(scene: Scene, open_as: OpenAs) -> None:
+    scene.table("restarted")
+    (port,) = free_ports(1)
+    with ExitStack() as first, scene.runner.holding():
+        url = first.enter_context(scene.served(port=port))
+        person = open_as(url=url)
+        (started,) = scene.export("restarted", "1")
+        page = live(person.page(f"processes/{started}"))
+        expect(page.locator(STATE)).to_have_text("running")
+        first.close()
+        expect(page.locator("#status")).to_have_text("reconnecting")
+    scene.finish([started])
+    expect(page.locator(STATE)).to_have_text("running")
+    with scene.served(port=port):
+        expect(page.locator(STATE)).to_have_text("completed", timeout=60_000)
+        expect(page.locator("#status")).to_have_text("live", timeout=60_000)
+        assert is_same(page)
+        person.forgive(ANSWERS)
+        person.context.close()
+
+
+def test_under_a_path_of_a_proxy(scene: Scene, open_as: OpenAs) -> None:
+    scene.table("below")
+    with scene.served(root_path="/a/b") as url, scene.runner.holding():
+        assert url.rstrip("/").endswith("/a/b")
+        person = open_as(Role.OPERATOR, url=url)
+        page = live(person.page(""))
+        page.keyboard.press("/")
+        page.keyboard.type("db.events")
+        page.get_by_role("option").click()
+        page.wait_for_url(re.compile(r"/a/b/tables/of\?"))
+        (started,) = scene.export("below", "1")
+        page.goto(person.at(f"processes/{started}"))
+        live(page)
+        expect(page.locator(STATE)).to_have_text("running")
+        page.get_by_role("link", name="Cancel…").click()
+        page.get_by_role("dialog").get_by_role("button", name="Cancel", exact=True).click()
+        page.wait_for_url(re.compile(f"/a/b/processes/{started}"))
+        live(page)
+        expect(page.locator(STATE)).to_have_text("cancelled")
+        assert is_same(page)
+        person.context.close()
+
+
+def test_seven_tabs_have_one_stream(scene: Scene, open_as: OpenAs) -> None:
+    scene.table("seven")
+    person = open_as()
+    streams: list[str] = []
+
+    def asked(request: Request) -> None:
+        if "/events/stream" in request.url:
+            streams.append(request.url)
+
+    person.context.on("request", asked)
+    with scene.runner.holding():
+        (started,) = scene.export("seven", "1")
+        tabs = [live(person.page(f"processes/{started}")) for _ in range(7)]
+        for tab in tabs:
+            expect(tab.locator(STATE)).to_have_text("running")
+        assert len(streams) == 1
+        tabs.pop(0).close()  # it had the stream: another takes it over
+        for tab in tabs:
+            live(tab)
+    for tab in tabs:
+        expect(tab.locator(STATE)).to_have_text("completed")
+        assert is_same(tab)
+    assert len(streams) == 2
+
+
+def test_who_is_signed_out_is_told(scene: Scene, open_as: OpenAs) -> None:
+    person = open_as()
+    person.give_cookie(scene.new_session(Role.OPERATOR, name="soon-revoked"))
+    page = live(person.page("processes"))
+    scene.perform("token_revoke", names=["soon-revoked"])
+    # A server remembers a session for seconds, and asks every ten whether the stream's is still good.
+    expect(page.locator("#status")).to_have_text("signed out: reload", timeout=60_000)
+    page.locator("#status button").click()
+    expect(page.get_by_role("link", name="Sign in")).to_be_visible()  # on this host everybody may read
+
+
+def test_what_somebody_reads_is_not_pushed_away(scene: Scene, open_as: OpenAs) -> None:
+    scene.table("pushed")
+    page = live(open_as().page("processes"))
+    row = page.locator("tbody tr").first
+    link = row.locator("a.id")
+    name = link.inner_text()
+    link.focus()
+    (started,) = scene.export("pushed", "1")
+    scene.finish([started])
+    status = page.locator("#status button")
+    expect(status).to_have_text("1 new: show")
+    expect(page.locator("tbody tr").first.locator("a.id")).to_have_text(name)
+    status.click()
+    expect(page.locator(f"#p-{started}")).to_be_visible()
+    expect(page.locator("#status")).to_have_text("live")
+    expect(page.locator(f"#p-{name}")).to_be_visible()
+    assert is_same(page)
+
+
+def test_selected_text_stays_until_it_is_let_go(scene: Scene, open_as: OpenAs) -> None:
+    scene.table("selected")
+    person = open_as()
+    with scene.runner.holding():
+        (started,) = scene.export("selected", "1")
+        page = live(person.page(f"processes/{started}"))
+        expect(page.locator(STATE)).to_have_text("running")
+        page.evaluate("() => getSelection().selectAllChildren(document.querySelector('h1 .id'))")
+    expect(page.locator("#status")).to_have_text("changes wait: show")
+    expect(page.locator(STATE)).to_have_text("running")
+    assert page.evaluate("() => getSelection().toString()") == started
+    page.evaluate("() => getSelection().removeAllRanges()")
+    expect(page.locator(STATE)).to_have_text("completed")
+    expect(page.locator("#status")).to_have_text("live")
+    assert is_same(page)
+
+
+# In place of the browser's: the test says when it opens, fails and speaks. Fetches of the page are counted, and answered.
+FAKE = """
+const real = performance.now.bind(performance); window.realNow = () => real();
+window.streams = []; window.fetched = []; window.answer = () => Promise.reject(new Error("no server"));
+window.fetch = (url, options) => { window.fetched.push(String(url)); return window.answer(url, options); };
+window.EventSource = class extends EventTarget {
+  constructor(url) { super(); this.url = String(url); window.streams.push(this); setTimeout(() => this.onopen?.()); }
+  close() { this.closed = true; }
+};
+window.tell = (name, data, id = "") => {
+  const event = new MessageEvent(name, { data: JSON.stringify(data), lastEventId: id });
+  window.streams.at(-1).dispatchEvent(event);
+};
+window.pages = (content, version) => { window.answer = () => Promise.resolve(new Response(content, { headers: { "X-Calve-Version": version, "Server-Timing": "store;dur=10" } })); };
+"""
+VERSION = re.findall(r'data-version="([^"]+)"', main(""))[0]
+
+
+def fake(open_as: OpenAs, content: str) -> Page:
+    person = open_as()
+    person.context.add_init_script(FAKE)
+    page = person.context.new_page()
+    page.clock.install(time=1_800_000_000)
+    fixture_page(person, content, stream="v1/events/stream", wants='{"all": true}', page=page)
+    page.evaluate(
+        "([html, version]) => window.pages(html, version)", [main(content, '{"all": true}'), VERSION]
+    )
+    page.clock.run_for(50)
+    expect(page.locator("#status")).to_have_text("live")
+    return page
+
+
+def counted(page: Page) -> int:
+    return int(page.evaluate("() => window.fetched.length"))
+
+
+def run_until(page: Page, status: str) -> None:
+    """Minutes of the page's own time."""
+    for _ in range(300):
+        if page.locator("#status").inner_text().strip() == status:
+            return
+        page.clock.run_for(1000)
+    raise AssertionError(page.locator("#status").inner_text())
+
+
+def test_a_thousand_events_a_second_are_few_requests(open_as: OpenAs) -> None:
+    rows = "".join(f'<tr id="p-{one}"><td><a href="#">{one}</a></td></tr>' for one in range(50))
+    page = fake(open_as, f"<table><tbody>{rows}</tbody></table>")
+    spent = 0.0
+    for second in range(10):
+        spent += page.evaluate(
+            """(second) => { const begun = window.realNow(); for (let n = 0; n < 1000; n++) window.tell("process",
+              { event: {}, process: { id: "x" + (second * 1000 + n), kind: "export", state: "RUNNING", tasks: { done: n, total: 1000 } } }, "s." + (second * 1000 + n) + ".0");
+              return window.realNow() - begun; }""",
+            second,
+        )
+        page.clock.run_for(1000)
+    assert 2 <= counted(page) <= 6  # one in two seconds
+    assert spent < 1500  # milliseconds for ten thousand events, on a busy machine
+
+
+def test_a_page_that_is_hidden_rests_and_comes_back(open_as: OpenAs) -> None:
+    page = fake(open_as, "<p>here</p>")
+    hide = "(is) => { Object.defineProperty(document, 'hidden', { value: is, configurable: true }); document.dispatchEvent(new Event('visibilitychange')); }"
+    page.evaluate(hide, True)
+    page.clock.run_for(4000)
+    assert not page.evaluate("() => window.streams.at(-1).closed")
+    page.clock.run_for(2000)
+    assert page.evaluate("() => window.streams.at(-1).closed")
+    expect(page.locator("#status")).to_have_text("paused")
+    before = counted(page)
+    page.clock.run_for(3_600_000)
+    assert counted(page) == before
+    page.evaluate(hide, False)
+    page.clock.run_for(500)
+    expect(page.locator("#status")).to_have_text("live")
+    assert counted(page) == before + 1
+
+
+def test_a_machine_that_slept_loads_the_page_and_hears_from_there(open_as: OpenAs) -> None:
+    page = fake(open_as, "<p>here</p>")
+    streams = page.evaluate("() => window.streams.length")
+    page.clock.fast_forward(8 * 3_600_000)
+    page.clock.run_for(1500)
+    assert page.evaluate("() => window.streams.length") == streams + 1
+    assert counted(page) == 1
+    expect(page.locator("#status")).to_have_text("live")
+
+
+def test_a_server_that_is_away_for_minutes_is_asked_seldom(open_as: OpenAs) -> None:
+    page = fake(open_as, "<p>here</p>")
+    page.evaluate(
+        "() => { window.answer = () => Promise.reject(new Error('away')); window.streams.at(-1).onerror(); }"
+    )
+    expect(page.locator("#status")).to_have_text("reconnecting")
+    for _ in range(60):
+        page.clock.run_for(10_000)
+    assert 10 <= counted(page) <= 60  # in ten minutes
+    page.evaluate(
+        "([html, version]) => window.pages(html, version)", [main("<p>again</p>", '{"all": true}'), VERSION]
+    )
+    run_until(page, "live")
+    expect(page.locator("main")).to_have_text("again")
+
+
+def test_a_stream_that_is_held_back_becomes_looks_at_intervals(open_as: OpenAs) -> None:
+    """A proxy that buffers: it opens, and nothing comes."""
+    page = fake(open_as, "<p>here</p>")
+    run_until(page, "live, every 10 s")
+    while page.evaluate("() => window.streams.at(-1).closed"):
+        page.clock.run_for(500)
+    page.evaluate("() => window.tell('ping', {}, 's.1.0')")
+    page.clock.run_for(500)
+    expect(page.locator("#status")).to_have_text("live")
+
+
+def test_another_version_asks_for_a_reload(open_as: OpenAs) -> None:
+    page = fake(open_as, "<p>here</p>")
+    page.evaluate("(html) => window.pages(html, '99.0')", main("<p>newer</p>", '{"all": true}'))
+    page.evaluate("() => window.tell('reset', { cursor: 's.5.0' }, 's.5.0')")
+    page.clock.run_for(3000)
+    expect(page.locator("#status")).to_have_text("Calve was upgraded: reload")
+    expect(page.locator("main")).to_have_text("here")
+    assert page.evaluate("() => window.streams.at(-1).closed")
