@@ -23,7 +23,9 @@ _ADDRESS = re.compile(r"calve serves (\S+);")
 class Served:
     """Its address, its host's token, and clients for both."""
 
-    def __init__(self, folder: Path, options: Sequence[str] = (), settings: str = "") -> None:
+    def __init__(
+        self, folder: Path, options: Sequence[str] = (), settings: str = "", *, python: str = sys.executable
+    ) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         config = folder / "calve.toml"
@@ -31,7 +33,7 @@ class Served:
             config.write_text(settings)
         self.log = folder / "serve.log"
         command = [
-            sys.executable,
+            python,
             "-m",
             "calve.cli",
             "--config",

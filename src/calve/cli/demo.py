@@ -5,6 +5,7 @@ import shlex
 import shutil
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,16 +13,21 @@ import click
 
 from calve.cli import output
 from calve.cli.command import CliSession, command
+from calve.cli.installation import start_log
+from calve.cli.serve import load_server
 from calve.model.process import Process
 from calve.model.states import ProcessState
 
 if TYPE_CHECKING:
     from calve.app.demo.compare import Reading
+    from calve.http.server import Address
 
 TABLE, DESTINATION = "demo.events", "lake.demo.events"
 
 
-@command("demo", examples=["calve demo", "calve demo --rows 10000000 --dir /tmp/big-demo"])
+@command(
+    "demo", examples=["calve demo", "calve demo --serve", "calve demo --rows 10000000 --dir /tmp/big-demo"]
+)
 @click.option(
     "--rows", default=2_000_000, show_default=True, metavar="N", type=click.IntRange(1), help="Rows to make."
 )
@@ -34,16 +40,27 @@ TABLE, DESTINATION = "demo.events", "lake.demo.events"
     type=click.Path(path_type=Path),
     help="The folder to leave it in.",
 )
-def demo(session: CliSession, rows: int, folder: Path) -> int:
+@click.option("--serve", is_flag=True, help="Then open the dashboard, with live work in it, until Ctrl-C.")
+@click.option(
+    "--port",
+    default=8180,
+    show_default=True,
+    type=click.IntRange(0, 65535),
+    help="Port of --serve; 0 takes a free one.",
+)
+def demo(session: CliSession, rows: int, folder: Path, serve: bool, port: int) -> int:
     """Run a whole export on embedded defaults, read it back with two engines, and compare every column.
 
-    Needs no service and no configuration. Running it again starts over in the same folder.
+    Needs no service and no configuration. Running it again starts over in the same folder. With --serve it goes on: a
+    server with a worker, and exports, a backup, a failure and an outage to look at.
     """
     from calve.app.demo import folder as folders
     from calve.app.demo.compare import differences, readings
     from calve.app.demo.folder import statements
 
     session.only_here("demo")
+    if serve:
+        load_server()  # before the work: what is missing is said now
     began = time.monotonic()
     session = _of_the_demo(session, folders.prepare(folder))
     output.say(f"making {TABLE} with {output.counted(rows, 'row')} in an embedded ClickHouse")
@@ -65,7 +82,48 @@ def demo(session: CliSession, rows: int, folder: Path) -> int:
     different = [line for other in read[1:] for line in differences(read[0], other)]
     document = _document(folder, processes, read, different, seconds, time.monotonic() - began)
     session.answer(document, _summary(document, read))
+    if serve and not different:
+        return _serve(session, folder, port)
     return _leave(session, folder, processes[0], different)
+
+
+def _serve(session: CliSession, folder: Path, port: int) -> int:
+    """Until Ctrl-C. Everything that it started has ended then."""
+    from calve.app.token_file import read_token
+    from calve.cli.live_demo import LiveWork
+
+    serve_http, dashboard = load_server()
+    config, work = session.config, list[LiveWork]()
+    session.calve.close()  # its Spark: the worker has one of its own
+    for name in [name for name in os.environ if name.startswith("CALVE_") and name not in (session.environ or {})]:
+        del os.environ[name]  # the worker, too, has the demo's configuration
+    start_log(session, "warning")
+
+    def ready(address: "Address") -> None:
+        output.say(f"\nopen {address.url}/ in a browser; Ctrl-C ends it")
+        output.say(f"to change things there, sign in with the text of {address.token_file}")
+        work.append(
+            LiveWork(
+                address.url,
+                read_token(Path(address.token_file)),
+                clickhouse=config.source("main").folder,
+                catalog=Path(config.catalog("lake")["uri"].removeprefix("sqlite:///")),
+            )
+        )
+
+    try:
+        serve_http(
+            replace(config, log=replace(config.log, level="warning")),
+            replace(config.serve, port=port),
+            with_worker=True,
+            fronts=[dashboard],
+            ready=ready,
+        )
+    finally:
+        for one in work:
+            one.close()
+    output.say(f"it has ended; {folder} keeps what was done")
+    return output.DONE
 
 
 def _of_the_demo(session: CliSession, file: Path) -> CliSession:
@@ -149,6 +207,8 @@ def _leave(session: CliSession, folder: Path, process: Process, different: list[
         output.say(f"  {calve} ps --all")
         output.say(f"  {calve} verify {process.id}")
         output.say(f"  {calve} export {TABLE} --partition 202401 --to lake.demo.january")
+        output.say("\nSee it in a browser, at http://127.0.0.1:8180/, until Ctrl-C:")
+        output.say(f"  {calve} serve --with-worker")
     return output.DONE
 
 

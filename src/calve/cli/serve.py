@@ -67,13 +67,7 @@ def serve(session: CliSession, with_worker: bool, log_level: str | None, **given
     other hosts reach it starts only with tokens and TLS, or behind a proxy, and then reading needs a token too.
     """
     session.only_here("serve")
-    try:
-        from calve.http.server import serve as serve_http
-        from calve.web.front import dashboard
-    except ModuleNotFoundError as missing:
-        raise UsageError(
-            f"calve serve needs {missing.name}", code="serve_not_installed", hint="pip install 'calve[serve]'"
-        ) from None
+    serve_http, dashboard = load_server()
     say = start_log(session, log_level)
     chosen: dict[str, Any] = {
         name: str(value) if isinstance(value, Path) else value
@@ -108,3 +102,15 @@ def _leave_threads() -> None:
         if thread.is_alive():
             logging.shutdown()
             os._exit(0)
+
+
+def load_server() -> tuple[Any, Any]:
+    """`serve` of the server, and the front that it has for browsers. UsageError where they are not installed."""
+    try:
+        from calve.http.server import serve as serve_http
+        from calve.web.front import dashboard
+    except ModuleNotFoundError as missing:
+        raise UsageError(
+            f"calve serve needs {missing.name}", code="serve_not_installed", hint="pip install 'calve[serve]'"
+        ) from None
+    return serve_http, dashboard
