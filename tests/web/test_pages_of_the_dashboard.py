@@ -299,3 +299,21 @@ def test_a_defect_is_a_page_without_its_text(
 
 def test_every_path_of_a_page_is_its_own() -> None:
     assert len(set(PATHS.values())) == len(PATHS)
+
+
+@pytest.mark.parametrize(
+    ("address", "status"),
+    [
+        ("/processes?after=garbage", 404),
+        ("/processes?since=99999999999d", 400),
+        ("/tables?page=99999999999999999999", 400),
+        ("/tables?page=999999999", 200),
+        ("/tables/of?source=main:db.events&to=lake.ns.events&page=999999999", 200),
+        ("/processes/nope?after=1", 404),
+        ("/backups?page=999999999", 200),
+        ("/backups/of", 400),
+        ("/search?q=%25%25", 200),
+    ],
+)
+def test_what_nobody_would_ask_is_answered(reader: httpx.Client, address: str, status: int) -> None:
+    page(reader, address, status)

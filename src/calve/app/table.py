@@ -40,7 +40,7 @@ def table(app: App, source: str, to: str, *, page: int = 1, exported: str = "") 
         raise UsageError("invalid exported", code="bad_option", hint=f"give one of {', '.join(_STATES[1:])}")
     subject = pair(source, to)
     seen = app.registry.sighting(subject, "pair")
-    rows, total, complete = _partitions(app, seen, subject, page, exported)
+    rows, total, complete, page = _partitions(app, seen, subject, page, exported)
     query = ProcessQuery(source=source, destination=to, kind="export", limit=_MOST)
     live = app.store.processes(_of(query, PROCESS_LIVE))
     since = _since(app, seen, query)
@@ -119,19 +119,27 @@ def _of(query: ProcessQuery, states: frozenset[ProcessState], limit: int = _MOST
 
 def _partitions(
     app: App, seen: Sighting | None, subject: str, page: int, exported: str
-) -> tuple[list[Json], int, bool]:
-    """The rows of a page, how many there are, and whether these are all that were asked for."""
+) -> tuple[list[Json], int, bool, int]:
+    """The rows of a page, how many there are, whether these are all that were asked for, and which page it is: the last
+    one if there are fewer."""
     total = int(summary_of(seen).get("partitions", 0))
     if seen is None or not seen.pieces:
-        return [], total, not total
-    start = (max(page, 1) - 1) * PAGE
+        return [], total, not total, 1
     if not exported:
+        page, start = _page(page, total)
         piece = start // PIECE
         found = _rows(app.registry.sighting_body(subject, "pair", first=piece))
-        return found[start - piece * PIECE :][:PAGE], total, True
+        return found[start - piece * PIECE :][:PAGE], total, True, page
     pieces = app.registry.sighting_body(subject, "pair", limit=FILTERED_PIECES)
     fitting = [row for text in pieces for row in _rows([text]) if row["exported"] == exported]
-    return fitting[start : start + PAGE], len(fitting), seen.pieces <= FILTERED_PIECES
+    page, start = _page(page, len(fitting))
+    return fitting[start : start + PAGE], len(fitting), seen.pieces <= FILTERED_PIECES, page
+
+
+def _page(page: int, total: int) -> tuple[int, int]:
+    """One that there is, and where it begins."""
+    page = min(max(page, 1), max(1, -(-total // PAGE)))
+    return page, (page - 1) * PAGE
 
 
 def _rows(pieces: Sequence[str]) -> list[Json]:

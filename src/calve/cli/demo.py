@@ -95,7 +95,9 @@ def _serve(session: CliSession, folder: Path, port: int) -> int:
     serve_http, dashboard = load_server()
     config, work = session.config, list[LiveWork]()
     session.calve.close()  # its Spark: the worker has one of its own
-    for name in [name for name in os.environ if name.startswith("CALVE_") and name not in (session.environ or {})]:
+    for name in [
+        name for name in os.environ if name.startswith("CALVE_") and name not in (session.environ or {})
+    ]:
         del os.environ[name]  # the worker, too, has the demo's configuration
     start_log(session, "warning")
 

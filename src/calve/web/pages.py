@@ -62,6 +62,12 @@ def _asked_sheet(given: Given) -> Json:
     return asked | ({"states": given["state"]} if given.get("state") else {})
 
 
+def _asked_backup(given: Given) -> Json:
+    if not given.get("name"):
+        raise UsageError("name is missing", code="missing_option", hint="choose a backup of the list")
+    return dict(given)
+
+
 def _every_table(given: Given) -> Json:
     return {**{name: value for name, value in given.items() if name != "page"}, "every": True}
 
@@ -121,7 +127,7 @@ PAGES: Mapping[str, Page] = {
         ),
         Page(
             name="backup", path="/backups/of", title="Backup", template="backup.html", verb="vault",
-            options={"name": str},
+            options={"name": str}, asked=_asked_backup,
         ),
         Page(name="system", path="/system", title="System", template="system.html", beside=("settings", "audit")),
         Page(
