@@ -9,6 +9,8 @@ import httpx
 import pytest
 
 from calve.clickhouse.embedded.source import EmbeddedSource
+from calve.model.process import ProcessQuery
+from calve.model.states import ProcessState
 from calve.store import open_store
 from support.programs import Program
 
@@ -35,15 +37,11 @@ def test_a_demo_that_is_served_shows_live_work_and_ends_with_nothing_left_behind
     try:
         demo.wait_ready(lambda: "in a browser" in log.read_text(), seconds=240)
         url = log.read_text().partition("open ")[2].partition(" in a browser")[0]
-        with httpx.Client(base_url=url, trust_env=False, timeout=30) as client:
-            page = client.get("/", headers={"Accept": "text/html"})
-            assert page.status_code == 200 and "<h1" in page.text
-
-            def live() -> bool:
-                found = client.get("/v1/processes", params={"to": "lake.demo.live", "all": "true"}).json()
-                return any(one["state"] == "COMPLETED" for one in found["processes"])
-
-            demo.wait_ready(live, seconds=240)
+        page = httpx.get(url, headers={"Accept": "text/html"}, trust_env=False, timeout=30)
+        assert page.status_code == 200 and "<h1" in page.text
+        with open_store(f"sqlite:///{folder}/calve.db") as store:
+            live = ProcessQuery(destination="lake.demo.live", states=frozenset({ProcessState.COMPLETED}))
+            demo.wait_ready(lambda: bool(store.processes(live)), seconds=240)
         os.kill(demo.pid, signal.SIGINT)
         assert demo.wait() == 0, log.read_text()
     finally:
