@@ -5,7 +5,7 @@ Both take turns, so that a busy machine is busy for both.
 """
 
 from kit.report import Report
-from kit.world import fill, folder, plain, warm
+from kit.world import fill_to_settle, folder, plain, warm
 from support.place import Place
 
 TO_REACH = {2_000_000: 0.8, 10_000_000: 1.0, 20_000_000: 1.0}
@@ -15,10 +15,10 @@ def main() -> None:
     report = Report("export", __doc__)
     for rows, least in {1_000_000: 0.8}.items() if report.quick else TO_REACH.items():
         with folder() as home:
-            fill(Place(home), rows)
+            fill_to_settle(Place(home), rows)
             data = home / "clickhouse"
             with warm(home) as worker:
-                worker.export()  # the first is not warm
+                worker.settle()
                 for _ in range(2 if report.quick else 3):
                     report.note(f"plain insert, {rows:,}", plain(data, home))
                     with report.timed(f"export, {rows:,}") as run:

@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from kit.report import Report, Run, core_seconds, tree
-from kit.world import MIXED, SAME, alone, fill, folder, warm
+from kit.world import MIXED, SAME, alone, fill_to_settle, folder, warm
 from support.clickhouse_front import ClickHouseFront, clickhouse_front
 from support.server_place import ServerPlace
 
@@ -36,9 +36,9 @@ def main() -> None:
     report = Report("server", __doc__)
     rows = 1_000_000 if report.quick else 10_000_000
     with folder() as home, clickhouse_front(home / "server") as front:
-        fill(ServerPlace(home, front.url), rows)
+        fill_to_settle(ServerPlace(home, front.url), rows)
         with warm(home, server=front.url) as worker:
-            worker.export()
+            worker.settle()
             for _ in range(2 if report.quick else 3):
                 report.note("client's download", download(front, home))
                 with report.timed("export") as run:

@@ -31,6 +31,7 @@ MIXED_ROWS = (
     " toUUID(concat('00000000-0000-4000-8000-', leftPad(toString(number), 12, '0'))), number / 100"
     " FROM numbers({first}, {rows})"
 )
+_SMALL = "db.small"
 SAME = "output_format_parquet_compression_method = 'zstd', output_format_compression_level = 3"
 
 
@@ -38,6 +39,12 @@ SAME = "output_format_parquet_compression_method = 'zstd', output_format_compres
 def folder() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="calve-bench-", ignore_cleanup_errors=True) as made:
         yield Path(made)
+
+
+def fill_to_settle(place: Place, rows: int) -> None:
+    """The table to measure, and a small one."""
+    fill(place, rows)
+    fill(place, 1_000, table=_SMALL)
 
 
 def fill(place: Place, rows: int, *, parts: int = 4, table: str = "db.events") -> None:
@@ -61,6 +68,13 @@ class Warm:
 
     def __init__(self, place: Place, app: App) -> None:
         self.place, self.app = place, app
+
+    def settle(self) -> None:
+        """The first exports are not warm. The JVM compiles during the first five, up to 0.6 core-seconds in each,
+        however few the rows; executors have then read the table itself once."""
+        for _ in range(5):
+            self.export(_SMALL, "lake.ns.small")
+        self.export()
 
     def export(self, table: str = "db.events", to: str = "lake.ns.events", **asked: Any) -> list[Process]:
         """From submission until all are visible."""
