@@ -94,7 +94,7 @@ READS = [
     "backup prune --keep-last 1 --dry-run --json", "token list --json", "show RUNNING", "show RUNNING --json",
     "show COMPLETED RUNNING PENDING --json", "version", "version --json", "history --limit 2000",
     "sql 'SELECT state, count() FROM calve.processes GROUP BY state ORDER BY state'", "doctor --no-spark --json",
-    "wait COMPLETED", "backup prune --keep-last 1",
+    "wait COMPLETED", "backup prune --keep-last 1", "policy list", "policy list --json", "policy resume none",
 ]  # fmt: skip
 ERRORS = [
     "show nosuch", "show nosuch --json", "why nosuch", "retry COMPLETED", "retry PENDING --json", "verify CANCELLED",
@@ -103,7 +103,8 @@ ERRORS = [
     "backup show none", "backup delete none --json", "backup prune", "backup verify none", "cancel COMPLETED",
     "cancel COMPLETED --json", "optimize lake.ns.none", "wait CANCELLED", "sql 'SELECT * FROM system.parts'",
     "sql 'DROP TABLE db.t'", "backup create b --tables 'none.*'", "backup restore none", "backup show ../x", "token revoke none", "notify test none",
-    "token new --role viewer --expires soon",
+    "token new --role viewer --expires soon", "policy show none", "policy explain db.t 0 --json", "policy run none --dry-run",
+    "policy pause none",
 ]  # fmt: skip
 
 
