@@ -38,6 +38,7 @@ warehouse = "lake"
 [limits]
 requests_per_second = 100000
 look_minutes = 0
+answer_seconds = 30
 [store]
 url = "{url}"
 """
