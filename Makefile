@@ -1,6 +1,6 @@
 # Every target does its own set-up. Paths are relative, so that a clone may live in any folder.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-python test-long lint format bench docs model lock clean
+.PHONY: help setup demo test test-fast test-python test-long lint format bench docs screenshots model lock clean
 MAKEFLAGS += --no-print-directory
 
 help:  ## show this
@@ -46,6 +46,10 @@ bench: setup  ## run every benchmark (BENCH="export --quick" for one, in a minut
 docs: setup  ## write the generated pages anew and check every link
 	@.venv/bin/python scripts/generate_docs.py
 	@.venv/bin/python scripts/check_links.py
+
+screenshots:  ## take the pictures of the dashboard in docs/images anew, from a demo that is at work
+	@scripts/setup tests
+	@.venv/bin/python scripts/screenshots.py
 
 model: setup  ## check the model of publishing with TLC, and that it finds every planted mistake
 	@.venv/bin/python formal/check.py

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-_LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)|<img [^>]*src=\"([^\"]+)\"")
+_LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)|<img [^>]*src=\"([^\"]+)\"|srcset=\"([^\"]+)\"")
 _CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
@@ -22,7 +22,7 @@ def broken(root: Path = ROOT) -> list[str]:
 
 def _links(page: Path) -> list[str]:
     text = _CODE.sub("", page.read_text(encoding="utf-8"))
-    found = [first or second for first, second in _LINK.findall(text)]
+    found = ["".join(kinds) for kinds in _LINK.findall(text)]
     return [link for link in found if not re.match(r"[a-z]+:", link)]
 
 
