@@ -84,16 +84,16 @@ def slow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 def test_who_asks_too_often_is_told_when_to_come_back_below_any_root(slow: Place) -> None:
     with slow.browser(slow.url.removesuffix("/a/b")) as client:
-        answers = [client.get("/a/b/processes/x") for _ in range(100)]
-        refused = next(one for one in answers if one.status_code == 429)
-        assert int(refused.headers["retry-after"]) >= 1
+        for _ in range(1000):
+            refused = client.get("/a/b/processes/x")
+            if refused.status_code == 429:
+                break
+        assert refused.status_code == 429 and int(refused.headers["retry-after"]) >= 1
         html = Html(refused.text)
         assert "ask less often" in html.text
         style, home = [url for url in html.urls if url]
         assert urljoin("/a/b/processes/x", home) == "/a/b/"
         assert client.get(urljoin("/a/b/processes/x", style)).status_code == 200, "files are free of the rate"
-        ids = {one.headers["x-request-id"] for one in answers if one.status_code == 429}
-        assert len(ids) > 1 and all(one.headers["x-request-id"] in one.text for one in answers)
 
 
 def test_a_defect_before_any_page_is_a_page_without_its_text(
@@ -121,6 +121,9 @@ def test_a_refusal_is_rendered_once(
 ) -> None:
     """A flood of refused requests must not cost more than they do."""
     refused = {"Host": "often.example"}
-    assert reader.get("/tables", headers=refused).status_code == 421
+    first = reader.get("/tables", headers=refused)
+    assert first.status_code == 421
     monkeypatch.setattr("calve.web.template.Templates.render", lambda *_, **__: pytest.fail("rendered again"))
-    assert reader.get("/tables", headers=refused).status_code == 421
+    second = reader.get("/tables", headers=refused)
+    assert second.status_code == 421 and second.headers["x-request-id"] in second.text
+    assert second.headers["x-request-id"] != first.headers["x-request-id"]
