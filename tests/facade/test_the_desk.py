@@ -1,5 +1,6 @@
 """The desk: who may do what, arguments that are wrong, and answers that are the JSON of the command line."""
 
+import inspect
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -340,6 +341,16 @@ def test_a_lost_acknowledgement_is_read_back(
         patch.setattr(store, "submit", lost)
         answer = desk.perform(OPERATOR, "export", wanted, key="k5")
     assert [one["id"] for one in answer["processes"]] == submitted(calve)[:1]
+
+
+def test_every_change_is_noted_with_who_asked_for_it() -> None:
+    """Each of these writes the audit: with the change (see the contracts of the store), or before it and after."""
+    ways = ("self._store(", "self._asking(", "self._audited(")
+    changes = [verb.name for verb in VERBS.values() if verb.changes and verb.reach is not Reach.HERE]
+    silent = [
+        name for name in changes if not any(way in inspect.getsource(getattr(Calve, name)) for way in ways)
+    ]
+    assert silent == ["stop"]  # it carries out what `cancel` was noted for
 
 
 def test_what_changes_outside_of_the_store_is_audited_before_and_after(calve: Calve, desk: Desk) -> None:
