@@ -2,12 +2,14 @@
 
 import os
 import signal
+import socket
 import sys
 from pathlib import Path
 
 import httpx
 import pytest
 
+from calve.cli.demo import _free
 from calve.clickhouse.embedded.source import EmbeddedSource
 from calve.model.process import ProcessQuery
 from calve.model.states import ProcessState
@@ -51,3 +53,8 @@ def test_a_demo_that_is_served_shows_live_work_and_ends_with_nothing_left_behind
         assert store.servers() == [] and store.workers() == []
     with EmbeddedSource("main", folder / "clickhouse", busy_seconds=0).visit():
         pass  # nobody holds it
+
+
+def test_a_port_that_is_taken_is_not_waited_for() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert _free(taken.getsockname()[1]) == 0

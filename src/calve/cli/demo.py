@@ -3,6 +3,7 @@
 import os
 import shlex
 import shutil
+import socket
 import sys
 import time
 from dataclasses import replace
@@ -46,7 +47,7 @@ TABLE, DESTINATION = "demo.events", "lake.demo.events"
     default=8180,
     show_default=True,
     type=click.IntRange(0, 65535),
-    help="Port of --serve; 0 takes a free one.",
+    help="Port of --serve; a free one if it is taken.",
 )
 def demo(session: CliSession, rows: int, folder: Path, serve: bool, port: int) -> int:
     """Run a whole export on embedded defaults, read it back with two engines, and compare every column.
@@ -116,7 +117,7 @@ def _serve(session: CliSession, folder: Path, port: int) -> int:
     try:
         serve_http(
             replace(config, log=replace(config.log, level="warning")),
-            replace(config.serve, port=port),
+            replace(config.serve, port=_free(port)),
             with_worker=True,
             fronts=[dashboard],
             ready=ready,
@@ -126,6 +127,17 @@ def _serve(session: CliSession, folder: Path, port: int) -> int:
             one.close()
     output.say(f"it has ended; {folder} keeps what was done")
     return output.DONE
+
+
+def _free(port: int) -> int:
+    """The port, or any other if something listens there: the export before it took a minute."""
+    with socket.socket() as tried:
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            tried.bind(("127.0.0.1", port))
+        except OSError:
+            return 0
+    return port
 
 
 def _of_the_demo(session: CliSession, file: Path) -> CliSession:
