@@ -9,7 +9,7 @@ from playwright.sync_api import Page, Request, expect
 from scene import OpenAs, Scene
 
 from calve.model.access import Role
-from support.browser import ANSWERS
+from support.browser import ANSWERS, Person
 from support.network_proxy import Fault, Mode, NetworkProxy
 from support.programs import free_ports
 
@@ -185,9 +185,12 @@ VERSION = re.findall(r'data-version="([^"]+)"', main(""))[0]
 
 
 def fake(open_as: OpenAs, content: str) -> Page:
-    person = open_as()
-    person.context.add_init_script(FAKE)
+    return fake_tab(open_as(), content)
+
+
+def fake_tab(person: Person, content: str) -> Page:
     page = person.context.new_page()
+    page.add_init_script(FAKE)
     page.clock.install(time=1_800_000_000)
     fixture_page(person, content, stream="v1/events/stream", wants='{"all": true}', page=page)
     page.evaluate(
@@ -196,6 +199,19 @@ def fake(open_as: OpenAs, content: str) -> Page:
     page.clock.run_for(50)
     expect(page.locator("#status")).to_have_text("live")
     return page
+
+
+EVENTS = """(turn) => { for (let n = 0; n < 100; n++) window.tell("process",
+  { event: {}, process: { id: "x" + turn + n, kind: "export", state: "COMPLETED", tasks: { done: n, total: 100 } } }, "s." + (turn * 1000 + n) + ".0"); }"""
+
+
+def rows(turn: int) -> str:
+    made = "".join(
+        f'<tr id="p-{turn % 7 + one}"><td class="pick"><input type="checkbox" value="{turn + one}"></td>'
+        f'<td><a href="#">{turn} {one}</a></td><td><time datetime="2026-11-16T11:00:00Z">an hour</time></td></tr>'
+        for one in range(50)
+    )
+    return f"<form><table><tbody>{made}</tbody></table><p data-chosen></p></form>"
 
 
 def counted(page: Page) -> int:
@@ -280,6 +296,48 @@ def test_a_stream_that_is_held_back_becomes_looks_at_intervals(open_as: OpenAs) 
     page.evaluate("() => window.tell('ping', {}, 's.1.0')")
     page.clock.run_for(500)
     expect(page.locator("#status")).to_have_text("live")
+
+
+def test_a_tab_that_hangs_loses_the_stream(open_as: OpenAs) -> None:
+    person = open_as()
+    first, second = fake_tab(person, "<p>first</p>"), fake_tab(person, "<p>second</p>")
+    assert [len(one.evaluate("() => window.streams")) for one in (first, second)] == [1, 0]
+    # The first one has the stream and says nothing more: its clock stands still.
+    second.clock.run_for(90_000)
+    expect(second.locator("#status")).to_have_text("live")
+    assert second.evaluate("() => window.streams.length") == 1
+    assert first.evaluate("() => window.streams.at(-1).closed")
+    second.evaluate("() => window.tell('stalled', {}, 's.7.0')")
+    second.clock.run_for(500)
+    expect(first.locator("#status")).to_have_text("the store does not answer")
+
+
+def test_a_page_that_is_open_over_night_keeps_nothing(open_as: OpenAs) -> None:
+    page = fake(open_as, rows(0))
+    session = page.context.new_cdp_session(page)
+
+    def hour(number: int) -> dict[str, float]:
+        """What happens in one: events, and the page changes with each look. The hours are short."""
+        for minute in range(30):
+            page.evaluate(
+                "([html, version]) => window.pages(html, version)",
+                [main(rows(number * 60 + minute), '{"all": true}'), VERSION],
+            )
+            page.evaluate(EVENTS, number * 60 + minute)
+            page.clock.run_for(5_000)
+        session.send("HeapProfiler.collectGarbage")
+        session.send("Performance.enable")
+        metrics = session.send("Performance.getMetrics")["metrics"]
+        return {one["name"]: one["value"] for one in metrics}
+
+    hour(1)
+    before = hour(2)
+    for number in range(3, 5):
+        after = hour(number)
+    assert counted(page) > 100
+    assert after["Nodes"] <= before["Nodes"] * 1.05
+    assert after["JSEventListeners"] <= before["JSEventListeners"] + 5
+    assert after["JSHeapUsedSize"] <= before["JSHeapUsedSize"] * 1.25
 
 
 def test_another_version_asks_for_a_reload(open_as: OpenAs) -> None:

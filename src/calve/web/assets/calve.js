@@ -640,8 +640,8 @@
       if (!options.length || event.isComposing) return;
       if (event.key === "ArrowDown" || event.key === "ArrowUp") {
         event.preventDefault();
-        const step = event.key === "ArrowDown" ? 1 : -1;
-        markFound((palette.at + step + options.length + 1) % (options.length + 1) - (palette.at + step < -1 ? 1 : 0));
+        const places = options.length + 1; // the input itself is one
+        markFound((palette.at + 1 + (event.key === "ArrowDown" ? 1 : places - 1)) % places - 1);
       }
       if (event.key === "Enter" && options[palette.at]) { event.preventDefault(); location.assign(options[palette.at].href); }
     });
@@ -682,7 +682,7 @@
   }
 
   function markFound(at) {
-    palette.at = at >= palette.options.length || at < -1 ? (at < -1 ? palette.options.length - 1 : -1) : at;
+    palette.at = at;
     [...byId("found").children].forEach((one, index) => one.setAttribute("aria-selected", String(index === palette.at)));
     if (palette.at >= 0) {
       byId("q").setAttribute("aria-activedescendant", `found-${palette.at}`);
