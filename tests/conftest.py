@@ -32,6 +32,7 @@ os.environ["SPARK_LAUNCHER_OPTS"] = os.environ["SPARK_SUBMIT_OPTS"] = QUICK
 
 # What takes longest begins first, so that the programs of a run end together (`pytest --durations=0`).
 SLOWEST_FIRST = (
+    "seen/",
     "outages/test_secrets_of_a_whole_run.py",
     "docs/test_the_readme_s_tour.py",
     "outages/test_the_storage_answers_5xx.py",
@@ -56,6 +57,12 @@ SLOWEST_FIRST = (
     "access/",
     "server_exports/",
     "server_source/",
+    "web/",
+    "policy/",
+    "metrics/test_alert_rules.py",
+    "services/",
+    "http/",
+    "cli/test_processes.py",
 )
 
 # Each would end the shared Spark. They run beside it, in another program.
