@@ -35,6 +35,12 @@ url = "chdb://clickhouse"
 type = "sql"
 uri = "sqlite:///lake.db"
 warehouse = "lake"
+[storage."s3://kept"]
+endpoint = "http://127.0.0.1:1"  # nobody there: what was seen of the backups stays
+access_key_id = "x"
+secret_access_key = "x"
+[backup]
+url = "s3://kept/backups"
 [limits]
 requests_per_second = 100000
 look_minutes = 0

@@ -197,6 +197,7 @@ A_PROCESS = ProcessId("x")
             "ix_processes_failed (state=? AND finished_at>?)",
         ),
         (ends_statement(LONG_AGO, ProcessState.COMPLETED, 9), "ix_processes_finished (finished_at>?)"),
+        (work_done_statement(LONG_AGO, 60), "ix_processes_finished (finished_at>?)"),
         (ends_statement(LONG_AGO, None, 9), "ix_processes_finished (finished_at>?)"),
         (sightings_statement("pair", LONG_AGO, 100), "ix_sightings_tried (tried_at>?)"),
     ],

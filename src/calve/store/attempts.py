@@ -14,7 +14,7 @@ from calve.model.errors import Outcome
 from calve.model.process import Event, Pin, Process, ProcessId, Task
 from calve.model.refusals import no_such_task
 from calve.model.seen import Attempt, AttemptCounts, End, Ending, Outage, WorkDone
-from calve.model.states import PROCESS_TERMINAL, PinState, ProcessState, TaskState
+from calve.model.states import PinState, ProcessState, TaskState
 from calve.store import rows
 from calve.store.database import from_us, time_from_us, to_us
 from calve.store.reader import SqlReader
@@ -289,6 +289,6 @@ def work_done_statement(since: datetime, piece_seconds: int) -> Select[Any]:
             total(completed, c.rows),
             total(completed, c.bytes),
         )
-        .where(c.finished_at >= to_us(since), c.state.in_(rows.names(PROCESS_TERMINAL)))
+        .where(c.finished_at >= to_us(since), c.finished_at.is_not(None))  # that is, ended: the index's words
         .group_by(*pair, piece)
     )
