@@ -17,12 +17,13 @@ from dataclasses import dataclass
 from multiprocessing.synchronize import Event
 
 import psycopg
-from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.catalog import Catalog
 
 from calve.control.kind import AdoptedWork, NothingToDo, Planned, Published
 from calve.control.ports import Store, TaskOrder
 from calve.control.worker import WorkerLoop
 from calve.destination.names import DestinationAddress
+from calve.iceberg.catalogs.catalog import open_catalog
 from calve.iceberg.destination import IcebergDestination
 from calve.iceberg.publish import PublishedSnapshot
 from calve.model.change import NewPin, Result
@@ -50,15 +51,15 @@ class Place:
     catalog: str
     warehouse: str
 
-    def open_catalog(self) -> SqlCatalog:
-        uri = self.catalog.replace("postgresql://", "postgresql+psycopg://")
-        return SqlCatalog("lake", uri=uri, warehouse=self.warehouse)
+    def open_catalog(self) -> Catalog:
+        """As a worker has it."""
+        return open_catalog("lake", {"type": "sql", "uri": self.catalog, "warehouse": self.warehouse})
 
 
 class NoOpKind(FakeKind):
     """Plans tasks that do nothing; with a table in the request, commits one file to it."""
 
-    def __init__(self, catalog: SqlCatalog) -> None:
+    def __init__(self, catalog: Catalog) -> None:
         super().__init__(World())
         self._catalog = catalog
         self._destinations: dict[str, IcebergDestination] = {}
