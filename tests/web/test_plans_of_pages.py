@@ -70,7 +70,9 @@ def answered(client: httpx.Client, address: str) -> Any:
 
 
 def planned(client: httpx.Client, address: str) -> Html:
-    """The plan, after the page was asked for as often as a browser would."""
+    """The plan, after the page was asked for as often as a browser would. Its document waits for the same answer."""
+    path, _, query = address.partition("?")
+    client.get(f"{path}.json?{query}")
     while 'http-equiv="refresh"' in (answer := client.get(address)).text:
         pass
     assert answer.status_code == 200, answer.text[:500]
@@ -195,6 +197,16 @@ def test_an_export_whose_plan_changed_shows_both_and_starts_nothing(shop: Place,
     answer = arrived(admin, admin.post("/do/export", data=exact))
     made = shop.store.processes(ProcessQuery(destination="lake.shop.grown"))
     assert len(made) == 3 and answer.headers["location"].endswith(f"processes?batch={made[0].batch}")
+
+
+def test_a_plan_that_no_page_can_show_is_asked_for_without_its_hash(shop: Place, admin: httpx.Client) -> None:
+    address = f"/confirm/export?table={SOURCE}&to=lake.shop.where&all=1&where=n%3E1&plan_hash=p1-0"
+    form = page(admin, address).form("do/export").filled()
+    answer = arrived(admin, admin.post("/do/export", data=form), status=409)
+    again = Html(answer.text).form("do/export").filled()
+    assert "not the plan that was agreed to" in Html(answer.text).text
+    assert again["where"] == ["n>1"] and "plan_hash" not in again
+    assert not shop.store.processes(ProcessQuery(destination="lake.shop.where"))
 
 
 def test_a_range_of_the_list_is_a_selection(shop: Place, admin: httpx.Client) -> None:

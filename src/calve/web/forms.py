@@ -161,6 +161,8 @@ class Forms:
         plan = again(name, arguments, back) if error.code == "plan_changed" else ""
         if plan and len(plan) <= LONGEST:
             return self._frame.go(request, plan)
+        if error.code == "plan_changed":  # with its hash it would be refused for ever
+            arguments = {one: value for one, value in arguments.items() if one != "plan_hash"}
         fresh = _next_key(key, error)
         return await self._form(request, caller, name, arguments, key=fresh, back=back, error=error)
 
