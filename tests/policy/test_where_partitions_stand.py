@@ -105,7 +105,7 @@ CASES: list[tuple[str, Facts, Standing]] = [
     (
         "has late rows and was released",
         replace(OLD, policy=REPLACES, export=replace(LATE, grows=True, released=True)),
-        Standing(state=State.HELD, code="late_rows"),
+        Standing(state=State.HELD, code="released"),
     ),
 ]  # fmt: skip
 

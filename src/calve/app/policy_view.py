@@ -32,6 +32,7 @@ HINTS = {
     "mutation": "an ALTER has not reached every part: it is exported once that is done",
     "no_longer_there": "its rows are gone from the destination: `calve export … --force` puts them back",
     "late_rows": "rows came after the export: export it with --force, or set on_late_rows",
+    "released": "rows came after the partition was released, which is never replaced: export them into another table",
     "rows_gone": "rows that were exported are gone at the source, or may be: compare before you use --force",
     "proof_failed": "the destination differs from what was exported: `calve verify` says where",
     "unknown_process": "another store exported it, which can prove it: `calve verify` there",

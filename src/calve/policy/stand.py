@@ -127,7 +127,9 @@ def _not_exported(facts: Facts) -> Standing:
 
 
 def _late(facts: Facts, export: ExportFacts) -> Standing:
-    if export.released or facts.policy.on_late_rows is LateRows.HOLD:
+    if export.released:
+        return Standing(state=State.HELD, code="released")  # whatever the policy says: it is never replaced
+    if facts.policy.on_late_rows is LateRows.HOLD:
         return Standing(state=State.HELD, code="late_rows")
     if not export.grows:
         return Standing(state=State.HELD, code="rows_gone")
