@@ -317,3 +317,11 @@ def test_every_path_of_a_page_is_its_own() -> None:
 )
 def test_what_nobody_would_ask_is_answered(reader: httpx.Client, address: str, status: int) -> None:
     page(reader, address, status)
+
+
+def test_the_system_says_which_looks_failed(place: Place, reader: httpx.Client) -> None:
+    subject = "main:failing.t -> lake.failing.t"
+    assert place.store.claim_look(subject, "pair", again_seconds=0, lease_seconds=60)
+    place.store.fail_look(subject, "pair", "the source did not <answer>")
+    text = reader.get("/system", headers={"X-Calve-After": f"x.{10**17}.0"}).text  # made anew
+    assert "main:failing.t" in text and "the source did not &lt;answer&gt;" in text
