@@ -16,6 +16,14 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _SPAN = re.compile(r"`(calve [^`]+)`")
+_NAMED_BY_POLICIES = """
+[source.main]
+url = "http://one:8123"
+[catalog.lake]
+type = "sql"
+uri = "sqlite:///lake.db"
+warehouse = "warehouse"
+"""
 _SECRET = re.compile(r'"(/run/secrets/\w+)"')
 
 
@@ -91,7 +99,9 @@ def test_a_configuration_with_a_wrong_key_would_be_found(tmp_path: Path) -> None
 
 
 def load(text: str, folder: Path) -> None:
-    """As a file in a folder; secrets that it names lie there."""
+    """As a file in a folder; secrets that it names lie there, and what a policy names is in the file too."""
     (folder / "secret").write_text("a secret\n")
+    if "[policy." in text and "[source." not in text:
+        text += _NAMED_BY_POLICIES
     (folder / "calve.toml").write_text(_SECRET.sub('"secret"', text))
     assert load_config(folder / "calve.toml", environ={}, cwd=folder)
