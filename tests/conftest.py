@@ -42,7 +42,6 @@ SLOWEST_FIRST = (
     "cli/test_T16_killed_and_asked_again.py",
     "crash/",
     "workers/",
-    "seen/",
     "outages/",
     "backup/test_encrypted_backups.py",
     "optimize/test_killed.py",
