@@ -43,7 +43,10 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         f"CREATE TABLE shop.other {TABLE}",
         "INSERT INTO shop.sales SELECT toDate('2026-01-15') + 30 * (number % 3), number FROM numbers(9)",
     )
-    with made.calve, made.served() as made.url:
+    with pytest.MonkeyPatch.context() as patch, made.calve, made.served() as made.url:
+        patch.setattr(
+            "calve.web.documents.KEEP_SECONDS", 0.0
+        )  # what a page shows is as new as what it is compared with
         finished(made, made.calve.backup_create("first", ["shop.*"]).process.id)
         with made.browser() as reader:
             answered(reader, "/v1/backups?contents=true")
