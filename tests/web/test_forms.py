@@ -54,6 +54,17 @@ def test_a_cancel_says_what_it_does_and_leads_to_its_process(place: Place, opera
     assert place.store.process(one.id).cancel_requested
 
 
+def test_the_page_after_a_change_shows_it(
+    place: Place, operator: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Documents are shared for a moment; what somebody just did must not look undone to him."""
+    monkeypatch.setattr("calve.web.documents.KEEP_SECONDS", 3600.0)
+    one = submit(place.store)
+    assert "stopping" not in page(operator, f"/processes/{one.id}").text
+    assert press(operator, f"/confirm/cancel?ids={one.id}").status_code == 303
+    assert "stopping" in page(operator, f"/processes/{one.id}").text
+
+
 def test_a_cancel_that_comes_too_late_is_told(place: Place, operator: httpx.Client) -> None:
     one = move(place.store, running(place.store), ProcessState.FAILED)
     answer = press(operator, f"/confirm/cancel?ids={one.id}")

@@ -37,17 +37,23 @@ class Documents:
         self._now = now
         self._kept: OrderedDict[str, Document] = OrderedDict()
         self._making: dict[str, asyncio.Task[Document]] = {}
+        self._changed = float("-inf")
+
+    def changed(self) -> None:
+        """Somebody did something here: what is shown next is not older."""
+        self._changed = self._now()
 
     async def get(self, verb: str, arguments: Mapping[str, Any], *, after: str = "") -> Document:
         """`after`: a cursor that the document must not be older than."""
         assert VERBS[verb].role is Role.VIEWER, verb
         key = _key(verb, arguments)
         kept = self._kept.get(key)
-        if kept and self._now() - kept.made < KEEP_SECONDS and kept.position >= position(after):
+        since = max(self._changed, self._now() - KEEP_SECONDS)
+        if kept and kept.made > since and kept.position >= position(after):
             return kept
         if key in self._making:
             made = await asyncio.shield(self._making[key])
-            if made.position >= position(after):
+            if made.position >= position(after) and made.made > self._changed:
                 return made
         if key not in self._making:  # the first of those who found it too old
             making = asyncio.create_task(self._make(key, verb, arguments))

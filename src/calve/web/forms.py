@@ -8,7 +8,7 @@ for: `/asked/ACTION/KEY` says what became of it, also on another server, and sta
 import json
 import re
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -38,8 +38,10 @@ Given = Mapping[str, Any]
 
 
 class Forms:
-    def __init__(self, frame: Frame) -> None:
+    def __init__(self, frame: Frame, *, changed: Callable[[], None] = lambda: None) -> None:
+        """`changed` is told when something was done."""
         self._frame = frame
+        self._changed = changed
         self._service = frame.shared.service
         self._long: OrderedDict[str, Json] = OrderedDict()  # arguments that no address has room for
         frame.may, frame.needs = self.may, self.needs
@@ -183,6 +185,7 @@ class Forms:
     ) -> Response:
         """To the page of what came of it; what the answer says beside that is shown first."""
         action = ACTIONS[name]
+        self._changed()
         if action.verb in SUBMITS:
             found = _made(answer)
             if found:

@@ -27,7 +27,7 @@ def dashboard(shared: Shared) -> Sequence[BaseRoute]:
     return [
         frame.assets.route(),
         *Sessions(frame).routes(),
-        *Forms(frame).routes(),
+        *Forms(frame, changed=documents.changed).routes(),
         *plans.routes(),
         *pages.routes(),
     ]
