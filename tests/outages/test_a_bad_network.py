@@ -63,7 +63,8 @@ def test_an_upload_that_is_given_up_leaves_no_object(
     assert storage.read(uri) == file.read_bytes()
 
 
-def test_a_slow_and_late_network_is_no_outage(storage: Storage, network: NetworkProxy, file: Path) -> None:
+def test_a_slow_and_late_network_is_no_outage(s3: S3Server, network: NetworkProxy, file: Path) -> None:
+    storage = Storage(behind(s3, network.port), connect_seconds=30.0, call_seconds=60.0)
     uri = f"s3://{BUCKET}/slow-{file.stat().st_size}"
     network.set(Fault(delay_seconds=0.001, bytes_per_second=8_000_000))
     storage.upload(file, uri)

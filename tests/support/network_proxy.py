@@ -21,6 +21,8 @@ _CHUNK = 16_384
 # SO_LINGER with no time: close() sends RST instead of FIN.
 _RESET = struct.pack("ii", 1, 0)
 
+_LAST_CHUNK = b"\r\n0\r\n\r\n"
+
 
 class Mode(StrEnum):
     """What happens to bytes."""
@@ -38,6 +40,7 @@ class Fault:
     cut_answer_after_bytes: int | None = None  # a clean close (FIN) at exactly this byte of the answer
     reset_answer_after_bytes: int | None = None  # a reset (RST) there
     hang_answer_after_bytes: int | None = None  # silence from there on, the connection stays open
+    cut_before_end: int = 0  # so many bytes before the end of a chunked answer, at least 5
     cut_request_after_bytes: int | None = None
     delay_seconds: float = 0.0  # before each piece, in either direction
     bytes_per_second: float = 0.0  # 0: as fast as it goes; each direction by itself
@@ -229,7 +232,7 @@ class _Connection:
     async def _pump(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, answer: bool
     ) -> None:
-        passed = 0
+        passed, held = 0, b""
         while data := await reader.read(_CHUNK):
             fault = self._fault()
             if fault.delay_seconds:
@@ -237,6 +240,14 @@ class _Connection:
             if not await self._audible():
                 return
             fault = self._fault()
+            if answer and fault.cut_before_end:
+                held += data
+                if held.endswith(_LAST_CHUNK):
+                    await self._forward(writer, held[: -fault.cut_before_end], answer=answer)
+                    await self._act("cut")
+                    return
+                keep = max(fault.cut_before_end, len(_LAST_CHUNK))
+                data, held = held[:-keep], held[-keep:]
             limit, act = _limit(fault, answer=answer)
             if limit is not None and passed + len(data) >= limit:
                 await self._forward(writer, data[: limit - passed], answer=answer)

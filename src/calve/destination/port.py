@@ -65,6 +65,10 @@ class FoundTable(ABC):
     def exports(self) -> Iterable[EarlierExport]:
         """The last export of every key, unreadable ones left out."""
 
+    def released_exports(self) -> Iterable[EarlierExport]:
+        """Those whose rows may be nowhere else, and those of which that is not known."""
+        return [one for one in self.exports() if one.released]
+
 
 @dataclass(frozen=True, kw_only=True)
 class ExecutorAccess:

@@ -162,7 +162,8 @@ def survey(
         notes += match.notes
         wanted = key_plans(request, source.identity, source.partitions, table.uuid)
         earlier = look_up(table, wanted)
-        exports = of_partitions(table.exports(), wanted)
+        looked_at = table.released_exports() if request.allow_overlap else table.exports()
+        exports = of_partitions(looked_at, wanted)
         # A released key itself is held back below, and stops no other partition.
         known = {one.partition for one in earlier if one.export.released}
         others_wanted = [key for key in wanted if key.partition not in known]

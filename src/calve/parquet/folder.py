@@ -210,6 +210,9 @@ class FolderTable(FoundTable):
             raise damaged
         return [commit.export for commit in self._shown.commits.values()]
 
+    def released_exports(self) -> Iterable[EarlierExport]:
+        return []  # nothing is released into a folder
+
     @cached_property
     def _shown(self) -> Shown:
         return self.folder.shown()
