@@ -134,7 +134,7 @@ def test_ps_watch_looks_again_until_it_is_interrupted(
             raise KeyboardInterrupt
         made.append(folder.submit()[0].id)
 
-    monkeypatch.setattr("calve.cli.ps.time.sleep", wait)
+    monkeypatch.setattr("calve.cli.ps.sleep", wait)
     answer = run_both("ps", "--watch", "--ids")
     assert answer.code == 130
     assert answer.out.split() == [made[0], made[1], made[0]]

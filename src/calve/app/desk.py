@@ -25,6 +25,7 @@ from calve.app.calve import Calve, person
 from calve.app.destination import as_stored, parse_destination, parse_source_table
 from calve.app.front import ExportAnswer, Json, Submitted
 from calve.app.sightings import keep
+from calve.destination.names import is_folder
 from calve.model.access import Asked, Caller, Replayed, Role
 from calve.model.errors import DeniedError, StoreUnknownError, UsageError
 from calve.model.process import BatchId, ProcessQuery
@@ -284,7 +285,7 @@ class Desk:
             found.append(f"source:{name if parted else self._calve.config.default_source}")
         if isinstance(to, str):
             found.append(
-                f"storage:{to.partition('://')[0]}" if "/" in to else f"catalog:{to.partition('.')[0]}"
+                f"storage:{to.partition('://')[0]}" if is_folder(to) else f"catalog:{to.partition('.')[0]}"
             )
         return tuple(found) or (verb,)
 

@@ -23,6 +23,7 @@ from calve.app.desk import Desk
 from calve.app.overview import Overview
 from calve.app.sightings import pair
 from calve.control.registry import ServedStore
+from calve.destination.names import is_folder
 from calve.model.access import Caller, Role
 from calve.model.errors import CalveError, UnavailableError
 from calve.model.seen import Sighting
@@ -240,7 +241,7 @@ def looks(counts: Counts, config: Config) -> Iterator[Look]:
         if one.completed_at and one.kind in ("export", "optimize")
     ]
     for to in {one["destination"] for one in found}:
-        if "/" in to or to.partition(".")[0] not in config.catalogs:
+        if is_folder(to) or to.partition(".")[0] not in config.catalogs:
             continue  # plain Parquet has no health
         seen = counts.health.get(to)
         tried_at = seen.tried_at if seen else None

@@ -15,8 +15,8 @@ from calve.app.counts import summary_of
 from calve.app.destination import as_stored
 from calve.app.documents import Remembered, head, with_why
 from calve.app.processes import source_table
-from calve.app.reading import reading
 from calve.app.sightings import PIECE, pair
+from calve.app.statements import statements
 from calve.app.view import Json
 from calve.app.wiring import App
 from calve.model.errors import UsageError
@@ -86,7 +86,7 @@ def table(app: App, source: str, to: str, *, page: int = 1, exported: str = "") 
         "health": health or None,
         "snapshots": json.loads(snapshots[0]) if snapshots else None,
         "sizes": _sizes(app, to, health),
-        "read": reading(to, health.get("location", ""), app.config),
+        "read": statements(to, health.get("location", ""), app.config),
         "processes": with_why(reader, app.store.processes(_of(query, frozenset(), _NEWEST))),
         "subjects": [["pair", subject], ["health", to], ["backups", app.config.backup_url]],
         "commands": {

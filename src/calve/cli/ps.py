@@ -1,8 +1,8 @@
 """`calve ps`: processes, or with --workers the workers."""
 
 import sys
-import time
 from datetime import datetime
+from time import sleep
 from typing import TYPE_CHECKING
 
 import click
@@ -93,7 +93,7 @@ def ps(
             _list_processes(session, query, only_ids, "No processes." if every or batch else _NOTHING)
         if not watch:
             return
-        time.sleep(_WATCH_SECONDS)
+        sleep(_WATCH_SECONDS)
 
 
 _NOTHING = "Nothing is running. To include processes that have ended: calve ps --all"

@@ -20,6 +20,7 @@ from calve.app.front import (
 from calve.client import values
 from calve.client.pages import listed
 from calve.client.transport import Transport
+from calve.destination.names import is_folder
 from calve.model.errors import TemporaryError, UsageError
 from calve.model.process import Breaker, Event, Process, ProcessId, ProcessQuery
 from calve.model.states import PROCESS_TERMINAL
@@ -289,7 +290,7 @@ class RemoteCalve:
 
 def _typed_here(to: str) -> str:
     """A folder is relative to where it is typed, and the server runs elsewhere."""
-    return os.path.join(os.getcwd(), to) if "/" in to and "://" not in to else to  # noqa: PTH109, PTH118 - a text
+    return os.path.join(os.getcwd(), to) if is_folder(to) and "://" not in to else to  # noqa: PTH109, PTH118 - a text
 
 
 def _given(*options: Any) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from calve.clickhouse.sql import tokens
+from calve.destination.names import is_folder
 from calve.model.errors import UsageError
 from calve.sql.reader import Json, Reader, files_of, mapping, moment, table
 
@@ -109,7 +110,7 @@ def _partition_export(one: Json, plan: Json, tasks: Sequence[Json], partition: s
 def _ends(one: Json) -> Json:
     """Source and destination as Altinity's columns have them."""
     catalog, _, table = one["destination"].partition(".")
-    if "/" in one["destination"]:
+    if is_folder(one["destination"]):
         catalog, table = "", one["destination"]
     try:
         source = tokens.parse(one["source"])

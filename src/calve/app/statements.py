@@ -5,13 +5,14 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from calve.app.config import Config
+from calve.destination.names import is_folder
 
 Json = dict[str, str]
 
 
-def reading(destination: str, location: str, config: Config) -> list[Json]:
+def statements(destination: str, location: str, config: Config) -> list[Json]:
     """`location` is where an Iceberg table lies, as it was last seen; "" if nobody has looked."""
-    if "/" in destination:
+    if is_folder(destination):
         return [{"engine": engine, "text": text} for engine, text in _parquet(destination, config)]
     catalog, _, table = destination.partition(".")
     properties = config.catalogs.get(catalog, {})
