@@ -112,8 +112,8 @@ class StoreWriter(Protocol):
         request again raises Replayed; another with that key RefusedError (code `key_reused`).
 
         `starts` are kept with the new processes that they name. RefusedError if one was started before
-        (code `already_started`), or if a limit would be passed (code `over_limit`): limits hold whoever
-        submits at the same moment."""
+        (code `already_started`), or if a limit would be passed (code `over_limit`): limits hold for
+        concurrent submissions too."""
 
     def request_cancel(self, process_id: ProcessId, *, asked: Asked | None = None) -> Process:
         """Ask. On a terminal process nothing changes. The answer is the row after. `asked` is audited

@@ -174,8 +174,8 @@ def routes(sql: Sql, identify: Identify, beside: Beside) -> list[Route]:
 
 
 async def _unless_gone(request: Request, running: Awaitable[Result], leave: Callable[[], None]) -> Result:
-    """A SELECT ends with the connection of whoever asked: it reads for nobody else, and keeps that caller's next one
-    waiting."""
+    """A SELECT ends with the connection that asked for it: nobody else reads its rows, and it would block that caller's
+    next one."""
     work, gone = asyncio.ensure_future(running), asyncio.ensure_future(_gone(request))
     try:
         await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)

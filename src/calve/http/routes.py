@@ -189,7 +189,7 @@ class Service:
         await self._threads.run(lambda: self.desk.perform(_PROBE, "now", {}))
 
     async def reader(self, request: Request) -> None:
-        """Refuse who may not read. While the store is down, whoever was known before may."""
+        """Refuse callers who may not read. While the store is down, callers known before may."""
         try:
             await self.caller(request)
         except TemporaryError:

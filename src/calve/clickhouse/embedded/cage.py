@@ -102,7 +102,7 @@ class Cage:
         return self._ask(sql, settings, FORMAT, _NOTHING, min(seconds, _PARSE_SECONDS))
 
     def stop(self) -> None:
-        """End it now, from any thread: whoever waits for its answer gets CageDied."""
+        """End it now, from any thread: a caller waiting for its answer gets CageDied."""
         self._child.kill()
 
     def kill(self) -> None:

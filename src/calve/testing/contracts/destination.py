@@ -119,6 +119,7 @@ class DestinationContract:
         assert [field.name for field in found.schema.fields] == ["id", "month", "name"]
         assert [field.name for field in found.spec.fields] == ["name"]
         assert list(found.exports()) == []
+        assert list(found.released_exports()) == []
 
     def test_created_twice_it_is_what_the_first_made_it(
         self, stage: DestinationStage, destination: Destination
@@ -217,6 +218,7 @@ class DestinationContract:
         assert export is not None
         assert (export.process_id, export.content, export.rows) == (work.process_id, "content-1", 10)
         assert [one.process_id for one in found.exports()] == [work.process_id]
+        assert list(found.released_exports()) == []
         assert found.find_export("another") is None
 
     @pytest.mark.parametrize("kept", [True, False], ids=["noted", "by a store that forgot"])
