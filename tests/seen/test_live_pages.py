@@ -316,7 +316,7 @@ def test_a_page_that_is_open_over_night_keeps_nothing(open_as: OpenAs) -> None:
     page = fake(open_as, rows(0))
     session = page.context.new_cdp_session(page)
 
-    def hour(number: int) -> dict[str, float]:
+    def hour(number: int) -> None:
         """What happens in one: events, and the page changes with each look. The hours are short."""
         for minute in range(30):
             page.evaluate(
@@ -325,19 +325,28 @@ def test_a_page_that_is_open_over_night_keeps_nothing(open_as: OpenAs) -> None:
             )
             page.evaluate(EVENTS, number * 60 + minute)
             page.clock.run_for(5_000)
-        session.send("HeapProfiler.collectGarbage")
-        session.send("Performance.enable")
-        metrics = session.send("Performance.getMetrics")["metrics"]
-        return {one["name"]: one["value"] for one in metrics}
 
+    def least() -> dict[str, float]:
+        """What is in use. One collection does not free all that nobody holds: the least of several counts."""
+        counts = []
+        for _ in range(10):
+            page.clock.run_for(100)
+            session.send("HeapProfiler.collectGarbage")
+            metrics = session.send("Performance.getMetrics")["metrics"]
+            counts.append({one["name"]: one["value"] for one in metrics})
+        return {name: min(count[name] for count in counts) for name in counts[0]}
+
+    session.send("Performance.enable")
     hour(1)
-    before = hour(2)
-    for number in range(3, 5):
-        after = hour(number)
+    before = least()
+    for number in range(2, 6):
+        hour(number)
+    after = least()
     assert counted(page) > 100
-    assert after["Nodes"] <= before["Nodes"] * 1.05
-    assert after["JSEventListeners"] <= before["JSEventListeners"] + 5
-    assert after["JSHeapUsedSize"] <= before["JSHeapUsedSize"] * 1.25
+    # A page that kept a row with each of its 120 looks would have 800 more nodes.
+    assert after["Nodes"] <= before["Nodes"] + 300
+    assert after["JSEventListeners"] <= before["JSEventListeners"] + 20
+    assert after["JSHeapUsedSize"] <= before["JSHeapUsedSize"] * 1.5
 
 
 def test_another_version_asks_for_a_reload(open_as: OpenAs) -> None:
