@@ -18,6 +18,8 @@ Promotions that Iceberg allows (int to long, float to double, more digits) chang
 so no checksum. `mix` is ClickHouse's `intHash64`, murmur's salted 64-bit finalizer.
 """
 
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import mmh3
@@ -48,12 +50,15 @@ from pyiceberg.types import (
 from calve.model.errors import PermanentError
 
 Hashes = NDArray[np.uint64]
+HashSql = Callable[[str, int], str]  # of an expression, at a depth: the hash of its value, never NULL
+ArrowHashes = Callable[[Any], Hashes]
 
 SEED = 0x9E3779B97F4A7C15
 STEP = 0xC2B2AE3D27D4EB4F
 NULL_HASH = 0x2545F4914F6CDD1D
 NAN_BITS = 0x7FF8000000000000
 _MASK = (1 << 64) - 1
+_SAMPLE = 1000  # values that are looked at before all are
 _SALT = 0x4CF2D2BAAE6DA887  # ClickHouse's intHash64 starts with it
 
 
@@ -79,31 +84,44 @@ def hash_sql(kind: IcebergType, expression: str, depth: int = 0) -> str:
     """The hash of one value, a UInt64 that is never NULL."""
     match kind:
         case ListType():
-            element, place = f"e{depth}", f"i{depth}"
-            inner = hash_sql(kind.element_type, element, depth + 1)
-            total = (
-                f"arraySum(({element}, {place}) -> {inner} * (2 * {place} + 1),"
-                f" {expression}, arrayEnumerate({expression}))"
-            )
-            return f"intHash64({total} + length({expression}) * {STEP} + {SEED})"
+            return list_sql(partial(hash_sql, kind.element_type), expression, depth)
         case MapType():
-            key, value = f"k{depth}", f"v{depth}"
-            entry = (
-                f"intHash64({hash_sql(kind.key_type, key, depth + 1)} * 3"
-                f" + {hash_sql(kind.value_type, value, depth + 1)})"
+            return map_sql(
+                partial(hash_sql, kind.key_type), partial(hash_sql, kind.value_type), expression, depth
             )
-            total = f"arraySum(({key}, {value}) -> {entry}, mapKeys({expression}), mapValues({expression}))"
-            return f"intHash64({total} + length({expression}) * {STEP} + {SEED})"
         case StructType():
-            terms = (
-                f"{hash_sql(item.field_type, f'tupleElement({expression}, {place})', depth)}"
-                f" * {2 * item.field_id + 1}"
-                for place, item in enumerate(kind.fields, start=1)
+            places = enumerate(kind.fields, start=1)
+            return struct_sql(
+                [
+                    (item.field_id, hash_sql(item.field_type, f"tupleElement({expression}, {place})", depth))
+                    for place, item in places
+                ],
+                expression,
             )
-            mixed = f"intHash64({' + '.join(terms)} + {SEED})"
-            return f"if(isNull({expression}), {NULL_HASH}, {mixed})"
         case _:
             return f"ifNull({_scalar_sql(kind, expression)}, {NULL_HASH})"
+
+
+def list_sql(element: HashSql, expression: str, depth: int) -> str:
+    each, place = f"e{depth}", f"i{depth}"
+    total = (
+        f"arraySum(({each}, {place}) -> {element(each, depth + 1)} * (2 * {place} + 1),"
+        f" {expression}, arrayEnumerate({expression}))"
+    )
+    return f"intHash64({total} + length({expression}) * {STEP} + {SEED})"
+
+
+def map_sql(key: HashSql, value: HashSql, expression: str, depth: int) -> str:
+    each_key, each_value = f"k{depth}", f"v{depth}"
+    entry = f"intHash64({key(each_key, depth + 1)} * 3 + {value(each_value, depth + 1)})"
+    total = f"arraySum(({each_key}, {each_value}) -> {entry}, mapKeys({expression}), mapValues({expression}))"
+    return f"intHash64({total} + length({expression}) * {STEP} + {SEED})"
+
+
+def struct_sql(fields: Sequence[tuple[int, str]], expression: str) -> str:
+    """Of the ids of its fields and the hash of each."""
+    terms = (f"{hashed} * {2 * field_id + 1}" for field_id, hashed in fields)
+    return f"if(isNull({expression}), {NULL_HASH}, intHash64({' + '.join(terms)} + {SEED}))"
 
 
 def _scalar_sql(kind: IcebergType, expression: str) -> str:
@@ -118,15 +136,15 @@ def _scalar_sql(kind: IcebergType, expression: str) -> str:
             bits = f"if(isNaN({expression}), {NAN_BITS}, reinterpretAsUInt64(toFloat64({expression})))"
             return f"intHash64({bits} + {SEED})"
         case DecimalType():
-            return _wide_sql(f"reinterpretAsInt128(toDecimal128({expression}, {kind.scale}))")
+            return wide_sql(f"reinterpretAsInt128(toDecimal128({expression}, {kind.scale}))")
         case UUIDType():
-            return _wide_sql(f"toUInt128({expression})")
+            return wide_sql(f"toUInt128({expression})")
         case StringType() | BinaryType() | FixedType():
             return f"intHash64(murmurHash3_64({expression}) + {SEED})"
     raise _unknown(kind)
 
 
-def _wide_sql(wide: str) -> str:
+def wide_sql(wide: str) -> str:
     return f"intHash64(toUInt64({wide}) + intHash64(toUInt64(bitShiftRight({wide}, 64)) + {SEED}))"
 
 
@@ -144,11 +162,21 @@ def of_arrow(kind: IcebergType, column: Any) -> int:
 
 def hashes(kind: IcebergType, array: Any) -> Hashes:
     """The hash of every value."""
+    return with_nulls(plain(array), partial(_valid_hashes, kind))
+
+
+def plain(array: Any) -> Any:
+    """The values themselves, without an extension or a dictionary around them."""
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
     if isinstance(array, pa.DictionaryArray):
         array = array.dictionary_decode()
-    result = _valid_hashes(kind, array)
+    return array
+
+
+def with_nulls(array: Any, valid: ArrowHashes) -> Hashes:
+    """What `valid` makes of the values, whatever it makes of those under nulls."""
+    result = valid(array)
     if array.null_count:
         result[np.asarray(array.is_null())] = np.uint64(NULL_HASH)
     return result
@@ -158,42 +186,53 @@ def _valid_hashes(kind: IcebergType, array: Any) -> Hashes:
     """As `hashes`, where values at nulls may be anything."""
     match kind:
         case ListType():
-            return _list_hashes(kind, array)
+            return list_hashes(partial(hashes, kind.element_type), array)
         case MapType():
-            return _map_hashes(kind, array)
+            return map_hashes(partial(hashes, kind.key_type), partial(hashes, kind.value_type), array)
         case StructType():
-            total = np.full(len(array), SEED, dtype=np.uint64)
-            for item in kind.fields:
-                child = array.field(item.name)
-                total += hashes(item.field_type, child) * np.uint64(2 * item.field_id + 1)
-            return _mix(total)
+            fields = kind.fields
+            return struct_hashes(
+                [(item.field_id, hashes(item.field_type, array.field(item.name))) for item in fields],
+                len(array),
+            )
         case StringType() | BinaryType() | FixedType():
             return _bytes_hashes(array)
         case DecimalType():
-            return _decimal_hashes(kind, array)
+            return decimal_hashes(kind.scale, array)
         case UUIDType():
             return _uuid_hashes(array)
         case _:
-            return _mix(_bits(kind, array) + np.uint64(SEED))
+            return number_hashes(_bits(kind, array))
 
 
-def _list_hashes(kind: ListType, array: Any) -> Hashes:
+def number_hashes(bits: Hashes) -> Hashes:
+    return mix(bits + np.uint64(SEED))
+
+
+def struct_hashes(fields: Sequence[tuple[int, Hashes]], length: int) -> Hashes:
+    total = np.full(length, SEED, dtype=np.uint64)
+    for field_id, hashed in fields:
+        total += hashed * np.uint64(2 * field_id + 1)
+    return mix(total)
+
+
+def list_hashes(element: ArrowHashes, array: Any) -> Hashes:
     lengths = np.asarray(pc.fill_null(pc.list_value_length(array), 0)).astype(np.int64)
     ends = np.cumsum(lengths)
     starts = ends - lengths
     positions = np.arange(1, int(ends[-1]) + 1 if len(ends) else 1) - np.repeat(starts, lengths)
     weights = (2 * positions + 1).astype(np.uint64)
     # flatten() leaves out what lies under nulls and outside of a slice
-    weighted = hashes(kind.element_type, array.flatten()) * weights
-    return _mix(_sums(weighted, starts, ends) + lengths.astype(np.uint64) * np.uint64(STEP) + np.uint64(SEED))
+    weighted = element(array.flatten()) * weights
+    return mix(_sums(weighted, starts, ends) + lengths.astype(np.uint64) * np.uint64(STEP) + np.uint64(SEED))
 
 
-def _map_hashes(kind: MapType, array: Any) -> Hashes:
+def map_hashes(key: ArrowHashes, value: ArrowHashes, array: Any) -> Hashes:
     offsets = np.asarray(array.offsets).astype(np.int64)
     starts, ends = offsets[:-1], offsets[1:]
     lengths = (ends - starts).astype(np.uint64)
-    entries = _mix(hashes(kind.key_type, array.keys) * np.uint64(3) + hashes(kind.value_type, array.items))
-    return _mix(_sums(entries, starts, ends) + lengths * np.uint64(STEP) + np.uint64(SEED))
+    entries = mix(key(array.keys) * np.uint64(3) + value(array.items))
+    return mix(_sums(entries, starts, ends) + lengths * np.uint64(STEP) + np.uint64(SEED))
 
 
 def _sums(values: Hashes, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Hashes:
@@ -203,25 +242,39 @@ def _sums(values: Hashes, starts: NDArray[np.int64], ends: NDArray[np.int64]) ->
 
 
 def _bytes_hashes(array: Any) -> Hashes:
-    """Python hashes one string at a time, so each distinct string only once."""
+    """Python hashes one string at a time: each distinct one only once, where few are distinct."""
+    array = _as_bytes(array)
+    sample = array.slice(0, _SAMPLE)
+    if pc.count_distinct(sample).as_py() * 2 > len(sample):
+        return _digests(array)
     encoded = array.dictionary_encode()
-    distinct = encoded.dictionary.to_pylist()
-    halves = np.array([mmh3.hash64(value, signed=False) for value in distinct], dtype=np.uint64)
-    if not len(halves):
+    by_code = _digests(encoded.dictionary)
+    if not len(by_code):
         return np.zeros(len(array), dtype=np.uint64)
-    by_code = _mix((halves[:, 0] ^ halves[:, 1]) + np.uint64(SEED))
     codes: NDArray[Any] = np.asarray(pc.fill_null(encoded.indices, 0))
     result: Hashes = by_code[codes]
     return result
 
 
-def _decimal_hashes(kind: DecimalType, array: Any) -> Hashes:
-    wide = array.cast(pa.decimal128(38, kind.scale))
-    return _wide_hashes(_fixed_buffer(wide, np.dtype("<u8")), low=0, high=1)
+def _digests(array: Any) -> Hashes:
+    values = (b"" if value is None else value for value in array.to_pylist())
+    halves = np.frombuffer(b"".join(map(mmh3.mmh3_x64_128_digest, values)), dtype="<u8").reshape(-1, 2)
+    return mix((halves[:, 0] ^ halves[:, 1]) + np.uint64(SEED))
+
+
+def _as_bytes(array: Any) -> Any:
+    """Text as its bytes: no text is decoded and encoded again."""
+    large = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
+    return array.cast(pa.large_binary() if large else pa.binary())
+
+
+def decimal_hashes(scale: int, array: Any) -> Hashes:
+    wide = array.cast(pa.decimal128(38, scale))
+    return wide_hashes(_fixed_buffer(wide, np.dtype("<u8")), low=0, high=1)
 
 
 def _uuid_hashes(array: Any) -> Hashes:
-    return _wide_hashes(_fixed_buffer(array.cast(pa.binary(16)), np.dtype(">u8")), low=1, high=0)
+    return wide_hashes(_fixed_buffer(array.cast(pa.binary(16)), np.dtype(">u8")), low=1, high=0)
 
 
 def _fixed_buffer(array: Any, order: np.dtype[Any]) -> Hashes:
@@ -233,8 +286,8 @@ def _fixed_buffer(array: Any, order: np.dtype[Any]) -> Hashes:
     return pairs[array.offset :].astype(np.uint64)
 
 
-def _wide_hashes(pairs: Hashes, *, low: int, high: int) -> Hashes:
-    return _mix(pairs[:, low] + _mix(pairs[:, high] + np.uint64(SEED)))
+def wide_hashes(pairs: Hashes, *, low: int, high: int) -> Hashes:
+    return mix(pairs[:, low] + mix(pairs[:, high] + np.uint64(SEED)))
 
 
 def _bits(kind: IcebergType, array: Any) -> Hashes:
@@ -262,7 +315,7 @@ def _numbers(array: Any, kind: Any) -> NDArray[Any]:
     return numbers
 
 
-def _mix(values: Hashes) -> Hashes:
+def mix(values: Hashes) -> Hashes:
     mixed = values ^ np.uint64(_SALT)
     mixed ^= mixed >> np.uint64(33)
     mixed *= np.uint64(0xFF51AFD7ED558CCD)

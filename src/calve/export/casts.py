@@ -30,7 +30,7 @@ from pyiceberg.types import (
 from calve.clickhouse.sql import types
 from calve.clickhouse.sql.tokens import string as literal
 from calve.export.exactness import changes
-from calve.export.iceberg_types import UnmappedError, stored, struct_names
+from calve.export.iceberg_types import UnmappedError
 
 UTC_MICROSECONDS = "DateTime64(6, 'UTC')"
 NOT_UTF8 = "bytes that are not UTF-8"
@@ -66,7 +66,7 @@ def cast(
     source: types.Type, target: IcebergType, expression: str, depth: int = 0, *, lossy: bool = False
 ) -> Cast:
     """UnmappedError where no cast makes one of the other."""
-    kind, nullable = stored(source), types.is_nullable(source)
+    kind, nullable = types.stored(source), types.is_nullable(source)
     match kind, target:
         case types.Array(inner), ListType():
             return _list(inner, target, expression, depth, lossy=lossy)
@@ -125,7 +125,7 @@ def _struct(
     kind: types.Tuple, target: StructType, expression: str, depth: int, *, nullable: bool, lossy: bool
 ) -> Cast:
     """Fields are found by name, never by place (P5), and put in the target's order."""
-    names = struct_names(kind)
+    names = types.struct_names(kind)
     wanted = tuple(field.name for field in target.fields)
     if set(names) != set(wanted):
         raise UnmappedError(

@@ -22,7 +22,6 @@ from pyiceberg.types import (
 
 from calve.clickhouse.sql import types
 from calve.clickhouse.sql.tokens import string as literal
-from calve.export.iceberg_types import stored
 
 _MICROSECOND_DIGITS = 6
 _ALWAYS_A_FLOAT = frozenset({"Int8", "UInt8", "Int16", "UInt16", "BFloat16", "Float32"})
@@ -101,7 +100,7 @@ def _number(text: str) -> str:
 def _not_json(kind: types.Type, value: str, depth: int = 0) -> str:
     """Whether somewhere inside there is a number that JSON has no text for, and writes as null; "" if it cannot."""
     each = f"j{depth}"
-    match stored(kind):
+    match types.stored(kind):
         case types.Simple(name) if name in types.FLOATS:
             return f"ifNull(NOT isFinite({value}), 0)"
         case types.Array(inner):

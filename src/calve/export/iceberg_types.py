@@ -54,18 +54,6 @@ _PLAIN: dict[str, IcebergType] = {
     "Geometry": StringType(),
 }
 _WIDE = frozenset({"Int128", "UInt128", "Int256", "UInt256"})
-# Without names, as ClickHouse has them: so they are always rebuilt, and not written as WKB.
-_POINT = types.Tuple((types.Element(None, types.Simple("Float64")),) * 2)
-_RING = types.Array(_POINT)
-_GEO: dict[str, types.Type] = {
-    "Point": _POINT,
-    "Ring": _RING,
-    "LineString": _RING,
-    "MultiPoint": _RING,
-    "Polygon": types.Array(_RING),
-    "MultiLineString": types.Array(_RING),
-    "MultiPolygon": types.Array(types.Array(_RING)),
-}
 
 
 LOSSY = "lossy"
@@ -88,27 +76,9 @@ class TypeTarget:
     required: bool
 
 
-def stored(kind: types.Type) -> types.Type:
-    """What the values are, seen through wrappers that change nothing: one level."""
-    kind = types.strip_wrappers(kind)
-    if isinstance(kind, types.Simple) and kind.name in _GEO:
-        return _GEO[kind.name]
-    if isinstance(kind, types.Nested):
-        return types.Array(types.Tuple(kind.elements))
-    return kind
-
-
 def derive(kind: types.Type, choices: Choices) -> TypeTarget:
     """The type a new table gets. UnmappedError where there is none."""
-    return TypeTarget(type=_type(stored(kind), choices), required=not types.is_nullable(kind))
-
-
-def struct_names(kind: types.Tuple) -> tuple[str, ...]:
-    """Names of a struct's fields: a tuple's own, without dots; `_1`, `_2` where it has none."""
-    return tuple(
-        (element.name if element.name is not None else f"_{place}").replace(".", "_")
-        for place, element in enumerate(kind.elements, start=1)
-    )
+    return TypeTarget(type=_type(types.stored(kind), choices), required=not types.is_nullable(kind))
 
 
 def _type(kind: types.Type, choices: Choices) -> IcebergType:
@@ -192,7 +162,7 @@ def _map(key: types.Type, value: types.Type, choices: Choices) -> IcebergType:
 
 
 def _struct(kind: types.Tuple, choices: Choices) -> IcebergType:
-    names = struct_names(kind)
+    names = types.struct_names(kind)
     if not names:
         raise UnmappedError("an empty Tuple holds nothing", "--exclude {column}")
     if len(set(names)) < len(names):

@@ -36,7 +36,9 @@ from calve.clickhouse.sql.types.nodes import (
     Variant,
     element_name,
     is_nullable,
+    stored,
     strip_wrappers,
+    struct_names,
 )
 from calve.clickhouse.sql.types.parser import parse
 
@@ -72,5 +74,7 @@ __all__ = [
     "element_name",
     "is_nullable",
     "parse",
+    "stored",
     "strip_wrappers",
+    "struct_names",
 ]

@@ -263,3 +263,35 @@ def is_nullable(kind: Type) -> bool:
             return True
         case _:
             return False
+
+
+# Without names, as ClickHouse has them: so they are always rebuilt, and not written as WKB.
+_POINT = Tuple((Element(None, Simple("Float64")),) * 2)
+_RING = Array(_POINT)
+_GEO: dict[str, Type] = {
+    "Point": _POINT,
+    "Ring": _RING,
+    "LineString": _RING,
+    "MultiPoint": _RING,
+    "Polygon": Array(_RING),
+    "MultiLineString": Array(_RING),
+    "MultiPolygon": Array(Array(_RING)),
+}
+
+
+def stored(kind: Type) -> Type:
+    """What the values are, seen through wrappers that change nothing: one level."""
+    kind = strip_wrappers(kind)
+    if isinstance(kind, Simple) and kind.name in _GEO:
+        return _GEO[kind.name]
+    if isinstance(kind, Nested):
+        return Array(Tuple(kind.elements))
+    return kind
+
+
+def struct_names(kind: Tuple) -> tuple[str, ...]:
+    """Names of a struct's fields: a tuple's own, without dots; `_1`, `_2` where it has none."""
+    return tuple(
+        (element.name if element.name is not None else f"_{place}").replace(".", "_")
+        for place, element in enumerate(kind.elements, start=1)
+    )
