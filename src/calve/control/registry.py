@@ -11,6 +11,7 @@ from typing import Protocol
 
 from calve.control.ports import Store
 from calve.control.seen import Seen
+from calve.control.tiers import Tiers
 from calve.model.access import (
     Action,
     ActionQuery,
@@ -45,7 +46,7 @@ class Feed(Protocol):
     def event_at(self, position: int) -> Event | None: ...
 
 
-class Registry(Feed, Seen, Protocol):
+class Registry(Feed, Seen, Tiers, Protocol):
     def request(self, who: str, key: str) -> Request | None:
         """What came of a key; `Store.submit` writes it."""
 

@@ -11,8 +11,8 @@ from enum import StrEnum
 from typing import TypeVar
 
 from calve.model.errors import ErrorInfo
-from calve.model.process import NewTask
-from calve.model.states import Leftovers, PinState, ProcessState, TaskState
+from calve.model.process import GuardedTable, NewTask, ProcessId
+from calve.model.states import Leftovers, PinState, ProcessState, ReleaseState, TaskState
 
 C = TypeVar("C")
 
@@ -156,6 +156,63 @@ class NewEvent:
     message: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class Permit:
+    """What must still allow a step that takes rows away. Of a policy: it is not paused, every running program that has
+    policies has this one with this hash, and the hash was approved."""
+
+    what: str  # "release", or "drop" of a plan
+    hash: str
+    destination: str
+    policy: str  # "" where no policy wants it
+    live_seconds: float = 60.0  # a program that said nothing for so long does not count
+
+
+@dataclass(frozen=True, kw_only=True)
+class Intend:
+    """Announce a step that changes something outside: only then may it be sent. Refused unless the table's guard is at
+    `version`, no hold matches and the permit holds. Without a permit it may only bring rows back."""
+
+    table: GuardedTable
+    partition: str
+    step: str
+    version: int  # of the guard, as it was read before the conditions were
+    permit: Permit | None
+    query_id: str = ""
+    detail: str = ""  # JSON: what to look for
+
+
+@dataclass(frozen=True, kw_only=True)
+class Achieved:
+    """An announced step was looked at: what became of it."""
+
+    intent: int
+    result: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewRelease:
+    identity: str
+    partition: str
+    destination: str
+    attempt: int  # one more than any before, of the table
+    keys: str = ""  # JSON
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleaseTo:
+    """Another state of a release: the process's own, or that of `release`. None leaves a value as it is."""
+
+    state: ReleaseState
+    release: ProcessId | None = None
+    place: str | None = None
+    rows: int | None = None
+    sums: str | None = None
+    parts: str | None = None
+    backup: str | None = None
+    error: str | None = None
+
+
 OfProcess = (
     MoveTo
     | Met
@@ -171,7 +228,8 @@ OfProcess = (
     | Unlock
     | Result
 )
-Item = OfProcess | NewTask | TaskChange | NewPin | PinChange | NewEvent
+OfTier = Intend | Achieved | NewRelease | ReleaseTo
+Item = OfProcess | NewTask | TaskChange | NewPin | PinChange | NewEvent | OfTier
 
 
 @dataclass(frozen=True, init=False)
@@ -200,6 +258,11 @@ class Change:
         return tuple(item for item in self.items if isinstance(item, OfProcess))
 
     @property
+    def of_tier(self) -> bool:
+        """Whether it announces, ends or records something that takes rows out of a table."""
+        return any(isinstance(item, OfTier) for item in self.items)
+
+    @property
     def state(self) -> ProcessState | None:
         """The state that the process moves to, if it moves."""
         move = self.one(MoveTo)
@@ -219,3 +282,4 @@ LEASED = "leased"
 TAKEN_OVER = "taken_over"
 PIN_RELEASED = "pin_released"
 PIN_NOT_RELEASED = "pin_not_released"
+ANNOUNCED = "announced"  # a step that changes something outside

@@ -241,6 +241,21 @@ class Starts:
 
 
 @dataclass(frozen=True, kw_only=True)
+class GuardedTable:
+    """A table by each of its names. Holds and intents of any of them meet at its guard."""
+
+    identity: str
+    uuid: str
+    name: str  # as processes name it
+
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """Rows that are locked, in an order that everybody keeps."""
+        named = (("identity", self.identity), ("name", self.name), ("uuid", self.uuid))
+        return tuple(f"{kind}:{name}" for kind, name in named if name)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Breaker:
     """A service that is down: a lane or a source. Closed breakers have no row."""
 

@@ -52,10 +52,24 @@ class Leftovers(StrEnum):
     GONE = "GONE"
 
 
+class ReleaseState(StrEnum):
+    """Where the rows of a partition are that leaves its table."""
+
+    MARKED = "MARKED"  # the destination refuses to replace them; nothing has left
+    MOVING = "MOVING"  # a move was announced
+    MOVED = "MOVED"  # out of the table, and not proven since
+    QUARANTINED = "QUARANTINED"  # proven equal to what the destination has
+    DROPPING = "DROPPING"
+    DROPPED = "DROPPED"
+    RETURNING = "RETURNING"
+    RETURNED = "RETURNED"
+    LOST = "LOST"  # neither in the table nor in quarantine
+
+
 S = TypeVar("S", bound=StrEnum)
 Transitions = Mapping[S, frozenset[S]]
 
-_P, _T, _N, _L = ProcessState, TaskState, PinState, Leftovers
+_P, _T, _N, _L, _R = ProcessState, TaskState, PinState, Leftovers, ReleaseState
 
 PROCESS_TRANSITIONS: Transitions[ProcessState] = {
     _P.PENDING: frozenset({_P.RUNNING, _P.COMPLETED, _P.FAILED, _P.CANCELLED}),
@@ -87,6 +101,18 @@ LEFTOVERS_TRANSITIONS: Transitions[Leftovers] = {
     _L.ADOPTED: frozenset({_L.KEPT}),
     _L.UNDOING: frozenset({_L.GONE}),
     _L.GONE: frozenset(),
+}
+
+RELEASE_TRANSITIONS: Transitions[ReleaseState] = {
+    _R.MARKED: frozenset({_R.MOVING, _R.RETURNING}),
+    _R.MOVING: frozenset({_R.MOVED, _R.RETURNING, _R.LOST}),
+    _R.MOVED: frozenset({_R.QUARANTINED, _R.RETURNING, _R.LOST}),
+    _R.QUARANTINED: frozenset({_R.DROPPING, _R.RETURNING, _R.LOST}),
+    _R.DROPPING: frozenset({_R.DROPPED, _R.QUARANTINED, _R.LOST}),
+    _R.DROPPED: frozenset({_R.RETURNING}),  # out of the destination
+    _R.RETURNING: frozenset({_R.RETURNED, _R.LOST}),
+    _R.RETURNED: frozenset(),
+    _R.LOST: frozenset({_R.RETURNING}),
 }
 
 

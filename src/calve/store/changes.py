@@ -24,6 +24,7 @@ from calve.model.states import (
 )
 from calve.store import rows
 from calve.store.database import time_from_us, to_us
+from calve.store.guards import apply_tier
 from calve.store.reader import SqlReader
 from calve.store.rows import chunks, record
 from calve.store.tables import attempts, locks, pins, plans, processes, tasks
@@ -82,7 +83,10 @@ class Changes(SqlReader):
             connection.execute(update(locks).where(held).values(freed_at=now_us))
         if applied.hands_back and before.retry_of is not None:
             self._hand_back(connection, before.retry_of, before, change)
-        record(connection, self._database.clock, [(before.id, event) for event in applied.events])
+        events = list(applied.events)
+        if change.of_tier:
+            events += apply_tier(connection, before, change, now_us)
+        record(connection, self._database.clock, [(before.id, event) for event in events])
         return applied.process
 
     def _load_held(self, connection: Connection, process_id: ProcessId) -> tuple[Process, int]:

@@ -23,6 +23,7 @@ from calve.store.notices import Notices
 from calve.store.sightings import Sessions, Sightings
 from calve.store.submissions import Submissions
 from calve.store.tables import schema_version, servers, workers
+from calve.store.tiers import Tiers
 
 _SHOWN = 5  # workers
 _ADVISORY_LOCK = 0x63616C7665  # "calve": any constant that no other program is likely to take
@@ -123,7 +124,9 @@ def statements(sql: str) -> list[str]:
     return [part.strip() for part in sql.split(";\n") if part.strip()]
 
 
-class SqlStore(Submissions, Leases, Changes, Releases, History, Notices, Attempts, Sightings, Sessions):
+class SqlStore(
+    Submissions, Leases, Changes, Releases, History, Notices, Attempts, Sightings, Sessions, Tiers
+):
     """`control.ports.Store` and `control.registry.Registry` over SQLite or PostgreSQL. Safe to share
     between threads."""
 

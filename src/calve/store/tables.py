@@ -27,7 +27,16 @@ from sqlalchemy import (
 
 from calve.model.access import AuditOutcome, Role
 from calve.model.apply import ALL_DONE, PLANNED
-from calve.model.states import PROCESS_TERMINAL, TASK_TERMINAL, Leftovers, PinState, ProcessState, TaskState
+from calve.model.states import (
+    PROCESS_TERMINAL,
+    TASK_TERMINAL,
+    Leftovers,
+    PinState,
+    ProcessState,
+    ReleaseState,
+    TaskState,
+)
+from calve.model.tier import RELEASE_OPEN
 
 metadata = MetaData(
     naming_convention={
@@ -462,4 +471,115 @@ starts = Table(
     ),
     Index("ix_starts_day", "policy", "day"),
     Index("ix_starts_made", "made_at"),
+)
+
+guards = Table(  # what holds and intents of a table lock; no row: version 0
+    "guards",
+    metadata,
+    Column("subject", Text, primary_key=True),
+    Column("version", BigInteger, nullable=False),
+)
+
+holds = Table(
+    "holds",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("identity", Text, nullable=False),
+    Column("uuid", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("partition", Text, nullable=False),
+    Column("who", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("made_at", BigInteger, nullable=False),
+    Column("until_at", BigInteger),
+    Column("released_at", BigInteger),
+    Column("released_by", Text, nullable=False),
+    _partial("ix_holds_standing", "made_at", where="released_at IS NULL"),
+)
+
+intents = Table(
+    "intents",
+    metadata,
+    Column("seq", _Sequence, Identity(always=True), primary_key=True),
+    Column("process_id", _Id, ForeignKey("processes.id"), nullable=False),
+    Column("identity", Text, nullable=False),
+    Column("uuid", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("partition", Text, nullable=False),
+    Column("step", Text, nullable=False),
+    Column("query_id", Text, nullable=False),
+    Column("detail", Text, nullable=False),
+    Column("made_at", BigInteger, nullable=False),
+    Column("done_at", BigInteger),
+    Column("result", Text, nullable=False),
+    Index("ix_intents_process", "process_id", "seq"),
+    _partial("ix_intents_open", "seq", where="done_at IS NULL"),
+)
+
+approvals = Table(
+    "approvals",
+    metadata,
+    Column("seq", _Sequence, Identity(always=True), primary_key=True),
+    Column("what", Text, nullable=False),
+    Column("hash", Text, nullable=False),
+    Column("identity", Text, nullable=False),
+    Column("destination", Text, nullable=False),
+    Column("policy", Text, nullable=False),
+    Column("who", Text, nullable=False),
+    Column("made_at", BigInteger, nullable=False),
+    Column("revoked_at", BigInteger),
+    Column("revoked_by", Text, nullable=False),
+    _partial(
+        "uq_approvals_standing",
+        "what",
+        "hash",
+        "identity",
+        "destination",
+        where="revoked_at IS NULL",
+        unique=True,
+    ),
+)
+
+policies = Table(  # what each running program's configuration says
+    "policies",
+    metadata,
+    Column("program", Text, primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("hash", Text, nullable=False),
+    Column("body", Text, nullable=False),
+    Column("seen_at", BigInteger, nullable=False),
+)
+
+releases = Table(
+    "releases",
+    metadata,
+    Column("process_id", _Id, ForeignKey("processes.id"), primary_key=True),
+    Column("identity", Text, nullable=False),
+    Column("partition", Text, nullable=False),
+    Column("destination", Text, nullable=False),
+    Column("attempt", BigInteger, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("version", BigInteger, nullable=False),
+    Column("place", Text, nullable=False),
+    _count("rows"),
+    Column("sums", Text, nullable=False),  # JSON
+    Column("parts", Text, nullable=False),  # JSON
+    Column("keys", Text, nullable=False),  # JSON
+    Column("made_at", BigInteger, nullable=False),
+    Column("moved_at", BigInteger),
+    Column("settled_at", BigInteger),
+    Column("counted_at", BigInteger),
+    Column("checked_at", BigInteger),
+    Column("backup", Text, nullable=False),
+    Column("error", Text, nullable=False),
+    CheckConstraint(_one_of("state", ReleaseState), name="state"),
+    UniqueConstraint("identity", "attempt", name="uq_releases_attempt"),
+    _partial(
+        "uq_releases_open",
+        "identity",
+        "destination",
+        "partition",
+        where=_one_of("state", RELEASE_OPEN),
+        unique=True,
+    ),
 )

@@ -27,7 +27,8 @@ REGISTRY_CALLS = frozenset(
         "number_events", "answer_request", "put_token", "revoke_token", "put_halt", "lift_halt", "audit",
         "record_proof", "beat_server", "forget_server", "follow_target", "add_notices", "claim_notices",
         "record_notices", "put_actions", "claim_actions", "hold_actions", "record_action", "claim_look",
-        "put_sighting", "fail_look", "put_session", "forget_session",
+        "put_sighting", "fail_look", "put_session", "forget_session", "add_hold", "release_hold", "approve",
+        "revoke_approval", "announce",
     }
 )  # fmt: skip
 KIND_CALLS = frozenset({"take", "plan", "publish", "fence", "undo", "release", "probe"})

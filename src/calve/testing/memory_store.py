@@ -68,6 +68,7 @@ from calve.model.states import (
 from calve.testing.clock import Clock
 from calve.testing.memory_registry import Kept, MemoryRegistry
 from calve.testing.memory_seen import KeptSeen
+from calve.testing.memory_tier import KeptTiers, MemoryTiers
 
 
 class _Rows:
@@ -90,12 +91,13 @@ def _start_key(start: Start) -> tuple[object, ...]:
     return start.identity, start.destination, start.partition, start.action, start.content, start.attempt
 
 
-class MemoryReader(MemoryRegistry):
+class MemoryReader(MemoryRegistry, MemoryTiers):
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self.rows = _Rows()
         self._kept = Kept()
         self._seen = KeptSeen()
+        self._tiers = KeptTiers()
         self._transaction = threading.RLock()
 
     def now(self) -> datetime:
@@ -369,7 +371,10 @@ class MemoryStore(MemoryReader):
             for task in applied.new_tasks:
                 if task.number in tasks:
                     raise conflict(row.id, f"it has a task {task.number} already")
+            announced = self._apply_tier(row, change) if change.of_tier else []
             self._write(applied, change, lease)
+            for event in announced:
+                self._record_new(row.id, event)
             return applied.process
 
     def _write(self, applied: Applied, change: Change, lease: Lease) -> None:

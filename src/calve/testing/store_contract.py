@@ -20,6 +20,7 @@ from calve.testing.contracts.releases import ReleasesContract
 from calve.testing.contracts.seen import SeenContract
 from calve.testing.contracts.starts import StartsContract
 from calve.testing.contracts.submissions import SubmissionsContract
+from calve.testing.contracts.tier import TierContract
 
 
 class StoreContract(
@@ -35,5 +36,6 @@ class StoreContract(
     FeedContract,
     SeenContract,
     StartsContract,
+    TierContract,
 ):
     """Themes, each in a file of its own."""
