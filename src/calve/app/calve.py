@@ -29,6 +29,7 @@ from calve.model.process import Breaker, Event, Process, ProcessId, ProcessQuery
 
 if TYPE_CHECKING:
     from calve.app.front import ProcessDetail, Reason, Standing, WorkerStatus
+    from calve.app.overview import Overview
     from calve.app.values import (
         BackupOptions,
         ExportOptions,
@@ -74,6 +75,11 @@ class Calve:
     def registry(self) -> "ServedStore":
         """What servers keep in the store."""
         return self._app.registry
+
+    @property
+    def overview(self) -> "Overview":
+        """What all work adds up to, as pages show it."""
+        return self._app.overview
 
     def _asking(self, verb: str, subject: str = "") -> Asked:
         return self._asked or Asked(who=person(), verb=verb, subject=subject)

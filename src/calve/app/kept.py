@@ -6,6 +6,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -43,6 +44,13 @@ class Kept(Generic[T]):
                 self._begin()
             return self._value
 
+    def renewed(self) -> T:
+        """Made now, by the caller, and kept."""
+        made = self._made_now()
+        with self._lock:
+            self._value = made
+        return made
+
     @property
     def seconds(self) -> float:
         """How old it is."""
@@ -54,12 +62,8 @@ class Kept(Generic[T]):
             self._making.start()
 
     def _again(self) -> None:
-        try:
-            made = self._made_now()
-        except CalveError:
-            return  # the store does not answer: the old one stays, and its age says so
-        with self._lock:
-            self._value = made
+        with suppress(CalveError):  # the store does not answer: the old one stays, and its age says so
+            self.renewed()
 
     def _made_now(self) -> T:
         began, cpu = time.monotonic(), time.thread_time()

@@ -35,11 +35,11 @@ A_MINUTE = 30
 AT_ONCE = 4
 _OPEN_SECONDS = 120.0  # a page that is open says so again within this time
 _LIST_SECONDS = 60.0
-_TICK_SECONDS = 1.0
+_TICK_SECONDS = 1.0  # while somebody has a page open
+_IDLE_SECONDS = 10.0
 _LEASE_SECONDS = 120.0
 _MOST_WANTED = 1000
 _OF_A_PAGE = 20  # a list of a hundred tables does not go before everything else
-_LIVE = 1000
 _HEALTH_SECONDS = 6 * 3600.0  # also where nothing was published: others write there too
 _DOWN_PROBES = 10
 _WHO = Caller(name="lookout", role=Role.VIEWER)
@@ -63,9 +63,13 @@ class Look:
 class Lookout:
     """Of one server. `want` and `press` are quick, and may be called from any thread."""
 
-    def __init__(self, calve: Calve, *, now: Callable[[], float] = time.monotonic) -> None:
-        """`calve` is its own: bounded as `bounded_for_looks` says."""
+    def __init__(
+        self, calve: Calve, *, overview: Overview | None = None, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`calve` is its own: bounded as `bounded_for_looks` says. `overview`: the one that pages show, so that what
+        all processes add up to is read once for both."""
         self._calve = calve
+        self._overview = overview or Overview(calve.registry)
         self._desk = Desk(calve)
         self._now = now
         self._lock = threading.Lock()
@@ -95,25 +99,43 @@ class Lookout:
 
     def _note(self, kept: dict[Subject, float], subjects: Iterable[Subject]) -> None:
         with self._lock:
-            for old in [one for one, until in kept.items() if until <= self._now()]:
-                del kept[old]
+            self._drop_old()
+            known = len(kept)
             for one in subjects:
                 if len(kept) < _MOST_WANTED:
                     kept[one] = self._now() + _OPEN_SECONDS
-        self.woken.set()
+            new = len(kept) > known
+        if new:  # a page that is asked for again and again wakes nobody
+            self.woken.set()
+
+    def _drop_old(self) -> None:
+        for kept in (self._wanted, self._pressed):
+            for old in [one for one, until in kept.items() if until <= self._now()]:
+                del kept[old]
+
+    def _is_asked(self) -> bool:
+        with self._lock:
+            self._drop_old()
+            return bool(self._wanted or self._pressed)
+
+    @property
+    def tick_seconds(self) -> float:
+        """How long it may be left alone, unless it is woken."""
+        return _TICK_SECONDS if self._is_asked() else _IDLE_SECONDS
 
     def next(self) -> Callable[[], None] | None:
         """One look that may begin now, already claimed: call it, in any thread. None if there is none."""
         while self._recent and self._recent[0] <= self._now() - 60:
             self._recent.popleft()
-        if len(self._recent) >= A_MINUTE:
+        if len(self._recent) >= A_MINUTE or not (self._calve.config.limits.look_minutes or self._is_asked()):
             return None
         self._list()
         candidates = list(self._ordered())
-        down = self._down_now() if candidates else set()
+        # Once for all of them: they may be very many, and all wait for the same service.
+        down, held = (self._down_now(), self._held()) if candidates else (set(), set())
         for look, least in candidates:
             services = self._desk.services(look.verb, look.arguments)
-            if self._busy.intersection(services) or _is_down(services, down) or not self._free(services):
+            if self._busy.union(held).intersection(services) or _is_down(services, down):
                 continue
             self._last[_of(look)] = self._now()
             self._pressed.pop(_of(look), None)
@@ -131,15 +153,14 @@ class Lookout:
         """What may be looked at, with how long ago the last look must be."""
         with self._lock:
             kept = ((self._pressed, PRESSED_SECONDS), (self._wanted, WANTED_SECONDS))
-            asked = [
-                (one, least) for ones, least in kept for one, until in ones.items() if until > self._now()
-            ]
+            self._drop_old()
+            asked = [(one, least) for ones, least in kept for one in ones]
         for one, least in asked:
             if one in self._looks and self._since(one) >= least:
                 yield self._looks[one], least
         due = [look for look in self._looks.values() if look.due and self._since(_of(look)) >= look.due]
         for look in sorted(due, key=lambda look: -self._since(_of(look))):
-            if not self._embedded(self._desk.services(look.verb, look.arguments)):
+            if not any(map(self._embedded, self._desk.services(look.verb, look.arguments))):
                 yield look, look.due or 0.0
 
     def _since(self, one: Subject) -> float:
@@ -156,7 +177,7 @@ class Lookout:
         if age < max(_TICK_SECONDS * 5 if unknown else _LIST_SECONDS, 20 * self._list_cost):
             return
         began = self._now()
-        counts = Overview(self._store).look()
+        counts = self._overview.renewed()
         self._list_cost = self._now() - began
         self._looks = {_of(look): look for look in looks(counts, self._calve.config)}
         self._last = {one: at for one, at in self._last.items() if one in self._looks}
@@ -168,18 +189,14 @@ class Lookout:
             service for service, until in self._down.items() if until > self._now()
         }
 
-    def _embedded(self, services: Iterable[str]) -> list[str]:
-        sources = self._calve.config.sources
-        return [
-            one
-            for one in services
-            if one.startswith("source:") and (found := sources.get(one[7:])) and found.embedded
-        ]
+    def _embedded(self, service: str) -> bool:
+        kind, _, name = service.partition(":")
+        found = self._calve.config.sources.get(name) if kind == "source" else None
+        return found is not None and found.embedded
 
-    def _free(self, services: Iterable[str]) -> bool:
-        """A look into an embedded source holds its lock: never while a process needs it."""
-        embedded = set(self._embedded(services))
-        return not embedded or not any(embedded.intersection(one.needs) for one in self._store.live(_LIVE))
+    def _held(self) -> set[str]:
+        """Embedded sources that processes need: a look into one holds its lock."""
+        return set(filter(self._embedded, self._store.needed()))
 
     def _do(self, look: Look, services: Sequence[str]) -> None:
         try:
@@ -291,7 +308,7 @@ def looking_out(lookout: Lookout) -> Iterator[None]:
                         pool.submit(look)
             except CalveError as error:
                 _log.warning("nothing is looked at for pages now: %s", error.message)
-            lookout.woken.wait(_TICK_SECONDS)
+            lookout.woken.wait(lookout.tick_seconds)
             stop.wait(0.1)  # a page that asks and asks does not keep us busy
 
     thread = threading.Thread(target=run, name="lookout", daemon=True)

@@ -151,7 +151,7 @@ def serve(
         given = (service, threads, actions, doing)
         app.router.routes += [streams.route(), *Tables(*given).routes(), *Aliases(*given).routes()]
         app.router.routes.append(meters.route(calve, service.reader, errands, streams))
-        lookout = Lookout(looks)
+        lookout = Lookout(looks, overview=calve.overview)
         shared = Shared(
             service=service,
             gate=gate,

@@ -137,6 +137,10 @@ class Attempts(SqlReader):
             for kind, source, destination, piece, completed, failed, total_rows, total_bytes in found
         ]
 
+    def needed(self) -> frozenset[str]:
+        found = self._database.read(lambda connection: connection.execute(needed_statement()).scalars().all())
+        return frozenset(service for text in found for service in rows.load_needs(text) or ())
+
     def unknown_outcomes(self, limit: int) -> list[Process]:
         c = processes.c
         unknown = c.error.contains(f'"outcome": "{Outcome.UNKNOWN.value}"')
@@ -269,6 +273,10 @@ def ends_statement(since: datetime, state: ProcessState | None, limit: int) -> S
     elif state is not None:  # by its end: nearly all are COMPLETED
         narrow = narrow.where(c.state.concat("") == state.value)
     return narrow.order_by(c.finished_at.desc()).limit(limit)
+
+
+def needed_statement() -> Select[Any]:
+    return select(processes.c.needs).where(processes.c.finished_at.is_(None)).distinct()
 
 
 def work_done_statement(since: datetime, piece_seconds: int) -> Select[Any]:

@@ -10,7 +10,7 @@ from calve.model.errors import Outcome
 from calve.model.process import Breaker, Event, Pin, Process, ProcessId, Task
 from calve.model.refusals import no_such_task
 from calve.model.seen import Attempt, AttemptCounts, End, Outage, Session, Sighting, WorkDone
-from calve.model.states import PinState, ProcessState, TaskState
+from calve.model.states import PROCESS_LIVE, PinState, ProcessState, TaskState
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SAME_OUTAGE = timedelta(minutes=1)
@@ -195,6 +195,11 @@ class MemorySeen:
                 )
             )
         return found
+
+    def needed(self) -> frozenset[str]:
+        with self._transaction:
+            live = [row for row in self._all_processes() if row.state in PROCESS_LIVE]
+        return frozenset(service for row in live for service in row.needs)
 
     def unknown_outcomes(self, limit: int) -> list[Process]:
         with self._transaction:

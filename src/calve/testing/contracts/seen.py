@@ -208,6 +208,16 @@ class SeenContract(Contract):
             ("export", "main:db.events", "lake.ns.events")
         }
 
+    def test_services_are_needed_until_the_last_process_that_needs_them_has_ended(
+        self, store: ServedStore
+    ) -> None:
+        assert store.needed() == frozenset()
+        row = publishing(store)
+        submit(store, needs=("catalog:other", "source:main"))
+        assert store.needed() == {*row.needs, "catalog:other", "source:main"}
+        move(store, row, ProcessState.COMPLETED)
+        assert store.needed() == {"catalog:other", "source:main"}
+
     def test_what_needs_a_person_is_found(self, store: ServedStore, clock: FakeClock) -> None:
         unknown = move(store, publishing(store), ProcessState.FAILED, CleanUpIn(60), error=UNKNOWN)
         failed = move(store, running(store), ProcessState.FAILED, CleanUpIn(60))
