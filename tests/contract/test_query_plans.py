@@ -17,6 +17,7 @@ from calve.store.attempts import (
     ended_statement,
     ends_statement,
     failed_attempts_statement,
+    needed_statement,
     newest_events_statement,
     sample_statement,
     slowest_statement,
@@ -72,6 +73,7 @@ def test_ready_tasks_come_from_the_index_by_state(store: SqlStore) -> None:
 
 def test_the_living_come_from_their_partial_index_in_order(store: SqlStore) -> None:
     assert plan_of(store, live_statement(10)) == ["SCAN processes USING INDEX ix_processes_live"]
+    assert plan_of(store, needed_statement())[0] == "SCAN processes USING INDEX ix_processes_live"
 
 
 def test_choosing_what_to_claim_reads_only_the_living_and_what_is_due(store: SqlStore) -> None:

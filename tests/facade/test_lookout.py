@@ -3,12 +3,13 @@
 import json
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import event, update
 
 from calve.app.calve import Calve
 from calve.app.config import load_config
@@ -92,6 +93,20 @@ class Stage:
         while (look := (lookout or self.lookout).next()) is not None:
             look()
         return list(self.calve.asked)
+
+
+@contextmanager
+def statements(store: SqlStore) -> Iterator[list[str]]:
+    """What the store is asked meanwhile."""
+    made: list[str] = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        if statement != "BEGIN":
+            made.append(statement)
+
+    event.listen(store.database.engine, "before_cursor_execute", note)
+    yield made
+    event.remove(store.database.engine, "before_cursor_execute", note)
 
 
 @pytest.fixture
@@ -223,6 +238,41 @@ def test_an_embedded_source_is_looked_at_only_if_somebody_looks_and_no_work_need
     move(stage.store, claim_one(stage.store, waits.id), ProcessState.CANCELLED)
     assert stage.round() == ["main:db.events"]
     stage.calve.close()
+
+
+def test_what_waits_for_an_embedded_source_costs_the_same_however_much_of_it_is_open(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, f'[source.main]\nurl = "chdb://{tmp_path}/source"\n' + LAKE)
+    for number in range(15):
+        stage.exported(f"t{number}")
+    submit(stage.store)
+    stage.lookout.want([["pair", pair(f"main:db.t{number}", f"lake.ns.t{number}")] for number in range(15)])
+    stage.round()  # destinations, and the list of what there is
+    with statements(stage.store) as made:
+        assert stage.round() == []
+    assert len(made) == 2, made  # what is down, and what work needs
+    stage.calve.close()
+
+
+def test_a_server_that_nobody_looks_at_asks_the_store_nothing(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, SERVER + LAKE + "[limits]\nlook_minutes = 0\n")
+    stage.exported()
+    stage.lookout.want([EVENTS])
+    stage.round()
+    stage.later(121)
+    with statements(stage.store) as made:
+        assert stage.round() == []
+    assert made == [] and stage.lookout.tick_seconds >= 10
+    stage.calve.close()
+
+
+def test_a_page_that_is_asked_for_again_wakes_nobody(stage: Stage) -> None:
+    stage.lookout.want([EVENTS])
+    assert stage.lookout.woken.is_set() and stage.lookout.tick_seconds == 1
+    stage.lookout.woken.clear()
+    stage.lookout.want([EVENTS])
+    assert not stage.lookout.woken.is_set()
+    stage.lookout.press(*EVENTS)
+    assert stage.lookout.woken.is_set()
 
 
 def test_without_an_interval_only_what_is_open_is_looked_at(tmp_path: Path) -> None:
