@@ -47,6 +47,8 @@ POINTS: dict[str, tuple[type, str, Callable[..., Any]]] = {
     "planned": (LocalRunner, "run", before),
     "written": (ExportKind, "publish", before),
     "published": (ExportKind, "publish", after),
+    "releasing": (ExportKind, "release", before),
+    "releasing": (ExportKind, "release", before),
 }
 
 

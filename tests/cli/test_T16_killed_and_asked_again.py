@@ -106,6 +106,17 @@ def test_T16_killed_again_and_again_it_ends_once_it_is_left_alone(folder: Path) 
     assert rows(folder) == list(range(100))
 
 
+def test_T16_killed_while_a_freeze_is_released_the_next_worker_releases_it_once_the_lease_is_past(
+    folder: Path,
+) -> None:
+    killed(folder, "releasing", *EXPORT)
+    assert list(folder.glob("clickhouse/shadow/*/*"))
+    code, _, said = again(folder, "worker", "--until-idle")
+    assert code == 0, said
+    assert not list(folder.glob("clickhouse/shadow/*/*")), "a freeze is left"
+    assert rows(folder) == list(range(100))
+
+
 def test_T16_two_people_with_the_same_command_at_the_same_time_both_end_well(folder: Path) -> None:
     # Nobody dies here. Who joins waits two leases for the other's plan, also on a busy machine.
     (folder / "calve.toml").write_text(CONFIG.replace("lease_seconds = 2", "lease_seconds = 30"))

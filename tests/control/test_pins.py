@@ -44,6 +44,31 @@ def test_L29_the_drain_is_bounded(scene: Scene) -> None:
     assert len(hanging.works) == scene.limits.releases_at_once
 
 
+def test_L29_a_release_that_takes_many_leases_is_one_worker_s_and_another_s_a_lease_after_that_one_died(
+    scene: Scene,
+) -> None:
+    hanging, idle = Deferred(), Deferred()
+    process_id = scene.submit(tasks=1)
+    first, second = scene.worker(spawn=hanging), scene.worker(spawn=idle)
+    while scene.state(process_id) is not ProcessState.COMPLETED:
+        first.tick()
+        hanging.run()
+    for _ in range(20):
+        first.tick()
+        second.tick()
+        scene.clock.advance(scene.limits.lease_seconds / 2)
+    assert len(hanging.works) == 1 and not idle.works
+    second.tick()
+    scene.clock.advance(scene.limits.lease_seconds)  # the first says nothing any more
+    second.tick()
+    assert len(idle.works) == 1
+    idle.run()
+    (pin,) = scene.store.pins(process_id)
+    assert pin.state is PinState.RELEASED
+    hanging.run()  # it was only slow: twice is harmless
+    scene.check_settled()
+
+
 @pytest.mark.parametrize("end", ["success", "failure", "cancel", "nothing to do"])
 def test_L30_pins_are_released_however_the_process_ends(scene: Scene, end: str) -> None:
     process_id = scene.submit(tasks=2, pins=3, nothing=end == "nothing to do")

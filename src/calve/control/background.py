@@ -34,28 +34,41 @@ class ReleaseDrain:
         self._worker = worker
         self._reach = reach
         self._lock = threading.Lock()
-        self._active = 0
+        self._active: dict[str, float] = {}  # pins that are being released, and when that was last said
         self._found_none = False
 
     @property
     def idle(self) -> bool:
         """Nothing is being released, and at the last look nothing was due."""
-        return self._active == 0 and self._found_none
+        return not self._active and self._found_none
 
     def tick(self) -> None:
         limits = self._context.limits
-        room = limits.releases_at_once - self._active
+        self._renew()
+        room = limits.releases_at_once - len(self._active)
         if room <= 0:
             return
         # if we die here, the pins are hidden for a while, and then any worker releases them
         pins = self._context.store.claim_releases(
-            self._worker, self._reach, limit=room, lease_seconds=limits.query_seconds
+            self._worker, self._reach, limit=room, lease_seconds=limits.lease_seconds
         )
         self._found_none = not pins
         for pin in pins:
             with self._lock:
-                self._active += 1
+                self._active[pin.name] = self._context.monotonic()
             self._context.spawn(partial(self._release, pin))
+
+    def _renew(self) -> None:
+        """A release takes as long as its source does, a claim only as long as a lease: the pins of a worker that
+        was killed are soon another's."""
+        lease_seconds, now = self._context.limits.lease_seconds, self._context.monotonic()
+        with self._lock:
+            due = [name for name, at in self._active.items() if now - at >= lease_seconds / 4]
+        if not due:
+            return
+        self._context.store.renew_releases(due, lease_seconds)
+        with self._lock:
+            self._active |= {name: now for name in due if name in self._active}
 
     def _release(self, pin: Pin) -> None:
         try:
@@ -66,7 +79,7 @@ class ReleaseDrain:
             return  # not recorded: it comes back when its hiding ends, and is released again
         finally:
             with self._lock:
-                self._active -= 1
+                self._active.pop(pin.name, None)
             self._context.wake()
 
     def _try(self, pin: Pin) -> ErrorInfo | None:

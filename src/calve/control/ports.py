@@ -157,6 +157,9 @@ class StoreWriter(Protocol):
         """RELEASING pins that are due, hidden from everybody for `lease_seconds`. Their source
         (`source:` and the pin's `source`) must lie within `reach`, and so must their process's kind."""
 
+    def renew_releases(self, names: Sequence[str], lease_seconds: float) -> None:
+        """Hide RELEASING pins for `lease_seconds` from now: whoever claimed them is still at it."""
+
     def record_release(self, name: str, error: ErrorInfo | None, retry_seconds: float = 0.0) -> None:
         """RELEASING -> RELEASED, or one more failed attempt. Twice is harmless."""
 

@@ -7,6 +7,8 @@ scan; the caller keeps the place. An old event of a process that still lives is 
 waited for.
 """
 
+from collections.abc import Sequence
+
 from sqlalchemy import (
     Column,
     ColumnElement,
@@ -156,6 +158,13 @@ class Releases(SqlReader):
 
         # If we die here, the pins show up again once they are no longer hidden.
         return self._database.write(work)
+
+    def renew_releases(self, names: Sequence[str], lease_seconds: float) -> None:
+        until = self._database.clock + seconds_to_us(lease_seconds)
+        # A release that failed meanwhile may wait for longer than that already.
+        hidden = (pins.c.state == PinState.RELEASING.value) & (pins.c.not_before < until)
+        hide = update(pins).where(pins.c.name.in_(names), hidden).values(not_before=until)
+        self._database.write(lambda connection: connection.execute(hide))
 
     def record_release(self, name: str, error: ErrorInfo | None, retry_seconds: float = 0.0) -> None:
         self._database.write(lambda connection: self._record(connection, name, error, retry_seconds))

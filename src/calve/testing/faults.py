@@ -17,8 +17,8 @@ T = TypeVar("T")
 
 STORE_CALLS = frozenset(
     {
-        "submit", "request_cancel", "claim", "renew", "yield_", "apply", "claim_releases", "record_release",
-        "heartbeat", "forget_worker", "trip", "claim_probe", "close_breaker", "forget_history",
+        "submit", "request_cancel", "claim", "renew", "yield_", "apply", "claim_releases", "renew_releases",
+        "record_release", "heartbeat", "forget_worker", "trip", "claim_probe", "close_breaker", "forget_history",
         "forget_requests",
     }
 )  # fmt: skip

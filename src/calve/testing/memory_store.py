@@ -447,6 +447,13 @@ class MemoryStore(MemoryReader):
             self.rows.pins |= {pin.name: pin for pin in claimed}
             return claimed
 
+    def renew_releases(self, names: Sequence[str], lease_seconds: float) -> None:
+        with self._transaction:
+            until = self.now() + timedelta(seconds=lease_seconds)
+            for pin in [self.rows.pins[name] for name in names if name in self.rows.pins]:
+                if pin.state is PinState.RELEASING and pin.not_before is not None and pin.not_before < until:
+                    self.rows.pins[pin.name] = replace(pin, not_before=until)
+
     def record_release(self, name: str, error: ErrorInfo | None, retry_seconds: float = 0.0) -> None:
         with self._transaction:
             pin = self.rows.pins.get(name)

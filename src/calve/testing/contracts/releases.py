@@ -30,6 +30,21 @@ class ReleasesContract(Contract):
         assert [pin.name for pin in store.pins(states=frozenset({PinState.RELEASED}))] == ["p1"]
         assert "pin_released" in [event.name for event in store.events(process_id)]
 
+    def test_a_claim_that_is_renewed_lasts(self, store: Store, clock: FakeClock) -> None:
+        ended_with_pins(store, "p1", "p2")
+        assert len(drain(store)) == 2
+        clock.advance(20)
+        store.renew_releases(["p1", "unheard of"], 30)
+        clock.advance(20)
+        assert [pin.name for pin in drain(store)] == ["p2"]
+        clock.advance(11)
+        assert [pin.name for pin in drain(store)] == ["p1"]
+        store.record_release("p1", FAILURE, retry_seconds=100)
+        store.record_release("p2", None)
+        before = store.pins()
+        store.renew_releases(["p1", "p2"], 30)  # said late: the one waits for longer, the other is gone
+        assert store.pins() == before
+
     def test_L31_a_release_that_failed_is_counted_and_tried_again(
         self, store: Store, clock: FakeClock
     ) -> None:
