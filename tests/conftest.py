@@ -2,13 +2,16 @@
 
 import gc
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 
 import hypothesis
 import pytest
 
 from calve.clickhouse.embedded.host import spare
+from support import stacks
 from support.local_runner import LocalRunner
 from support.postgres import Postgres, postgres
 from support.spark_sql import SparkSql
@@ -20,6 +23,8 @@ pytest.register_assert_rewrite("calve.testing.contracts")
 # Children find `support` as we do: Spark's Python workers, `python -m support.…`, the tasks of a runner.
 _PATHS = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
 os.environ["PYTHONPATH"] = os.pathsep.join(path for path in _PATHS if path)
+
+os.environ["PYTHONFAULTHANDLER"] = "1"  # see `support.stacks`
 
 # An example may take as long as a busy machine lets it.
 hypothesis.settings.register_profile(
@@ -115,6 +120,23 @@ def _rank(item: pytest.Item) -> tuple[int, int]:
         if f"tests/{path}" in item.nodeid:
             return rank, 0
     return len(SLOWEST_FIRST), 0
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_timeout_set_timer(item: pytest.Item) -> Iterator[None]:
+    """A test that runs out of time says where the programs that it started hang."""
+    answer = yield
+    began, theirs = stacks.now(), signal.getsignal(signal.SIGALRM)
+
+    def over(number: int, frame: FrameType | None) -> None:
+        print(f"{item.nodeid} is out of time; the programs that it started are at:")
+        print(stacks.of_children(began))
+        assert callable(theirs)
+        theirs(number, frame)
+
+    if callable(theirs):
+        signal.signal(signal.SIGALRM, over)
+    return answer
 
 
 _MORE_VISITS_THAN_COME = 1_000_000

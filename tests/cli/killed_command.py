@@ -48,7 +48,6 @@ POINTS: dict[str, tuple[type, str, Callable[..., Any]]] = {
     "written": (ExportKind, "publish", before),
     "published": (ExportKind, "publish", after),
     "releasing": (ExportKind, "release", before),
-    "releasing": (ExportKind, "release", before),
 }
 
 

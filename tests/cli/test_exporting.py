@@ -48,7 +48,7 @@ class Person:
     def types(self, *command: str) -> Answer:
         done = subprocess.run(
             [*self._prefix, *command], cwd=self.folder, capture_output=True, text=True, timeout=240,
-            env={"PATH": os.environ["PATH"], "HOME": str(self.folder), "TMPDIR": str(self.folder)},
+            env={"PATH": os.environ["PATH"], "HOME": str(self.folder), "TMPDIR": str(self.folder), "PYTHONFAULTHANDLER": "1"},
         )  # fmt: skip
         return Answer(code=done.returncode, out=done.stdout, err=done.stderr)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from calve.model.errors import PermanentError
+from support import stacks
 from support.programs import ForkedProgram, Program, free_ports, listening, missing
 
 OWNER = """
@@ -25,6 +26,7 @@ time.sleep(1000)
 FORKING_OWNER = """
 import sys, time
 from pathlib import Path
+from support import stacks
 from support.programs import ForkedProgram
 folder = Path(sys.argv[1])
 program = ForkedProgram("waits", ["signal:pause"], folder / "log", {}, folder)
@@ -109,6 +111,42 @@ def test_a_program_that_never_gets_ready_is_given_up(tmp_path: Path) -> None:
     with pytest.raises(PermanentError, match="was not ready within 0 s"):
         program.wait_ready(lambda: False, seconds=0.1)
     wait_gone(program.pid)
+
+
+def test_programs_that_hang_say_where(tmp_path: Path) -> None:
+    def started() -> list[Program]:
+        hanging = [
+            sys.executable,
+            "-c",
+            "import time\ndef dawdle():\n  print('x', flush=True); time.sleep(900)\ndawdle()",
+        ]
+        forked = ForkedProgram("dawdler", ["calendar:main", "2026"], tmp_path / "forked.log", {}, tmp_path)
+        forked.wait()  # the zygote is there
+        program = Program("dawdler", hanging, tmp_path / "log", {"PYTHONFAULTHANDLER": "1"})
+        program.read_line()
+        return [program, ForkedProgram("waits", ["signal:pause"], tmp_path / "pause.log", {}, tmp_path)]
+
+    earlier = started()
+    born_after = stacks.now() + 0.01
+    while stacks.now() < born_after:  # as exact as processes' times of birth are
+        pass
+    later = started()
+    asks = [sys.executable, "-X", "faulthandler", "-c", "print('x', flush=True); input()"]
+    piped = subprocess.Popen(asks, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert piped.stdout is not None and piped.stdout.readline()
+    said = stacks.of_children(born_after)
+    assert [f"process {program.pid}" in said for program in (*earlier, *later, piped)] == [
+        False,
+        False,
+        True,
+        True,
+        True,
+    ]
+    assert "in dawdle" in said and "support/zygote.py" in said and 'File "<string>", line 1' in said
+    assert all(program.running for program in earlier)
+    piped.communicate()
+    for program in (*earlier, *later):
+        program.kill()
 
 
 def test_a_missing_program_is_named_with_the_command_that_installs_it() -> None:
