@@ -38,6 +38,7 @@ def test_a_verb_without_a_role_fails() -> None:
 
 # What the command line has no command for.
 ONLY_SERVED = {
+    "source_tables",
     "seen",
     "attention",
     "tables",

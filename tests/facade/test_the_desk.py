@@ -47,6 +47,7 @@ VIEWERS = [
     "workers",
     "history",
     "partitions",
+    "source_tables",
     "parts",
     "health",
     "export_preview",

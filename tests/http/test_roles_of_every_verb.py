@@ -24,7 +24,7 @@ BY_ROLE = {
     VIEWER: """
         now find has_workers notes outages processes show events why standing workers history page servers breakers
         halts proofs keys feed tasks totals versions partitions parts health export_preview optimize_preview
-        backup_list backup_show seen attention tables table sheet vault system search
+        backup_list backup_show source_tables seen attention tables table sheet vault system search
         policy_list policy_show policy_explain
     """,
     OPERATOR: "settings audit halt lift verify backup_verify doctor export backup_create optimize cancel retry stop notify_test"
@@ -35,6 +35,7 @@ NEEDED = {verb: role for role, verbs in BY_ROLE.items() for verb in verbs.split(
 NEVER_SERVED = {"follow", "run", "pin", "worker"}
 # Options that need another role than their verb.
 OPTIONS = {
+    ("partitions", "keep"): OPERATOR,
     ("export", "ignore_row_policies"): ADMIN,
     ("export", "discard_deletes"): ADMIN,
     ("export", "allow_shrink"): ADMIN,

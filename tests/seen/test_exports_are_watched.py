@@ -31,7 +31,11 @@ def reload_until(page: Page, selector: str) -> None:
 def test_an_export_is_started_from_the_matrix_and_watched_to_its_end(scene: Scene, open_as: OpenAs) -> None:
     scene.table("clicks")
     scene.finish(scene.export("clicks", "0"))
-    page = open_as(Role.OPERATOR).page(scene.address("clicks"))
+    person = open_as(Role.OPERATOR)
+    page = person.page("tables/new")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Tables of main")
+    assert axe_finds(page) == []
+    page = person.page(scene.address("clicks"))
     mark(page)
     # Nobody has looked yet. A server does as soon as the page is open, and the page shows what it finds.
     boxes = page.locator("#matrix tbody input[type=checkbox]")
@@ -57,6 +61,28 @@ def test_an_export_is_started_from_the_matrix_and_watched_to_its_end(scene: Scen
     assert is_same(page)
     page.goto(scene.at("clicks"))
     expect(page.locator("#matrix .state.ok")).to_have_count(3)
+
+
+def test_a_table_that_was_never_exported_is_started_without_a_script(scene: Scene, open_as: OpenAs) -> None:
+    scene.table("fresh")
+    page = open_as(Role.OPERATOR, java_script_enabled=False).page("tables")
+    page.get_by_role("link", name="New export…").click()
+    page.get_by_role("link", name="Look again").click()  # somebody may have looked before the table was there
+    page.get_by_label("Name").fill("db.fresh")
+    page.get_by_role("button", name="Filter").click()
+    expect(page.locator("tbody tr")).to_have_count(1)
+    page.get_by_role("link", name="Export…").click()
+    expect(page.get_by_label("Destination")).to_have_value("far.db.fresh")
+    page.get_by_label("Destination").fill("lake.ns.fresh")
+    page.get_by_role("button", name="Look at its partitions").click()
+    page.wait_for_url(re.compile("/tables/of"))
+    expect(page.locator("#matrix tbody tr")).to_have_count(3)
+    page.get_by_label("Select 1").check()
+    page.get_by_role("button", name="See the plan").click()
+    page.get_by_role("button", name="Start exactly this").click()
+    page.wait_for_url(re.compile(r"/processes/[a-z0-9]{13}"))
+    reload_until(page, "h1 .state.ok")
+    assert scene.perform("partitions", table="db.fresh", to="lake.ns.fresh")[1]["exported"] == "unchanged"
 
 
 def test_a_cancelled_export_is_run_again(scene: Scene, open_as: OpenAs) -> None:

@@ -90,7 +90,7 @@ def _crawl(client: httpx.Client, start: str) -> set[str]:
             to = urlsplit(urljoin(address, link.partition("#")[0]))
             path = to.path.removeprefix(urlsplit(start).path)
             names = tuple(sorted({pair.partition("=")[0] for pair in to.query.split("&")}))
-            if (path, names) not in kinds and path not in ("search", "sign-in", "tables/plan"):
+            if (path, names) not in kinds and path not in ("search", "sign-in", "tables/plan", "tables/new"):
                 kinds.add((path, names))
                 seen.add(re.sub(r"[a-z0-9]{13}", "ID", path))
                 todo.append(to.geturl())

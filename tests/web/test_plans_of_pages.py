@@ -233,6 +233,49 @@ def test_a_range_of_the_list_is_a_selection(shop: Place, admin: httpx.Client) ->
     assert "nothing is selected" in page(admin, f"/tables/plan?source={SOURCE}&to={to}", status=400).text
 
 
+def test_a_table_that_was_never_exported_is_found_and_started_from_its_matrix(shop: Place) -> None:
+    with shop.signed_in(Role.OPERATOR) as operator:
+        doors = [one for one in page(operator, "/tables").urls if one.endswith("tables/new")]
+        answer = operator.get(f"/{doors[0]}")
+        assert answer.headers["location"].endswith("tables/new?source=main"), "there is one source"
+        tables = answered(operator, "/tables/new.json?source=main")["tables"]
+        assert {one["table"] for one in tables} >= {SOURCE, "main:shop.other"}
+        html = planned(operator, f"/tables/new?source=main&q={SOURCE}")
+        assert SOURCE in html.text and "shop.other" not in html.text
+        [link] = [one for one in html.urls if "confirm/first_look" in one]
+        form = page(operator, urljoin(f"{shop.url}/tables/new", link)).form("do/first_look")
+        assert form.filled()["to"] == ["lake.shop.sales"], "proposed"
+        answer = arrived(operator, operator.post("/do/first_look", data=form.filled(to="lake.shop.never")))
+        matrix = page(operator, urljoin(str(answer.url), answer.headers["location"]))
+        listed = [given["value"] for tag, given in matrix.tags if given.get("name") == "partition"]
+        assert sorted(listed) == ["202601", "202602", "202603"]
+        asked = urlencode({"source": SOURCE, "to": "lake.shop.never", "first": "202602", "last": "202603"})
+        start = planned(operator, f"/tables/plan?{asked}").form("do/export").filled()
+        assert start["plan_hash"][0].startswith("p1-")
+        arrived(operator, operator.post("/do/export", data=start))
+        made = shop.store.processes(ProcessQuery(source=SOURCE, destination="lake.shop.never"))
+        assert sorted(name for one in made for name in one.partitions) == ["202602", "202603"]
+
+
+def test_a_look_at_a_pair_without_an_export_is_kept_for_those_who_may_export_it(shop: Place) -> None:
+    address = f"/tables/of?source={SOURCE}&to=lake.shop.unseen"
+    with shop.signed_in(Role.VIEWER) as viewer:
+        html = page(viewer, address)
+        assert "Nothing was ever exported" in html.text
+        assert not [one for one in html.forms if one.action.endswith("first_look")], "needs operator"
+        given = {"table": SOURCE, "to": "lake.shop.unseen", "key": "0" * 16}
+        assert viewer.post("/do/first_look", data=given).status_code == 403
+        assert viewer.get(f"/v1/partitions?table={SOURCE}&to=lake.shop.unseen&keep=true").status_code == 403
+    assert shop.store.sighting(f"{SOURCE} -> lake.shop.unseen", "pair") is None
+    with shop.signed_in(Role.OPERATOR) as operator:
+        form = [one for one in page(operator, address).forms if one.action.endswith("first_look")][-1]
+        arrived(operator, operator.post("/do/first_look", data=form.filled()))
+        assert "Not yet exported" in page(operator, address).text
+        bad = form.filled(to="nowhere.ns.t", key="1" * 16)
+        answer = arrived(operator, operator.post("/do/first_look", data=bad), status=400)
+        assert Html(answer.text).form("do/first_look").filled()["to"] == ["nowhere.ns.t"], "filled in again"
+
+
 def test_a_plan_as_json_is_what_the_api_answers(shop: Place, admin: httpx.Client) -> None:
     address = f"/tables/plan.json?source={SOURCE}&to=lake.shop.json&partition=202602"
     assert answered(admin, address)["plan_hash"].startswith("p1-")

@@ -43,6 +43,7 @@ def context(document: dict[str, Any], **given: Any) -> dict[str, Any]:
             "system",
             "search",
             "plan",
+            "new",
             "vault",
             "backup",
             "restore",

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from calve.control.registry import ServedStore
 
 _MOST_DETAIL = 2000
+SOURCE_TABLES = 5000
 
 
 class Calve:
@@ -272,6 +273,20 @@ class Calve:
 
         found, left = compare(self._app, table, to)
         return [view.partition_json(one) for one in found] + [view.gone_json(one) for one in left if gone]
+
+    def source_tables(self, source: str = "") -> Json:
+        """Tables of a source that could be exported, and the catalogs that they could go to."""
+        from calve.app.partitions import list_tables
+
+        name = source or self.config.default_source
+        found = list_tables(self._app, name)
+        return {
+            "source": name,
+            "seen_at": view.time_json(self.now()),
+            "tables": found[:SOURCE_TABLES],
+            "total": len(found),
+            "catalogs": sorted(self.config.catalogs),
+        }
 
     def parts(self, table: str) -> list[Json]:
         from calve.app.partitions import list_parts

@@ -77,7 +77,9 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
             *_verbs(_V, Reach.STORE, "now find has_workers notes outages processes show events why standing"),
             *_verbs(_V, Reach.STORE, "workers history page servers breakers halts proofs keys feed tasks totals versions"),
             *_verbs(_V, Reach.STORE, "seen attention tables table sheet vault system search"),
-            *_verbs(_V, Reach.OUTSIDE, "partitions parts health export_preview optimize_preview"),
+            *_verbs(_V, Reach.OUTSIDE, "source_tables parts health export_preview optimize_preview"),
+            # A pair that had no export yet: what is kept of it takes room in the store.
+            Verb(name="partitions", role=_V, reach=Reach.OUTSIDE, raised={"keep": _O}),
             *_verbs(_V, Reach.OUTSIDE, "backup_list backup_show"),
             *_verbs(_V, Reach.STORE, "policy_list policy_show policy_explain"),
             *_verbs(_O, Reach.STORE, "settings audit"),
@@ -280,6 +282,8 @@ class Desk:
             table, to = None, table
         if verb.startswith(("backup", "restore")) or arguments.get("from_backup"):
             found.append("backups")
+        if verb == "source_tables":
+            found.append(f"source:{arguments.get('source') or self._calve.config.default_source}")
         if isinstance(table, str):
             name, parted, _ = table.partition(":")
             found.append(f"source:{name if parted else self._calve.config.default_source}")
@@ -529,7 +533,10 @@ _SERVED: Mapping[str, _Served] = {
         answer=lambda calve, given: calve.partitions(
             given["table"], given.get("to", ""), gone=given.get("gone", False)
         ),
-        options={"table": str, "to": str, "gone": bool}, required=_TABLE,
+        options={"table": str, "to": str, "gone": bool, "keep": bool}, required=_TABLE,
+    ),
+    "source_tables": _Served(
+        answer=lambda calve, given: calve.source_tables(given.get("source", "")), options={"source": str}
     ),
     "parts": _Served(
         answer=lambda calve, given: calve.parts(given["table"]), options={"table": str}, required=_TABLE

@@ -1,12 +1,15 @@
 """The partitions of a table, and what of them a destination has."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from calve.app.destination import parse_destination
 from calve.app.wiring import App
 from calve.clickhouse.parts.partitions import PartitionInfo
+from calve.clickhouse.sql.tokens import TableName, string
 from calve.destination.content import unchanged
 from calve.destination.names import DestinationAddress
 from calve.destination.outcome import EarlierExport
@@ -16,6 +19,8 @@ from calve.export.request import ExportRequest, key_hash, key_text
 _WHOLE = ExportRequest(
     source="", database="", table="", catalog="", identifier=(), partitions=()
 ).selection  # of a whole partition
+_PLAIN = re.compile(r"\w+\.\w+", re.ASCII)
+_NOT_LISTED = ("system", "INFORMATION_SCHEMA", "information_schema", "calve_pins", "calve_restore")
 
 
 class Exported(StrEnum):
@@ -36,6 +41,31 @@ class ListedPartition:
 def list_partitions(app: App, table_name: str, to: str = "") -> list[ListedPartition]:
     """With `to`, also what that destination has of each."""
     return compare(app, table_name, to)[0]
+
+
+def list_tables(app: App, source_name: str) -> list[dict[str, Any]]:
+    """Tables that have parts, the largest first. Sizes are those of active parts: servers of every age have them."""
+    with app.source(source_name).visit() as session:
+        tables = session.rows(
+            "SELECT database, name, engine FROM system.tables WHERE engine LIKE '%MergeTree' "
+            f"AND database NOT IN ({', '.join(map(string, _NOT_LISTED))})",
+            what=f"source {source_name}",
+        )
+        parts = session.rows(
+            "SELECT database, table, sum(rows) AS rows, sum(bytes_on_disk) AS bytes, uniqExact(partition_id) AS partitions "
+            "FROM system.parts WHERE active GROUP BY database, table",
+            what=f"source {source_name}",
+        )
+    sizes = {(row["database"], row["table"]): row for row in parts}
+    found = []
+    for row in tables:
+        size = sizes.get((row["database"], row["name"]), {})
+        name = TableName(source=source_name, database=row["database"], table=row["name"])
+        counts = {one: int(size.get(one, 0)) for one in ("rows", "bytes", "partitions")}
+        # Of names that a catalog takes, too.
+        plain = f"{name.database}.{name.table}" if _PLAIN.fullmatch(f"{name.database}.{name.table}") else ""
+        found.append({"table": str(name), "plain": plain, "engine": row["engine"], **counts})
+    return sorted(found, key=lambda one: (-one["bytes"], one["table"]))
 
 
 def compare(app: App, table_name: str, to: str) -> tuple[list[ListedPartition], list[EarlierExport]]:

@@ -1,7 +1,7 @@
 """Answers of verbs that look outside, kept as the last known facts: pages show them with their age, and ask nobody.
 
 Kept are answers about what the store knows already (pairs and destinations that had a process), the backups and the
-installation, so that a reader cannot fill the store. What is kept is built field by field, never a whole answer of
+installation, so that a reader cannot fill the store; and pairs that somebody who may export them asks to `keep`. What is kept is built field by field, never a whole answer of
 another system. A store that does not take it costs the answer nothing.
 """
 
@@ -62,7 +62,7 @@ def _made(
     match verb:
         case "partitions" if given.get("to"):
             table, to = source(given["table"]), destination(given["to"])
-            known = store.processes(ProcessQuery(source=table, destination=to, limit=1))
+            known = given.get("keep") or store.processes(ProcessQuery(source=table, destination=to, limit=1))
             return (pair(table, to), "pair", *_pair(answer)) if known else None
         case "health":
             table = destination(given["table"])

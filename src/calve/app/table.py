@@ -51,6 +51,7 @@ def table(app: App, source: str, to: str, *, page: int = 1, exported: str = "") 
     backups = _backups(app, source)
     known, health = summary_of(seen), summary_of(app.registry.sighting(to, "health"))
     snapshots = app.registry.sighting_body(to, "health")
+    newest = app.store.processes(_of(query, frozenset(), _NEWEST))
     given = {"table": source, "to": to}
     return document | {
         "source": source,
@@ -61,6 +62,7 @@ def table(app: App, source: str, to: str, *, page: int = 1, exported: str = "") 
             "tried_at": view.time_json(seen.tried_at) if seen else None,
             "error": seen.error if seen else "",
         },
+        "known": bool(newest),
         "sentence": sentence(known.get("counts"), known.get("partitions", 0)),
         "counts": known.get("counts"),
         "partitions": [
@@ -87,8 +89,12 @@ def table(app: App, source: str, to: str, *, page: int = 1, exported: str = "") 
         "snapshots": json.loads(snapshots[0]) if snapshots else None,
         "sizes": _sizes(app, to, health),
         "read": statements(to, health.get("location", ""), app.config),
-        "processes": with_why(reader, app.store.processes(_of(query, frozenset(), _NEWEST))),
-        "subjects": [["pair", subject], ["health", to], ["backups", app.config.backup_url]],
+        "processes": with_why(reader, newest),
+        # Of a pair that had no export nobody looks by himself.
+        "subjects": [
+            *([["pair", subject], ["health", to]] if newest else []),
+            ["backups", app.config.backup_url],
+        ],
         "commands": {
             "partitions": command("partitions", **given),
             "export": command("export_preview", **given, all=True),

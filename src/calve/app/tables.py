@@ -54,6 +54,7 @@ def tables(
         "sort": sort,
         "order": order,
         "q": q,
+        "sources": sorted(app.config.sources, key=lambda name: (name != app.config.default_source, name)),
         "overview_seconds": round(overview.seconds, 1),
         "subjects": [["pair", pair(row["source"], row["destination"])] for row in shown[:PAGE]],
         "commands": {},

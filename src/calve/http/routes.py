@@ -69,6 +69,7 @@ ROUTES = (
     Route(method="GET", path="/history", verb="history", about="What optimizing did"),
     Route(method="GET", path="/config", verb="settings", about="The configuration with its origins, secrets masked"),
     Route(method="GET", path="/partitions", verb="partitions", about="Partitions of a table, and what is exported"),
+    Route(method="GET", path="/source-tables", verb="source_tables", about="Tables of a source that could be exported"),
     Route(method="GET", path="/parts", verb="parts", about="Parts of a table"),
     Route(method="GET", path="/health", verb="health", about="The health of an Iceberg table"),
     Route(method="GET", path="/backups", verb="backup_list", about="Backups"),

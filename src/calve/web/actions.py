@@ -2,7 +2,7 @@
 it does not exist for a page; the desk decides who may."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from calve.app.view import Json
@@ -34,6 +34,8 @@ class Action:
     title: str
     consequence: str
     to: Callable[[Given], str] = lambda _: ""
+    leads: bool = False  # there also if it was asked for on another page
+    always: Given = field(default_factory=dict)  # arguments that no form has
     asks: tuple[Ask, ...] = ()
     typed: Callable[[Given], str] = lambda _: ""
 
@@ -100,6 +102,15 @@ ACTIONS: Mapping[str, Action] = {
     "look": Action(
         verb="partitions", label="Look now", title="Look again", to=_pair,
         consequence="Asks the source and the destination what they have now. Changes nothing.",
+    ),
+    "first_look": Action(
+        verb="partitions", label="Look at its partitions", title="Export a table", to=_pair,
+        leads=True, always={"gone": True, "keep": True},
+        consequence="Asks the source and the destination what they have, and shows the partitions to choose from. Writes nothing to either: an export is started from its plan.",
+        asks=(
+            Ask(name="to", label="Destination", required=True,
+                hint="catalog.namespace.table; or a folder for plain Parquet, such as s3://bucket/folder/"),
+        ),
     ),
     "backup_create": Action(
         verb="backup_create", label="Back up", title="Back up",

@@ -48,13 +48,13 @@ class Forms:
 
     def may(self, caller: Caller, name: str, arguments: Given) -> bool:
         try:
-            self._service.desk.check(caller, ACTIONS[name].verb, arguments)
+            self._service.desk.check(caller, ACTIONS[name].verb, {**arguments, **ACTIONS[name].always})
         except NotAllowedError:
             return False
         return True
 
     def needs(self, name: str, arguments: Given) -> str:
-        return VERBS[ACTIONS[name].verb].needs(arguments).value
+        return VERBS[ACTIONS[name].verb].needs({**arguments, **ACTIONS[name].always}).value
 
     def routes(self) -> list[BaseRoute]:
         handler = self._frame.handler
@@ -110,7 +110,7 @@ class Forms:
         if action.verb not in SUBMITS or not await self._service.replayed(
             caller, action.verb, arguments, key
         ):
-            await self._service.errand(caller, action.verb, arguments, key)
+            await self._service.errand(caller, action.verb, {**arguments, **action.always}, key)
         return self._frame.go(request, self._address(caller, name, arguments, key, back))
 
     def _look(self, caller: Caller, arguments: Json) -> None:
@@ -172,7 +172,8 @@ class Forms:
         """LookupError if nobody here knows. What this server carries out itself says more than the store's row."""
         if VERBS[action.verb].reach is Reach.OUTSIDE:
             with suppress(LookupError):
-                made = await self._service.errand(caller, action.verb, arguments, key, start=False)
+                given = {**arguments, **action.always}
+                made = await self._service.errand(caller, action.verb, given, key, start=False)
                 return made if isinstance(made, Pending) else json.loads(made)
         if action.verb in SUBMITS:
             first = await self._service.replayed(caller, action.verb, arguments, key)
@@ -190,7 +191,7 @@ class Forms:
             found = _made(answer)
             if found:
                 return self._frame.go(request, found)
-        elif where := back or action.to(arguments):
+        elif where := ("" if action.leads else back) or action.to(arguments):
             return self._frame.go(request, where)
         return await self._frame.page(
             request, "asked.html", caller=caller, outcome="answered", subject=[], seconds=0,

@@ -142,13 +142,17 @@ PLAN = Page(
              "force": bool, "was": str},
     wants=lambda _: {},
 )  # fmt: skip
+NEW = Page(
+    name="new", path="/tables/new", title="New export", template="new.html", verb="source_tables",
+    options={"source": str, "q": str, "look": str}, wants=lambda _: {},
+)  # fmt: skip
 RESTORE = Page(
     name="restore", path="/backups/restore", title="Restore", template="restore.html", verb="restore_preview",
     options={"name": str, "source": str, "tables": list, "partitions": list, "into": str, "existing": str,
              "schema_only": bool, "data_only": bool, "plan": bool, "was": str},
     wants=lambda _: {},
 )  # fmt: skip
-PATHS = {page.name: page.path for page in (*PAGES.values(), PLAN, RESTORE)}
+PATHS = {page.name: page.path for page in (*PAGES.values(), PLAN, NEW, RESTORE)}
 TITLES = {page.name: page.title for page in PAGES.values()}
 
 

@@ -24,9 +24,10 @@ from calve.model.errors import UsageError
 from calve.web.documents import Documents
 from calve.web.frame import Frame
 from calve.web.links import target
-from calve.web.pages import PLAN, RESTORE, Page, Pages, given_of, store_down
+from calve.web.pages import NEW, PLAN, RESTORE, Page, Pages, given_of, store_down
 from calve.web.words import count, size
 
+_LISTED_TABLES = 200
 _PAGES_OF_A_RANGE = 25  # of a table, of 200 partitions each: as many as a form may send
 _KEPT = 50
 _KEPT_BYTES = 1 << 20  # of one
@@ -57,7 +58,9 @@ class Plans:
         handler = self._frame.handler
         return [
             Route(PLAN.path, handler(self._export), methods=["GET"]),
+            Route(NEW.path, handler(self._new), methods=["GET"]),
             Route(RESTORE.path, handler(self._restore), methods=["GET"]),
+            Route(f"{NEW.path}.json", self._json(NEW, _of_source), methods=["GET"]),
             Route(f"{PLAN.path}.json", self._json(PLAN, self._of_export), methods=["GET"]),
             Route(f"{RESTORE.path}.json", self._json(RESTORE, self._of_restore), methods=["GET"]),
         ]
@@ -102,6 +105,38 @@ class Plans:
             )
         first, last = sorted(found.index(one) for one in ends[:1] + ends[-1:])
         return found[first : last + 1]
+
+    async def _new(self, request: Request) -> Response:
+        """Tables that were never exported: of a source that is chosen first, if there are several."""
+        caller = await self._frame.visitor(request)
+        if isinstance(caller, Response):
+            return caller
+        if caller is None:
+            raise store_down()
+        given = given_of(request, NEW)
+        if not given.get("source"):
+            document = json.loads((await self._documents.get("tables", {})).data)
+            if len(document["sources"]) == 1:
+                return self._frame.go(request, target(NEW.path, {"source": document["sources"][0]}))
+            return await self._pages.shown(request, NEW, caller, given, document, listed=None)
+        # An answer is kept for a while: with another key the source is asked again.
+        made = await self._service.errand(caller, NEW.verb, await _of_source(given), given.get("look", ""))
+        if isinstance(made, Pending):
+            return await self._pending(request, caller, made, [given["source"]], "New export")
+        document = json.loads(made)
+        wanted = given.get("q", "").lower()
+        fitting = [one for one in document["tables"] if wanted in one["table"].lower()]
+        return await self._pages.shown(
+            request, NEW, caller, given, document, listed=fitting[:_LISTED_TABLES], fitting=len(fitting)
+        )
+
+    async def _pending(
+        self, request: Request, caller: Caller, made: Pending, subject: list[str], title: str
+    ) -> Response:
+        return await self._frame.page(
+            request, "asked.html", caller=caller, outcome="running", subject=subject,
+            seconds=made.seconds, refresh=1, answer=None, title=title,
+        )  # fmt: skip
 
     async def _restore(self, request: Request) -> Response:
         """The steps of a restore: which backup, what of it and where to, and the plan."""
@@ -150,10 +185,7 @@ class Plans:
         made = await self._service.errand(caller, page.verb, asked, was)
         if isinstance(made, Pending):
             subject = [str(asked[one]) for one in ("table", "to", "name") if asked.get(one)]
-            return await self._frame.page(
-                request, "asked.html", caller=caller, outcome="running", subject=subject,
-                seconds=made.seconds, refresh=1, answer=None, title="Planning",
-            )  # fmt: skip
+            return await self._pending(request, caller, made, subject, "Planning")
         document = json.loads(made)
         agreed = document.get("plan_hash") or ""
         before = self._shown.get((page.name, was))
@@ -182,6 +214,10 @@ class Plans:
             return await self._service.answer(request, page.verb, await asked(given_of(request, page)))
 
         return answer
+
+
+async def _of_source(given: Json) -> Json:
+    return {"source": given["source"]} if given.get("source") else {}
 
 
 def again(name: str, arguments: Given, back: str) -> str:
