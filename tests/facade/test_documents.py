@@ -24,6 +24,7 @@ from calve.model.errors import ErrorInfo
 from calve.model.process import ProcessId, Worker, WorkerId
 from calve.model.seen import Attempt, Ending, Sighting
 from calve.model.states import ProcessState, TaskState
+from calve.model.tier import Hold
 from calve.store import SqlStore
 from calve.store.tables import attempts, processes, tasks
 from calve.store.tables import workers as worker_rows
@@ -625,6 +626,14 @@ def test_what_holds_a_partition_is_said(calve: Calve, store: SqlStore) -> None:
     )
     (one,) = ask(calve, "table", source="main:db.events", to="lake.ns.events")["partitions"]
     assert one["held"] == [f"frozen by {row.id}"] and one["live"]["id"] == row.id
+    asked = Asked(who="anne", verb="hold_add")
+    for number, partition_id in enumerate(("202401", "202402", "")):
+        held = Hold(
+            id=f"hold-{number}", name="main:db.events", partition=partition_id, who="anne", reason="x"
+        )
+        store.add_hold(held, asked)
+    (one,) = ask(calve, "table", source="main:db.events", to="lake.ns.events")["partitions"]
+    assert one["held"] == ["held by anne: x", "held by anne: x", f"frozen by {row.id}"]
 
 
 def test_backups_say_what_they_share_and_what_proved_them(calve: Calve, store: SqlStore) -> None:

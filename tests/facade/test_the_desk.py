@@ -72,11 +72,13 @@ VIEWERS = [
     "policy_list",
     "policy_show",
     "policy_explain",
+    "hold_list",
 ]
 OPERATORS = [
     "policy_run",
     "policy_pause",
     "policy_resume",
+    "hold_add",
     "stop",
     "settings",
     "audit",
@@ -101,6 +103,7 @@ ADMINS = [
     "token_list",
     "token_revoke",
     "support",
+    "hold_release",
 ]
 
 

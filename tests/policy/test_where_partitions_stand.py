@@ -72,6 +72,13 @@ CASES: list[tuple[str, Facts, Standing]] = [
         replace(OLD, failure=_failed(9, HOUR, REPLACES)),
         Standing(state=State.DUE, next=Action.EXPORT),
     ),
+    ("is held and not exported", replace(OLD, held=True), Standing(state=State.DUE, next=Action.EXPORT)),
+    (
+        "is held and only grew",
+        replace(OLD, held=True, policy=REPLACES, export=replace(LATE, grows=True)),
+        Standing(state=State.HELD, code="hold"),
+    ),
+    ("is held and proven", replace(OLD, held=True, export=replace(DONE, proven=True)), Standing(state=State.VERIFIED)),
     ("is exported", replace(OLD, export=DONE), Standing(state=State.EXPORTED, next=Action.VERIFY)),
     ("is proven", replace(OLD, export=replace(DONE, proven=True)), Standing(state=State.VERIFIED)),
     ("proof failed", replace(OLD, export=replace(DONE, proven=False)), Standing(state=State.BLOCKED, code="proof_failed")),
@@ -126,6 +133,7 @@ def test_whatever_the_facts_there_is_one_state_and_nothing_unsafe_starts() -> No
         "closed_at": [None, NOW - 9 * DAY, NOW + DAY],
         "changed_at": [None, NOW - HOUR, NOW - 9 * DAY],
         "mutating": [False, True],
+        "held": [False, True],
         "live": ["", "p"],
         "failure": [None, _failed(2, HOUR / 2)],
         "export": [
@@ -155,5 +163,6 @@ def test_whatever_the_facts_there_is_one_state_and_nothing_unsafe_starts() -> No
         if found.next is Action.REPLACE:
             export = facts.export
             assert facts.policy is REPLACES
+            assert not facts.held
             assert export is not None and export.grows and not export.released and not export.missing
     assert started == set(Action)

@@ -409,7 +409,29 @@ class Calve:
 
         return policy_view.policy_explain(self._app, table, partition)
 
+    def hold_list(self, table: str = "", *, every: bool = False) -> list[Json]:
+        """Those that stand; `every`: also released and expired ones."""
+        from calve.app import holds
+
+        return holds.hold_list(self._app, table, every=every)
+
     # -- changing -----------------------------------------------------------------------------------
+
+    def hold_add(
+        self, table: str, partition: str = "", *, reason: str, until: str = "", force: bool = False
+    ) -> Json:
+        """Keep rows where they are; `until` is a span or a time. `force`: also a name that matches nothing now."""
+        from calve.app import holds
+
+        asked = self._asking("hold_add", f"{table} {partition}".strip())
+        return holds.hold_add(
+            self._app, table, partition, reason=reason, until=until, force=force, asked=asked
+        )
+
+    def hold_release(self, id: str) -> Json:
+        from calve.app import holds
+
+        return holds.hold_release(self._app, id, self._asking("hold_release", id))
 
     def policy_run(self, name: str, *, dry_run: bool = False) -> Json:
         from calve.app import policy_view

@@ -81,9 +81,10 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
             # A pair that had no export yet: what is kept of it takes room in the store.
             Verb(name="partitions", role=_V, reach=Reach.OUTSIDE, raised={"keep": _O}),
             *_verbs(_V, Reach.OUTSIDE, "backup_list backup_show"),
-            *_verbs(_V, Reach.STORE, "policy_list policy_show policy_explain"),
+            *_verbs(_V, Reach.STORE, "policy_list policy_show policy_explain hold_list"),
             *_verbs(_O, Reach.STORE, "settings audit"),
             *_verbs(_O, Reach.STORE, "policy_pause policy_resume", changes=True),
+            *_verbs(_O, Reach.OUTSIDE, "hold_add", changes=True),
             Verb(name="policy_run", role=_O, reach=Reach.OUTSIDE, changes=True, lowered={"dry_run": _V}),
             *_verbs(_O, Reach.STORE, "halt lift", changes=True),
             *_verbs(_O, Reach.OUTSIDE, "verify backup_verify doctor"),
@@ -97,7 +98,7 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
             *_verbs(_A, Reach.STORE, "token_list"),
             *_verbs(_A, Reach.OUTSIDE, "restore_preview"),
             *_verbs(_A, Reach.OUTSIDE, "support"),
-            *_verbs(_A, Reach.STORE, "token_new token_revoke", changes=True),
+            *_verbs(_A, Reach.STORE, "token_new token_revoke hold_release", changes=True),
             *_verbs(_A, Reach.HERE, "follow run pin worker", changes=True),
         )
     }
@@ -633,6 +634,21 @@ _SERVED: Mapping[str, _Served] = {
     ),
     "policy_resume": _Served(
         answer=lambda calve, given: calve.policy_resume(given["name"]), options={"name": str}, required=("name",)
+    ),
+    "hold_add": _Served(
+        answer=lambda calve, given: calve.hold_add(
+            given["table"], given.get("partition", ""), reason=given["reason"], until=given.get("until", ""),
+            force=given.get("force", False),
+        ),
+        options={"table": str, "partition": str, "reason": str, "until": str, "force": bool},
+        required=("table", "reason"),
+    ),
+    "hold_list": _Served(
+        answer=lambda calve, given: calve.hold_list(given.get("table", ""), every=given.get("every", False)),
+        options={"table": str, "every": bool},
+    ),
+    "hold_release": _Served(
+        answer=lambda calve, given: calve.hold_release(given["id"]), options={"id": str}, required=("id",)
     ),
     "token_list": _Served(answer=lambda calve, _: calve.token_list()),
     "token_revoke": _Served(

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from calve.app.exports import export_request
+from calve.app.holds import matching
 from calve.app.policy_look import PartitionLook, TableLook, last_look, look
 from calve.app.proof import prove
 from calve.app.values import Selection
@@ -22,13 +23,13 @@ from calve.export.request import ExportOptions
 from calve.export.submit import new_process, of_partition
 from calve.model.access import Asked, Proof
 from calve.model.errors import CalveError, LockedError, NotFoundError, RefusedError
-from calve.model.process import Process, ProcessId, ProcessQuery, Start, Starts
+from calve.model.process import GuardedTable, Process, ProcessId, ProcessQuery, Start, Starts
 from calve.model.states import PROCESS_LIVE, ProcessState
+from calve.model.tier import POLICY_HALT, Hold
 from calve.policy.calendar import local_day
 from calve.policy.policy import Policy
 from calve.policy.stand import Action, ExportFacts, Facts, Failure, Standing, stand
 
-HALT = "policy"  # the kind of a halt that pauses a policy, whose name is its source
 _LOG = logging.getLogger(__name__)
 _TICK_SECONDS = 15.0
 _PROOFS_A_TICK = 4
@@ -46,6 +47,7 @@ class Stood:
     facts: Facts
     standing: Standing
     attempt: int = 1  # that would start next
+    holds: tuple[Hold, ...] = ()
 
     @property
     def order(self) -> tuple[datetime, str]:
@@ -73,7 +75,10 @@ def _stood(app: App, policy: Policy, table: TableLook) -> Iterator[Stood]:
         proofs[proof.process_id] = proof.ok
     skew = timedelta(seconds=table.skew_seconds)
     shared = _is_shared(app, policy, table)
+    guarded = GuardedTable(identity=table.identity, uuid=table.uuid, name=table.source)
+    standing_holds = app.registry.holds()
     for one in table.partitions:
+        holds = tuple(matching(standing_holds, guarded, one.id))
         tried = [start for start in starts.get(one.id, ()) if start.content == one.content]
         facts = Facts(
             policy=policy,
@@ -89,8 +94,12 @@ def _stood(app: App, policy: Policy, table: TableLook) -> Iterator[Stood]:
             live=live.get(one.id, ""),
             export=_export(app, one, proofs) if one.process else None,
             failure=_failure(app, tried),
+            held=bool(holds),
         )
-        yield Stood(table=table, partition=one, facts=facts, standing=stand(facts), attempt=len(tried) + 1)
+        attempt = len(tried) + 1
+        yield Stood(
+            table=table, partition=one, facts=facts, standing=stand(facts), attempt=attempt, holds=holds
+        )
 
 
 def _is_shared(app: App, policy: Policy, table: TableLook) -> bool:
@@ -139,7 +148,7 @@ def _process(app: App, id: str) -> Process | None:
 
 
 def is_paused(app: App, policy: Policy) -> bool:
-    return any(one.kind == HALT and one.source in ("", policy.name) for one in app.store.halts())
+    return any(one.kind == POLICY_HALT and one.source in ("", policy.name) for one in app.store.halts())
 
 
 def start(app: App, policy: Policy, stood: Sequence[Stood]) -> list[Process]:

@@ -60,6 +60,7 @@ class TableLook(Record):
     source: str  # as processes name it
     destination: str
     identity: str = ""
+    uuid: str = ""
     key: str = ""  # why its partitions say nothing about time; "": they do
     mutating: bool = False
     skew_seconds: float = 0.0
@@ -155,6 +156,7 @@ def _table(app: App, empty: TableLook, found: Seen, last: TableLook, now: dateti
     return replace(
         empty,
         identity=info.identity,
+        uuid=info.uuid,
         key="" if isinstance(key, TimeKey) else key.value,
         mutating=bool(info.mutations),
         partitions=tuple(looks),

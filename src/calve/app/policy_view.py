@@ -10,12 +10,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from calve.app import policies, view
-from calve.app.policies import HALT, Stood
+from calve.app.policies import Stood
 from calve.app.policy_look import WHAT, look
 from calve.app.processes import source_table
 from calve.app.wiring import App
 from calve.model.access import Asked, Halt
 from calve.model.errors import NotFoundError, RefusedError
+from calve.model.tier import POLICY_HALT
 from calve.policy.calendar import local_day
 from calve.policy.policy import Policy
 from calve.policy.stand import Action, State, stand
@@ -32,6 +33,7 @@ HINTS = {
     "mutation": "an ALTER has not reached every part: it is exported once that is done",
     "no_longer_there": "its rows are gone from the destination: `calve export … --force` puts them back",
     "late_rows": "rows came after the export: export it with --force, or set on_late_rows",
+    "hold": "somebody holds its rows: `calve hold list` says who and why; `calve hold release` ends it",
     "released": "rows came after the partition was released, which is never replaced: export them into another table",
     "rows_gone": "rows that were exported are gone at the source, or may be: compare before you use --force",
     "proof_failed": "the destination differs from what was exported: `calve verify` says where",
@@ -66,7 +68,9 @@ def policy_show(app: App, name: str) -> Json:
     stood = policies.standing_now(app, policy)
     now = app.store.now()
     live, spent = app.store.started(policy.name, local_day(now, policy.zone).isoformat())
-    halt = next((one for one in app.store.halts() if one.kind == HALT and one.source == policy.name), None)
+    halt = next(
+        (one for one in app.store.halts() if one.kind == POLICY_HALT and one.source == policy.name), None
+    )
     tables = {one.table.source: one.table for one in stood}
     return _summary(app, policy, stood) | {
         "hash": policy.hash,
@@ -124,6 +128,10 @@ def _partition(policy: Policy, one: Stood) -> Json:
         "process": one.facts.live or one.partition.process or None,
         "bytes": one.partition.bytes,
         "rows": one.partition.rows,
+        "holds": [
+            {"id": hold.id, "who": hold.who, "reason": hold.reason, "until": view.time_json(hold.until_at)}
+            for hold in one.holds
+        ],
     }
 
 
@@ -193,6 +201,7 @@ def _facts(one: Stood) -> Json:
         "missing": part.missing,
         "released": part.released,
         "proven": facts.export.proven if facts.export else None,
+        "held_by": ", ".join(f"{hold.id} of {hold.who}: {hold.reason}" for hold in one.holds) or None,
         "attempts": one.attempt - 1,
         "failed": {"code": failure.code, "at": view.time_json(failure.at)} if failure else None,
     }
@@ -226,9 +235,9 @@ def policy_run(app: App, name: str, *, dry_run: bool = False) -> Json:
 def policy_pause(app: App, name: str, reason: str, asked: Asked) -> Json:
     app.config.policy(name)
     return view.plain_json(
-        app.registry.put_halt(Halt(kind=HALT, source=name, who=asked.who, reason=reason), asked)
+        app.registry.put_halt(Halt(kind=POLICY_HALT, source=name, who=asked.who, reason=reason), asked)
     )
 
 
 def policy_resume(app: App, name: str, asked: Asked) -> Json:
-    return {"name": name, "resumed": app.registry.lift_halt(HALT, name, asked)}
+    return {"name": name, "resumed": app.registry.lift_halt(POLICY_HALT, name, asked)}

@@ -14,13 +14,14 @@ from calve.app.commands import command
 from calve.app.counts import summary_of
 from calve.app.destination import as_stored
 from calve.app.documents import Remembered, head, with_why
+from calve.app.holds import matching
 from calve.app.processes import source_table
 from calve.app.sightings import PIECE, pair
 from calve.app.statements import statements
 from calve.app.view import Json
 from calve.app.wiring import App
 from calve.model.errors import UsageError
-from calve.model.process import Process, ProcessId, ProcessQuery
+from calve.model.process import GuardedTable, Process, ProcessId, ProcessQuery
 from calve.model.record import fields_of
 from calve.model.seen import Sighting
 from calve.model.states import PROCESS_LIVE, ProcessState
@@ -48,6 +49,7 @@ def table(app: App, source: str, to: str, *, page: int = 1, exported: str = "") 
     halt = next((one for one in reader.halts() if one.kind == "export" and one.source in ("", source)), None)
     proofs = _proofs(app, [row["process"] for row in rows if row["process"]])
     held = {one.process_id for one in app.registry.old_pins(reader.now(), _MOST)}
+    holds, named = app.registry.holds(), GuardedTable(identity="", uuid="", name=source)
     backups = _backups(app, source)
     known, health = summary_of(seen), summary_of(app.registry.sighting(to, "health"))
     snapshots = app.registry.sighting_body(to, "health")
@@ -71,7 +73,12 @@ def table(app: App, source: str, to: str, *, page: int = 1, exported: str = "") 
                 "verified": proofs.get(row["process"]),
                 "live": _live(row["id"], live),
                 "held": [
-                    f"frozen by {one.id}" for one in live if one.id in held and row["id"] in one.partitions
+                    *(f"held by {one.who}: {one.reason}" for one in matching(holds, named, row["id"])),
+                    *(
+                        f"frozen by {one.id}"
+                        for one in live
+                        if one.id in held and row["id"] in one.partitions
+                    ),
                 ],
                 "backup": backups.get(row["id"]),
                 "dropped": row["exported"] == "gone",

@@ -23,6 +23,7 @@ from calve.cli.command import CalveCommand, CliSession, CommandGroup, shared_opt
 from calve.cli.demo import demo
 from calve.cli.export import export
 from calve.cli.follow import cancel, retry, wait
+from calve.cli.hold import hold
 from calve.cli.installation import config, doctor, init, notify, support, version, worker
 from calve.cli.optimize import health, history, optimize
 from calve.cli.output import FAILED, INTERRUPTED, WRONG
@@ -35,7 +36,7 @@ from calve.cli.sql import sql
 from calve.model.errors import CalveError, ErrorInfo
 
 COMMANDS: tuple[CalveCommand | CommandGroup, ...] = (
-    demo, init, config, doctor, partitions, export, backup, health, optimize, history, policy, ps, show, events, why, wait, cancel, retry, verify, sql, worker, serve, token, notify, support, version,
+    demo, init, config, doctor, partitions, export, backup, health, optimize, history, policy, hold, ps, show, events, why, wait, cancel, retry, verify, sql, worker, serve, token, notify, support, version,
 )  # fmt: skip
 
 

@@ -227,6 +227,18 @@ class RemoteCalve:
     def policy_resume(self, name: str) -> Json:
         return dict(self._ask("policy_resume", name=name))
 
+    def hold_add(
+        self, table: str, partition: str = "", *, reason: str, until: str = "", force: bool = False
+    ) -> Json:
+        given = {"table": table, "partition": partition, "reason": reason, "until": until, "force": force}
+        return dict(self._ask("hold_add", **given))
+
+    def hold_list(self, table: str = "", *, every: bool = False) -> list[Json]:
+        return list(self._ask("hold_list", table=table, every=every))
+
+    def hold_release(self, id: str) -> Json:
+        return dict(self._ask("hold_release", id=id))
+
     def cancel(self, ids: Sequence[str]) -> list[CancelAnswer]:
         return [values.cancel_answer(one) for one in self._ask("cancel", ids=list(ids))]
 

@@ -22,22 +22,22 @@ _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"  # 32 signs, none mistaken for an
 BATCH_PREFIX = "batch-"
 
 
-def _random(length: int) -> str:
+def random_text(length: int) -> str:
     return "".join(secrets.choice(_ALPHABET) for _ in range(length))
 
 
 def new_process_id() -> ProcessId:
     """65 random bits: it names tags, files and freezes in tables that other stores use too."""
-    return ProcessId(_random(13))
+    return ProcessId(random_text(13))
 
 
 def new_batch_id() -> BatchId:
-    return BatchId(BATCH_PREFIX + _random(8))
+    return BatchId(BATCH_PREFIX + random_text(8))
 
 
 def new_worker_id(host: str, pid: int) -> WorkerId:
     """One incarnation of a worker: a restarted worker is another one, and owns nothing."""
-    return WorkerId(f"{host}-{pid}-{_random(6)}")
+    return WorkerId(f"{host}-{pid}-{random_text(6)}")
 
 
 @dataclass(frozen=True, kw_only=True)

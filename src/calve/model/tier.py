@@ -12,7 +12,7 @@ from datetime import datetime
 from calve.model.access import Halt
 from calve.model.change import Change, Intend, NewRelease, Permit, PublishNote, ReleaseTo
 from calve.model.errors import NotFoundError, RefusedError
-from calve.model.process import GuardedTable, Process, ProcessId
+from calve.model.process import GuardedTable, Process, ProcessId, random_text
 from calve.model.refusals import conflict, illegal_change, illegal_transition
 from calve.model.states import RELEASE_TRANSITIONS, ProcessState, ReleaseState, may_move
 
@@ -22,6 +22,10 @@ RELEASE = "release"  # the step of a policy that a `Permit` is for
 RELEASE_OPEN = frozenset(
     {ReleaseState.MARKED, ReleaseState.MOVING, ReleaseState.MOVED, ReleaseState.RETURNING}
 )
+
+
+def new_hold_id() -> str:
+    return f"hold-{random_text(6)}"
 
 
 @dataclass(frozen=True, kw_only=True)

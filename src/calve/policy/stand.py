@@ -74,6 +74,7 @@ class Facts:
     live: str = ""  # a process that exports it
     export: ExportFacts | None = None
     failure: Failure | None = None
+    held: bool = False  # somebody wants its rows to stay
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,6 +132,8 @@ def _late(facts: Facts, export: ExportFacts) -> Standing:
         return Standing(state=State.HELD, code="released")  # whatever the policy says: it is never replaced
     if facts.policy.on_late_rows is LateRows.HOLD:
         return Standing(state=State.HELD, code="late_rows")
+    if facts.held:
+        return Standing(state=State.HELD, code="hold")
     if not export.grows:
         return Standing(state=State.HELD, code="rows_gone")
     quiet_at = (facts.changed_at or facts.now) + facts.policy.quiet

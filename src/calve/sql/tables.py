@@ -1,4 +1,4 @@
-"""The tables of a SELECT: Altinity's three (`altinity`) and six of our own, with the names of `--json`, flat."""
+"""The tables of a SELECT: Altinity's three (`altinity`) and seven of our own, with the names of `--json`, flat."""
 
 from collections.abc import Iterator, Mapping
 from itertools import islice
@@ -152,6 +152,23 @@ def _workers(reader: Reader) -> Iterator[Json]:
         }
 
 
+def _holds(reader: Reader) -> Iterator[Json]:
+    for one in reader.ask("hold_list", {"every": True}):
+        yield {
+            "id": one["id"],
+            "table": one["name"],
+            "uuid": one["uuid"],
+            "partition": one["partition"],
+            "who": one["who"],
+            "reason": one["reason"],
+            "standing": one["standing"],
+            "made_at": moment(one["made_at"]),
+            "until_at": moment(one["until_at"]),
+            "released_at": moment(one["released_at"]),
+            "released_by": one["released_by"],
+        }
+
+
 _OWN = (
     table(
         "calve.processes",
@@ -212,6 +229,15 @@ _OWN = (
         processes UInt64; reach Array(String); kinds Array(String); error_code LowCardinality(String);
         error_message String; error_hint String; started_at DateTime('UTC');
         heartbeat_at DateTime('UTC')
+        """,
+    ),
+    table(
+        "calve.holds",
+        _holds,
+        """
+        id String; table String; uuid String; partition String; who String; reason String; standing Bool;
+        made_at DateTime('UTC'); until_at Nullable(DateTime('UTC')); released_at Nullable(DateTime('UTC'));
+        released_by String
         """,
     ),
 )
