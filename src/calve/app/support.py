@@ -33,7 +33,6 @@ def bundle(calve: "Calve", *, with_names: bool = False) -> dict[str, Any]:
         "servers.json": calve.servers,
         "breakers.json": calve.breakers,
         "halts.json": calve.halts,
-        "holds.json": lambda: calve.hold_list(every=True),
         "audit.json": lambda: _audit(calve, with_names=with_names),
         "doctor.json": lambda: list(calve.doctor(spark=False)),
     }
