@@ -92,7 +92,7 @@ class TestPostgres:
             assert PASSWORD not in str(failed.value)
 
     def test_a_row_that_another_program_holds_is_a_bounded_wait(self, postgres_url: str) -> None:
-        with open_store(postgres_url, call_seconds=0.5) as store:
+        with open_store(postgres_url, call_seconds=2.0) as store:
             row = claimed(store)
             with psycopg.connect(postgres_url) as rival:
                 rival.execute("SELECT * FROM processes FOR UPDATE")

@@ -34,7 +34,8 @@ from support.postgres import Postgres
 
 MATRIX = tuple(product(enumerate(Told), enumerate(Landing), enumerate(Reading)))
 OURS, OTHERS, BEFORE = range(10), range(100, 103), range(50, 53)
-IMPATIENT = Limits(call_seconds=0.5)  # an injected timeout is waited for
+# An injected timeout is waited for; a real answer comes before, also on a busy machine.
+IMPATIENT = Limits(call_seconds=2.0)
 
 
 def faults(*, in_pairs: bool = False) -> pytest.MarkDecorator:

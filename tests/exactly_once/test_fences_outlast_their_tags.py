@@ -244,7 +244,7 @@ class TestRest(OutlastingFences):
     def scene(self, rest: IcebergRest) -> Iterator[Scene]:
         direct = open_catalog("lake", rest.properties())
         with CatalogProxy(rest.uri) as proxy:
-            through = open_catalog("lake", rest.properties(proxy.uri), Limits(call_seconds=0.5))
+            through = open_catalog("lake", rest.properties(proxy.uri), Limits(call_seconds=2.0))
             location = f"file://{rest.folder}/warehouse/{new_process_id()}"
             yield Scene(catalog=through, faults=proxy, others=direct, location=location, backdates=False)
             through.close()

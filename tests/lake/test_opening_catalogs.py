@@ -176,7 +176,7 @@ class RefusesAll(RestFront):
 
 def test_P9_wrong_credentials_are_permanent() -> None:
     with RefusesAll("http://127.0.0.1:1") as front:
-        catalog = open_catalog("lake", {"uri": front.uri}, QUICK)
+        catalog = open_catalog("lake", {"uri": front.uri})
         with pytest.raises(PermanentError) as raised:
             tables.load(catalog, IDENTIFIER)
     assert raised.value.code == "catalog_credentials"

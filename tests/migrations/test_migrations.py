@@ -157,9 +157,10 @@ def test_a_step_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: py
 def test_a_step_may_take_longer_than_a_call(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from calve.store import store
 
-    slow = [(number, f"SELECT pg_sleep(0.4);\n{sql}") for number, sql in steps("postgresql")]
+    (number, sql), *others = steps("postgresql")
+    slow = [(number, f"SELECT pg_sleep(2.4);\n{sql}"), *others]
     monkeypatch.setattr(store, "steps", lambda _dialect: slow)
-    with open_store(postgres_url, call_seconds=0.3) as opened:
+    with open_store(postgres_url, call_seconds=2.0) as opened:
         submit(opened)
 
 

@@ -254,7 +254,7 @@ def test_P12_mutations_are_waited_for_where_that_is_asked(today: Place, executor
     table = today.numbers()
     today.run(f"ALTER TABLE {table} DELETE WHERE a < 100 SETTINGS mutations_sync = 0")
     with pytest.raises(TemporaryError) as slow:
-        today.pin(table, source=today.source(query_seconds=0.5), wait_mutations=True)
+        today.pin(table, source=today.source(query_seconds=3.0), wait_mutations=True)
     assert slow.value.code == "mutation_slow"
     today.run(f"SYSTEM START MERGES {table}")
     pinned = today.pin(table, wait_mutations=True)

@@ -90,12 +90,12 @@ def test_a_bucket_that_is_not_there_is_permanent(s3: S3) -> None:
 def test_a_server_that_fails_is_unavailable_within_its_seconds(s3: S3, status: int) -> None:
     s3.fail_with = (status, "SlowDown")
     with pytest.raises(UnavailableError) as error:
-        Storage(s3.properties, call_seconds=1.0).put_if_absent(f"{ROOT}/x", b"x")
+        Storage(s3.properties, call_seconds=2.0).put_if_absent(f"{ROOT}/x", b"x")
     assert error.value.service == f"storage:{ROOT}" and error.value.retryable
     assert len(s3.requests) > 1
 
 
-@pytest.mark.timeout(15)
+@pytest.mark.timeout(60)
 def test_L2_a_dead_endpoint_is_known_within_its_seconds() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
@@ -109,7 +109,7 @@ def test_L2_a_dead_endpoint_is_known_within_its_seconds() -> None:
         assert error.value.service == f"storage:{ROOT}"
 
 
-@pytest.mark.timeout(15)
+@pytest.mark.timeout(60)
 def test_L2_an_endpoint_that_never_answers_is_known_within_its_seconds(s3: S3) -> None:
     s3.fail_with = (0, "silence")
     with pytest.raises(UnavailableError):

@@ -7,7 +7,6 @@ a server that is stopped at once keeps what it committed; only a machine that di
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from psycopg import sql
 
 from calve.model.errors import PermanentError, UsageError
 from calve.model.process import new_process_id
+from support.programs import free_ports
 
 _INSTALLED = Path("/usr/lib/postgresql")
 _START_SECONDS = 60
@@ -104,7 +104,7 @@ def postgres() -> Iterator[Postgres]:
             shutil.chown(folder, user)
         data = folder / "data"
         _run(user, [_binary("initdb"), "-D", str(data), "-U", "calve", "-A", "trust", "-E", "UTF8", "-N"])
-        server = Postgres(port=_free_port(), data=data, user=user)
+        server = Postgres(port=free_ports(1)[0], data=data, user=user)
         server.start()
         try:
             yield server
@@ -156,9 +156,3 @@ def _run(user: str | None, command: list[str]) -> None:
             code="postgres_start",
             hint="apt-get install --reinstall postgresql",
         )
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

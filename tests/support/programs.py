@@ -4,6 +4,7 @@ A program's output goes to a file, never to a pipe that could fill up. What it p
 in the error when it does not start.
 """
 
+import itertools
 import os
 import signal
 import socket
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from calve.model.errors import PermanentError, UsageError
@@ -19,6 +21,9 @@ from support import zygote
 _LEASH = Path(__file__).with_name("leash.py")
 _LOOK_SECONDS = 0.05
 _OUTPUT_SHOWN = 2000
+_FIRST_PORT = 12_000
+_EPHEMERAL = 32_768  # from here on the kernel hands them out
+_ports = itertools.count(os.getpid() * 7919)  # a prime: programs that start one after the other are far apart
 
 
 class Program:
@@ -127,18 +132,17 @@ class ForkedProgram(Program):
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of the loopback that nobody listens on, all different, none with a gRPC neighbour taken
-    by another of them. Between this and the program's own bind another process could take one;
-    the kernel hands out ephemeral ports in turn, so that does not happen in practice."""
-    holders = [socket.socket() for _ in range(count)]
-    try:
-        for holder in holders:
-            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            holder.bind(("127.0.0.1", 0))
-        return [holder.getsockname()[1] for holder in holders]
-    finally:
-        for holder in holders:
-            holder.close()
+    """Ports of the loopback that nobody listens on, all different. The kernel gives none of them to a connection or to
+    who asks for any port, so each stays free until its program binds it, also again after an outage; and each test
+    program walks through them from a place of its own."""
+    found: list[int] = []
+    while len(found) < count:
+        port = _FIRST_PORT + next(_ports) % (_EPHEMERAL - _FIRST_PORT)
+        with socket.socket() as probe, suppress(OSError):
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", port))
+            found.append(port)
+    return found
 
 
 def listening(port: int) -> bool:
