@@ -26,6 +26,7 @@ from calve.store.attempts import (
 )
 from calve.store.feed import feed_statement, unnumbered_statement
 from calve.store.reader import live_statement, processes_statement
+from calve.store.registry import audited_about_statement
 from calve.store.sightings import sightings_statement
 from calve.store.totals import (
     held_pins_statement,
@@ -69,6 +70,11 @@ def scans(plan: list[str]) -> list[str]:
 def test_ready_tasks_come_from_the_index_by_state(store: SqlStore) -> None:
     plan = plan_of(store, store.ready_tasks_statement(ProcessId("x"), 10))
     assert plan == ["SEARCH tasks USING INDEX ix_tasks_state (process_id=? AND state=?)"]
+
+
+def test_who_asked_for_a_process_is_looked_for_in_its_own_time_only(store: SqlStore) -> None:
+    plan = plan_of(store, audited_about_statement(ProcessId("x"), LONG_AGO, LONG_AGO, 10))
+    assert plan[0] == "SEARCH audit USING INDEX ix_audit_at (at>? AND at<?)"
 
 
 def test_the_living_come_from_their_partial_index_in_order(store: SqlStore) -> None:

@@ -278,6 +278,12 @@ def test_search_finds(calve: Calve, store: SqlStore, text: str, kind: str, page:
     assert ask(calve, "search", q=row.id[:5])["hits"][0]["href"] == ["sheet", {"id": row.id}]
 
 
+def test_search_finds_backups_by_any_part_of_their_name(calve: Calve) -> None:
+    backups_seen(calve, backup_row("nightly-1116", EPOCH), backup_row("weekly", EPOCH))
+    hits = ask(calve, "search", q="LY-11")["hits"]
+    assert [(hit["kind"], hit["href"]) for hit in hits] == [("backup", ["backup", {"name": "nightly-1116"}])]
+
+
 def test_search_says_where_it_looked_and_what_it_needs(calve: Calve) -> None:
     assert "beginning" in ask(calve, "search", q="100%_'")["note"]
     for text in ("x", "y" * 201):
@@ -306,7 +312,7 @@ def test_a_sheet_has_a_process_with_all_that_belongs_to_it(calve: Calve, store: 
     assert found["events"][0]["message"] == "<b>hello</b>"
     assert [one["name"] for one in found["milestones"]] == ["submitted", "leased", "running"]
     assert found["batch"] == {"id": "batch-x1", "counts": {"RUNNING": 1}, "more": False}
-    assert found["plan"] == {"bytes": 11, "document": {"plan": 1}}
+    assert (found["plan"]["bytes"], found["plan"]["document"]) == (11, {"plan": 1})
     assert found["commands"]["cancel"] == f"calve cancel {row.id}"
     assert not found["forgotten"] and found["transitions"]["RUNNING"]
     assert [task["number"] for task in ask(calve, "sheet", id=row.id, states=["pending"])["tasks"]] == [3]
@@ -325,6 +331,36 @@ def test_a_sheet_shows_what_came_before_and_after_and_what_was_down(calve: Calve
     assert ask(calve, "sheet", id=retry.id)["predecessor"] == old.id
     assert [one["service"] for one in found["outages"]] == ["catalog:lake"]
     assert ask(calve, "sheet", id=retry.id)["waits"][0]["for"] == "a worker"
+
+
+def test_a_sheet_says_which_tasks_wait_and_what_for(calve: Calve, store: SqlStore) -> None:
+    beat(store)
+    row = start_task(store, running(store, tasks=12))
+    found = ask(calve, "sheet", id=row.id)["waiting"]
+    assert (found["count"], found["for"]) == (11, "a free slot")
+    assert [one["number"] for one in found["tasks"]] == list(range(2, 10)), "the first of them"
+    (service, *_) = row.needs
+    store.trip(service, "no answer", 60)
+    assert ask(calve, "sheet", id=row.id)["waiting"]["for"] == f"{service}, which is down"
+    move(store, row, ProcessState.FAILED)
+    assert ask(calve, "sheet", id=row.id)["waiting"]["count"] == 0
+
+
+def test_a_sheet_has_the_hash_of_the_plan_and_of_what_was_agreed_to(calve: Calve, store: SqlStore) -> None:
+    plan = ask(calve, "sheet", id=running(store, request=json.dumps({"plan_hash": "p1-abc"})).id)["plan"]
+    assert (plan["agreed"], len(plan["sha256"])) == ("p1-abc", 64)
+    assert ask(calve, "sheet", id=running(store).id)["plan"]["agreed"] == ""
+    assert ask(calve, "sheet", id=submit(store).id)["plan"]["sha256"] is None, "it has no plan yet"
+
+
+def test_the_audit_of_a_process_says_who_asked_for_it_and_who_cancelled_it(
+    calve: Calve, store: SqlStore
+) -> None:
+    asked = Asked(who="anne", verb="export", subject="main:db.events")
+    row, _ = (store.submit([new()], asked=asked)[0] for _ in range(2))
+    store.request_cancel(row.id, asked=Asked(who="bert", verb="cancel"))
+    found = Desk(calve).perform(Caller(name="o", role=Role.OPERATOR), "audit", {"process": row.id})
+    assert [(one["who"], one["verb"]) for one in found["entries"]] == [("anne", "export"), ("bert", "cancel")]
 
 
 def attempt(number: int, start: float, end: float, **given: Any) -> Attempt:

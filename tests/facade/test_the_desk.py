@@ -87,6 +87,7 @@ OPERATORS = [
     "verify",
     "backup_verify",
     "doctor",
+    "support",
     "export",
     "backup_create",
     "optimize",
@@ -102,7 +103,6 @@ ADMINS = [
     "token_new",
     "token_list",
     "token_revoke",
-    "support",
     "hold_release",
 ]
 

@@ -27,9 +27,9 @@ BY_ROLE = {
         backup_list backup_show source_tables seen attention tables table sheet vault system search
         policy_list policy_show policy_explain hold_list
     """,
-    OPERATOR: "settings audit halt lift verify backup_verify doctor export backup_create optimize cancel retry stop notify_test"
-    " policy_run policy_pause policy_resume hold_add",
-    ADMIN: "backup_restore restore_preview backup_delete backup_prune token_list token_new token_revoke support hold_release",
+    OPERATOR: "settings audit halt lift verify backup_verify doctor support export backup_create optimize cancel retry stop"
+    " notify_test policy_run policy_pause policy_resume hold_add",
+    ADMIN: "backup_restore restore_preview backup_delete backup_prune token_list token_new token_revoke hold_release",
 }
 NEEDED = {verb: role for role, verbs in BY_ROLE.items() for verb in verbs.split()}
 NEVER_SERVED = {"follow", "run", "pin", "worker"}

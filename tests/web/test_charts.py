@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -178,6 +179,43 @@ def test_what_was_not_measured_is_grey_and_what_failed_is_crossed() -> None:
     classes = [one.get("class") for one in parsed(text).iter() if one.tag in ("rect", "text")]
     assert "worked" in classes and "lost" in classes and "cross" in classes
     assert "failed: s3_slow_down" in text
+
+
+def test_tasks_that_wait_are_hatched_with_what_they_wait_for() -> None:
+    start = sheet()["attempts"]["from"]
+    waiting = {"count": 5, "for": "a free slot", "tasks": [{"number": 7, "since": start}]}
+    again = bar(3, 0, 2, ending="again", code="s3_slow_down")
+    document = with_bars(
+        again, bar(1, 0, 9), waiting=waiting, waits=[], outages=[], running=[], milestones=[]
+    )
+    text = gantt(document)
+    assert "task 7 waits for a free slot" in text and "task 3 backs off after s3_slow_down" in text
+    assert "Tasks that wait, and 3 more" in text
+    hatched = [one for one in parsed(text).iter("rect") if one.get("class") == "waiting"]
+    assert len(hatched) >= 2
+    assert "Tasks that wait" not in gantt(with_bars(again, waiting={"count": 0, "for": "", "tasks": []}))
+
+
+def test_rows_a_second_are_drawn_on_the_axis_of_the_tasks() -> None:
+    """What lies above each other happened at the same time, though the process waited before its first task."""
+    document = with_bars(bar(1, 0, 10, rows=100), outages=[], running=[], milestones=[], waits=[])
+    start = datetime.fromisoformat(document["attempts"]["from"])
+    document["process"] = document["process"] | {
+        "created_at": (start - timedelta(seconds=10)).isoformat(),
+        "finished_at": (start + timedelta(seconds=20)).isoformat(),
+    }
+
+    def ends(markup: str, *classes: str) -> tuple[float, float]:
+        found = [one for one in parsed(markup).iter("rect") if one.get("class") in classes]
+        places = [
+            (float(str(one.get("x")).rstrip("%")), float(str(one.get("width")).rstrip("%"))) for one in found
+        ]
+        return min(x for x, _ in places), max(x + width for x, width in places)
+
+    tasks = ends(gantt(document), "read", "write", "upload", "waiting")
+    a_column = 100 / 27  # seconds
+    assert ends(throughput(document), "column") == pytest.approx(tasks, abs=a_column)
+    assert "10 rows a second on average" in throughput(document)
 
 
 def test_a_long_wait_for_a_worker_does_not_squeeze_the_work() -> None:

@@ -1,6 +1,9 @@
 """Buttons: each form does what its verb does, once, for who may, and only from a page of his own."""
 
+import io
+import re
 import time
+import zipfile
 from urllib.parse import urljoin, urlsplit
 
 import httpx
@@ -230,6 +233,27 @@ def test_a_server_that_does_not_know_what_became_of_it_says_so_and_starts_nothin
     assert html.form("do/optimize").filled()["key"] == [KEY]
     assert page(operator, f"/asked/optimize/{KEY}?table=lake.web.unknown", status=404)
     assert not place.store.processes(ProcessQuery(destination="lake.web.unknown"))
+
+
+def test_an_operator_downloads_a_support_bundle_without_secrets(place: Place, operator: httpx.Client) -> None:
+    form = page(operator, "/system").form("do/support").filled()
+    answer = arrived(operator, operator.post("/do/support", data=form), status=200)
+    [link] = [one for one in Html(answer.text).urls if one.endswith(".zip")]
+    address = urljoin(str(answer.url), link)
+    found = operator.get(address)
+    assert re.fullmatch(
+        r'attachment; filename="calve-support-\w+\.zip"', found.headers["content-disposition"]
+    )
+    with zipfile.ZipFile(io.BytesIO(found.content)) as bundle:
+        text = {name: bundle.read(name).decode() for name in bundle.namelist()}
+    assert {"versions.json", "config.json", "doctor.json", "audit.json"} <= set(text)
+    assert "operator-1" not in text["audit.json"]
+    assert not [name for name in text if place.local_token() in text[name]]
+    with place.signed_in(Role.VIEWER) as viewer:
+        assert viewer.get(address).status_code == 403
+        assert not [one for one in page(viewer, "/system").forms if one.action.endswith("support")]
+        assert viewer.post("/do/support", data={**form, "token": [""]}).status_code == 403
+    assert operator.get(address.replace(form["key"][0], "0" * 22)).status_code == 404
 
 
 def test_a_long_list_is_asked_for_too(place: Place, operator: httpx.Client, table: str) -> None:

@@ -99,6 +99,8 @@ def test_the_plan_and_a_task_of_a_process_are_documents_of_their_own(
     assert reader.get(f"/processes/{one.id}/plan.json").json() == {"plan": 1}
     for number in (1, 3):
         assert reader.get(f"/processes/{one.id}/task.json?number={number}").json()["number"] == number
+    links = [urljoin(f"/processes/{one.id}", url) for url in page(reader, f"/processes/{one.id}").urls]
+    assert {f"/processes/{one.id}/task.json?number={number}" for number in (1, 2, 3)} <= set(links)
     for address in (
         f"{one.id}/task.json?number=9",
         f"{one.id}/task.json",

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from calve.control.registry import ServedStore
 
 _MOST_DETAIL = 2000
+_BESIDE = timedelta(seconds=2)  # the audit's time and the process's are read one after the other
 SOURCE_TABLES = 5000
 
 
@@ -221,8 +222,13 @@ class Calve:
         """What is not begun until it is lifted."""
         return [view.plain_json(one) for one in self._app.store.halts()]
 
-    def audit(self, *, before: int | None = None, limit: int = 100) -> Json:
-        """Changes and who asked for them, newest first."""
+    def audit(self, *, before: int | None = None, limit: int = 100, process: str = "") -> Json:
+        """Changes and who asked for them, newest first; of one process, those of its life, oldest first."""
+        if process:
+            [one] = self.find([process])
+            ended = (one.finished_at or self.now()) + _BESIDE
+            about = self.registry.audited_about(one.id, one.created_at - _BESIDE, ended, limit)
+            return {"entries": [view.plain_json(one) for one in about], "next": None}
         found = [view.plain_json(one) for one in self.registry.audited(before, limit)]
         return {"entries": found, "next": found[-1]["number"] if len(found) == limit else None}
 

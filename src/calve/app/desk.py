@@ -87,7 +87,7 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
             *_verbs(_O, Reach.OUTSIDE, "hold_add", changes=True),
             Verb(name="policy_run", role=_O, reach=Reach.OUTSIDE, changes=True, lowered={"dry_run": _V}),
             *_verbs(_O, Reach.STORE, "halt lift", changes=True),
-            *_verbs(_O, Reach.OUTSIDE, "verify backup_verify doctor"),
+            *_verbs(_O, Reach.OUTSIDE, "verify backup_verify doctor support"),
             Verb(name="export", role=_O, reach=Reach.OUTSIDE, changes=True, raised=_RAISED),
             Verb(name="backup_create", role=_O, reach=Reach.OUTSIDE, changes=True,
                  raised={"ignore_row_policies": _A}),
@@ -97,7 +97,6 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
             Verb(name="backup_prune", role=_A, reach=Reach.OUTSIDE, changes=True, lowered={"dry_run": _V}),
             *_verbs(_A, Reach.STORE, "token_list"),
             *_verbs(_A, Reach.OUTSIDE, "restore_preview"),
-            *_verbs(_A, Reach.OUTSIDE, "support"),
             *_verbs(_A, Reach.STORE, "token_new token_revoke hold_release", changes=True),
             *_verbs(_A, Reach.HERE, "follow run pin worker", changes=True),
         )
@@ -483,8 +482,10 @@ _SERVED: Mapping[str, _Served] = {
     "proofs": _by_ids(Calve.proofs, list),
     "keys": _by_ids(Calve.keys, dict),
     "audit": _Served(
-        answer=lambda calve, given: calve.audit(before=given.get("before"), limit=_limit(given, 100)),
-        options={"before": int, "limit": int},
+        answer=lambda calve, given: calve.audit(
+            before=given.get("before"), limit=_limit(given, 100), process=given.get("process", "")
+        ),
+        options={"before": int, "limit": int, "process": str},
     ),
     "feed": _Served(
         answer=lambda calve, given: calve.feed(given.get("after", ""), limit=_limit(given, 100)),

@@ -1,9 +1,10 @@
-"""Search: ids, tables, partitions and error codes, each by the cheapest look that finds it."""
+"""Search: ids, tables, backups, partitions and error codes, each by the cheapest look that finds it."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from calve.app import view
+from calve.app.backup_facts import backup_rows
 from calve.app.documents import head
 from calve.app.overview import Overview
 from calve.app.view import Json
@@ -16,6 +17,7 @@ LEAST, MOST = 2, 200  # characters
 OF_EACH = 20
 AMONG = 5000  # processes that are looked through for a partition
 _FAILED = 200
+_PIECES = 5  # of a thousand backups
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -31,6 +33,7 @@ def search(app: App, overview: Overview, text: str) -> Json:
     hits = [
         *_ids(app, wanted),
         *_tables(overview, wanted),
+        *_backups(app, wanted),
         *_partitions(app, wanted),
         *_codes(app, wanted),
     ]
@@ -59,6 +62,23 @@ def _tables(overview: Overview, wanted: str) -> Iterator[Json]:
         if low in row["source"].lower() or low in row["destination"].lower():
             given = {"source": row["source"], "to": row["destination"]}
             yield _hit("table", row["source"], f"to {row['destination']}", "table", **given)
+            found += 1
+            if found == OF_EACH:
+                return
+
+
+def _backups(app: App, wanted: str) -> Iterator[Json]:
+    """As they were last seen, the newest first."""
+    low, found = wanted.lower(), 0
+    for row in backup_rows(app.registry, app.config.backup_url, limit=_PIECES):
+        if low in row["name"].lower():
+            yield _hit(
+                "backup",
+                row["name"],
+                f"made {row.get('created_at') or 'at an unknown time'}",
+                "backup",
+                name=row["name"],
+            )
             found += 1
             if found == OF_EACH:
                 return

@@ -5,6 +5,7 @@ and added up over time; the ten slowest are exact. Spans are seconds after `from
 inside of an attempt are the executor's own durations, and what is left of it is waiting.
 """
 
+import hashlib
 import json
 from collections import Counter
 from collections.abc import Sequence
@@ -17,9 +18,11 @@ from calve.app.documents import Remembered, head
 from calve.app.sightings import pair
 from calve.app.view import Json
 from calve.app.wiring import App
+from calve.control.budget import halting
 from calve.control.why import why
 from calve.model.errors import UsageError
 from calve.model.process import BatchId, Event, Process, ProcessQuery
+from calve.model.record import fields_of
 from calve.model.seen import PHASES, Attempt
 from calve.model.states import PROCESS_TERMINAL, PROCESS_TRANSITIONS, ProcessState, TaskState
 
@@ -28,6 +31,7 @@ BUCKETS = 240
 SAMPLE = 1000  # tasks
 MANY = 2000  # tasks
 _TASKS = 100
+_WAITING = 8
 _EVENTS = 50
 _FIRST_EVENTS = 20
 _BATCH = 200
@@ -58,6 +62,7 @@ def sheet(
     tasks = registry.task_page(process.id, states=_states(states), after=after, limit=_TASKS)
     successors = store.processes(ProcessQuery(retry_of=process.id, limit=5))
     size = registry.plan_size(process.id)
+    outages = _outages(app, process)
     return document | {
         "process": view.served_json(process),
         "why": why(reader, process),
@@ -74,12 +79,13 @@ def sheet(
         "phases": PHASE_WORDS.get(process.kind, {}),
         "running": [_task(one) for one in _running(app, process)],
         "waits": _waits(process, oldest),
-        "outages": _outages(app, process),
+        "waiting": _waiting(reader, process, oldest, outages),
+        "outages": outages,
         "tasks": [_task(one) for one in tasks],
         "tasks_next": tasks[-1].number if len(tasks) == _TASKS else None,
         "events": [view.event_json(one) for one in newest],
         "events_next": newest[-1].number if len(newest) == _EVENTS else None,
-        "plan": {"bytes": size, "document": _plan(app, process, size)},
+        "plan": {"bytes": size, "agreed": _agreed(process), **_plan(app, process, size)},
         "pins": [view.pin_json(one) for one in store.pins(process.id)],
         "proofs": [view.plain_json(one) for one in registry.proofs([process.id])],
         "forgotten": process.state in PROCESS_TERMINAL and not oldest and before is None,
@@ -125,13 +131,21 @@ def _batch(app: App, batch: BatchId | None) -> Json | None:
     return {"id": batch, "counts": dict(sorted(counts.items())), "more": len(found) == _BATCH}
 
 
-def _plan(app: App, process: Process, size: int | None) -> Any:
+def _plan(app: App, process: Process, size: int | None) -> Json:
+    """With the hash of its text as it is stored: equal ones are equal plans. Without either, if it is long."""
     if size is None or size > _PLAN_BYTES:
-        return None
+        return {"sha256": None, "document": None}
+    text = app.store.plan(process.id) or ""
     try:
-        return json.loads(app.store.plan(process.id) or "null")
+        document = json.loads(text or "null")
     except ValueError:
-        return None  # another kind's own text
+        document = None  # another kind's own text
+    return {"sha256": hashlib.sha256(text.encode("utf-8", "replace")).hexdigest(), "document": document}
+
+
+def _agreed(process: Process) -> str:
+    """The hash of the plan that somebody saw and started, of an export; "" if he started without."""
+    return str(fields_of(process.request).get("plan_hash") or "")
 
 
 def _milestones(oldest: Sequence[Event], newest: Sequence[Event]) -> list[Json]:
@@ -147,6 +161,25 @@ def _waits(process: Process, oldest: Sequence[Event]) -> list[Json]:
     if leased is None or (leased - process.created_at).total_seconds() < 1:
         return []
     return [{"from": view.time_json(process.created_at), "to": view.time_json(leased), "for": "a worker"}]
+
+
+def _waiting(reader: Remembered, process: Process, oldest: Sequence[Event], outages: Sequence[Json]) -> Json:
+    """Tasks that could run now, since when, and what they wait for. Those that back off are in the attempts."""
+    counts = process.tasks
+    left = counts.total - counts.done - counts.failed - counts.running
+    if process.state is not ProcessState.RUNNING or left <= 0:
+        return {"count": 0, "for": "", "tasks": []}
+    planned = next((one.at for one in oldest if one.name == "planned"), process.created_at)
+    down = next((one["service"] for one in outages if not one["closed_at"]), "")
+    held = halting(process, reader.halts())
+    wanted = (
+        str(held) if held else f"{down}, which is down" if down else "a free slot" if process.owner else "a worker"
+    )  # fmt: skip
+    ready = [
+        {"number": one.number, "since": view.time_json(one.not_before or planned)}
+        for one in reader.ready_tasks(process.id, _WAITING)
+    ]
+    return {"count": left, "for": wanted, "tasks": ready}
 
 
 def _outages(app: App, process: Process) -> list[Json]:

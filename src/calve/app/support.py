@@ -3,8 +3,11 @@
 Each part is asked for by itself: a part that fails is named in the bundle, and the rest is there.
 """
 
+import io
+import json
 import platform
-from collections.abc import Callable
+import zipfile
+from collections.abc import Callable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +46,17 @@ def bundle(calve: "Calve", *, with_names: bool = False) -> dict[str, Any]:
         except CalveError as error:
             found[name] = {"error": view.error_json(error.info)}
     return found
+
+
+def zipped(found: Mapping[str, Any]) -> bytes:
+    """The file that is attached to a report."""
+    written = io.BytesIO()
+    with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, document in found.items():
+            file.writestr(
+                name, json.dumps(document, indent=2, ensure_ascii=False).encode("utf-8", "backslashreplace")
+            )
+    return written.getvalue()
 
 
 def versions() -> Json:

@@ -68,8 +68,7 @@ def support(session: CliSession, file: Path | None, with_names: bool) -> None:
 
     Contains no secret, no row and no condition of an export; names of tables and hosts are in it.
     """
-    import json
-    import zipfile
+    from calve.app.support import zipped
 
     found = session.calve.support(with_names=with_names)
     file = file or Path(f"calve-support-{session.calve.now():%Y%m%dT%H%M%SZ}.zip")
@@ -81,9 +80,8 @@ def support(session: CliSession, file: Path | None, with_names: bool) -> None:
             code="support_file",
             hint="name another one: --output FILE",
         ) from None
-    with os.fdopen(number, "wb") as opened, zipfile.ZipFile(opened, "w", zipfile.ZIP_DEFLATED) as bundle:
-        for name, document in found.items():
-            bundle.writestr(name, json.dumps(document, indent=2, ensure_ascii=False))
+    with os.fdopen(number, "wb") as opened:
+        opened.write(zipped(found))
     session.answer({"file": str(file.absolute()), "parts": list(found)}, str(file))
     session.say("Look through it before you send it: it names tables and hosts.")
 

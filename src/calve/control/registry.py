@@ -7,6 +7,7 @@ made twice, by several programs at once, and after a crash.
 """
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Protocol
 
 from calve.control.ports import Store
@@ -77,6 +78,11 @@ class Registry(Feed, Seen, Tiers, Protocol):
         """For effects outside of the store: ASKED before, DONE or FAILED after."""
 
     def audited(self, before: int | None, limit: int) -> list[AuditEntry]: ...  # newest first
+
+    def audited_about(
+        self, process_id: ProcessId, since: datetime, until: datetime, limit: int
+    ) -> list[AuditEntry]:
+        """What was asked about one process in that time, oldest first."""
 
     def record_proof(self, proof: Proof) -> None: ...
 

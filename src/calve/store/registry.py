@@ -4,7 +4,7 @@ A change and the audit row that says who asked for it are one transaction.
 """
 
 from collections.abc import Iterator, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Connection, Select, delete, insert, null, select, update
@@ -130,6 +130,11 @@ class Registry(Workers):
             AuditEntry, statement if before is None else statement.where(audit.c.number < before)
         )
 
+    def audited_about(
+        self, process_id: ProcessId, since: datetime, until: datetime, limit: int
+    ) -> list[AuditEntry]:
+        return self._values(AuditEntry, audited_about_statement(process_id, since, until, limit))
+
     def record_proof(self, proof: Proof) -> None:
         values = columns(proof) | {"made_at": self._database.clock}
         self._database.write(lambda connection: connection.execute(insert(proofs).values(values)).rowcount)
@@ -187,3 +192,13 @@ def _keys(connection: Connection, ids: Sequence[ProcessId]) -> Iterator[tuple[Pr
             if process in created and request.made_at <= created[process] <= request.made_at + _SUBMIT_LASTS:
                 yield process, request.key
                 del created[process]
+
+
+def audited_about_statement(
+    process_id: ProcessId, since: datetime, until: datetime, limit: int
+) -> Select[Any]:
+    """A range of `ix_audit_at`: rows name their processes as JSON, which nothing finds faster."""
+    c = audit.c
+    about = c.processes.contains(f'"{process_id}"', autoescape=True)
+    span = c.at.between(to_us(since), to_us(until))
+    return select(audit).where(span, about).order_by(c.number).limit(limit)

@@ -257,6 +257,15 @@ class MemoryRegistry(MemorySeen):
             newest = list(reversed(self._kept.audit))
         return [entry for entry in newest if before is None or entry.number < before][:limit]
 
+    def audited_about(
+        self, process_id: ProcessId, since: datetime, until: datetime, limit: int
+    ) -> list[AuditEntry]:
+        with self._transaction:
+            found = [
+                one for one in self._kept.audit if since <= one.at <= until and process_id in one.processes
+            ]
+        return found[:limit]
+
     def record_proof(self, proof: Proof) -> None:
         with self._transaction:
             self._kept.proofs.append(replace(proof, made_at=self.now()))

@@ -99,6 +99,10 @@ ACTIONS: Mapping[str, Action] = {
         verb="doctor", label="Run doctor", title="Check the installation", to=_system,
         consequence="Asks every source, catalog and storage, and writes and deletes a probe object in each storage.",
     ),
+    "support": Action(
+        verb="support", label="Make a bundle", title="Support bundle",
+        consequence="Collects versions, the configuration without secrets, processes, events, and what doctor finds: it asks every source, catalog and storage, and writes and deletes a probe object in each storage.",
+    ),
     "look": Action(
         verb="partitions", label="Look now", title="Look again", to=_pair,
         consequence="Asks the source and the destination what they have now. Changes nothing.",

@@ -5,11 +5,13 @@ was made with the page: sent twice, from two tabs or to two servers, it is done 
 for: `/asked/ACTION/KEY` says what became of it, also on another server, and starts nothing.
 """
 
+import asyncio
 import json
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Any
 
 from starlette.requests import Request
@@ -19,11 +21,12 @@ from starlette.routing import BaseRoute, Route
 from calve.app.commands import command
 from calve.app.desk import SUBMITS, VERBS, NotAllowedError, Reach
 from calve.app.sightings import pair
+from calve.app.support import zipped
 from calve.app.view import Json
 from calve.http.errands import Pending
 from calve.http.problem import HttpError
 from calve.model.access import Caller
-from calve.model.errors import CalveError, Outcome, RefusedError, TemporaryError, UsageError
+from calve.model.errors import CalveError, NotFoundError, Outcome, RefusedError, TemporaryError, UsageError
 from calve.web.actions import ACTIONS, Action, Ask, consequence
 from calve.web.fields import parsed, refuse_tokens, sent
 from calve.web.frame import Frame, fields, form_key
@@ -33,6 +36,7 @@ from calve.web.plans import again
 
 _OWN = ("token", "key", "back", "typed")  # fields that are not the verb's
 _KEY = re.compile(r"[A-Za-z0-9_-]{16,64}")
+_BUNDLES = 8  # of some hundred KB
 _KEPT = 100  # of at most `request_kb` each
 Given = Mapping[str, Any]
 
@@ -44,6 +48,9 @@ class Forms:
         self._changed = changed
         self._service = frame.shared.service
         self._long: OrderedDict[str, Json] = OrderedDict()  # arguments that no address has room for
+        self._bundles: OrderedDict[str, bytes] = (
+            OrderedDict()
+        )  # an errand's answer is gone before it is downloaded
         frame.may, frame.needs = self.may, self.needs
 
     def may(self, caller: Caller, name: str, arguments: Given) -> bool:
@@ -62,6 +69,7 @@ class Forms:
             Route("/do/{action}", handler(self._do), methods=["POST"]),
             Route("/confirm/{action}", handler(self._confirm), methods=["GET"]),
             Route("/asked/{action}/{key}", handler(self._asked), methods=["GET"]),
+            Route("/system/support/{key}.zip", handler(self._bundle), methods=["GET"]),
         ]
 
     async def _do(self, request: Request) -> Response:
@@ -147,7 +155,39 @@ class Forms:
                 request, "asked.html", caller=caller, outcome="running", subject=subject,
                 seconds=answer.seconds, refresh=1, answer=None, title=action.title,
             )  # fmt: skip
+        if name == "support":
+            await self._keep_bundle(key, answer)
+            return await self._frame.page(
+                request, "asked.html", caller=caller, outcome="bundle", subject=[], seconds=0, title=action.title,
+                answer=sorted(answer), back=back or action.to(arguments), file=f"system/support/{key}.zip",
+            )  # fmt: skip
         return await self._arrived(request, caller, name, arguments, answer, back)
+
+    async def _bundle(self, request: Request) -> Response:
+        """The file that `calve support` writes, of what was collected under this key."""
+        caller = await self._visitor(request)
+        if isinstance(caller, Response):
+            return caller
+        self._service.desk.check(caller, "support", {})
+        made = self._bundles.get(request.path_params["key"])
+        if made is None:
+            raise NotFoundError(
+                "this server does not have that bundle any more",
+                code="no_bundle",
+                hint="make it again, on System",
+            )
+        name = f"calve-support-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.zip"
+        return Response(
+            made,
+            media_type="application/zip",
+            headers={"Content-Disposition": f'attachment; filename="{name}"'},
+        )
+
+    async def _keep_bundle(self, key: str, found: Json) -> None:
+        if key not in self._bundles:
+            while len(self._bundles) >= _BUNDLES:
+                self._bundles.popitem(last=False)
+            self._bundles[key] = await asyncio.to_thread(zipped, found)
 
     async def _refused(
         self,

@@ -84,7 +84,8 @@ class Page:
     options: Mapping[str, type] = field(default_factory=dict)
     asked: Callable[[Given], Json] = dict
     wants: Callable[[Json], Json] = lambda _: {"all": True}  # which messages of the stream concern it
-    beside: tuple[str, ...] = ()  # verbs for those whose role allows them
+    # Verbs for those whose role allows them, with their arguments for a document.
+    beside: Mapping[str, Callable[[Json], Json]] = field(default_factory=dict)
     file: Callable[[Given], Json] | None = None  # the arguments for a file
     rows: str = ""
     columns: tuple[str, ...] = ()
@@ -118,6 +119,7 @@ PAGES: Mapping[str, Page] = {
             name="sheet", path="/processes/{id}", title="Process", template="process.html", asked=_asked_sheet,
             options={"id": str, "state": list, "after": int, "before": int},
             wants=lambda doc: {"processes": [doc["process"]["id"]]},
+            beside={"audit": lambda doc: {"process": doc["process"]["id"]}},
         ),
         Page(
             name="vault", path="/backups", title="Backups", template="backups.html", options={"page": int},
@@ -129,7 +131,8 @@ PAGES: Mapping[str, Page] = {
             name="backup", path="/backups/of", title="Backup", template="backup.html", verb="vault",
             options={"name": str}, asked=_asked_backup,
         ),
-        Page(name="system", path="/system", title="System", template="system.html", beside=("settings", "audit")),
+        Page(name="system", path="/system", title="System", template="system.html",
+             beside={"settings": lambda _: {}, "audit": lambda _: {}}),
         Page(
             name="search", path="/search", title="Search", template="search.html",
             options={"q": str}, wants=lambda _: {},
@@ -236,7 +239,7 @@ class Pages:
         if len(hits) == 1:
             name, arguments = hits[0]["href"]
             return self._frame.go(request, target(PATHS[name], arguments))
-        beside = {} if stale is not None or caller is None else await self._beside(page, caller)
+        beside = {} if stale is not None or caller is None else await self._beside(page, caller, document)
         spent = time.perf_counter() - started
         return await self.shown(
             request, page, caller, given, document, stale=stale, store_seconds=spent, **beside
@@ -277,12 +280,12 @@ class Pages:
             **{"stale": None, **context},
         )
 
-    async def _beside(self, page: Page, caller: Caller) -> Json:
+    async def _beside(self, page: Page, caller: Caller, document: Json) -> Json:
         """What only some roles see: asked for this caller each time, and by its name in the template."""
         found: Json = {}
-        for verb in page.beside:
+        for verb, asked in page.beside.items():
             with suppress(NotAllowedError):
-                found[verb] = json.loads(await self._service.document(caller, verb, {}))
+                found[verb] = json.loads(await self._service.document(caller, verb, asked(document)))
         return found
 
     def _json(self, page: Page) -> Callable[[Request], Any]:

@@ -140,6 +140,16 @@ class RegistryContract(Contract):
         assert (entries[0].detail, entries[3].subject) == ("no answer", "main:db.events")
         assert store.audited(entries[1].number, 1) == [entries[2]]
 
+    def test_what_was_asked_about_one_process_is_found_by_its_time(self, store: ServedStore) -> None:
+        row, other = (store.submit([new()], asked=asked())[0] for _ in range(2))
+        store.request_cancel(row.id, asked=asked(who="bert", verb="cancel"))
+        before, after = row.created_at - timedelta(seconds=5), store.now() + timedelta(seconds=5)
+        found = store.audited_about(row.id, before, after, 10)
+        assert [(one.who, one.verb) for one in found] == [("anne", "export"), ("bert", "cancel")]
+        assert [one.who for one in store.audited_about(row.id, before, after, 1)] == ["anne"]
+        assert [one.processes for one in store.audited_about(other.id, before, after, 10)] == [(other.id,)]
+        assert store.audited_about(row.id, after, after, 10) == []
+
     def test_a_token_is_found_by_its_id_until_and_after_it_is_revoked(self, store: ServedStore) -> None:
         by = asked(verb="token_new")
         store.put_token(token(), by)

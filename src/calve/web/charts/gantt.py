@@ -15,6 +15,7 @@ from calve.web.charts import svg
 from calve.web.words import count, counted, cut, moment, size, span
 
 LANES = 64
+_QUEUE = 8
 BARS = 400
 _LANE, _BAR = 18.0, 14.0
 _HEAD, _AXIS, _AREA = 22.0, 22.0, 160.0
@@ -55,11 +56,7 @@ def gantt(document: Mapping[str, Any]) -> Markup:
         return svg.picture("No times are known", "", cls="gantt", height=_HEAD)
     running = [_after(one["started_at"], start) for one in document["running"] if one["started_at"]]
     now = _after(process["finished_at"] or document["now"], start)
-    last = max(now, attempts["seconds"], *running, 0.001)
-    created = _after(process["created_at"], start)
-    first = max(
-        min(created, 0.0), -last / 3
-    )  # a long wait before the first try is cut; the words say how long
+    first, last = extent(document, start)
     frame = _Frame(first, last)
     _waits(frame, _stops(document, start, running, now))
     if attempts["bars"] is not None:
@@ -70,6 +67,7 @@ def gantt(document: Mapping[str, Any]) -> Markup:
         every, total = attempts["buckets"]["every"], process["tasks"]["total"]
         title = f"{counted(attempts['count'], 'try', 'tries')} of tasks in {span(last)}"
         title += f"; drawn from every {_ordinal(every)} of {counted(total, 'task')}"
+    _queue(frame, document, start, now)
     title += f"; {count(attempts['failed'])} failed" if attempts["failed"] else ""
     _publishing(frame, document["milestones"], start, now)
     behind = [*_bands(frame, document["outages"], start, now), *_axis(frame)]
@@ -78,6 +76,16 @@ def gantt(document: Mapping[str, Any]) -> Markup:
         "Time goes to the right. Hatched is waiting. Bands are outages of services that the process needs."
     )
     return svg.picture(title, about, _hatches(), *behind, *frame.drawn, cls="gantt", height=height)
+
+
+def extent(document: Mapping[str, Any], start: datetime) -> tuple[float, float]:
+    """The first and the last second of the axis, after the first try. A long wait before it is cut; the words say how
+    long it was."""
+    attempts, process = document["attempts"], document["process"]
+    running = [_after(one["started_at"], start) for one in document["running"] if one["started_at"]]
+    now = _after(process["finished_at"] or document["now"], start)
+    last = max(now, svg.finite(attempts["seconds"]), *running, 0.001)
+    return max(min(_after(process["created_at"], start), 0.0), -last / 3), last
 
 
 def tries(document: Mapping[str, Any]) -> Markup | str:
@@ -168,8 +176,39 @@ def _lanes(frame: _Frame, document: Mapping[str, Any], running: Sequence[float],
     for begin in sorted(running):
         frame.y = top + _LANE * _lane(free, begin, now)
         frame.bar(begin, now, "open", f"running for {span(now - begin)}")
-    frame.y = top + _LANE * len(free) + 4
-    return len(free)
+    lanes = len(free)
+    frame.y = top + _LANE * lanes + 4
+    return lanes
+
+
+def _queue(frame: _Frame, document: Mapping[str, Any], start: datetime, now: float) -> None:
+    """Tasks that have not ended and do not run: since when, and what for. Those that back off come first."""
+    running = {one["number"] for one in document["running"]}
+    latest = {one["number"]: one for one in sorted(document["attempts"]["bars"] or (), key=_tried)}
+    ready = {one["number"]: _after(one["since"], start) for one in document["waiting"]["tasks"]}
+    found = [
+        (one["end"], f"task {number} backs off after {one['code']}")
+        for number, one in latest.items()
+        if one["ending"] == "again" and number not in running and number not in ready
+    ] if document["waiting"]["count"] else []  # fmt: skip
+    found += [
+        (since, f"task {number} waits for {document['waiting']['for']}") for number, since in ready.items()
+    ]
+    more = document["waiting"]["count"] - len(found[:_QUEUE])
+    if not found:
+        return
+    frame.row("Tasks that wait" + (f", and {count(more)} more" if more > 0 else ""))
+    for since, said in found[:_QUEUE]:
+        frame.bar(since, now, "waiting", f"{cut(said, 200)}, {span(now - since)}")
+        at, wide = frame.at(since), frame.at(now) - frame.at(since)
+        if wide >= _WORDS:
+            frame.drawn.append(svg.inside(at, frame.y + 11, wide, cut(said, 80), "inside", indent=6))
+        frame.y += _LANE
+    frame.y += 4
+
+
+def _tried(one: Mapping[str, Any]) -> tuple[int, int]:
+    return one["number"], one["attempt"]
 
 
 def _try(frame: _Frame, one: Mapping[str, Any]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from markupsafe import Markup
 
 from calve.web.charts import svg
+from calve.web.charts.gantt import extent
 from calve.web.charts.sparkline import columns
 from calve.web.words import moment, short
 
@@ -16,28 +17,39 @@ _LONGEST = 366 * 86_400.0
 
 
 def throughput(document: Mapping[str, Any]) -> Markup | str:
-    """Rows by piece of time, from a process's sheet; nothing while no try has written a row."""
+    """Rows by piece of time, on the axis of the chart of its tasks; nothing while no try has written a row."""
     attempts = document["attempts"]
     start = moment(attempts["from"])
     if start is None:
         return ""
+    first, last = (min(max(at, -_LONGEST), _LONGEST) for at in extent(document, start))
     if attempts["buckets"]:
         buckets = attempts["buckets"]
-        step, rows = max(svg.finite(buckets["step_seconds"]), 0.001), svg.known(buckets["rows"])
+        piece = max(svg.finite(buckets["step_seconds"]), 0.001)
+        bars: Sequence[Mapping[str, Any]] = [
+            {"start": at * piece, "end": (at + 1) * piece, "rows": rows}
+            for at, rows in enumerate(svg.known(buckets["rows"]))
+            if rows
+        ]
     else:
-        seconds = min(max(svg.finite(attempts["seconds"]), 0.0), _LONGEST)
-        step = max(seconds / _PIECES, 1.0)
-        rows = spread(attempts["bars"] or (), step, max(math.ceil(seconds / step), 1))
+        bars = attempts["bars"] or ()
+    pieces = min(max(math.ceil(last - first), 1), _PIECES)
+    step = (last - first) / pieces
+    rows = spread(
+        [{**one, "start": one["start"] - first, "end": one["end"] - first} for one in bars], step, pieces
+    )
     if not any(rows):
         return ""
+    working = min(max(svg.finite(attempts["seconds"]), step), last)
     rates = [one / step for one in rows]
-    mean, most = (short(round(one)) for one in (sum(rates) / len(rates), max(rates)))
+    mean, most = (short(round(one)) for one in (sum(rows) / working, max(rates)))
+    begin = start + timedelta(seconds=first)
     return columns(
         rates,
-        start.isoformat(),
+        begin.isoformat(),
         step,
         what="rows a second",
-        end=(start + timedelta(seconds=step * len(rows))).isoformat(),
+        end=(start + timedelta(seconds=last)).isoformat(),
         title=f"{mean} rows a second on average, at most {most}",
     )
 
