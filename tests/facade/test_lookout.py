@@ -14,6 +14,7 @@ from sqlalchemy import event, update
 from calve.app.calve import Calve
 from calve.app.config import load_config
 from calve.app.lookout import A_MINUTE, Lookout, bounded_for_looks, looking_out
+from calve.app.overview import _Memory
 from calve.app.sightings import pair
 from calve.model.errors import UnavailableError
 from calve.model.states import ProcessState
@@ -86,6 +87,9 @@ class Stage:
             connection.execute(update(sightings).values(back))
             ended = {"finished_at": processes.c.finished_at - int(seconds * 1e6)}
             connection.execute(update(processes).values(ended))
+        # What happened is not rewritten but here: nobody remembers it.
+        self.store._ended_work = None
+        self.lookout._overview._memory = _Memory(self.now)
 
     def round(self, lookout: Lookout | None = None) -> list[str]:
         """All that is looked at now, each after the other."""

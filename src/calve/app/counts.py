@@ -5,6 +5,7 @@ What only a source or a catalog knows comes from the last look at it and has its
 
 import json
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -35,23 +36,31 @@ class Backed:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Known:
+    """A sighting, its summary read once."""
+
+    sighting: Sighting
+    summary: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Counts:
     """What one look found."""
 
     at: datetime
     totals: Totals
-    days: tuple[WorkDone, ...]
+    days: Mapping[int, Mapping[Pair, int]]  # bytes of exports
     quarters: tuple[WorkDone, ...]
-    pairs: dict[str, Sighting]  # by subject
-    health: dict[str, Sighting]
-    backups: tuple[Sighting, ...]
+    pairs: Mapping[str, Known]  # by subject
+    health: Mapping[str, Known]
+    backups: Mapping[str, Known]
     backed_up: dict[str, Backed]  # by source table
     newest: dict[Pair, ProcessId]  # exports that ended lately
     live: Counter[Pair]  # exports that have not ended
 
     @property
     def today(self) -> int:
-        return int(self.at.timestamp()) // DAY_SECONDS
+        return day_of(self.at)
 
     @property
     def this_quarter(self) -> int:
@@ -63,15 +72,18 @@ class Counts:
         return _rows(self)
 
 
+def day_of(at: datetime) -> int:
+    return int(at.timestamp()) // DAY_SECONDS
+
+
 def _rows(counts: Counts) -> tuple[Json, ...]:
     latest = {(one.source, one.destination): one for one in counts.totals.latest if one.kind == "export"}
+    first = counts.today - DAYS + 1
     days: dict[Pair, list[int]] = {}
-    today = counts.today
-    for done in counts.days:
-        age = today - done.piece
-        if done.kind == "export" and 0 <= age < DAYS:
-            of = days.setdefault((done.source, done.destination), [0] * DAYS)
-            of[DAYS - 1 - age] += done.bytes
+    for day, done in counts.days.items():
+        if 0 <= day - first < DAYS:
+            for place, size in done.items():
+                days.setdefault(place, [0] * DAYS)[day - first] = size
     found = sorted({*latest, *counts.live})
     return tuple(
         _row(counts, place, latest.get(place), counts.live[place], days.get(place, [0] * DAYS))
@@ -81,8 +93,12 @@ def _rows(counts: Counts) -> tuple[Json, ...]:
 
 def _row(counts: Counts, place: Pair, latest: Latest | None, live: int, days: list[int]) -> Json:
     source, destination = place
-    seen = counts.pairs.get(pair(source, destination))
-    known, health = summary_of(seen), summary_of(counts.health.get(destination))
+    found, healthy = counts.pairs.get(pair(source, destination)), counts.health.get(destination)
+    seen, known, health = (
+        found.sighting if found else None,
+        found.summary if found else {},
+        healthy.summary if healthy else {},
+    )
     return {
         "source": source,
         "destination": destination,

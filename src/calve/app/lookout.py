@@ -18,7 +18,7 @@ from typing import Any
 
 from calve.app.calve import Calve
 from calve.app.config import Config
-from calve.app.counts import Counts
+from calve.app.counts import Counts, Known
 from calve.app.desk import Desk
 from calve.app.overview import Overview
 from calve.app.sightings import pair
@@ -26,7 +26,6 @@ from calve.control.registry import ServedStore
 from calve.destination.names import is_folder
 from calve.model.access import Caller, Role
 from calve.model.errors import CalveError, UnavailableError
-from calve.model.seen import Sighting
 
 CALL_SECONDS = 15.0  # of one call to a source, a catalog or a storage
 WANTED_SECONDS = 60.0  # what somebody has open is not looked at again sooner
@@ -69,7 +68,7 @@ class Lookout:
         """`calve` is its own: bounded as `bounded_for_looks` says. `overview`: the one that pages show, so that what
         all processes add up to is read once for both."""
         self._calve = calve
-        self._overview = overview or Overview(calve.registry)
+        self._overview = overview or calve.overview
         self._desk = Desk(calve)
         self._now = now
         self._lock = threading.Lock()
@@ -239,8 +238,8 @@ def looks(counts: Counts, config: Config) -> Iterator[Look]:
     """Everything there is to look at."""
     due = config.limits.look_minutes * 60 or None
 
-    def tried(seen: Sighting | None) -> float:
-        at = seen.tried_at if seen else None
+    def tried(seen: Known | None) -> float:
+        at = seen.sighting.tried_at if seen else None
         return (counts.at - at).total_seconds() if at else float("inf")
 
     found = counts.rows
@@ -261,13 +260,13 @@ def looks(counts: Counts, config: Config) -> Iterator[Look]:
         if is_folder(to) or to.partition(".")[0] not in config.catalogs:
             continue  # plain Parquet has no health
         seen = counts.health.get(to)
-        tried_at = seen.tried_at if seen else None
+        tried_at = seen.sighting.tried_at if seen else None
         changed = tried_at is None or any(name == to and at > tried_at for name, at in published)
         yield Look(
             what="health", subject=to, verb="health", arguments={"table": to}, tried=tried(seen),
             due=due and (due if changed else max(due, _HEALTH_SECONDS)),
         )  # fmt: skip
-    seen = next((one for one in counts.backups if one.subject == config.backup_url), None)
+    seen = counts.backups.get(config.backup_url)
     used = seen is not None or any(one.kind in ("backup", "restore") for one in counts.totals.latest)
     yield Look(
         what="backups",

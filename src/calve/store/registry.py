@@ -36,13 +36,15 @@ from calve.store.tables import (
     servers,
     tokens,
 )
-from calve.store.totals import load_totals
+from calve.store.totals import EndedWork, ended_work, load_totals
 
 _ANSWER_BYTES = 256 * 1024
 _SUBMIT_LASTS = timedelta(minutes=1)  # at most
 
 
 class Registry(Workers):
+    _ended_work: EndedWork | None = None
+
     def request(self, who: str, key: str) -> Request | None:
         return self._database.read(lambda connection: load_request(connection, who, key))
 
@@ -162,9 +164,12 @@ class Registry(Workers):
         self._run(delete(servers).where(servers.c.id == rows.plain(id)))
 
     def totals(self) -> Totals:
-        return self._database.read(
-            lambda connection: load_totals(connection, time_from_us(self._database.now_us(connection)))
-        )
+        def work(connection: Connection) -> Totals:
+            now_us = self._database.now_us(connection)
+            self._ended_work = ended_work(connection, now_us, self._ended_work)
+            return load_totals(connection, now_us, self._ended_work)
+
+        return self._database.read(work)
 
     def _values(self, kind: type[rows.T], statement: Select[Any]) -> list[rows.T]:
         return self._database.read(

@@ -17,6 +17,7 @@ from calve.testing.clock import FakeClock
 from calve.testing.contracts.contract import (
     UNKNOWN,
     Contract,
+    claim_one,
     claimed,
     in_state,
     lease_of,
@@ -245,6 +246,19 @@ class RegistryContract(Contract):
         assert latest["main:db.events"].completed_at == done.finished_at
         assert latest["main:db.events"].proven_at is not None
         assert latest["main:db.t"].failed_at is not None and latest["main:db.t"].completed_at is None
+
+    def test_totals_stay_right_as_work_grows_old(self, store: ServedStore, clock: FakeClock) -> None:
+        """What ended long ago is not read again."""
+        for ends, hours in enumerate((0.0, 0.6, 0.6, 0.9, 1.0, 3.0, 26.0), start=1):
+            clock.advance(hours * 3600 + 1)
+            done, live = in_state(store, ProcessState.COMPLETED), submit(store)
+            totals = store.totals()
+            counts = {one.state: one.count for one in totals.tallies}
+            assert (counts[ProcessState.COMPLETED], counts[ProcessState.PENDING]) == (ends, 1)
+            assert totals.latest[0].completed_at == done.finished_at
+            move(store, claim_one(store, live.id), ProcessState.CANCELLED)
+            counts = {one.state: one.count for one in store.totals().tallies}
+            assert counts == {ProcessState.COMPLETED: ends, ProcessState.CANCELLED: ends}
 
     def test_what_is_old_is_forgotten_a_piece_at_a_time_and_nothing_else(
         self, store: ServedStore, clock: FakeClock
