@@ -48,7 +48,7 @@ docs: setup  ## write the generated pages anew and check every link
 	@.venv/bin/python scripts/check_links.py
 
 screenshots:  ## take the pictures of the dashboard in docs/images anew, from a demo that is at work
-	@scripts/setup tests
+	@scripts/setup browser
 	@.venv/bin/python scripts/screenshots.py
 
 model: setup  ## check the model of publishing with TLC, and that it finds every planted mistake

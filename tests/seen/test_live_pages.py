@@ -79,7 +79,7 @@ def test_under_a_path_of_a_proxy(scene: Scene, open_as: OpenAs) -> None:
         page = live(person.page(""))
         page.keyboard.press("/")
         page.keyboard.type("db.events")
-        page.get_by_role("option").click()
+        page.locator("#found a").click()
         page.wait_for_url(re.compile(r"/a/b/tables/of\?"))
         (started,) = scene.export("below", "1")
         page.goto(person.at(f"processes/{started}"))

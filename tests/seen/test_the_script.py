@@ -134,4 +134,4 @@ def test_words_are_those_of_the_server(open_as: OpenAs) -> None:
     sums = page.evaluate(
         "() => [...document.querySelectorAll('[data-chosen]')].map((one) => one.textContent)"
     )
-    assert sums == [f"1 partition, {words.large(one)} rows, {words.size(one)}." for one in numbers]
+    assert sums == [f"1 partition, {words.count(one)} rows, {words.size(one)}." for one in numbers]

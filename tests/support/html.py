@@ -35,6 +35,7 @@ class Html(HTMLParser):
         self._open: list[str] = []
         self.feed(text)
         self.close()
+        self.forms = [one for one in self.forms if one.method != "dialog"]  # which sends nothing
         assert not self._open, f"never closed: {self._open}"
         ids = [given["id"] for _, given in self.tags if "id" in given]
         assert len(ids) == len(set(ids)), "an id stands twice"
@@ -44,7 +45,8 @@ class Html(HTMLParser):
         self.tags.append((tag, given))
         self.urls += [value for name, value in given.items() if name in _URLS]
         if tag == "form":
-            self.forms.append(Form(action=given["action"], method=given.get("method", "get")))
+            method = given.get("method", "get")
+            self.forms.append(Form(action="" if method == "dialog" else given["action"], method=method))
         chosen = given.get("type") not in ("checkbox", "radio") or "checked" in given
         if tag in ("input", "select", "textarea") and "form" in self._open and "name" in given and chosen:
             self.forms[-1].fields.append((given["name"], given.get("value", "")))

@@ -95,9 +95,13 @@ def skeleton(text: str) -> list[tuple[str, tuple[str, ...]]]:
     for url in [*html.urls, *(form.action for form in html.forms)]:
         assert not url.lower().lstrip().startswith(("javascript:", "data:", "//", "http")), url
     # Where a name may be broken depends on its letters; and what cannot be seen whole has no button that copies it.
-    found = [(tag, tuple(attributes)) for tag, attributes in html.tags if tag != "wbr"]
-    copies = {at for at, (_, names) in enumerate(found) if "data-copy" in names}
-    return [one for at, one in enumerate(found) if not copies & {at, at - 1, at - 2, at - 3}]
+    found = [(tag, attributes) for tag, attributes in html.tags if tag != "wbr"]
+    copies = {at for at, (_, attributes) in enumerate(found) if "copy" in (attributes.get("class") or "")}
+    return [
+        (tag, tuple(names))
+        for at, (tag, names) in enumerate(found)
+        if not copies & {at, at - 1, at - 2, at - 3}
+    ]
 
 
 def written(template: str, document: dict[str, Any], more: dict[str, Any], text: str) -> str:

@@ -62,13 +62,6 @@
     return `${number.toFixed(unit ? 1 : 0)} ${units[unit]}`;
   }
 
-  function large(number) {
-    for (const [limit, word] of [[1e12, "trillion"], [1e9, "billion"], [1e6, "million"]]) {
-      if (number >= limit) return `${(number / limit).toFixed(1)} ${word}`;
-    }
-    return count(number);
-  }
-
   const UNITS = [["year", 31536000], ["month", 2592000], ["week", 604800], ["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
 
   function long(seconds) {
@@ -143,12 +136,7 @@
     const now = performance.now();
     if (now - saidAt < SAID_EVERY) return;
     saidAt = now;
-    let place = byId("said");
-    if (!place) {
-      place = make("div", { id: "said", class: "unseen", role: "status" });
-      document.body.append(place);
-    }
-    place.textContent = sentence;
+    write(byId("said"), sentence);
   }
 
   // -- the stream: one for all tabs of a browser ---------------------------------------------------------------------------
@@ -360,6 +348,22 @@
     say("reconnecting", word, () => location.reload());
   }
 
+  // -- asking the server -------------------------------------------------------------------------------------------------------
+
+  /** The content of a page, and the answer it came with; its links are absolute. Throws if nothing comes. */
+  async function ask(address, options = {}) {
+    const answer = await fetch(address, { cache: "no-store", ...options, headers: { "X-Calve-Part": "main", Accept: "text/html", ...options.headers } });
+    return { answer, content: parse(await answer.text()).getElementById("main") };
+  }
+
+  /** For what is shown on another page than the one it was written for. */
+  function settle(content, base) {
+    for (const name of ["href", "action", "formaction"]) {
+      for (const one of content.querySelectorAll(`[${name}]`)) one.setAttribute(name, new URL(one.getAttribute(name), base).href);
+    }
+    return [...content.childNodes];
+  }
+
   // -- loading the page again ------------------------------------------------------------------------------------------------
   // One request at a time, and not sooner than two seconds after the last, or twenty times what the last one has cost the
   // server. While somebody presses, selects text or has a dialog open, the page stays as it is, and says that it waits.
@@ -395,11 +399,9 @@
 
   async function fetchMain() {
     loaded.stale = false;
-    let answer, text;
+    let answer, fresh;
     try {
-      const headers = { "X-Calve-Part": "main", "X-Calve-After": live.cursor, Accept: "text/html" };
-      answer = await fetch(location.href, { headers, cache: "no-store", signal: AbortSignal.timeout(30_000) });
-      text = await answer.text();
+      ({ answer, content: fresh } = await ask(location.href, { headers: { "X-Calve-After": live.cursor }, signal: AbortSignal.timeout(30_000) }));
     } catch { return false; }
     const spent = [...(answer.headers.get("Server-Timing") ?? "").matchAll(/dur=([\d.]+)/g)].reduce((sum, one) => sum + Number(one[1]), 0);
     loaded.next = performance.now() + Math.max(GAP, COST * spent);
@@ -407,7 +409,6 @@
     const version = answer.headers.get("X-Calve-Version");
     if (version && version !== main().dataset.version) { end("Calve was upgraded: reload"); return true; }
     if (answer.redirected || answer.status === 401) { end("signed out: reload"); return true; }
-    const fresh = parse(text).getElementById("main");
     if (!answer.ok || !fresh) { end("this page is gone: reload"); return true; }
     if (!live.source) live.cursor = fresh.dataset.cursor || live.cursor; // what was missed is in the page: no need to hear it again
     loaded.ready = fresh;
@@ -557,181 +558,111 @@
     for (const place of main().querySelectorAll("[data-chosen]")) {
       const rows = [...place.closest("form").querySelectorAll(`${BOXES}:checked`)].map((box) => box.closest("tr").dataset);
       const sum = (name) => rows.reduce((total, row) => total + Number(row[name] || 0), 0);
-      const more = rows[0]?.rows === undefined ? "selected" : `${large(sum("rows"))} rows, ${size(sum("bytes"))}`;
+      const more = rows[0]?.rows === undefined ? "selected" : `${count(sum("rows"))} rows, ${size(sum("bytes"))}`;
       write(place, !rows.length ? "Nothing is selected." : more === "selected" ? `${count(rows.length)} selected.` : `${counted(rows.length, "partition")}, ${more}.`);
     }
   }
 
   // -- dialogs -----------------------------------------------------------------------------------------------------------------
 
-  function showDialog(content, label, { whenClosed } = {}) {
-    const close = make("button", { type: "button", class: "button quiet close", "aria-label": "Close" }, "×");
-    const dialog = make("dialog", { "aria-label": label }, close, content);
-    const from = document.activeElement;
-    close.onclick = () => dialog.close();
-    dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); }); // beside it
-    dialog.addEventListener("close", () => {
-      dialog.remove();
-      if (from?.isConnected) from.focus({ preventScroll: true });
-      whenClosed?.(dialog.returnValue);
-      apply();
-    });
-    document.body.append(dialog);
-    dialog.showModal();
-    dialog.querySelector("[autofocus], form input:not([type=hidden]), form select, form button")?.focus();
-    return dialog;
-  }
-
   /** The page that asks for a confirmation, as a dialog; its form is sent as from that page. */
   async function confirm(address) {
-    let answer, asked;
-    try {
-      answer = await fetch(address, { headers: { "X-Calve-Part": "main", Accept: "text/html" }, cache: "no-store" });
-      asked = parse(await answer.text()).getElementById("main");
-    } catch { /* the page itself says what is wrong */ }
-    if (!asked || !answer.ok || answer.redirected) { location.assign(address); return; }
-    for (const name of ["href", "action", "formaction"]) {
-      for (const one of asked.querySelectorAll(`[${name}]`)) one.setAttribute(name, new URL(one.getAttribute(name), answer.url).href);
-    }
-    const content = make("div", { class: "asked" });
-    content.append(...asked.childNodes);
-    const dialog = showDialog(content, content.querySelector("h1")?.textContent ?? "Confirm");
-    dialog.addEventListener("click", (event) => {
-      const back = event.target instanceof Element && event.target.closest("form a.button");
-      if (back) { event.preventDefault(); dialog.close(); }
-    });
+    let answer, content;
+    try { ({ answer, content } = await ask(address)); } catch { /* the page itself says what is wrong */ }
+    if (!content || !answer.ok || answer.redirected) { location.assign(address); return; }
+    const dialog = byId("confirm");
+    byId("asked").replaceChildren(...settle(content, answer.url));
+    dialog.setAttribute("aria-label", dialog.querySelector("h1")?.textContent ?? "Confirm");
+    dialog.showModal();
+    dialog.querySelector("#asked :is(input:not([type=hidden]), select, button)")?.focus();
   }
 
   // -- copying ------------------------------------------------------------------------------------------------------------------
 
+  /** What is shown is what is copied. */
   async function copy(button) {
+    const shownText = button.previousElementSibling;
     try {
-      await navigator.clipboard.writeText(button.dataset.copy);
+      await navigator.clipboard.writeText(shownText.textContent);
     } catch { // not a secure context
-      const area = make("textarea", { class: "unseen" });
-      area.value = button.dataset.copy;
-      (document.querySelector("dialog[open]") ?? document.body).append(area);
-      area.select();
+      getSelection().selectAllChildren(shownText);
       document.execCommand("copy");
-      area.remove();
-      button.focus();
+      getSelection().empty();
     }
     button.classList.add("copied");
     setTimeout(() => button.classList.remove("copied"), 2_000);
     announce("Copied.");
   }
 
-  // -- search -------------------------------------------------------------------------------------------------------------------
+  // -- search: hits below the field, while it is written ---------------------------------------------------------------------------
 
   const SEARCH_AFTER = 150;
-  const palette = { timer: 0, asking: null, at: -1, options: [] };
-
-  function startPalette() {
-    const input = byId("q");
-    if (!input) return;
-    const list = make("ul", { id: "found", role: "listbox", class: "found", "aria-label": "Found", hidden: "" });
-    input.form.append(list);
-    for (const [name, value] of [["role", "combobox"], ["aria-controls", "found"], ["aria-expanded", "false"], ["aria-autocomplete", "list"]]) input.setAttribute(name, value);
-    input.addEventListener("input", () => { clearTimeout(palette.timer); palette.timer = setTimeout(find, SEARCH_AFTER); });
-    input.addEventListener("blur", () => setTimeout(showFound, 200, []));
-    input.addEventListener("keydown", (event) => {
-      const { options } = palette;
-      if (event.key === "Escape") { showFound([]); input.blur(); }
-      if (!options.length || event.isComposing) return;
-      if (event.key === "ArrowDown" || event.key === "ArrowUp") {
-        event.preventDefault();
-        const places = options.length + 1; // the input itself is one
-        markFound((palette.at + 1 + (event.key === "ArrowDown" ? 1 : places - 1)) % places - 1);
-      }
-      if (event.key === "Enter" && options[palette.at]) { event.preventDefault(); location.assign(options[palette.at].href); }
-    });
-    list.addEventListener("pointerdown", (event) => event.preventDefault()); // the input keeps the focus
-    list.addEventListener("click", (event) => {
-      const index = [...list.children].indexOf(event.target.closest("li"));
-      if (index >= 0) location.assign(palette.options[index].href);
-    });
-  }
+  let asking = null;
 
   async function find() {
     const q = byId("q").value.trim();
-    palette.asking?.abort();
+    asking?.abort();
+    const { signal } = asking = new AbortController();
+    await new Promise((wait) => { setTimeout(wait, SEARCH_AFTER); });
+    if (signal.aborted) return;
     if (q.length < 2) { showFound([]); return; }
-    const asking = palette.asking = new AbortController();
     const url = new URL(root.dataset.search, location.href);
     url.searchParams.set("q", q);
     try {
-      const answer = await fetch(url, { headers: { "X-Calve-Part": "main", Accept: "text/html" }, signal: asking.signal });
-      const found = parse(await answer.text()).getElementById("main");
-      if (!answer.ok || !found) return;
-      if (found.dataset.page !== "search") { showFound([{ href: answer.url, title: found.dataset.title, sub: "" }]); return; }
-      showFound([...found.querySelectorAll(".hits a")].slice(0, 20).map((link) => ({
-        href: new URL(link.getAttribute("href"), answer.url).href,
-        title: link.querySelector(".hit-title")?.textContent ?? link.textContent,
-        sub: link.querySelector(".soft")?.textContent ?? "",
-      })));
+      const { answer, content } = await ask(url, { signal });
+      if (!answer.ok || !content) return;
+      settle(content, answer.url);
+      if (content.dataset.page === "search") showFound([...content.querySelectorAll(".hits > li")].slice(0, 20));
+      else showFound([make("li", {}, make("a", { href: answer.url }, content.dataset.title))]); // the only hit is opened at once
     } catch { /* a newer question, or no server */ }
   }
 
-  function showFound(options) {
-    const list = byId("found");
-    palette.options = options;
-    list.replaceChildren(...options.map((one, index) => make("li", { role: "option", id: `found-${index}`, "aria-selected": "false" }, make("span", { class: "hit-title" }, one.title), " ", make("span", { class: "soft" }, one.sub))));
-    list.hidden = !options.length;
-    byId("q").setAttribute("aria-expanded", String(Boolean(options.length)));
-    markFound(-1);
+  function showFound(hits) {
+    byId("found").replaceChildren(...hits);
+    byId("found").hidden = !hits.length;
+    if (hits.length) announce(`${hits.length} found.`);
   }
 
-  function markFound(at) {
-    palette.at = at;
-    [...byId("found").children].forEach((one, index) => one.setAttribute("aria-selected", String(index === palette.at)));
-    if (palette.at >= 0) {
-      byId("q").setAttribute("aria-activedescendant", `found-${palette.at}`);
-      byId(`found-${palette.at}`).scrollIntoView({ block: "nearest" });
-    } else byId("q").removeAttribute("aria-activedescendant");
+  function startSearch() {
+    const form = byId("q")?.form;
+    if (!form) return;
+    form.addEventListener("input", find);
+    form.addEventListener("focusout", (event) => { if (!form.contains(event.relatedTarget)) showFound([]); });
+    form.addEventListener("keydown", (event) => {
+      const places = [byId("q"), ...byId("found").querySelectorAll("a")];
+      const step = { ArrowDown: 1, ArrowUp: places.length - 1 }[event.key];
+      if (event.key === "Escape") document.activeElement.blur();
+      if (!step || event.isComposing) return;
+      event.preventDefault();
+      places[(places.indexOf(document.activeElement) + step) % places.length].focus();
+    });
   }
 
   // -- saved views: a name for a query, in this browser; a view is an address, so it is shared by sending it ----------------------
 
   function views() { try { return JSON.parse(kept.get("views")) ?? []; } catch { return []; } }
 
+  function keepView(name, query) {
+    const others = views().filter((one) => one.name !== name);
+    kept.set("views", JSON.stringify(query === undefined ? others : [...others, { name, query }].slice(-20)));
+    showViews();
+  }
+
   function showViews() {
-    const place = main().querySelector("[data-saved-views]");
-    if (!place) return;
-    const made = views().slice(0, 20).flatMap(({ name, query }) => {
-      const link = make("a", { href: query || "?" }, name);
-      if (query === location.search) link.setAttribute("aria-current", "page");
-      const drop = make("button", { type: "button", class: "plain", "aria-label": `Forget the view ${name}` }, "×");
-      drop.onclick = () => { kept.set("views", JSON.stringify(views().filter((one) => one.name !== name))); showViews(); };
-      return [link, drop];
-    });
-    const save = make("button", { type: "button", class: "plain" }, "Save this view");
-    save.onclick = () => {
-      const form = make("form", { method: "dialog", class: "form" }, make("h2", {}, "Save this view"),
-        make("div", { class: "field" }, make("label", { for: "view-name" }, "Name"), make("input", { id: "view-name", required: "", maxlength: "40", autocomplete: "off" })),
-        make("p", {}, make("button", { class: "button main", value: "save" }, "Save")));
-      const dialog = showDialog(form, "Save this view", { whenClosed: (how) => {
-        const name = dialog.querySelector("input").value.trim();
-        if (how !== "save" || !name) return;
-        kept.set("views", JSON.stringify([...views().filter((one) => one.name !== name), { name, query: location.search }].slice(-20)));
-        showViews();
-      } });
-    };
-    place.replaceChildren(...made, save);
+    main().querySelector("[data-saved-views]")?.replaceChildren(...views().flatMap(({ name, query }) => [
+      make("a", { href: query || "?", ...(query === location.search && { "aria-current": "page" }) }, name),
+      make("button", { type: "button", class: "plain", "data-forget": name, "aria-label": `Forget the view ${name}` }, "×"),
+    ]));
   }
 
   // -- keys -----------------------------------------------------------------------------------------------------------------------
 
-  const KEYS = [["/", "search"], ["g then a, t, p, b, s", "attention, tables, processes, backups, system"], ["j, k", "next and previous row"], ["Enter", "open"],
-    ["x", "select the row"], ["↑ ↓", "from row to row, with Shift select them"], ["p", "pause the updates, or go on"], ["r", "load the page again"], ["t", "theme"], ["?", "this list"], ["Esc", "close"]];
   const SCREENS = { a: "attention", t: "tables", p: "processes", b: "backups", s: "system" };
   let leading = -Infinity; // when `g` was pressed
 
   function help() {
-    const off = make("input", { type: "checkbox" });
-    off.checked = kept.get("keys") === "off";
-    off.onchange = () => kept.set("keys", off.checked ? "off" : "on");
-    const list = make("dl", { class: "facts" }, ...KEYS.flatMap(([keys, what]) => [make("dt", {}, make("kbd", {}, keys)), make("dd", {}, what)]));
-    showDialog(make("div", {}, make("h2", {}, "Keys"), list, make("label", {}, off, " Without keys of one letter")), "Keys");
+    byId("no-keys").checked = kept.get("keys") === "off";
+    byId("help").showModal();
   }
 
   function stepRow(step) {
@@ -768,10 +699,12 @@
     const link = target?.closest("a[data-confirm]");
     const button = target?.closest("button");
     if (link && plain) { event.preventDefault(); confirm(link.href); }
-    else if (button?.dataset.copy !== undefined) copy(button);
+    else if (button?.matches(".copy")) copy(button);
+    else if (button?.dataset.forget !== undefined) keepView(button.dataset.forget);
     else if (button?.dataset.pick !== undefined) pick(button.dataset.pick, button.form);
     else if (button?.id === "theme") nextTheme();
     else if (button?.id === "keys") help();
+    else if (target?.closest("#asked form a.button") && plain) { event.preventDefault(); byId("confirm").close(); }
     else if (button && button.parentElement?.id === "status") { if (shown.act) shown.act(); else pause(); }
     choose(event);
   }
@@ -779,6 +712,13 @@
   /** A list's own buttons ask for a confirmation too. */
   function submit(event) {
     const form = event.target;
+    if (form.id === "save-view") {
+      event.preventDefault();
+      keepView(form.elements.name.value.trim(), location.search);
+      form.closest("details").open = false;
+      form.reset();
+      return;
+    }
     const url = new URL(event.submitter?.getAttribute("formaction") ?? form.getAttribute("action") ?? "", location.href);
     if (form.method !== "get" || !form.matches(".choose")) return;
     event.preventDefault();
@@ -797,10 +737,12 @@
   function start() {
     showTheme();
     enhance();
-    startPalette();
+    startSearch();
     document.addEventListener("click", click);
     document.addEventListener("submit", submit);
     document.addEventListener("keydown", keys);
+    document.addEventListener("close", () => apply(), true); // of a dialog
+    byId("no-keys")?.addEventListener("change", (event) => kept.set("keys", event.target.checked ? "off" : "on"));
     document.addEventListener("mouseover", localTime);
     addEventListener("pointerdown", () => { pressed = true; }, true);
     const released = () => { pressed = false; setTimeout(apply); };
