@@ -38,6 +38,9 @@ def test_a_rule_that_is_wrong_would_be_found(tmp_path: Path) -> None:
     rules = (FOLDER / "calve.rules.yml").read_text()
     assert "time() - 26 * 3600" in rules
     (tmp_path / "calve.rules.yml").write_text(rules.replace("time() - 26 * 3600", "time() - 36 * 3600"))
-    (tmp_path / "calve.test.yml").write_text((FOLDER / "calve.test.yml").read_text())
+    tests = yaml.safe_load((FOLDER / "calve.test.yml").read_text())
+    tests["tests"] = [case for case in tests["tests"] if case["name"].startswith("CalveLate ")]
+    assert len(tests["tests"]) == 2
+    (tmp_path / "calve.test.yml").write_text(yaml.safe_dump(tests))
     done = promtool("test", "rules", str(tmp_path / "calve.test.yml"))
     assert done.returncode != 0 and "CalveLate" in done.stdout + done.stderr
