@@ -60,6 +60,14 @@ WORDS = {
     "sightings": ["subject", "what", "seen_by", "error", "summary", "body"],
     "sessions": ["hash", "token_id", "token_hash", "role"],
     "starts": ["policy", "hash", "action", "identity", "partition", "destination", "content", "day", "process_id"],
+    # Of these the store reads no JSON: what is in them is for those who put it there.
+    "guards": ["subject"],
+    "holds": ["id", "identity", "uuid", "name", "partition", "who", "reason", "released_by"],
+    "intents": ["process_id", "identity", "uuid", "name", "partition", "step", "query_id", "detail", "result"],
+    "approvals": ["what", "hash", "identity", "destination", "policy", "who", "revoked_by"],
+    "policies": ["program", "name", "hash", "body"],
+    "releases": ["process_id", "identity", "partition", "destination", "state", "place", "sums", "parts", "keys",
+                 "backup", "error"],
 }  # fmt: skip
 DAMAGES = ["", "{", '{"code": 5', "[1, 2]", '"text"', "[" * 100_000]
 SET_ASIDE = [("processes", column) for column in JSON_COLUMNS["processes"]]
