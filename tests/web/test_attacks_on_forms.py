@@ -19,6 +19,7 @@ from web.test_forms import KEY, arrived
 
 AT_ONCE = 8
 ARGUMENTS = {
+    "first_look": {"table": "main:a.t", "to": "lake.a.t"}, "support": {},
     "cancel": {"ids": "x"}, "retry": {"ids": "x"}, "verify": {"ids": "x"}, "halt": {"table": "main:a.t", "kind": "export"},
     "lift": {"table": "main:a.t", "kind": "export"}, "export": {"table": "main:a.t", "to": "lake.a.t", "all": "1"},
     "optimize": {"table": "lake.a.t"}, "doctor": {}, "backup_create": {"name": "a", "tables": "a.*"},
@@ -80,7 +81,9 @@ def test_who_edits_a_form_gets_no_further_than_his_role(place: Place, name: str)
     data = {field: one.id if field == "ids" else value for field, value in ARGUMENTS[name].items()} | {
         "key": KEY
     }
-    needed = VERBS[ACTIONS[name].verb].role
+    action = ACTIONS[name]
+    verb = VERBS[action.verb]
+    needed = next((verb.raised[one] for one in action.always if one in verb.raised), verb.role)
     for role in Role:
         if role.may(needed):
             continue
