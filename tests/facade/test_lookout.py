@@ -244,6 +244,19 @@ def test_an_embedded_source_is_looked_at_only_if_somebody_looks_and_no_work_need
     stage.calve.close()
 
 
+def test_work_that_waits_for_another_service_does_not_keep_an_embedded_source(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, f'[source.main]\nurl = "chdb://{tmp_path}/source"\n' + LAKE)
+    stage.exported()
+    stage.round()
+    submit(stage.store, needs=("source:main", "catalog:far"))
+    stage.lookout.want([EVENTS])
+    stage.later(61)
+    assert stage.round() == []
+    stage.store.trip("catalog:far", "refused", 5)
+    assert stage.round() == ["main:db.events"]
+    stage.calve.close()
+
+
 def test_what_waits_for_an_embedded_source_costs_the_same_however_much_of_it_is_open(tmp_path: Path) -> None:
     stage = Stage(tmp_path, f'[source.main]\nurl = "chdb://{tmp_path}/source"\n' + LAKE)
     for number in range(15):

@@ -131,7 +131,8 @@ class Lookout:
         self._list()
         candidates = list(self._ordered())
         # Once for all of them: they may be very many, and all wait for the same service.
-        down, held = (self._down_now(), self._held()) if candidates else (set(), set())
+        down = self._down_now() if candidates else set()
+        held = self._held(down) if candidates else set()
         for look, least in candidates:
             services = self._desk.services(look.verb, look.arguments)
             if self._busy.union(held).intersection(services) or _is_down(services, down):
@@ -193,9 +194,11 @@ class Lookout:
         found = self._calve.config.sources.get(name) if kind == "source" else None
         return found is not None and found.embedded
 
-    def _held(self) -> set[str]:
-        """Embedded sources that processes need: a look into one holds its lock."""
-        return set(filter(self._embedded, self._store.needed()))
+    def _held(self, down: set[str]) -> set[str]:
+        """Embedded sources that processes need: a look into one holds its lock. Who waits for a service that is down
+        does not need its source yet, and may wait for days."""
+        live = (needs for needs in self._store.needed() if not _is_down(needs, down))
+        return {one for needs in live for one in needs if self._embedded(one)}
 
     def _do(self, look: Look, services: Sequence[str]) -> None:
         try:

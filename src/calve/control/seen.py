@@ -62,8 +62,8 @@ class Seen(Protocol):
         """What ended work added up to, by kind, source, destination and piece of time: 86,400 are days of UTC. Reads
         every process that ended since."""
 
-    def needed(self) -> frozenset[str]:
-        """Services that processes need which have not ended."""
+    def needed(self) -> frozenset[frozenset[str]]:
+        """What processes need that have not ended: each time the services that one needs together."""
 
     def unknown_outcomes(self, limit: int) -> list[Process]:
         """Ended processes that wait for a look at what they sent, the next look first."""

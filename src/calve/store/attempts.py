@@ -137,9 +137,9 @@ class Attempts(SqlReader):
             for kind, source, destination, piece, completed, failed, total_rows, total_bytes in found
         ]
 
-    def needed(self) -> frozenset[str]:
+    def needed(self) -> frozenset[frozenset[str]]:
         found = self._database.read(lambda connection: connection.execute(needed_statement()).scalars().all())
-        return frozenset(service for text in found for service in rows.load_needs(text) or ())
+        return frozenset(frozenset(rows.load_needs(text) or ()) for text in found)
 
     def unknown_outcomes(self, limit: int) -> list[Process]:
         c = processes.c

@@ -196,10 +196,10 @@ class MemorySeen:
             )
         return found
 
-    def needed(self) -> frozenset[str]:
+    def needed(self) -> frozenset[frozenset[str]]:
         with self._transaction:
             live = [row for row in self._all_processes() if row.state in PROCESS_LIVE]
-        return frozenset(service for row in live for service in row.needs)
+        return frozenset(frozenset(row.needs) for row in live)
 
     def unknown_outcomes(self, limit: int) -> list[Process]:
         with self._transaction:

@@ -214,9 +214,9 @@ class SeenContract(Contract):
         assert store.needed() == frozenset()
         row = publishing(store)
         submit(store, needs=("catalog:other", "source:main"))
-        assert store.needed() == {*row.needs, "catalog:other", "source:main"}
+        assert store.needed() == {frozenset(row.needs), frozenset(("catalog:other", "source:main"))}
         move(store, row, ProcessState.COMPLETED)
-        assert store.needed() == {"catalog:other", "source:main"}
+        assert store.needed() == {frozenset(("catalog:other", "source:main"))}
 
     def test_what_needs_a_person_is_found(self, store: ServedStore, clock: FakeClock) -> None:
         unknown = move(store, publishing(store), ProcessState.FAILED, CleanUpIn(60), error=UNKNOWN)
