@@ -25,11 +25,12 @@ BY_ROLE = {
         now find has_workers notes outages processes show events why standing workers history page servers breakers
         halts proofs keys feed tasks totals versions partitions parts health export_preview optimize_preview
         backup_list backup_show source_tables seen attention tables table sheet vault system search
-        policy_list policy_show policy_explain hold_list
+        policy_list policy_show policy_explain hold_list view_show
     """,
     OPERATOR: "settings audit halt lift verify backup_verify doctor support export backup_create optimize cancel retry stop"
     " notify_test policy_run policy_pause policy_resume hold_add",
-    ADMIN: "backup_restore restore_preview backup_delete backup_prune token_list token_new token_revoke hold_release",
+    ADMIN: "backup_restore restore_preview backup_delete backup_prune token_list token_new token_revoke hold_release"
+    " view_create view_drop",
 }
 NEEDED = {verb: role for role, verbs in BY_ROLE.items() for verb in verbs.split()}
 NEVER_SERVED = {"follow", "run", "pin", "worker"}
@@ -100,6 +101,9 @@ GIVEN: dict[str, dict[str, Any]] = {
     "parts": {"table": "none.none"},
     "policy_explain": {"table": "none.none", "partition": "none"},
     "hold_add": {"table": "none.none", "reason": "none"},
+    "view_show": {"table": "none.none"},
+    "view_create": {"table": "none.none", "to": "lake.none.none", "into": "none.all"},
+    "view_drop": {"table": "none.none"},
     "health": {"table": "lake.none.none"},
     "export": {"table": "none.none", "to": "lake.none.none", "all": True},
     "export_preview": {"table": "none.none", "to": "lake.none.none", "all": True},

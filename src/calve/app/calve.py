@@ -421,6 +421,11 @@ class Calve:
 
         return holds.hold_list(self._app, table, every=every)
 
+    def view_show(self, table: str) -> Json:
+        from calve.app import tier
+
+        return tier.view_show(self._app, table)
+
     # -- changing -----------------------------------------------------------------------------------
 
     def hold_add(
@@ -454,6 +459,27 @@ class Calve:
         from calve.app import policy_view
 
         return policy_view.policy_resume(self._app, name, self._asking("policy_resume", name))
+
+    def view_create(
+        self,
+        table: str,
+        to: str,
+        into: str,
+        *,
+        cold: Sequence[str] = (),
+        hot: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+    ) -> Json:
+        from calve.app import tier
+
+        with self._audited("view_create", table):
+            return tier.view_create(self._app, table, to, into, cold=cold, hot=hot, exclude=exclude)
+
+    def view_drop(self, table: str, *, force: bool = False) -> Json:
+        from calve.app import tier
+
+        with self._audited("view_drop", table):
+            return tier.view_drop(self._app, table, force=force)
 
     def export(
         self, table: str, to: str, selection: "Selection", options: "ExportOptions | None" = None

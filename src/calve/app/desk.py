@@ -80,7 +80,7 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
             *_verbs(_V, Reach.OUTSIDE, "source_tables parts health export_preview optimize_preview"),
             # A pair that had no export yet: what is kept of it takes room in the store.
             Verb(name="partitions", role=_V, reach=Reach.OUTSIDE, raised={"keep": _O}),
-            *_verbs(_V, Reach.OUTSIDE, "backup_list backup_show"),
+            *_verbs(_V, Reach.OUTSIDE, "backup_list backup_show view_show"),
             *_verbs(_V, Reach.STORE, "policy_list policy_show policy_explain hold_list"),
             *_verbs(_O, Reach.STORE, "settings audit"),
             *_verbs(_O, Reach.STORE, "policy_pause policy_resume", changes=True),
@@ -93,7 +93,7 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
                  raised={"ignore_row_policies": _A}),
             *_verbs(_O, Reach.OUTSIDE, "optimize stop notify_test", changes=True),
             *_verbs(_O, Reach.STORE, "cancel retry", changes=True),
-            *_verbs(_A, Reach.OUTSIDE, "backup_restore backup_delete", changes=True),
+            *_verbs(_A, Reach.OUTSIDE, "backup_restore backup_delete view_create view_drop", changes=True),
             Verb(name="backup_prune", role=_A, reach=Reach.OUTSIDE, changes=True, lowered={"dry_run": _V}),
             *_verbs(_A, Reach.STORE, "token_list"),
             *_verbs(_A, Reach.OUTSIDE, "restore_preview"),
@@ -650,6 +650,21 @@ _SERVED: Mapping[str, _Served] = {
     ),
     "hold_release": _Served(
         answer=lambda calve, given: calve.hold_release(given["id"]), options={"id": str}, required=("id",)
+    ),
+    "view_show": _Served(
+        answer=lambda calve, given: calve.view_show(given["table"]), options={"table": str}, required=("table",)
+    ),
+    "view_create": _Served(
+        answer=lambda calve, given: calve.view_create(
+            given["table"], given["to"], given["into"],
+            cold=given.get("cold", ()), hot=given.get("hot", ()), exclude=given.get("exclude", ()),
+        ),
+        options={"table": str, "to": str, "into": str, "cold": list, "hot": list, "exclude": list},
+        required=("table", "to", "into"),
+    ),
+    "view_drop": _Served(
+        answer=lambda calve, given: calve.view_drop(given["table"], force=given.get("force", False)),
+        options={"table": str, "force": bool}, required=("table",),
     ),
     "token_list": _Served(answer=lambda calve, _: calve.token_list()),
     "token_revoke": _Served(

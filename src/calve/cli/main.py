@@ -33,10 +33,11 @@ from calve.cli.ps import ps
 from calve.cli.serve import serve
 from calve.cli.show import events, show, verify, why
 from calve.cli.sql import sql
+from calve.cli.view import view
 from calve.model.errors import CalveError, ErrorInfo
 
 COMMANDS: tuple[CalveCommand | CommandGroup, ...] = (
-    demo, init, config, doctor, partitions, export, backup, health, optimize, history, policy, hold, ps, show, events, why, wait, cancel, retry, verify, sql, worker, serve, token, notify, support, version,
+    demo, init, config, doctor, partitions, export, backup, health, optimize, history, policy, hold, view, ps, show, events, why, wait, cancel, retry, verify, sql, worker, serve, token, notify, support, version,
 )  # fmt: skip
 
 

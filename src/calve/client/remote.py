@@ -239,6 +239,25 @@ class RemoteCalve:
     def hold_release(self, id: str) -> Json:
         return dict(self._ask("hold_release", id=id))
 
+    def view_show(self, table: str) -> Json:
+        return dict(self._ask("view_show", table=table))
+
+    def view_create(
+        self,
+        table: str,
+        to: str,
+        into: str,
+        *,
+        cold: Sequence[str] = (),
+        hot: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+    ) -> Json:
+        asked = {"table": table, "to": to, "into": into}
+        return dict(self._ask("view_create", **asked, cold=list(cold), hot=list(hot), exclude=list(exclude)))
+
+    def view_drop(self, table: str, *, force: bool = False) -> Json:
+        return dict(self._ask("view_drop", table=table, force=force))
+
     def cancel(self, ids: Sequence[str]) -> list[CancelAnswer]:
         return [values.cancel_answer(one) for one in self._ask("cancel", ids=list(ids))]
 

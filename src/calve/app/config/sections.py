@@ -45,6 +45,11 @@ class SourceSection(Section):
     disks: dict[str, str] = Field(
         default={}, description="where executors see the server's disks: {default = '/var/lib/clickhouse'}"
     )
+    lake: dict[str, str] = Field(
+        default={},
+        description="the table engine by which the server itself reads a catalog's tables, for `calve view`:"
+        " {lake = \"IcebergS3(named_collection, filename = '{path}/')\"}",
+    )
     engine_config: str = Field(
         default="",
         description="ClickHouse configuration file for an embedded source whose tables need disks or storage"

@@ -32,6 +32,7 @@ class SourceConfig:
     ca_file: str = ""
     id: str = ""
     disks: Mapping[str, str] = field(default_factory=dict)
+    lake: Mapping[str, str] = field(default_factory=dict)  # catalog -> engine
     engine_config: str = ""
 
     @property

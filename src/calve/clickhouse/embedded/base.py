@@ -115,6 +115,9 @@ class EngineSource(ABC):
     @abstractmethod
     def visit(self) -> AbstractContextManager[Session]: ...
 
+    def visits(self) -> Sequence[AbstractContextManager[Session]]:
+        return [self.visit()]
+
     def establish(self) -> None:  # noqa: B027 - nothing to do where the folder is there
         """See `LiveSource`."""
 

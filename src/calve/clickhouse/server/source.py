@@ -1,7 +1,7 @@
 """`[source.<name>]` with an `http://` or `https://` URL: replicas, and fail-over between them."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 
 from calve.clickhouse.pins.pin import FROZEN_READER, Pinned, PinRequest
 from calve.clickhouse.reader import Reader, unknown_mode
@@ -33,6 +33,9 @@ class ServerSource:
         """Go to the first replica that answers; with `replica`, to that one alone: a pin is where it
         was taken, so after the pin nobody fails over."""
         yield self._session(replica)
+
+    def visits(self) -> Sequence[AbstractContextManager[ServerVisit]]:
+        return [self.visit(address.url) for address in self.addresses]
 
     def establish(self) -> None:
         """A server is there already."""
