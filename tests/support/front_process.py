@@ -276,6 +276,7 @@ def main() -> None:
     options = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     announce = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever the engine prints goes to the log
+    os.chdir("/")  # the engine's table functions read files below the working folder only
     server = FrontServer(options)
     server.version = server.warm_up()
     announce.write(f"{server.server_address[1]}\n")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from calve.app import tier
+from calve.app.doctor import views
 from calve.app.wiring import App
 from calve.model.errors import CalveError, NotFoundError, RefusedError, UsageError
 from support.local_runner import LocalRunner
@@ -224,6 +225,32 @@ def _files(table: Table, where: str) -> int:
         if len(counts) < 2:
             table.place.select(f"SELECT sum(id) AS n FROM {table.view} WHERE {where}")
     return counts[1] - counts[0]
+
+
+def test_doctor_says_whether_a_view_answers_and_prunes(table: Table) -> None:
+    def said() -> tuple[bool, bool, str]:
+        [found] = [one for one in views.views(table.app, source="main") if table.view in one.words]
+        return found.ok, found.warning, found.words.partition(table.to)[2]
+
+    table.make()
+    assert said() == (True, False, " answers")
+    table.make(cold=["202401", "202402"])
+    assert said() == (True, False, " answers, and prunes")
+    [row] = table.place.select(
+        f"SELECT as_select AS text FROM system.tables WHERE database = '{table.name}' AND name = 'events_all'"
+    )
+    hidden = (
+        row["text"]
+        .replace("c.at >= ", "identity(c.at) >= ")
+        .replace("CAST(toDateTime(c.at", "CAST(toDateTime(identity(c.at)")
+    )
+    assert hidden.count("identity") > 1
+    table.place.execute(f"CREATE OR REPLACE VIEW {table.view} COMMENT 'x' AS {hidden}")
+    ok, warning, words = said()
+    assert (ok, warning, "cold half reads 2 of 2 files" in words) == (True, True, True), words
+    table.place.execute(f"TRUNCATE TABLE {_residency(table)}")
+    ok, _, words = said()
+    assert (ok, "is missing" in words) == (False, True)
 
 
 # -- what is refused -----------------------------------------------------------------------------------

@@ -43,6 +43,12 @@ def examine(app: App, *, spark: bool = True) -> Iterator[Finding]:
         yield from work.breakers(app, failed)
 
 
+def _views(app: App, *, source: str) -> Iterator[Finding]:
+    from calve.app.doctor import views  # which needs all that a view is made of
+
+    yield from views.views(app, source=source)
+
+
 def _probes(app: App, *, spark: bool) -> Iterator[Probe]:
     store = frozenset({"store"})
     yield Probe(part="configuration", look=parts.configuration)
@@ -54,6 +60,9 @@ def _probes(app: App, *, spark: bool) -> Iterator[Probe]:
     yield Probe(part="notices", look=work.notices, after=store)
     for name in app.config.sources:
         yield Probe(part=f"source:{name}", look=partial(parts.source, name=name))
+        yield Probe(
+            part=f"views:{name}", look=partial(_views, source=name), after=frozenset({f"source:{name}"})
+        )
     for name in app.config.catalogs:
         yield Probe(part=f"catalog:{name}", look=partial(parts.catalog, name=name))
     for prefix in app.config.storages:
