@@ -73,6 +73,7 @@ VIEWERS = [
     "policy_show",
     "policy_explain",
     "hold_list",
+    "view_show",
 ]
 OPERATORS = [
     "policy_run",
@@ -104,6 +105,8 @@ ADMINS = [
     "token_list",
     "token_revoke",
     "hold_release",
+    "view_create",
+    "view_drop",
 ]
 
 
