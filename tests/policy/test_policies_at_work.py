@@ -91,8 +91,11 @@ def test_partitions_that_are_over_are_exported_once_and_proven(kept: Place, name
         assert _run(app, name) == []
         exported = {"202401": ("EXPORTED", ""), "202402": ("EXPORTED", ""), "209912": ("HOT", "")}
         assert _states(app, policy) == exported
-        assert sorted(policies.verify(app, policies.standing_now(app, policy))) == sorted(begun)
-        assert policies.verify(app, policies.standing_now(app, policy)) == []
+        proofs = policies.prove(app, policy, policies.standing_now(app, policy))
+        assert [one.partitions for one in proofs] == [("202401",), ("202402",)]
+        assert policies.prove(app, policy, policies.standing_now(app, policy)) == []
+        assert _states(app, policy) == exported
+        _finish(kept, app, [one.id for one in proofs])
         assert set(_states(app, policy).values()) == {("VERIFIED", ""), ("HOT", "")}
     assert _rows(kept, name) == 150
 

@@ -111,7 +111,7 @@ _OUTSIDE = (
 
 Given = Mapping[str, Any]
 
-KINDS = ("export", "backup", "restore", "optimize")
+KINDS = ("export", "backup", "restore", "optimize", "proof")
 # Their processes and their key are one transaction of the store.
 SUBMITS = frozenset({"export", "optimize", "backup_create", "backup_restore", "retry"})
 _MOST = 1000  # of a list

@@ -7,34 +7,40 @@ more than a limit allows. An export of a policy is an ordinary process; what it 
 
 import logging
 import threading
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
+from calve.app.destination import parse_destination
 from calve.app.exports import export_request
 from calve.app.holds import matching
 from calve.app.policy_look import PartitionLook, TableLook, last_look, look
-from calve.app.proof import prove
 from calve.app.values import Selection
 from calve.app.wiring import App
 from calve.clickhouse.sql.tokens import TableName
+from calve.control.kind import Kind
+from calve.control.ports import Store
 from calve.export.request import ExportOptions
 from calve.export.submit import new_process, of_partition
 from calve.model.access import Asked, Proof
-from calve.model.errors import CalveError, LockedError, NotFoundError, RefusedError
+from calve.model.errors import CalveError, LockedError, RefusedError
+from calve.model.limits import Limits
 from calve.model.process import GuardedTable, Process, ProcessId, ProcessQuery, Start, Starts
+from calve.model.record import fields_of
 from calve.model.states import PROCESS_LIVE, ProcessState
 from calve.model.tier import POLICY_HALT, Hold
+from calve.policy import proof_plan
 from calve.policy.calendar import local_day
-from calve.policy.policy import Policy
+from calve.policy.policy import Policy, Verify
 from calve.policy.stand import Action, ExportFacts, Facts, Failure, Standing, stand
 
 _LOG = logging.getLogger(__name__)
 _TICK_SECONDS = 15.0
-_PROOFS_A_TICK = 4
-_PROOF_SECONDS = 3600.0  # between two tries, and the longest that one may take
+_PROOFS_AT_ONCE = 8  # of one table: what exports goes first
 _MOST = 10_000
+_NO_ANSWER = frozenset({ProcessState.FAILED, ProcessState.CANCELLED})
 _OLDEST = datetime.min.replace(tzinfo=UTC)
 
 
@@ -48,6 +54,7 @@ class Stood:
     standing: Standing
     attempt: int = 1  # that would start next
     holds: tuple[Hold, ...] = ()
+    proof: Proof | None = None
 
     @property
     def order(self) -> tuple[datetime, str]:
@@ -61,28 +68,30 @@ def evaluate(app: App, policy: Policy, looks: Sequence[TableLook]) -> list[Stood
 
 
 def _stood(app: App, policy: Policy, table: TableLook) -> Iterator[Stood]:
+    """A few questions to the store for a table, however many partitions it has."""
     store, ids = app.store, [one.id for one in table.partitions]
-    query = ProcessQuery(
-        source=table.source, destination=table.destination, kind="export", states=PROCESS_LIVE, limit=_MOST
-    )
-    live = {id: process.id for process in store.processes(query) for id in process.partitions}
     starts: dict[str, list[Start]] = {}
     for start in store.starts(table.identity, table.destination, ids) if table.identity else ():
         starts.setdefault(start.partition, []).append(start)
-    exported = list(dict.fromkeys(ProcessId(one.process) for one in table.partitions if one.process))
-    proofs: dict[str, bool] = {}
-    for proof in reversed(app.registry.proofs(exported)):  # the newest counts
-        proofs[proof.process_id] = proof.ok
+    tried = {
+        one.id: [start for start in starts.get(one.id, ()) if start.content == one.content]
+        for one in table.partitions
+    }
+    proofs = _Proofs.of(app, policy, table)
+    asked = {ProcessId(one.process) for one in table.partitions if one.process not in proofs.made}
+    asked |= {starts[0].process_id for starts in tried.values() if starts}
+    known = {process.id: process for process in store.known(sorted(asked - {""}))}
+    live = {id: process.id for process in _processes(app, table, "export") for id in process.partitions}
     skew = timedelta(seconds=table.skew_seconds)
+    now = store.now() + min(timedelta(), skew)
     shared = _is_shared(app, policy, table)
     guarded = GuardedTable(identity=table.identity, uuid=table.uuid, name=table.source)
     standing_holds = app.registry.holds()
     for one in table.partitions:
         holds = tuple(matching(standing_holds, guarded, one.id))
-        tried = [start for start in starts.get(one.id, ()) if start.content == one.content]
         facts = Facts(
             policy=policy,
-            now=store.now() + min(timedelta(), skew),
+            now=now,
             looked_at=table.looked_at,
             skew=skew,
             shared=shared,
@@ -92,14 +101,67 @@ def _stood(app: App, policy: Policy, table: TableLook) -> Iterator[Stood]:
             bytes=one.bytes,
             mutating=table.mutating,
             live=live.get(one.id, ""),
-            export=_export(app, one, proofs) if one.process else None,
-            failure=_failure(app, tried),
+            export=_export(one, proofs, known) if one.process else None,
+            failure=_failure(tried[one.id], known),
             held=bool(holds),
         )
-        attempt = len(tried) + 1
         yield Stood(
-            table=table, partition=one, facts=facts, standing=stand(facts), attempt=attempt, holds=holds
+            table=table,
+            partition=one,
+            facts=facts,
+            standing=stand(facts),
+            attempt=len(tried[one.id]) + 1,
+            holds=holds,
+            proof=proofs.made.get(one.process),
         )
+
+
+def _processes(
+    app: App, table: TableLook, kind: str, states: frozenset[ProcessState] = PROCESS_LIVE
+) -> list[Process]:
+    """Newest first."""
+    return app.store.processes(
+        ProcessQuery(
+            source=table.source, destination=table.destination, kind=kind, states=states, limit=_MOST
+        )
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Proofs:
+    """What the store knows of proofs of a table's exports, by the export's process."""
+
+    made: Mapping[str, Proof]  # the newest that is as deep as the policy asks
+    live: Mapping[str, str]
+    ended: Mapping[str, Failure]  # without an answer
+
+    @classmethod
+    def of(cls, app: App, policy: Policy, table: TableLook) -> "_Proofs":
+        # In this order: one that ends meanwhile is seen as live, and not begun again.
+        live = {_proves(one): one.id for one in _processes(app, table, proof_plan.NAME)}
+        ended: dict[str, list[Process]] = {}
+        for process in _processes(app, table, proof_plan.NAME, _NO_ANSWER):
+            ended.setdefault(_proves(process), []).append(process)
+        exported = list(dict.fromkeys(ProcessId(one.process) for one in table.partitions if one.process))
+        made: dict[str, Proof] = {}
+        for proof in reversed(app.registry.proofs(exported)):
+            if policy.verify is Verify.SAMPLE or proof.depth != proof_plan.Depth.SAMPLE:
+                made[proof.process_id] = proof
+        return cls(made=made, live=live, ended={id: _ended(some) for id, some in ended.items()})
+
+
+def _proves(process: Process) -> str:
+    return str(fields_of(process.request).get("export", ""))
+
+
+def _ended(newest_first: Sequence[Process], policy: str = "") -> Failure:
+    last = newest_first[0]
+    return Failure(
+        code=last.error.code if last.error else "cancelled",
+        at=last.finished_at or last.created_at,
+        times=len(newest_first),
+        policy=policy,
+    )
 
 
 def _is_shared(app: App, policy: Policy, table: TableLook) -> bool:
@@ -114,37 +176,28 @@ def _is_shared(app: App, policy: Policy, table: TableLook) -> bool:
     )
 
 
-def _export(app: App, one: PartitionLook, proofs: dict[str, bool]) -> ExportFacts:
-    proven = proofs.get(one.process)
+def _export(one: PartitionLook, proofs: _Proofs, known: Mapping[ProcessId, Process]) -> ExportFacts:
+    proof = proofs.made.get(one.process)
     return ExportFacts(
         process=one.process,
         unchanged=one.unchanged,
         missing=one.missing,
         released=one.released,
         grows=one.grows,
-        known=proven is not None or _process(app, one.process) is not None,
-        proven=proven,
+        known=proof is not None or one.process in known,
+        proven=proof.ok if proof else None,
+        depth=proof.depth if proof else "",
+        proving=proofs.live.get(one.process, ""),
+        unproven=proofs.ended.get(one.process),
     )
 
 
-def _failure(app: App, tried: Sequence[Start]) -> Failure | None:
+def _failure(tried: Sequence[Start], known: Mapping[ProcessId, Process]) -> Failure | None:
     """Of the newest start; `tried` are those of one content, newest first."""
-    last = _process(app, tried[0].process_id) if tried else None
-    if last is None or last.state not in (ProcessState.FAILED, ProcessState.CANCELLED):
+    last = known.get(tried[0].process_id) if tried else None
+    if last is None or last.state not in _NO_ANSWER:
         return None
-    return Failure(
-        code=last.error.code if last.error else "cancelled",
-        at=last.finished_at or last.created_at,
-        times=len(tried),
-        policy=tried[0].hash,
-    )
-
-
-def _process(app: App, id: str) -> Process | None:
-    try:
-        return app.store.process(ProcessId(id))
-    except NotFoundError:
-        return None
+    return replace(_ended([last], tried[0].hash), times=len(tried))
 
 
 def is_paused(app: App, policy: Policy) -> bool:
@@ -210,34 +263,82 @@ def _begin(app: App, policy: Policy, one: Stood, day: str) -> Process | None:
         return None
 
 
-def verify(app: App, stood: Sequence[Stood]) -> list[str]:
-    """Prove exports that nobody has proven, a few at a time; the processes that were looked at."""
-    due = dict.fromkeys(one.partition.process for one in stood if one.standing.next is Action.VERIFY)
-    done: list[str] = []
-    for id in due:
-        if len(done) == _PROOFS_A_TICK:
-            break
-        if not app.registry.claim_look(
-            id, "policy-proof", again_seconds=_PROOF_SECONDS, lease_seconds=_PROOF_SECONDS
-        ):
+def prove(app: App, policy: Policy, stood: Sequence[Stood]) -> list[Process]:
+    """Queue proofs of exports that nobody has proven, a few at a time for each table; what was queued."""
+    begun: list[Process] = []
+    under_way = Counter(
+        one.table.source for one in _once(stood) if one.facts.export and one.facts.export.proving
+    )
+    for one in _once(stood):
+        if one.standing.next is not Action.PROVE or under_way[one.table.source] >= _PROOFS_AT_ONCE:
             continue
-        done.append(id)
-        try:
-            proof = prove(app, ProcessId(id))
-        except CalveError as error:
-            _LOG.warning("proving process %s: %s", id, error.message)
-            app.registry.fail_look(id, "policy-proof", error.message)
-            continue
-        # If we die here, it was proven and nobody knows: it is proven again in an hour.
-        app.registry.record_proof(
-            Proof(
-                process_id=ProcessId(id),
-                ok=proof.ok,
-                depth="destination",
-                detail="; ".join(proof.faults)[:500],
-            )
-        )
-    return done
+        process = _begin_proof(app, policy, one, stood)
+        if process is not None:
+            begun.append(process)
+            under_way[one.table.source] += 1
+    return begun
+
+
+def _once(stood: Sequence[Stood]) -> list[Stood]:
+    """One of the partitions that a process exported together."""
+    return list({one.partition.process: one for one in reversed(stood) if one.partition.process}.values())[
+        ::-1
+    ]
+
+
+def _begin_proof(app: App, policy: Policy, one: Stood, stood: Sequence[Stood]) -> Process | None:
+    table, export = one.table, one.partition.process
+    source = policy.source or app.config.default_source
+    address = parse_destination(table.destination, app.config)
+    request = proof_plan.ProofRequest(
+        export=export,
+        source=source,
+        database=table.database,
+        table=table.table,
+        catalog=address.catalog,
+        identifier=address.identifier,
+        storage=address.storage,
+        sample=policy.verify is Verify.SAMPLE,
+    )
+    new = request.process(
+        source=table.source,
+        destination=table.destination,
+        partitions=[each.partition.id for each in stood if each.partition.process == export],
+        needs=(app.source(source).need,),
+        deadline_seconds=app.limits.process_hours * 3600,
+    )
+    asked = Asked(who=f"policy {policy.name}", verb="proof", subject=table.source)
+    try:
+        # If we die here, the process is there or not; the next look finds out.
+        return app.store.submit([new], asked=asked)[0]
+    except LockedError:
+        return None  # another worker was first
+
+
+class ProofReach:
+    """The application as the proof kind sees it."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self.source = app.source
+        self.destination = app.destination
+
+    @property
+    def limits(self) -> Limits:
+        return self._app.limits
+
+    @property
+    def store(self) -> Store:
+        return self._app.store
+
+    def record_proof(self, proof: Proof) -> None:
+        self._app.registry.record_proof(proof)
+
+
+def proof_kind(app: App) -> Kind:
+    from calve.policy.proof import ProofKind
+
+    return ProofKind(ProofReach(app))
 
 
 def tick(app: App, policy: Policy) -> list[Process]:
@@ -249,8 +350,7 @@ def tick(app: App, policy: Policy) -> list[Process]:
     begun: list[Process] = []
     if policy.window is None or policy.window.is_open(app.store.now()):
         begun = start(app, policy, stood)
-    verify(app, stood)
-    return begun
+    return begun + prove(app, policy, stood)
 
 
 def standing_now(app: App, policy: Policy) -> list[Stood]:
@@ -277,7 +377,13 @@ def _run(app: App, stop: threading.Event) -> None:
         for policy in app.config.policies:
             try:
                 for process in tick(app, policy):
-                    _LOG.info("policy %s: process %s exports %s", policy.name, process.id, process.source)
+                    _LOG.info(
+                        "policy %s: process %s: %s of %s",
+                        policy.name,
+                        process.id,
+                        process.kind,
+                        process.source,
+                    )
             except CalveError as error:
                 _LOG.warning("policy %s: %s", policy.name, error.message)
             except Exception:  # noqa: BLE001 - the border of the thread: it must not end

@@ -46,6 +46,7 @@ PHASE_WORDS = {
     "backup": {"upload": "copying"},
     "restore": {"read": "fetching"},
     "optimize": {"write": "rewriting"},
+    "proof": {"read": "reading back"},
 }
 
 

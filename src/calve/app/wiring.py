@@ -312,7 +312,13 @@ class App:
 
             return restore_kind(self)
 
-        return Kinds({"export": export, "optimize": optimize, "backup": backup, "restore": restore})
+        def proof() -> Kind:
+            from calve.app.policies import proof_kind
+
+            return proof_kind(self)
+
+        made = {"export": export, "optimize": optimize, "backup": backup, "restore": restore, "proof": proof}
+        return Kinds(made)
 
     def worker(
         self,

@@ -18,7 +18,13 @@ from calve.model.states import PROCESS_LIVE, ProcessState
 if TYPE_CHECKING:
     from calve.app.front import WorkerStatus
 
-KINDS = ("export", "backup", "restore", "optimize")  # named here: the kinds themselves are slow to import
+KINDS = (
+    "export",
+    "backup",
+    "restore",
+    "optimize",
+    "proof",
+)  # named here: the kinds themselves are slow to import
 _HEAD = (
     "ID", "KIND", "STATE", "SOURCE", "DESTINATION", "PARTITIONS", "TASKS", "ROWS", "AGE", "DURATION", "ENDED", "BATCH",
 )  # fmt: skip

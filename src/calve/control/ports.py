@@ -39,6 +39,9 @@ class StoreReader(Protocol):
 
     def process(self, process_id: ProcessId) -> Process: ...  # NotFoundError
 
+    def known(self, ids: Sequence[ProcessId]) -> list[Process]:
+        """Those of them that are there, in no order; one question for many."""
+
     def find(self, text: str) -> tuple[ProcessId, ...]:
         """The processes a person means by an id, a unique prefix of one, or a batch id, oldest
         first. NotFoundError, or UsageError when a prefix fits several."""

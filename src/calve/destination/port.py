@@ -13,7 +13,7 @@ Obligations that hold for every call:
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
@@ -34,6 +34,9 @@ from calve.destination.plan import DestinationPlan, ExportPlan
 from calve.destination.receipt import Receipt
 from calve.model.errors import RefusedError
 from calve.objects.storage import Storage
+
+if TYPE_CHECKING:
+    from calve.destination.proof import Scan
 
 
 class FoundTable(ABC):
@@ -179,6 +182,13 @@ class Destination(ABC):
     ) -> Proof:
         """Read what the process published and compare it with what its tasks read, by value.
         RefusedError where it can no longer be read."""
+
+    @abstractmethod
+    def scan(
+        self, process_id: str, plan: ExportPlan, receipts: Sequence[Receipt], snapshot_id: str
+    ) -> "Scan":
+        """What reads the files of the receipts as they are shown now; or, where they are no longer, as the
+        process published them. RefusedError where neither can be read."""
 
     # -- access -------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from pyiceberg.table import FileScanTask, Table
 
 from calve.destination.outcome import Proof
 from calve.destination.plan import ExportPlan
-from calve.destination.proof import prove, read_back
+from calve.destination.proof import Scan, prove, read_back
 from calve.destination.receipt import Receipt
 from calve.iceberg import tables
 from calve.iceberg.errors import catalog_call
@@ -31,6 +31,25 @@ def verify(catalog: Catalog, plan: ExportPlan, receipts: Sequence[Receipt], snap
     with catalog_call(catalog.name, f"reading snapshot {snapshot_id} of {'.'.join(table.name())}"):
         work = _scan_tasks(table, receipts, snapshot_id)
         return prove(table.metadata, table.io, plan, receipts, work, snapshot_id)
+
+
+def scan(catalog: Catalog, plan: ExportPlan, receipts: Sequence[Receipt], snapshot_id: str) -> Scan:
+    """At main's head if it still has every file, else at the process's own snapshot."""
+    table = tables.load(catalog, plan.destination.identifier)
+    head = table.metadata.snapshot_by_name("main")
+    at = str(head.snapshot_id) if head else snapshot_id
+    _check_snapshot(plan, table, at)
+    with catalog_call(catalog.name, f"reading metadata of table {'.'.join(table.name())}"):
+        try:
+            work = _scan_tasks(table, receipts, at)
+        except PermanentError:
+            if at == snapshot_id:
+                raise
+            _check_snapshot(plan, table, snapshot_id)
+            return Scan.of(
+                table.metadata, _scan_tasks(table, receipts, snapshot_id), snapshot_id, current=False
+            )
+        return Scan.of(table.metadata, work, at, current=True)
 
 
 def _check_snapshot(plan: ExportPlan, table: Table, snapshot_id: str) -> None:
@@ -52,7 +71,7 @@ def _check_snapshot(plan: ExportPlan, table: Table, snapshot_id: str) -> None:
 def _scan_tasks(table: Table, receipts: Sequence[Receipt], snapshot_id: str) -> list[FileScanTask]:
     """The scan's own tasks, deletes included, for exactly the files that the receipts name."""
     named = {full_uri(file.path) for receipt in receipts for file in receipt.files}
-    planned = table.scan(snapshot_id=int(snapshot_id)).plan_files()
+    planned = _planned(table, ".".join(table.name()), int(snapshot_id)).values()
     work = [task for task in planned if full_uri(task.file.file_path) in named]
     if missing := named - {full_uri(task.file.file_path) for task in work}:
         raise PermanentError(

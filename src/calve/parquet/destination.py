@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from pyiceberg.io import load_file_io
-from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask
@@ -21,7 +20,7 @@ from calve.destination.names import PARQUET, DestinationAddress, receipts_of
 from calve.destination.outcome import AlreadyExported, Proof, PublishedSnapshot, PublishFenced, Undone
 from calve.destination.plan import DestinationPlan, ExportPlan
 from calve.destination.port import Destination, ExecutorAccess, FoundTable, write_probe
-from calve.destination.proof import prove
+from calve.destination.proof import Scan, ScanFile, prove
 from calve.destination.receipt import Receipt, files_of
 from calve.iceberg.errors import catalog_call
 from calve.model.errors import PermanentError, RefusedError
@@ -34,14 +33,20 @@ from calve.parquet.folder import Folder, FolderTable, hive_path
 
 def verify(folder: Folder, process_id: str, plan: ExportPlan, receipts: Sequence[Receipt]) -> Proof:
     """RefusedError where another export replaced it: its files are gone."""
-    commit = _commit(folder, process_id, plan)
-    _check_listed(folder, commit, receipts)
-    table = folder.table()
-    work = [_task(file, table.spec.spec_id) for file in commit.files]
+    commit, table, work = _listed(folder, process_id, plan, receipts)
     io = load_file_io(file_io.bounded(folder.storage.properties), folder.location)
     entry = f'[storage."{folder.location}"], or of the bucket it is in'
     with catalog_call(folder.location, f"reading the files of process {process_id}", entry=entry):
         return prove(table.metadata, io, plan, receipts, work, commit.id)
+
+
+def _listed(
+    folder: Folder, process_id: str, plan: ExportPlan, receipts: Sequence[Receipt]
+) -> tuple[KeyCommit, FolderTable, list[FileScanTask]]:
+    commit = _commit(folder, process_id, plan)
+    _check_listed(folder, commit, receipts)
+    table = folder.table()
+    return commit, table, [_task(file, table.spec.spec_id) for file in commit.files]
 
 
 def _commit(folder: Folder, process_id: str, plan: ExportPlan) -> KeyCommit:
@@ -81,16 +86,7 @@ def _check_listed(folder: Folder, commit: KeyCommit, receipts: Sequence[Receipt]
 
 
 def _task(file: ListedFile, spec_id: int) -> FileScanTask:
-    data = DataFile.from_args(
-        content=DataFileContent.DATA,
-        file_path=file.path,
-        file_format=FileFormat.PARQUET,
-        partition=Record(),
-        record_count=file.rows,
-        file_size_in_bytes=file.bytes,
-    )
-    data.spec_id = spec_id
-    return FileScanTask(data)
+    return ScanFile(path=file.path, bytes=file.bytes, rows=file.rows, spec_id=spec_id).task
 
 
 class Locations(Protocol):
@@ -174,6 +170,10 @@ class ParquetDestination(Destination):
         self, process_id: str, plan: ExportPlan, receipts: Sequence[Receipt], snapshot_id: str
     ) -> Proof:
         return verify(self._folder, process_id, plan, receipts)
+
+    def scan(self, process_id: str, plan: ExportPlan, receipts: Sequence[Receipt], snapshot_id: str) -> Scan:
+        commit, table, work = _listed(self._folder, process_id, plan, receipts)
+        return Scan.of(table.metadata, work, commit.id, current=True)
 
     def probe(self, process_id: str = "") -> None:
         """Without a process there is no name to write to, and a lane is a whole bucket: its first

@@ -22,6 +22,13 @@ class LateRows(StrEnum):
     REPLACE = "replace"
 
 
+class Verify(StrEnum):
+    """How an export is proven."""
+
+    FULL = "full"  # every row, with the source
+    SAMPLE = "sample"  # some files, with what was exported
+
+
 @dataclass(frozen=True, kw_only=True)
 class Policy:
     name: str
@@ -31,6 +38,7 @@ class Policy:
     export_after: timedelta  # the end of what the partition covers
     quiet: timedelta  # since its last change
     on_late_rows: LateRows = LateRows.HOLD
+    verify: Verify = Verify.FULL
     window: Window | None = None  # None: any time
     zone: str = "UTC"  # where the day of `bytes_per_day` begins
     partitions_per_run: int = 20
@@ -47,6 +55,7 @@ class Policy:
             self.export_after.total_seconds(),
             self.quiet.total_seconds(),
             self.on_late_rows.value,
+            self.verify.value,
         ]
         return hashlib.sha256(json.dumps(decided).encode()).hexdigest()[:16]
 

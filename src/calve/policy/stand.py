@@ -31,7 +31,7 @@ class Action(StrEnum):
 
     EXPORT = "export"
     REPLACE = "replace"
-    VERIFY = "verify"
+    PROVE = "proof"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +44,10 @@ class ExportFacts:
     released: bool = False
     grows: bool = False  # every block and row is still there, and nothing was changed: only rows were added
     known: bool = True  # to this store, which can then prove it
-    proven: bool | None = None  # None: nobody has looked
+    proven: bool | None = None  # None: nobody has looked, or not as the policy asks
+    depth: str = ""  # of that proof
+    proving: str = ""  # a process that proves it
+    unproven: "Failure | None" = None  # the last process that ended without an answer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +57,7 @@ class Failure:
     code: str
     at: datetime
     times: int  # in a row
-    policy: str  # its hash then
+    policy: str = ""  # its hash then; "": whatever the rules are, trying again changes nothing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,19 +146,23 @@ def _late(facts: Facts, export: ExportFacts) -> Standing:
 
 
 def _verify(facts: Facts, export: ExportFacts) -> Standing:
+    if export.proving:
+        return Standing(state=State.EXPORTED)
     if export.proven is None and not export.known:
         return Standing(state=State.EXPORTED, code="unknown_process")
     if export.proven is None:
-        return _start(facts, Standing(state=State.EXPORTED, next=Action.VERIFY))
+        return _unless(export.unproven, facts, Standing(state=State.EXPORTED, next=Action.PROVE))
     return Standing(state=State.VERIFIED) if export.proven else _blocked("proof_failed")
 
 
 def _start(facts: Facts, wanted: Standing) -> Standing:
     """Unless something is in the way that time or a person removes."""
-    if facts.mutating and wanted.next is not Action.VERIFY:
-        return _blocked("mutation")
-    failure = facts.failure
-    if failure is None or failure.policy != facts.policy.hash:
+    return _blocked("mutation") if facts.mutating else _unless(facts.failure, facts, wanted)
+
+
+def _unless(failure: Failure | None, facts: Facts, wanted: Standing) -> Standing:
+    """What failed lately waits, longer each time."""
+    if failure is None or failure.policy not in ("", facts.policy.hash):
         return wanted
     again_at = failure.at + min(timedelta(hours=1) * 2 ** min(failure.times - 1, 10), RETRY_AT_MOST)
     if facts.now < again_at:

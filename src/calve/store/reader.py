@@ -32,6 +32,17 @@ class SqlReader:
     def process(self, process_id: ProcessId) -> Process:
         return self._database.read(lambda connection: load_process(connection, process_id))
 
+    def known(self, ids: Sequence[ProcessId]) -> list[Process]:
+        statements = [
+            select(processes).where(processes.c.id.in_(list(map(rows.plain, some))))
+            for some in rows.chunks(ids)
+        ]
+        return self._database.read(
+            lambda connection: [
+                rows.process(row) for one in statements for row in connection.execute(one).mappings()
+            ]
+        )
+
     def find(self, text: str) -> tuple[ProcessId, ...]:
         if not text or not text.isascii():  # ids are
             raise no_such_process(text)

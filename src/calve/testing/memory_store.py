@@ -121,6 +121,10 @@ class MemoryReader(MemoryRegistry, MemoryTiers):
             except KeyError:
                 raise no_such_process(process_id) from None
 
+    def known(self, ids: Sequence[ProcessId]) -> list[Process]:
+        with self._transaction:
+            return [self.rows.processes[id] for id in dict.fromkeys(ids) if id in self.rows.processes]
+
     def find(self, text: str) -> tuple[ProcessId, ...]:
         with self._transaction:
             processes = self.rows.processes

@@ -19,7 +19,7 @@ from calve.model.errors import UsageError
 from calve.model.limits import Limits
 from calve.objects.credentials import DEFAULT_REGION
 from calve.policy.calendar import Window, zone_of
-from calve.policy.policy import LateRows, Policy
+from calve.policy.policy import LateRows, Policy, Verify
 
 
 class Section(BaseModel):
@@ -225,6 +225,11 @@ class PolicySection(Section):
         description='rows that come after the export: "hold" waits for a person; "replace" exports the partition'
         " again, where rows were only added",
     )
+    verify: Literal["full", "sample"] = Field(
+        default="full",
+        description='how an export is proven: "full" compares every row with the source; "sample" reads some of its'
+        " files",
+    )
     window: str = Field(
         default="", description='when exports begin: "01:00-05:00 Europe/Berlin"; empty for any time'
     )
@@ -267,6 +272,7 @@ def policy_of(name: str, section: PolicySection) -> Policy:
         export_after=span(section.export_after, units="smhdw"),
         quiet=span(section.quiet, units="smhdw"),
         on_late_rows=LateRows(section.on_late_rows),
+        verify=Verify(section.verify),
         window=window,
         zone=zone,
         partitions_per_run=section.partitions_per_run,
@@ -301,7 +307,9 @@ class NotifySection(Section):
         default=["failed", "unknown", "recovered", "stuck"],
         description='what it is told; "done" is the fifth',
     )
-    kinds: list[_Kind] = Field(default=[], description='such as ["export", "backup"]; empty for all')
+    kinds: list[_Kind | Literal["proof"]] = Field(
+        default=[], description='such as ["export", "backup"]; empty for all'
+    )
     tables: list[str] = Field(
         default=[], description='patterns of sources or destinations such as ["db.*"]; empty for all'
     )
@@ -324,7 +332,7 @@ class NotifySection(Section):
 class PingSection(Section):
     """A service that raises the alarm if nothing calls it: start, success and fail of a nightly job."""
 
-    kind: Literal["", "export", "backup", "restore", "optimize"] = Field(
+    kind: Literal["", "export", "backup", "restore", "optimize", "proof"] = Field(
         default="", description="which work it is about; empty for all"
     )
     table: str = Field(default="", description='pattern of a source or destination such as "db.*"')

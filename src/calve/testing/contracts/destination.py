@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.conversions import to_bytes
+from pyiceberg.io import load_file_io
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -26,10 +27,12 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
 from calve.destination import checksums
+from calve.destination.file_io import bounded
 from calve.destination.names import DataFileName, placement, receipt_uri, receipts_of
 from calve.destination.outcome import AlreadyExported, PublishedSnapshot, PublishFenced
 from calve.destination.plan import ColumnPlan, ExportPlan, KeyPlan, PartPlan, Relation, Slice
 from calve.destination.port import Destination
+from calve.destination.proof import expected_checksums, read_back, written_columns
 from calve.destination.receipt import FileReceipt, Receipt
 from calve.model.errors import CalveError, PermanentError, RefusedError, TemporaryError, UnknownOutcomeError
 from calve.model.process import new_process_id
@@ -451,6 +454,19 @@ class DestinationContract:
         receipts = (wrong, *work.receipts[1:])
         proof = stage.open().verify(work.process_id, work.plan, receipts, published.snapshot_id)
         assert [column.name for column in proof.columns if not column.same] == ["month"]
+
+    def test_what_reads_an_export_can_be_written_down_and_read_elsewhere(
+        self, stage: DestinationStage, destination: Destination, work: Work
+    ) -> None:
+        published = publish(destination, work)
+        assert isinstance(published, PublishedSnapshot)
+        scan = stage.open().scan(work.process_id, work.plan, work.receipts, published.snapshot_id)
+        assert (len(scan.files), scan.snapshot_id, scan.current) == (2, published.snapshot_id, True)
+        io = load_file_io(bounded(destination.executor_access().storage), scan.location)
+        schema, tasks = written_columns(work.plan), [file.task for file in scan.files]
+        rows, sums = read_back(scan.table, io, schema, tasks)
+        found = {name: checksums.text(value) for name, value in sums.items()}
+        assert (rows, found) == (10, expected_checksums(work.plan, work.receipts))
 
     def test_a_probe_leaves_nothing(self, destination: Destination, work: Work) -> None:
         process_id, folder = new_process_id(), work.plan.destination.receipts_location

@@ -36,6 +36,15 @@ class ReadsContract(Contract):
             with pytest.raises(NotFoundError):
                 store.find(unknown)
 
+    def test_many_processes_are_read_by_one_question_and_unknown_ones_left_out(self, store: Store) -> None:
+        ids = [submit(store).id for _ in range(3)]
+        asked = [ids[2], ProcessId("nobody"), ids[0], ids[0], ProcessId("z\x00")]
+        assert sorted(row.id for row in store.known(asked)) == sorted([ids[0], ids[2]])
+        assert store.known([]) == []
+        many = [ProcessId(f"nobody{number}") for number in range(2_000)]
+        assert [row.id for row in store.known([*many, ids[1]])] == [ids[1]]
+        assert store.known(ids[:1]) == [store.process(ids[0])]
+
     def test_processes_are_listed_newest_first_and_filtered(self, store: Store) -> None:
         ended = move(store, claimed(store), ProcessState.CANCELLED).id
         retry = submit(store, kind="backup", destination="backups/", retry_of=ended).id

@@ -1,0 +1,201 @@
+"""The source's side of a proof: which stored columns can be compared with the destination's, and the sums of the rows
+that it holds now.
+
+No pin: what is read is only compared. The parts are the same before the first query and after the last one, or
+nothing is said. A query reads a bounded number of rows, and a visit makes one: an embedded source is free in between.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from pyiceberg.schema import Schema
+
+from calve.clickhouse.row_hash import HashedColumn, RowHash, RowSums, is_comparable
+from calve.clickhouse.source import LiveSource, Session
+from calve.clickhouse.sql import types
+from calve.clickhouse.sql.tokens import name as quoted
+from calve.clickhouse.sql.tokens import string
+from calve.clickhouse.tables import Column, TableInfo
+from calve.destination.content import unchanged
+from calve.destination.plan import ColumnPlan, ExportPlan, PartPlan
+from calve.model.errors import NotFoundError, RefusedError, TemporaryError
+from calve.policy.proof_plan import ProofRequest, SourceRows
+
+_QUERY_ROWS = 20_000_000
+_NOT_STORED = ("ALIAS", "EPHEMERAL")
+# A column's own name before an alias, as the tasks of an export read; nothing but the rows themselves.
+_SETTINGS = {"prefer_column_name_to_alias": "1", "optimize_use_projections": "0"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """How the rows of the source are compared, and what of them is not."""
+
+    rows: SourceRows
+    columns: tuple[HashedColumn, ...]
+    notes: tuple[str, ...] = ()
+
+
+def compare_with(
+    source: LiveSource, request: ProofRequest, plan: ExportPlan, schema: Schema
+) -> Comparison | str:
+    """With the destination's `schema`; or why the source cannot be compared."""
+    if plan.relation.where or plan.relation.final or plan.relation.mode == "backup":
+        return "the export is not of all rows of its partitions as the source has them"
+    with source.visit() as session:
+        if why := session.cannot_recompute():
+            return why
+        try:
+            table = session.describe(request.database, request.table)
+        except (NotFoundError, RefusedError) as error:
+            return error.message
+        if table.row_policies:
+            return "the source has row policies, which may hide rows"
+        if why := _changed(session, table, plan.source_identity, _contents(plan)):
+            return why
+    found = _columns(table.columns, plan.columns, schema)
+    if isinstance(found, str):
+        return found
+    columns, notes = found
+    rows = SourceRows(
+        identity=plan.source_identity, contents=_contents(plan), settings={**plan.settings, **_SETTINGS}
+    )
+    return Comparison(rows=rows, columns=columns, notes=notes)
+
+
+def _contents(plan: ExportPlan) -> dict[str, str]:
+    return {key.partition: key.content for key in plan.keys}
+
+
+def _changed(session: Session, table: TableInfo, identity: str, contents: Mapping[str, str]) -> str:
+    if table.identity != identity:
+        return f"{table} is another table than the one that was exported"
+    now = {one.id: one.content for one in session.partitions(table)}
+    for partition, content in contents.items():
+        if partition not in now:
+            return f"the source no longer has partition {partition}"
+        if not unchanged(content, now[partition]):
+            return f"partition {partition} has changed at the source since the export"
+    return ""
+
+
+def _columns(
+    now: Sequence[Column], exported: Sequence[ColumnPlan], schema: Schema
+) -> tuple[tuple[HashedColumn, ...], tuple[str, ...]] | str:
+    stored = {column.name: column for column in now if column.default_kind not in _NOT_STORED}
+    known = {field.field_id: field for field in schema.fields}
+    made: list[HashedColumn] = []
+    notes: list[str] = []
+    for column in exported:
+        field = known.get(column.field_id)
+        if field is None:
+            notes.append(f"column {column.name} is no longer in the destination")
+            continue
+        members = _members(column, stored)
+        if members is None and column.source not in {one.name for one in now}:
+            return f"column {column.source} is no longer at the source"
+        expression, kind = _stored_values(column, members, stored)
+        for member in members or ():
+            stored.pop(member)
+        if kind and not column.lossy and is_comparable(types.parse(kind), field.field_type):
+            made.append(HashedColumn(field_id=column.field_id, expression=expression, type=kind))
+        else:
+            made.append(
+                HashedColumn(
+                    field_id=column.field_id, expression=column.select, type=column.source_type, cast=True
+                )
+            )
+            notes.append(f"column {column.name} is compared after its cast to {field.field_type}")
+    notes += [f"column {name} is not in the destination" for name in stored]
+    return tuple(made), tuple(notes)
+
+
+def _members(column: ColumnPlan, stored: Mapping[str, Column]) -> list[str] | None:
+    """The stored columns that one exported column is made of: itself, or those of a Nested one. None: it is not
+    stored."""
+    if column.source in stored:
+        return [column.source]
+    return [name for name in stored if name.startswith(f"{column.source}.")] or None
+
+
+def _stored_values(
+    column: ColumnPlan, members: Sequence[str] | None, stored: Mapping[str, Column]
+) -> tuple[str, str]:
+    """SQL and its type; no type for what is not stored."""
+    if members is None:
+        return "", ""
+    if list(members) == [column.source]:
+        return quoted(column.source), stored[column.source].type
+    arrays = [(name, types.parse(stored[name].type)) for name in members]
+    elements = tuple(
+        types.Element(name.removeprefix(f"{column.source}."), kind.inner)
+        for name, kind in arrays
+        if isinstance(kind, types.Array)
+    )
+    zipped = f"arrayZip({', '.join(map(quoted, members))})"
+    return zipped, str(types.Array(types.Tuple(elements))) if len(elements) == len(arrays) else ""
+
+
+def source_sums(
+    source: LiveSource,
+    request: ProofRequest,
+    rows: SourceRows,
+    columns: Sequence[HashedColumn],
+    schema: Schema,
+) -> RowSums:
+    """RefusedError where the rows are no longer those of the plan; TemporaryError where parts were merged
+    meanwhile."""
+    row_hash = RowHash(columns, schema)
+    table, before = _parts(source, request, rows)
+    total = RowSums()
+    for condition in _conditions(before):
+        with source.visit() as session:
+            [found] = session.rows(
+                row_hash.query(f"FROM {table.sql} WHERE {condition}"),
+                rows.settings,
+                what=f"the rows of table {table}",
+            )
+        total += RowSums(**found)
+    _, after = _parts(source, request, rows)
+    if {part.name for part in before} != {part.name for part in after}:
+        raise TemporaryError(
+            f"parts of {table} were merged while they were read",
+            code="parts_merged",
+            hint="it is retried automatically",
+        )
+    return total
+
+
+def _parts(
+    source: LiveSource, request: ProofRequest, rows: SourceRows
+) -> tuple[TableInfo, tuple[PartPlan, ...]]:
+    with source.visit() as session:
+        table = session.describe(request.database, request.table)
+        if why := _changed(session, table, rows.identity, rows.contents):
+            raise RefusedError(
+                f"{why}: it cannot prove the export",
+                code="source_changed",
+                hint="`calve policy explain` says more",
+            )
+        return table, session.parts(table, list(rows.contents))
+
+
+def _conditions(parts: Sequence[PartPlan]) -> Iterator[str]:
+    """Small parts together, large ones in pieces."""
+    names: list[str] = []
+    count = 0
+    for part in parts:
+        if part.rows > _QUERY_ROWS:
+            for start in range(0, part.rows, _QUERY_ROWS):
+                yield (
+                    f"_part = {string(part.name)} AND _part_offset >= {start}"
+                    f" AND _part_offset < {start + _QUERY_ROWS}"
+                )
+            continue
+        if names and count + part.rows > _QUERY_ROWS:
+            yield f"_part IN ({', '.join(map(string, names))})"
+            names, count = [], 0
+        names.append(part.name)
+        count += part.rows
+    if names:
+        yield f"_part IN ({', '.join(map(string, names))})"

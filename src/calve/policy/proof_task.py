@@ -1,0 +1,51 @@
+"""One task of a proof, on an executor: some files of the destination, read by PyIceberg, and their sums. It writes
+nothing, so an attempt that is lost is made again."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pyiceberg.io import load_file_io
+from pyiceberg.schema import Schema
+
+from calve.clickhouse.row_hash import HashedColumn, RowHash, RowSums
+from calve.destination import checksums, file_io
+from calve.destination.proof import Scan, batches, read_back
+from calve.iceberg.errors import catalog_call
+from calve.model.record import Record
+from calve.policy.proof_plan import ProofReceipt
+from calve.tasks import attempts
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProofPayload(Record):
+    """Holds the keys of the storage: shipped, never stored or printed (P22)."""
+
+    place: str  # the catalog or folder, for errors
+    scan: Scan  # its files are the task's
+    schema: str
+    columns: tuple[HashedColumn, ...] = ()
+    storage: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+def run(payload: str) -> str:
+    """JSON in, JSON out; the runner turns errors into data."""
+    asked = ProofPayload.from_json(payload)
+    return attempts.answer(read(asked), files=len(asked.scan.files))
+
+
+def read(asked: ProofPayload) -> ProofReceipt:
+    schema = Schema.model_validate_json(asked.schema)
+    io = load_file_io(file_io.bounded(asked.storage), asked.scan.location)
+    work = [file.task for file in asked.scan.files]
+    size = sum(file.bytes for file in asked.scan.files)
+    watch = attempts.Stopwatch()
+    with watch("read"), catalog_call(asked.place, f"reading files of {asked.scan.location}"):
+        if not asked.columns:
+            rows, sums = read_back(asked.scan.table, io, schema, work)
+            found = {name: checksums.text(one) for name, one in sums.items()}
+            return ProofReceipt(rows=rows, bytes=size, checksums=found, spent=watch.spent)
+        row_hash = RowHash(asked.columns, schema)
+        total = RowSums()
+        for batch in batches(asked.scan.table, io, schema, work):
+            total += row_hash.of_batch(batch)
+    return ProofReceipt(rows=total.rows, bytes=size, sums=str(total), spent=watch.spent)
