@@ -87,5 +87,5 @@ def test_it_has_ended(scene: Scene, fails: bool) -> None:
         scene.runner.script[process_id, 0] = [ErrorInfo(code="denied", message="wrong credentials")]
     scene.run(scene.worker())
     sentence = said(scene, process_id)
-    assert "Nothing to wait for" in sentence
+    assert sentence.startswith("It failed at " if fails else "It completed at ")
     assert ("wrong credentials" in sentence and f"calve retry {process_id}" in sentence) == fails

@@ -64,7 +64,7 @@ def test_T10_a_damaged_process_is_listed_shown_and_reported_with_a_remedy_that_w
     ]
 
 
-@pytest.mark.parametrize(("state", "said"), [("COMPLETED", "it is COMPLETED"), ("FAILED", "is unknown")])
+@pytest.mark.parametrize(("state", "said"), [("COMPLETED", "It completed"), ("FAILED", "is unknown")])
 def test_T10_an_error_that_cannot_be_read_is_repaired_as_the_state_needs_it(
     run: Run, tmp_path: Path, state: str, said: str
 ) -> None:

@@ -694,6 +694,21 @@ def test_a_table_has_its_backups_its_snapshots_and_what_is_gone(calve: Calve, st
     assert pair["backup"]["name"] == "newest" and pair["backup"]["proven_at"] is None
 
 
+def test_a_list_of_backups_without_their_tables_does_not_hide_what_a_look_has_seen(
+    calve: Calve, store: SqlStore
+) -> None:
+    """`calve --server … backup list` asks for names and sizes only."""
+    seen = backup_row("nightly", store.now())
+    backups_seen(calve, seen)
+    thin = {name: value for name, value in seen.items() if name != "contents"}
+    backups_seen(calve, {**thin, "own_bytes": 7})
+    [row] = ask(calve, "vault", name="nightly")["backups"]
+    assert (row["contents"], row["frees"]) == (seen["contents"], 7), "what is new in it is kept"
+    looked_at = store.sightings("backups")[0].tried_at
+    backups_seen(calve, thin, {**thin, "name": "since", "process": "p2"})
+    assert store.sightings("backups")[0].tried_at == looked_at, "the next look is not put off"
+
+
 def test_what_holds_a_partition_is_said(calve: Calve, store: SqlStore) -> None:
     row = claimed(store, partitions=("202401",))
     pin = NewPin(name="calve-1", source="main", detail="")

@@ -196,7 +196,7 @@ def test_P4_a_uint64_is_never_wrapped_but_fails_naming_column_and_part(child: Ch
         )  # fmt: skip
         (error,) = done.errors
         assert error.code == "value_unwritable" and not error.retryable
-        assert "column big: 1 rows" in error.message and "all_2_2_0" in error.message
+        assert "column big: 1 row holds" in error.message and "all_2_2_0" in error.message
     fits = export(child, tmp_path, "big UInt64", "SELECT 9223372036854775807", choices=choices)
     assert fits.arrow().column("big").to_pylist() == [2**63 - 1]
 
@@ -215,7 +215,7 @@ def test_text_that_is_not_utf8_fails_naming_the_column(
 ) -> None:
     (error,) = export(child, tmp_path, columns, fill, expect_errors=True).errors
     assert error.code == "value_unwritable"
-    assert "column s: 1 rows hold bytes that are not UTF-8" in error.message
+    assert "column s: 1 row holds bytes that are not UTF-8" in error.message
     assert "binary" in error.hint
 
 
@@ -260,7 +260,7 @@ def test_a_cast_that_cannot_hold_a_value_fails_naming_it(child: Child, tmp_path:
         child, tmp_path, "w Int128, s String", f"SELECT toInt128('1{'0' * 38}'), 'x'",
         choices=Choices(casts={"w": "decimal(38,0)"}), expect_errors=True,
     )  # fmt: skip
-    assert "column w: 1 rows hold values that no decimal(38, 0) can hold" in done.errors[0].message
+    assert "column w: 1 row holds values that no decimal(38, 0) can hold" in done.errors[0].message
 
 
 def test_columns_called_like_keywords_quotes_and_each_other_s_casts(child: Child, tmp_path: Path) -> None:

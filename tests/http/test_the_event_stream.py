@@ -156,6 +156,19 @@ def test_who_wants_some_processes_gets_those(reader: httpx.Client, facade: Calve
         assert processes_of(take(backups, "process")) == [backup]
 
 
+def test_a_service_that_goes_down_and_comes_back_is_told_at_once(reader: httpx.Client, facade: Calve) -> None:
+    store = facade._app.store
+    with streamed(reader) as found:
+        ids = submit(facade)
+        assert processes_of(take(found, "process")) == ids, "it is joined, and has looked"
+        store.trip("catalog:gone", "no answer", 60)
+        try:
+            assert json.loads(take(found, "down")[0]["data"]) == {"services": ["catalog:gone"]}
+        finally:
+            store.close_breaker("catalog:gone")
+        assert json.loads(take(found, "down")[0]["data"]) == {"services": []}
+
+
 def test_what_cannot_be_streamed_is_a_problem(reader: httpx.Client) -> None:
     wrong = {"kind": "nonsense"}, {"limit": "5"}, {"process": "nosuchprocess"}
     answers = [reader.get("/v1/events/stream", params=one) for one in wrong]

@@ -40,7 +40,6 @@ def test_an_outage_and_its_end_are_seen(scene: Scene, open_as: OpenAs, far: Netw
         expect(sheet.locator(STATE)).to_have_text("running")
         far.set(Fault(mode=Mode.REFUSE))
     try:
-        # Outages are no events: pages look again with each ping of the stream.
         expect(sheet.locator(".why")).to_contain_text("catalog:far", timeout=60_000)
         expect(attention.locator(".card", has_text="catalog:far")).to_be_visible(timeout=60_000)
     finally:
@@ -250,6 +249,15 @@ def test_a_thousand_events_a_second_are_few_requests(open_as: OpenAs) -> None:
         page.clock.run_for(1000)
     assert 2 <= counted(page) <= 6  # one in two seconds
     assert spent < 1500  # milliseconds for ten thousand events, on a busy machine
+
+
+def test_a_service_that_goes_down_makes_the_page_load_again(open_as: OpenAs) -> None:
+    page = fake(open_as, "<p>here</p>")
+    page.clock.run_for(5000)
+    assert counted(page) == 0
+    page.evaluate("""() => window.tell("down", { services: ["catalog:lake"] })""")
+    page.clock.run_for(5000)
+    assert counted(page) == 1
 
 
 def test_a_page_that_is_hidden_rests_and_comes_back(open_as: OpenAs) -> None:

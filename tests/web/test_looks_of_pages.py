@@ -10,7 +10,7 @@ from calve.app.lookout import Lookout
 from calve.app.sightings import pair
 from calve.clickhouse.embedded.source import EmbeddedSource
 from calve.model.states import ProcessState
-from calve.testing.contracts.contract import move, running
+from calve.testing.contracts.contract import move, running, submit
 from web.conftest import Place, page
 
 SOURCE, TO = "main:web.events", "lake.web.looked"
@@ -55,3 +55,25 @@ def test_a_look_needs_the_names_of_both_ends(own: Place) -> None:
     with own.browser() as reader:
         answer: httpx.Response = reader.post("/do/look", data={**FORM, "to": ""})
     assert answer.status_code == 400
+
+
+def test_a_page_that_is_loaded_because_of_an_outage_shows_it(
+    place: Place, reader: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An outage moves no cursor, so only the stream can say that a page from before is too old."""
+    monkeypatch.setattr("calve.web.documents.KEEP_SECONDS", 3600.0)
+    with reader.stream("GET", "/v1/events/stream") as stream:
+        lines = stream.iter_lines()
+        one = submit(place.store)
+        next(line for line in lines if one.id in line)  # it is heard now
+        place.store.trip("catalog:apart", "no answer", 3600)
+        try:
+            next(line for line in lines if line.startswith("data:") and "catalog:apart" in line)
+            found = reader.get("/system.json").json()["breakers"]
+        finally:
+            place.store.close_breaker("catalog:apart")
+        assert "catalog:apart" in [one["service"] for one in found]
+        next(line for line in lines if line == "event: down")
+        assert "catalog:apart" not in [
+            one["service"] for one in reader.get("/system.json").json()["breakers"]
+        ]

@@ -69,7 +69,10 @@ def _made(
             known = store.processes(ProcessQuery(destination=table, limit=1))
             return (table, "health", *_health(answer)) if known else None
         case "backup_list":
-            newest = sorted(answer["backups"], key=lambda one: one.get("created_at") or "", reverse=True)
+            rows = _with_contents(store, answer["location"], answer["backups"])
+            if rows is None:
+                return None
+            newest = sorted(rows, key=lambda one: one.get("created_at") or "", reverse=True)
             made = [one for one in newest if not one.get("error")]
             summary = {"count": len(made), "stored_bytes": answer["stored_bytes"]}
             return answer["location"], "backups", summary, _pieces(newest)
@@ -81,6 +84,29 @@ def _made(
             counts = Counter(one["severity"] for one in answer)
             return INSTALLATION, "doctor", dict(counts), [json.dumps(answer)]
     return None
+
+
+def _with_contents(store: ServedStore, location: str, rows: Sequence[Json]) -> list[Json] | None:
+    """A list without its tables says less than a look: it takes them from the last one, for a backup never changes. None
+    if that had not seen all of them: then the list is not kept, and the next look is not put off by it."""
+    if all("contents" in one or one.get("error") for one in rows):
+        return list(rows)
+    known = {
+        (one["name"], one.get("process")): one["contents"]
+        for text in store.sighting_body(location, "backups", limit=MOST_PIECES)
+        for one in json.loads(text)
+        if "contents" in one
+    }
+    found: list[Json] = []
+    for one in rows:
+        key = (one["name"], one.get("process"))
+        if "contents" in one or one.get("error"):
+            found.append(one)
+        elif key in known:
+            found.append({**one, "contents": known[key]})
+        else:
+            return None
+    return found
 
 
 def _pair(partitions: Sequence[Json]) -> tuple[Json, Sequence[str]]:

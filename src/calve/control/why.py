@@ -12,6 +12,11 @@ from calve.model.process import Breaker, Process, ProcessId, Task, Worker, Worke
 from calve.model.reach import kinds_in, reaches
 from calve.model.states import PROCESS_TERMINAL, Leftovers, ProcessState, TaskState
 
+_ENDS = {
+    ProcessState.COMPLETED: "completed",
+    ProcessState.FAILED: "failed",
+    ProcessState.CANCELLED: "was cancelled",
+}
 _FRESH_SECONDS = 60.0  # a worker that was silent for longer is not counted on
 
 
@@ -58,11 +63,11 @@ def _ended(process: Process) -> str:
     said = f": {process.error.message}" if process.error else ""
     if process.error is not None and process.error.outcome is Outcome.UNKNOWN:
         next_at = f"; the next check is at {_time(process.cleanup_at)}" if process.cleanup_at else ""
-        return f"It FAILED{at} and whether it was published is unknown{next_at}{said}."
+        return f"It failed{at} and whether it was published is unknown{next_at}{said}."
     kept = ""
     if process.leftovers is Leftovers.KEPT and process.cleanup_at:
         kept = f"; its files are kept for `calve retry {process.id}` until {_time(process.cleanup_at)}"
-    return f"Nothing to wait for: it is {process.state}{at}{said}{kept}."
+    return f"It {_ENDS[process.state]}{at}{said}{kept}."
 
 
 def _asked_to_end(process: Process, now: datetime) -> str:

@@ -196,11 +196,15 @@ def _refuse_unwritable(
             if found:
                 at = f", such as {found[0]['sample']} in part {rows.part_name(found[0]['part'])}"
             raise PermanentError(
-                f"column {column.source}: {row[f'k{place}']} rows hold {column.check_reason}{at};"
+                f"column {column.source}: {_rows(row[f'k{place}'])} {column.check_reason}{at};"
                 f" the table's column {column.name} is {column.type}",
                 code="value_unwritable",
                 hint=_hint(column),
             )
+
+
+def _rows(count: int) -> str:
+    return "1 row holds" if count == 1 else f"{count} rows hold"
 
 
 def _sample(column: ColumnPlan) -> str:

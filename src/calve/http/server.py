@@ -72,6 +72,7 @@ class Shared:
     root_path: str
     lookout: Lookout  # a page says what it shows: `want(document["subjects"])`, `press` for a button
     behind_proxy: bool
+    streams: Streams
     last: list[BaseRoute] = field(default_factory=list)  # routes after all others, for what nobody answers
     told: list[Told] = field(default_factory=list)  # refusals as pages, for who wants pages
 
@@ -160,6 +161,7 @@ def serve(
             root_path=_root(options),
             lookout=lookout,
             behind_proxy=options.behind_proxy,
+            streams=streams,
         )
         for front in fronts:
             app.router.routes[:0] = front(shared)  # before the others: `GET /` is a page for a browser

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -36,6 +37,7 @@ OF_A_PEER = 20
 PROGRESS_SHARE = 20  # all processes are read for a twentieth of the time at most
 READERS = 3  # threads for those who read again
 _PROGRESS = ("id", "kind", "state", "tasks", "running_tasks", "rows", "bytes")
+_JUST = timedelta(seconds=30)
 _MEDIA_TYPE = "text/event-stream; charset=utf-8"
 _READER = Caller(name="stream", role=Role.VIEWER)
 PATH = "/v1/events/stream"
@@ -93,6 +95,7 @@ class _Seen:
     events: tuple[_Message, ...]
     live: Mapping[str, Json] | None = None  # processes that have not ended; None: not looked at
     sightings: tuple[Json, ...] = ()
+    down: tuple[str, ...] | None = None  # services with an open breaker; None: not looked at
 
 
 @dataclass(eq=False, kw_only=True)
@@ -124,6 +127,10 @@ class Streams:
         self._tailer: asyncio.Task[None] | None = None
         self._live: dict[str, tuple[Any, ...]] = {}
         self._tried = ""  # the time up to which sightings were told
+        self._down: tuple[str, ...] | None = None  # as it was last told
+        self.noticed: list[
+            Callable[[], None]
+        ] = []  # called before a message that has no place in the feed is sent
         self._tail_thread = ThreadPoolExecutor(1, "stream")
         self._page_threads = ThreadPoolExecutor(READERS, "stream-page")
 
@@ -223,7 +230,16 @@ class Streams:
         seen = self._look(cursor, at_all=at_all)
         found = self._ask("seen", **({"after": self._tried} if self._tried else {}))
         told, self._tried = bool(self._tried), found["upto"]
-        return replace(seen, sightings=tuple(found["sightings"])) if told else seen
+        breakers = self._ask("breakers")
+        down = tuple(sorted(one["service"] for one in breakers))
+        if self._down is None:  # a page that was loaded a moment ago may not show the newest
+            now = datetime.fromisoformat(self._ask("now")["now"]) if breakers else None
+            self._down = tuple(
+                one["service"]
+                for one in breakers
+                if now and datetime.fromisoformat(one["opened_at"]) < now - _JUST
+            )
+        return replace(seen, sightings=tuple(found["sightings"]) if told else (), down=down)
 
     # -- one reader for all -------------------------------------------------------------------------
 
@@ -231,7 +247,7 @@ class Streams:
         """Whether it stands where the tailer stands, or further; then it gets what comes. No `await` in here:
         nothing happens between the look and the joining."""
         if self._tailer is None or self._tailer.done():
-            self._cursor, self._live, self._tried = one.cursor, {}, ""
+            self._cursor, self._live, self._tried, self._down = one.cursor, {}, "", None
             self._tailer = asyncio.get_running_loop().create_task(self._tail())
         elif _position(one.cursor) < _position(self._cursor):
             return False
@@ -278,8 +294,13 @@ class Streams:
             messages = [_Message(text=reset(seen.reset, seen.cursor), cursor=seen.cursor)]
         if seen.live is not None:
             messages += self._progress(seen.live)
-        messages += [_Message(text=block("seen", one)) for one in seen.sightings]
-        self._give(messages)
+        beside = [_Message(text=block("seen", one)) for one in seen.sightings]
+        if self._down is not None and set(seen.down or ()) != set(self._down):
+            beside.append(_Message(text=block("down", {"services": seen.down})))
+        self._down = seen.down
+        for tell in self.noticed if beside else ():
+            tell()
+        self._give([*messages, *beside])
         self._cursor = seen.cursor
 
     def _progress(self, live: Mapping[str, Json]) -> list[_Message]:

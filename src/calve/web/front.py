@@ -21,6 +21,8 @@ from calve.web.sessions import Sessions
 def dashboard(shared: Shared) -> Sequence[BaseRoute]:
     frame = Frame(shared, paths=PATHS, titles=TITLES)
     documents = Documents(shared.service)
+    # Looks and outages move no cursor: a page that is loaded because of one must not be the one from before.
+    shared.streams.noticed.append(documents.changed)
     pages = Pages(frame, documents)
     plans = Plans(frame, pages, documents)
     threading.Thread(target=_first_look, args=(shared.service.desk,), name="first-look", daemon=True).start()

@@ -150,7 +150,7 @@
   const MOST_QUIET = 3; // streams that gave nothing; then the page is looked at every ten seconds
   const SLEPT = 20_000; // between two ticks of a second
   const MOST = 200; // processes of one batch; of more it is only said that there were many
-  const NAMES = ["process", "progress", "seen", "reset", "stalled", "resumed", "bye", "ping"];
+  const NAMES = ["process", "progress", "seen", "down", "reset", "stalled", "resumed", "bye", "ping"];
   const live = { on: false, leads: false, over: false, source: null, leave: null, waiting: null, cursor: "", heard: 0, failures: 0, quiet: 0, timer: 0 };
   let paused = false;
   let channel = null;
@@ -256,7 +256,8 @@
     if (name === "stalled") batch.word = "the store does not answer";
     if (name === "reset" || name === "resumed") batch.many = true;
     if (name === "seen") batch.seen = true;
-    if (name === "ping") batch.pinged = true; // outages and silent workers leave no event: a page looks again now and then
+    // Outages and silent workers leave no event: a page looks again when a service goes down or comes back, and now and then.
+    if (name === "ping" || name === "down") batch.pinged = true;
     if (name === "bye") { flush(); live.quiet = -1; lost(); return; }
     if ((name === "process" || name === "progress") && !batch.many) {
       const data = JSON.parse(event.data);
