@@ -8,6 +8,7 @@ import pytest
 
 from calve.model.errors import StoreError
 from calve.web.documents import MOST, Documents, position
+from calve.web.prints import KEY, NAME, Prints, filled, token_blank
 
 
 class Store:
@@ -113,3 +114,38 @@ def test_only_what_every_role_may_see_is_shared() -> None:
 @pytest.mark.parametrize("text", ["", "x", "a.b.c", "a.-1.c", "a.1", "a.1.b.c", "a.٣.c"])
 def test_what_is_no_cursor_is_before_all(text: str) -> None:
     assert position(text) == -1
+
+
+def test_equal_pages_are_printed_once() -> None:
+    async def run() -> None:
+        prints, made = Prints(), list[str]()
+
+        def printed(role: str) -> bytes:
+            made.append(role)
+            return role.encode()
+
+        roles = ["viewer", "admin"] * 10
+        found = await asyncio.gather(*(prints.get(role, lambda role=role: printed(role)) for role in roles))  # type: ignore[misc]
+        assert [one.decode() for one in found] == roles and sorted(made) == ["admin", "viewer"]
+
+    asyncio.run(run())
+
+
+def test_a_page_that_cannot_be_printed_is_an_error_for_each_who_asked() -> None:
+    async def run() -> None:
+        prints = Prints()
+
+        def fails() -> bytes:
+            raise ValueError("no such key")
+
+        found = await asyncio.gather(*(prints.get("page", fails) for _ in range(3)), return_exceptions=True)
+        assert [type(one) for one in found] == [ValueError] * 3
+
+    asyncio.run(run())
+
+
+def test_each_viewer_has_his_own_name_keys_and_tokens_in_it() -> None:
+    keys = iter(("k1", "k2"))
+    page = f"<bdi>{NAME}</bdi> {KEY} {KEY} {token_blank('sign-out')} {token_blank('backup_create')}".encode()
+    found = filled(page, name="a<b", key=lambda: next(keys), token=lambda action: f"token of {action}")
+    assert found == b"<bdi>a&lt;b</bdi> k1 k2 token of sign-out token of backup_create"

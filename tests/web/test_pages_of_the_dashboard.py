@@ -7,6 +7,7 @@ from urllib.parse import quote, urljoin, urlsplit
 
 import httpx
 import pytest
+from sqlalchemy import delete
 
 from calve import __version__
 from calve.app.desk import Desk
@@ -14,7 +15,8 @@ from calve.model.access import Role
 from calve.model.errors import ErrorInfo, StoreError
 from calve.model.process import BatchId
 from calve.model.states import ProcessState
-from calve.testing.contracts.contract import move, running, submit
+from calve.store.tables import events
+from calve.testing.contracts.contract import move, publishing, running, submit
 from calve.web.frame import POLICY
 from calve.web.pages import PAGES, PATHS, PLAN, table_file
 from support.html import Html
@@ -111,6 +113,7 @@ def test_the_plan_and_a_task_of_a_process_are_documents_of_their_own(
 
 
 @pytest.mark.parametrize("root", ["", "/processes"])
+@pytest.mark.usefixtures("table")  # a source that is there: a page looks into it
 def test_every_link_leads_to_a_page_under_any_root(place: Place, root: str) -> None:
     submit(place.store, source="main:links.t", destination="lake.links.t")
     with place.served(root_path=root) as url, place.browser(url.removesuffix(root)) as client:
@@ -195,6 +198,15 @@ def test_what_is_wrong_in_an_address_is_said_on_a_page(reader: httpx.Client) -> 
     ):
         html = page(reader, address, status=400)
         assert "bad_option" in html.text or "missing_option" in html.text
+
+
+@pytest.mark.parametrize("kind", ["export", "backup", "optimize"])
+def test_a_process_whose_history_is_gone_has_a_page(place: Place, reader: httpx.Client, kind: str) -> None:
+    row = publishing(place.store, kind=kind, source="main:old.t", destination="lake.old.t")
+    move(place.store, row, ProcessState.COMPLETED)
+    with place.store.database.engine.begin() as connection:
+        connection.execute(delete(events).where(events.c.process_id == row.id))
+    assert row.id in page(reader, f"/processes/{row.id}").text
 
 
 def test_a_prefix_leads_to_its_process_and_a_batch_to_its_list(place: Place, reader: httpx.Client) -> None:

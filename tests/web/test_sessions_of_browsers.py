@@ -50,6 +50,16 @@ def test_signing_in_leads_back_and_the_page_says_who_it_is(place: Place) -> None
         assert "operator · admin-1" in page(client, "/").text
 
 
+def test_people_of_one_role_share_a_page_but_not_what_is_their_own(place: Place) -> None:
+    with place.signed_in(Role.OPERATOR) as anne, place.browser() as bert:
+        sign_in(bert, place.token(Role.ADMIN), role="operator")
+        pages = [page(client, "/backups") for client in (anne, bert)]
+    mine, his = ((html.text, html.form("sign-out").filled()["token"]) for html in pages)
+    assert "operator · operator-1" in mine[0] and "operator · admin-1" in his[0]
+    assert "admin-1" not in mine[0] and "operator-1" not in his[0]
+    assert mine[1] != his[1] and all("." in token[0] for token in (mine[1], his[1]))
+
+
 def test_behind_tls_the_cookie_goes_over_tls_alone_and_below_the_root_alone(place: Place) -> None:
     place.token(Role.VIEWER)
     with (

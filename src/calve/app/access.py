@@ -24,7 +24,8 @@ from calve.model.refusals import no_such_token
 from calve.model.seen import Session
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
-_RESERVED = frozenset({LOCAL, "local-reader"})
+LOCAL_READER = "local-reader"  # who reads on the server's own host without a token
+_RESERVED = frozenset({LOCAL, LOCAL_READER})
 _REMEMBER_SECONDS = 3600.0
 _KEEP_SECONDS = 5.0
 _REMEMBER_SESSION_SECONDS = 300.0

@@ -56,9 +56,9 @@ class Verb:
 
     def needs(self, arguments: Mapping[str, Any]) -> Role:
         given = [name for name, value in arguments.items() if value]
-        roles = [self.raised[name] for name in given if name in self.raised]
         lowered = next((self.lowered[name] for name in given if name in self.lowered), self.role)
-        return max([lowered, *roles], key=list(Role).index)
+        raised = [self.raised[name] for name in given if name in self.raised]
+        return max([lowered, *raised], key=list(Role).index) if raised else lowered
 
 
 def _verbs(role: Role, reach: Reach, names: str, *, changes: bool = False) -> list[Verb]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from ipaddress import ip_address
 from urllib.parse import parse_qsl
 
-from calve.app.access import Gatekeeper
+from calve.app.access import LOCAL_READER, Gatekeeper
 from calve.app.token_file import LOCAL, token_id
 from calve.http.guard import Rates
 from calve.http.problem import HttpError, too_many
@@ -59,7 +59,7 @@ class Identities:
             return self._of_session(secret, headers, peer, method, ask=ask)
         if not text:
             if self._open_reading and local:
-                return Caller(name="local-reader", role=Role.VIEWER, origin=peer)
+                return Caller(name=LOCAL_READER, role=Role.VIEWER, origin=peer)
             raise HttpError(
                 401,
                 "a token is needed",

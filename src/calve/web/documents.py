@@ -8,13 +8,14 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from calve.app.desk import VERBS
 from calve.http.routes import Service
 from calve.model.access import Caller, Role
 from calve.model.errors import StoreError, TemporaryError
+from calve.web.prints import Prints
 
 KEEP_SECONDS = 1.0
 MOST = 64
@@ -27,6 +28,7 @@ class Document:
     data: bytes  # JSON
     made: float
     position: int  # in the feed, of its cursor
+    prints: Prints = field(default_factory=Prints, compare=False)
 
 
 class Documents:

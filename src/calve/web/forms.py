@@ -19,13 +19,13 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from calve.app.commands import command
-from calve.app.desk import SUBMITS, VERBS, NotAllowedError, Reach
+from calve.app.desk import SUBMITS, VERBS, Reach
 from calve.app.sightings import pair
 from calve.app.support import zipped
 from calve.app.view import Json
 from calve.http.errands import Pending
 from calve.http.problem import HttpError
-from calve.model.access import Caller
+from calve.model.access import Caller, Role
 from calve.model.errors import CalveError, NotFoundError, Outcome, RefusedError, TemporaryError, UsageError
 from calve.web.actions import ACTIONS, Action, Ask, consequence
 from calve.web.fields import parsed, refuse_tokens, sent
@@ -54,14 +54,11 @@ class Forms:
         frame.may, frame.needs = self.may, self.needs
 
     def may(self, caller: Caller, name: str, arguments: Given) -> bool:
-        try:
-            self._service.desk.check(caller, ACTIONS[name].verb, {**arguments, **ACTIONS[name].always})
-        except NotAllowedError:
-            return False
-        return True
+        """For what is shown; the desk decides when it is done."""
+        return caller.role.may(_needed(name, arguments))
 
     def needs(self, name: str, arguments: Given) -> str:
-        return VERBS[ACTIONS[name].verb].needs({**arguments, **ACTIONS[name].always}).value
+        return _needed(name, arguments).value
 
     def routes(self) -> list[BaseRoute]:
         handler = self._frame.handler
@@ -381,6 +378,10 @@ def _made(answer: Json) -> str:
     if len(ids) == 1:
         return target(PATHS["sheet"], {"id": ids[0]})
     return target(PATHS["page"], {"batch": answer["batch"]}) if ids and answer["batch"] else ""
+
+
+def _needed(name: str, arguments: Given) -> Role:
+    return VERBS[ACTIONS[name].verb].needs({**arguments, **ACTIONS[name].always})
 
 
 def _line(verb: str, arguments: Given) -> str:

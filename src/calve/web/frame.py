@@ -12,13 +12,14 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from calve import __version__
+from calve.app.access import LOCAL_READER
 from calve.app.commands import command
 from calve.http.identity import given_cookie, given_token
 from calve.http.problem import RETRY_SECONDS, HttpError, status_of
@@ -28,7 +29,9 @@ from calve.model.errors import CalveError, TemporaryError
 from calve.web.assets import PACKED, Assets, packed, takes_gzip
 from calve.web.documents import is_store_down
 from calve.web.links import Links, target, texts
+from calve.web.prints import KEY, NAME, Prints, filled, token_blank
 from calve.web.template import Templates
+from calve.web.words import cut
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
@@ -57,6 +60,7 @@ TITLES = {
 _FOR_PROGRAMS = ("/v1/", "/metrics", "/healthz", "/readyz")
 _REFUSALS = 64
 _REQUEST = "{request}"
+NAME_LENGTH = 24  # of who is signed in, as the frame shows it
 NAVIGATION = ("attention", "tables", "page", "vault", "system")
 Handler = Callable[[Request], Awaitable[Response]]
 _log = logging.getLogger("calve.web")
@@ -148,9 +152,11 @@ class Frame:
         status: int = 200,
         headers: Mapping[str, str] | None = None,
         store_seconds: float = 0.0,
+        prints: Prints | None = None,
         **context: Any,
     ) -> Response:
-        links = self.links(request)
+        """`prints`: of the document that it shows, if all else that it shows follows from the address and the role."""
+        links, who = self.links(request), self.who(request, caller) if caller else NOBODY
         given = {
             "page": {"name": "", "title": "", "path": request.scope["path"]},
             "doc": {},
@@ -161,7 +167,7 @@ class Frame:
             "stale": None,
             "refresh": None,
             "part": request.headers.get("x-calve-part") == "main",
-            "who": self.who(request, caller) if caller else NOBODY,
+            "who": replace(who, name=who.name if who.name in ("", LOCAL_READER) else NAME),
             "open_reading": self.shared.open_reading,
             "navigation": [(name, self._titles[name]) for name in NAVIGATION if name in self.paths],
             "link": links.to,
@@ -171,8 +177,8 @@ class Frame:
             "may": lambda action, **arguments: caller is not None and self.may(caller, action, arguments),
             "role_for": lambda action, **arguments: self.needs(action, arguments),
             "fields": fields,
-            "form_token": lambda action: self.form_token(request, action),
-            "form_key": form_key,
+            "form_token": token_blank,
+            "form_key": lambda: KEY,
             "form_url": lambda action: links.at(f"do/{action}"),
             "confirm_url": lambda action, **arguments: links.at(target(f"confirm/{action}", arguments)),
             "sign_in_url": lambda back="": links.at(target("sign-in", {"next": back})),
@@ -180,8 +186,14 @@ class Frame:
             "version": __version__,
         } | context
         started = time.perf_counter()
+
+        def make() -> bytes:
+            return self._templates.render(template, **given)
+
+        seen = (template, request.scope["path"], request.url.query, given["part"], given["who"])
+        page = await (prints or Prints()).get(seen, make)
         packs = takes_gzip(request)
-        data = await asyncio.to_thread(self._rendered, template, given, packs)
+        data = await asyncio.to_thread(self._filled, request, page, who, packs)
         seconds = time.perf_counter() - started
         timing = f"store;dur={store_seconds * 1000:.1f}, page;dur={seconds * 1000:.1f}"
         return Response(
@@ -191,8 +203,13 @@ class Frame:
             headers={**HEADERS, **(PACKED if packs else {}), "Server-Timing": timing, **(headers or {})},
         )
 
-    def _rendered(self, template: str, given: Mapping[str, Any], packs: bool) -> bytes:
-        data = self._templates.render(template, **given)
+    def _filled(self, request: Request, page: bytes, who: Who, packs: bool) -> bytes:
+        data = filled(
+            page,
+            name=cut(who.name, NAME_LENGTH),
+            key=form_key,
+            token=lambda action: self.form_token(request, action),
+        )
         return packed(data) if packs else data
 
     def go(self, request: Request, below_root: str, *, status: int = 303) -> Response:

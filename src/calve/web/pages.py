@@ -242,7 +242,15 @@ class Pages:
         beside = {} if stale is not None or caller is None else await self._beside(page, caller, document)
         spent = time.perf_counter() - started
         return await self.shown(
-            request, page, caller, given, document, stale=stale, store_seconds=spent, **beside
+            request,
+            page,
+            caller,
+            given,
+            document,
+            stale=stale,
+            store_seconds=spent,
+            **beside,
+            prints=None if stale is not None or beside else made.prints,
         )
 
     async def shown(

@@ -187,7 +187,10 @@ def day(at: str | None) -> str:
 
 def cleaned(text: object) -> str:
     """On one line, and nothing of it invisible."""
-    return "".join(_visible(sign) for sign in str(text))
+    text = str(text)
+    if text.isascii() and text.isprintable():  # nearly all; a page has hundreds
+        return text
+    return "".join(_visible(sign) for sign in text)
 
 
 def message(text: object, most: int = _MESSAGE) -> str:
@@ -224,6 +227,8 @@ def title(text: object) -> str:
 
 def mixed(text: object) -> str:
     """The letters that are not of the first alphabet, by code point; "" for a name of one alphabet."""
+    if str(text).isascii():
+        return ""
     found: list[tuple[str, str]] = []
     for sign in str(text)[:_TITLE]:
         script = unicodedata.name(sign, "").split(" ", 1)[0] if sign.isalpha() else ""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import lru_cache
 
 from markupsafe import Markup
 
@@ -13,11 +14,17 @@ _HEIGHT = 24.0
 _TALL = 120.0
 _AXIS = 20.0
 _HOUR = 3600.0
+_KEPT = 512  # small charts, of a kilobyte each
 _LEAST = 1.5  # pixels that an amount above 0 has
 
 
 def sparkline(values: Sequence[float], what: str = "exported in 30 days", unit: str = "bytes") -> Markup:
     """The last one is told from the others. Nothing at all is a dotted line."""
+    return _sparkline(tuple(values), what, unit)
+
+
+@lru_cache(_KEPT)  # a list has a hundred, and few of them change before it is shown again
+def _sparkline(values: tuple[float, ...], what: str, unit: str) -> Markup:
     amounts, said = folded(svg.known(values), MOST), _unit(unit)
     highest = max(amounts, default=0.0)
     if highest <= 0:
