@@ -38,7 +38,7 @@ def test_equal_rows_are_proven_row_by_row_in_as_many_tasks_as_needed(
     id = scene.submit()
     row = scene.settle(id)
     assert (row.state, row.rows, row.files) == (ProcessState.COMPLETED, 30, 3), row.error
-    assert _answers(scene) == [(True, "rows")]
+    assert _answers(scene) == [(True, "files")]
     assert len(scene.memory.tasks(id)) == 3
     assert len(scene.source_.queries) == 5  # 5 rows; 6; and 19 in three
     assert json.loads(row.result or "{}")["sums"].startswith("30:")
@@ -73,7 +73,7 @@ def test_rows_that_differ_fail_the_proof(catalog: Catalog, change: object) -> No
     assert row.state is ProcessState.FAILED
     assert row.error is not None
     assert row.error.code == "proof_failed"
-    assert _answers(scene) == [(False, "rows")]
+    assert _answers(scene) == [(False, "files")]
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_parts_that_merge_while_they_are_read_are_read_again(catalog: Catalog) -
     scene = ProofScene(Export.make(catalog, "merging"))
     scene.source_.merges_at = 1
     assert scene.settle(scene.submit()).state is ProcessState.COMPLETED
-    assert _answers(scene) == [(True, "rows")]
+    assert _answers(scene) == [(True, "files")]
 
 
 def test_a_source_that_changes_after_the_plan_ends_without_an_answer(catalog: Catalog) -> None:
@@ -180,5 +180,5 @@ def test_breaking_at_any_call_gives_the_same_answer(export: Export, how: Break, 
         scene.clock.advance(_LEASES_OVER)
         row, where = scene.settle(id), f"{how} call {at} ({call})"
         assert row.state is (ProcessState.COMPLETED if equal else ProcessState.FAILED), (where, row.error)
-        assert set(_answers(scene)) == {(equal, "rows")}, where
+        assert set(_answers(scene)) == {(equal, "files")}, where
         assert scene.memory.holder(f"proof:{export.work.process_id}") is None, where

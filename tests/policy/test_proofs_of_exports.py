@@ -6,15 +6,20 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import date
+from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyiceberg.table import Table
 
 from calve.app import policies, policy_view
 from calve.app.policy_look import PartitionLook, TableLook, last_look
 from calve.app.wiring import App
 from calve.model.access import Proof
 from calve.model.process import Process, ProcessId
+from calve.model.record import fields_of
 from calve.model.states import ProcessState
 from calve.policy.policy import Policy, Verify
 from calve.policy.stand import Action
@@ -133,6 +138,74 @@ def test_a_sample_is_not_enough_for_a_policy_that_asks_for_all_rows(kept: Place)
         assert (said["state"], said["facts"]["proof"]["depth"]) == ("VERIFIED", "sample")
         full = replace(policy, verify=Verify.FULL)
         assert [one.standing.next for one in policies.standing_now(app, full)] == [Action.PROVE]
+
+
+def _unpartitioned(place: Place, name: str) -> Table:
+    """From now on; PyIceberg alone writes no partitions by month."""
+    table = place.table(f"lake.{name}.events")
+    with table.update_spec() as spec:
+        for field in table.spec().fields:
+            spec.remove_field(field.name)
+    return place.table(f"lake.{name}.events")
+
+
+def _append(place: Place, name: str, days: list[str]) -> None:
+    """Rows that another program writes into the same table."""
+    table = _unpartitioned(place, name)
+    rows = [{"day": date.fromisoformat(day), "id": Decimal(77)} for day in days]
+    table.append(pa.Table.from_pylist(rows, schema=table.schema().as_arrow()))
+
+
+def test_rows_of_others_in_the_time_of_a_partition_are_told_and_change_nothing(kept: Place) -> None:
+    name = _database(kept, "day Date, id UInt64", "SELECT '2024-01-10', number FROM numbers(10)")
+    with _app(kept, name) as (app, policy):
+        _exported(kept, app, policy)
+        _append(kept, name, ["2023-12-31", "2024-01-01", "2024-01-31", "2024-02-01"])
+        said = _prove(kept, app, policy)
+        assert (said["state"], said["facts"]["proof"]["depth"]) == ("VERIFIED", "files")
+        assert said["facts"]["proof"]["detail"].startswith("2 rows of others")
+
+
+def test_a_key_without_a_time_is_proven_by_the_files_of_the_export(kept: Place) -> None:
+    name = _database(
+        kept, "day Date, id UInt64", "SELECT '2024-01-10', number FROM numbers(10)", key="id % 2"
+    )
+    with _app(kept, name, export_after="0s") as (app, policy):
+        _exported(kept, app, policy)
+        said = _prove(kept, app, policy)
+        assert (said["state"], said["facts"]["proof"]["depth"]) == ("VERIFIED", "files")
+
+
+def _proofs_now(place: Place, app: App, policy: Policy, stood: list[policies.Stood]) -> list[Process]:
+    """Whatever their state."""
+    begun = [policies._begin_proof(app, policy, one, [one]) for one in stood]
+    return _finish(place, app, [one for one in begun if one is not None])
+
+
+def test_files_that_were_rewritten_are_proven_by_time_and_key(kept: Place) -> None:
+    """Rows at the edges of months in a zone with summer time, of two tenants, in one file."""
+    name = _database(
+        kept,
+        "ts DateTime('Europe/Berlin'), tenant String, id UInt32",
+        "SELECT arrayJoin([toDateTime('2024-03-01 00:00:00', 'Europe/Berlin'), '2024-03-31 23:59:59', "
+        "'2024-04-01 00:00:00', '2024-04-30 23:59:59']), arrayJoin(['a', 'it\\'s']), number FROM numbers(3)",
+        key="(toYYYYMM(ts), tenant)",
+    )
+    with _app(kept, name) as (app, policy):
+        _exported(kept, app, policy)
+        stood = policies.standing_now(app, policy)
+        assert len(stood) == 4
+        whole = kept.read(f"lake.{name}.events")
+        _unpartitioned(kept, name).overwrite(whole)
+        assert len(list(kept.table(f"lake.{name}.events").scan().plan_files())) == 1
+        rows = _proofs_now(kept, app, policy, stood)
+        assert [(row.state, fields_of(row.result)["depth"]) for row in rows] == [("COMPLETED", "rows")] * 4
+        kept.table(f"lake.{name}.events").overwrite(whole.slice(1))
+        ended = _proofs_now(kept, app, policy, stood)
+        assert [one.error.code for one in ended if one.error] == ["proof_failed"]
+        kept.table(f"lake.{name}.events").overwrite(pa.concat_tables([whole, whole.slice(0, 1)]))
+        ended = _proofs_now(kept, app, policy, stood)
+        assert [one.error.code for one in ended if one.error] == ["not_verifiable"]
 
 
 def test_a_partition_that_the_source_no_longer_has_is_proven_by_what_was_read(kept: Place) -> None:

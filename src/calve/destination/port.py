@@ -36,7 +36,7 @@ from calve.model.errors import RefusedError
 from calve.objects.storage import Storage
 
 if TYPE_CHECKING:
-    from calve.destination.proof import Scan
+    from calve.destination.proof import Box, Scan
 
 
 class FoundTable(ABC):
@@ -185,10 +185,16 @@ class Destination(ABC):
 
     @abstractmethod
     def scan(
-        self, process_id: str, plan: ExportPlan, receipts: Sequence[Receipt], snapshot_id: str
+        self,
+        process_id: str,
+        plan: ExportPlan,
+        receipts: Sequence[Receipt],
+        snapshot_id: str,
+        boxes: "Sequence[Box]" = (),
     ) -> "Scan":
-        """What reads the files of the receipts as they are shown now; or, where they are no longer, as the
-        process published them. RefusedError where neither can be read."""
+        """What reads the files of the receipts as they are shown now, and, where the destination can tell,
+        everything else that is shown in the boxes. Without boxes, and where the files are no longer shown: what
+        reads them as the process published them. RefusedError where none of it can be read."""
 
     # -- access -------------------------------------------------------------------------------------
 

@@ -4,11 +4,19 @@ Files are read one after the other, batch by batch: memory does not grow with th
 written down (`Scan`) and read elsewhere.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
-from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.expressions import (
+    AlwaysTrue,
+    And,
+    BooleanExpression,
+    EqualTo,
+    GreaterThanOrEqual,
+    LessThan,
+    Or,
+)
 from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import ArrowScan, _read_all_delete_files
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
@@ -83,11 +91,15 @@ def read_back(
 
 
 def batches(
-    metadata: TableMetadata, io: FileIO, schema: Schema, work: Sequence[FileScanTask]
+    metadata: TableMetadata,
+    io: FileIO,
+    schema: Schema,
+    work: Sequence[FileScanTask],
+    row_filter: BooleanExpression = AlwaysTrue(),
 ) -> Iterator[Any]:
-    """The rows, deletes applied, as Arrow record batches. PyIceberg's own `to_record_batches` begins to read all
+    """The rows that fit, deletes applied, as Arrow record batches. PyIceberg's own `to_record_batches` begins to read all
     files at once and keeps whole ones; what it is made of does neither."""
-    scan = ArrowScan(metadata, io, schema, AlwaysTrue())
+    scan = ArrowScan(metadata, io, schema, row_filter)
     for task in work:
         deletes = _read_all_delete_files(io, [task])
         yield from scan._record_batches_from_scan_tasks_and_deletes([task], deletes)
@@ -103,6 +115,20 @@ class ScanFile:
     spec_id: int
     format: str = "PARQUET"
     deletes: tuple[tuple[str, str], ...] = ()  # path and format
+    own: bool = True  # of the export; of any other, only rows in the scan's boxes count
+
+    @classmethod
+    def of(cls, task: FileScanTask, *, own: bool) -> "ScanFile":
+        deletes = sorted((one.file_path, one.file_format.value) for one in task.delete_files)
+        return cls(
+            path=task.file.file_path,
+            bytes=task.file.file_size_in_bytes,
+            rows=task.file.record_count,
+            spec_id=task.file.spec_id,
+            format=task.file.file_format.value,
+            deletes=tuple(deletes),
+            own=own,
+        )
 
     @property
     def task(self) -> FileScanTask:
@@ -124,18 +150,62 @@ def _data_file(content: DataFileContent, path: str, form: str, rows: int = 0, si
 
 
 @dataclass(frozen=True, kw_only=True)
+class Within:
+    """A condition on one column. Values are text, as Iceberg reads it for the column's type."""
+
+    field_id: int
+    lower: str = ""
+    upper: str = ""  # not included
+    equal: str = ""  # instead of the two
+
+
+Box = tuple[Within, ...]  # rows of one source partition: all of its conditions hold, and for no other rows
+
+
+def in_boxes(boxes: Sequence[Box], schema: Schema) -> BooleanExpression:
+    """Rows in any of them; there is at least one."""
+    made = [_in_box(box, schema) for box in boxes]
+    return made[0] if len(made) == 1 else Or(*made)
+
+
+def _in_box(box: Box, schema: Schema) -> BooleanExpression:
+    found: list[BooleanExpression] = []
+    for one in box:
+        name = schema.find_field(one.field_id).name
+        asked = [(_AT_LEAST, one.lower), (_BELOW, one.upper)] if one.lower else [(_EQUAL, one.equal)]
+        found += [predicate(name, value) for predicate, value in asked]
+    return found[0] if len(found) == 1 else And(*found)
+
+
+# The type checker takes their fields for the arguments of their constructors.
+_Predicate = Callable[[str, str], BooleanExpression]
+_AT_LEAST, _BELOW, _EQUAL = (cast(_Predicate, one) for one in (GreaterThanOrEqual, LessThan, EqualTo))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Scan:
-    """What reads the files of an export, anywhere: no secret is in it."""
+    """What reads the files of an export, anywhere: no secret is in it. With boxes, also what reads all other rows
+    that are in them."""
 
     metadata: str  # the table's, without its history
     location: str
     snapshot_id: str
     current: bool  # it is what a reader of the table sees now
     files: tuple[ScanFile, ...]
+    boxes: tuple[Box, ...] = ()
+    whole: bool = True  # it has all files of the export; else none, and only what is in the boxes
 
     @classmethod
     def of(
-        cls, metadata: TableMetadata, work: Sequence[FileScanTask], snapshot_id: str, *, current: bool
+        cls,
+        metadata: TableMetadata,
+        work: Sequence[FileScanTask],
+        snapshot_id: str,
+        *,
+        current: bool,
+        others: Sequence[FileScanTask] = (),
+        boxes: Sequence[Box] = (),
+        whole: bool = True,
     ) -> "Scan":
         bare = metadata.model_copy(update=dict(_NO_HISTORY, properties=_read_by(metadata)))
         return cls(
@@ -143,19 +213,12 @@ class Scan:
             location=metadata.location,
             snapshot_id=snapshot_id,
             current=current,
-            files=tuple(
-                ScanFile(
-                    path=task.file.file_path,
-                    bytes=task.file.file_size_in_bytes,
-                    rows=task.file.record_count,
-                    spec_id=task.file.spec_id,
-                    format=task.file.file_format.value,
-                    deletes=tuple(
-                        sorted((one.file_path, one.file_format.value) for one in task.delete_files)
-                    ),
-                )
-                for task in work
+            files=(
+                *(ScanFile.of(task, own=True) for task in work),
+                *(ScanFile.of(task, own=False) for task in others),
             ),
+            boxes=tuple(boxes),
+            whole=whole,
         )
 
     @property

@@ -28,7 +28,7 @@ from calve.destination.outcome import (
 )
 from calve.destination.plan import DestinationPlan, ExportPlan
 from calve.destination.port import Destination, ExecutorAccess, FoundTable, write_probe
-from calve.destination.proof import Scan
+from calve.destination.proof import Box, Scan
 from calve.destination.receipt import Receipt, files_of
 from calve.iceberg import tables, undo, verify
 from calve.iceberg.catalogs.lent_keys import Lender, lender
@@ -207,8 +207,15 @@ class IcebergDestination(Destination):
     ) -> Proof:
         return verify.verify(self.catalog, plan, receipts, snapshot_id)
 
-    def scan(self, process_id: str, plan: ExportPlan, receipts: Sequence[Receipt], snapshot_id: str) -> Scan:
-        return verify.scan(self.catalog, plan, receipts, snapshot_id)
+    def scan(
+        self,
+        process_id: str,
+        plan: ExportPlan,
+        receipts: Sequence[Receipt],
+        snapshot_id: str,
+        boxes: Sequence[Box] = (),
+    ) -> Scan:
+        return verify.scan(self.catalog, plan, receipts, snapshot_id, boxes)
 
     def probe(self, process_id: str = "") -> None:
         """A lane is named after its catalog and stands for the storage of its tables too. The storage is

@@ -11,12 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyiceberg.catalog import Catalog
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, Table
 
 from calve.destination.outcome import Proof
 from calve.destination.plan import ExportPlan
-from calve.destination.proof import Scan, prove, read_back
+from calve.destination.proof import Box, Scan, in_boxes, prove, read_back
 from calve.destination.receipt import Receipt
 from calve.iceberg import tables
 from calve.iceberg.errors import catalog_call
@@ -33,23 +34,35 @@ def verify(catalog: Catalog, plan: ExportPlan, receipts: Sequence[Receipt], snap
         return prove(table.metadata, table.io, plan, receipts, work, snapshot_id)
 
 
-def scan(catalog: Catalog, plan: ExportPlan, receipts: Sequence[Receipt], snapshot_id: str) -> Scan:
-    """At main's head if it still has every file, else at the process's own snapshot."""
+def scan(
+    catalog: Catalog,
+    plan: ExportPlan,
+    receipts: Sequence[Receipt],
+    snapshot_id: str,
+    boxes: Sequence[Box] = (),
+) -> Scan:
+    """At main's head. Where that lacks some of the files, what it has in the boxes instead of them; without boxes,
+    the files at the process's own snapshot."""
     table = tables.load(catalog, plan.destination.identifier)
-    head = table.metadata.snapshot_by_name("main")
+    name, metadata = ".".join(table.name()), table.metadata
+    head = metadata.snapshot_by_name("main")
     at = str(head.snapshot_id) if head else snapshot_id
     _check_snapshot(plan, table, at)
-    with catalog_call(catalog.name, f"reading metadata of table {'.'.join(table.name())}"):
-        try:
-            work = _scan_tasks(table, receipts, at)
-        except PermanentError:
-            if at == snapshot_id:
-                raise
+    named = {full_uri(file.path) for receipt in receipts for file in receipt.files}
+    with catalog_call(catalog.name, f"reading metadata of table {name}"):
+        shown = _planned(table, name, int(at)).values()
+        work = [task for task in shown if full_uri(task.file.file_path) in named]
+        whole = len(work) == len(named)
+        if not whole and not boxes:
             _check_snapshot(plan, table, snapshot_id)
-            return Scan.of(
-                table.metadata, _scan_tasks(table, receipts, snapshot_id), snapshot_id, current=False
-            )
-        return Scan.of(table.metadata, work, at, current=True)
+            work = _scan_tasks(table, receipts, snapshot_id)
+            return Scan.of(metadata, work, snapshot_id, current=False)
+        if not boxes:
+            return Scan.of(metadata, work, at, current=True)
+        fit = _planned(table, name, int(at), in_boxes(boxes, metadata.schema())).values()
+        own = work if whole else []
+        others = [task for task in fit if not whole or full_uri(task.file.file_path) not in named]
+        return Scan.of(metadata, own, at, current=True, others=others, boxes=boxes, whole=whole)
 
 
 def _check_snapshot(plan: ExportPlan, table: Table, snapshot_id: str) -> None:
@@ -157,10 +170,12 @@ def _schema(table: Table, schema_id: int | None) -> Schema:
     return Schema(*readable.fields, schema_id=readable.schema_id)
 
 
-def _planned(table: Table, name: str, snapshot_id: int) -> dict[tuple[str, frozenset[str]], FileScanTask]:
+def _planned(
+    table: Table, name: str, snapshot_id: int, row_filter: BooleanExpression = AlwaysTrue()
+) -> dict[tuple[str, frozenset[str]], FileScanTask]:
     """What a reader of the snapshot reads: each data file with the deletes that apply to it."""
     try:
-        tasks = list(table.scan(snapshot_id=snapshot_id).plan_files())
+        tasks = list(table.scan(row_filter, snapshot_id=snapshot_id).plan_files())
     except ValueError as error:  # PyIceberg's way to say that it cannot apply equality deletes
         raise RefusedError(
             f"snapshot {snapshot_id} of table {name} cannot be read here: {error}",

@@ -20,7 +20,7 @@ from calve.destination.names import PARQUET, DestinationAddress, receipts_of
 from calve.destination.outcome import AlreadyExported, Proof, PublishedSnapshot, PublishFenced, Undone
 from calve.destination.plan import DestinationPlan, ExportPlan
 from calve.destination.port import Destination, ExecutorAccess, FoundTable, write_probe
-from calve.destination.proof import Scan, ScanFile, prove
+from calve.destination.proof import Box, Scan, ScanFile, prove
 from calve.destination.receipt import Receipt, files_of
 from calve.iceberg.errors import catalog_call
 from calve.model.errors import PermanentError, RefusedError
@@ -171,7 +171,15 @@ class ParquetDestination(Destination):
     ) -> Proof:
         return verify(self._folder, process_id, plan, receipts)
 
-    def scan(self, process_id: str, plan: ExportPlan, receipts: Sequence[Receipt], snapshot_id: str) -> Scan:
+    def scan(
+        self,
+        process_id: str,
+        plan: ExportPlan,
+        receipts: Sequence[Receipt],
+        snapshot_id: str,
+        boxes: Sequence[Box] = (),
+    ) -> Scan:
+        """A folder has no snapshot, so nobody can tell what else it shows."""
         commit, table, work = _listed(self._folder, process_id, plan, receipts)
         return Scan.of(table.metadata, work, commit.id, current=True)
 

@@ -4,7 +4,7 @@ the store. It changes nothing outside, so there is nothing to fence and nothing 
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from pyiceberg.schema import Schema
@@ -17,7 +17,7 @@ from calve.destination import checksums
 from calve.destination.names import DestinationAddress
 from calve.destination.plan import ExportPlan
 from calve.destination.port import Destination
-from calve.destination.proof import expected_checksums, written_columns
+from calve.destination.proof import Scan, expected_checksums, written_columns
 from calve.destination.receipt import Receipt
 from calve.model.access import Proof
 from calve.model.change import Result
@@ -66,25 +66,13 @@ class ProofKind(Kind):
     ) -> Planned | NothingToDo:
         request = ProofRequest.from_json(process.request)
         plan, receipts, snapshot_id = self._exported(request)
-        scan = self._ports.destination(request.address).scan(request.export, plan, receipts, snapshot_id)
-        if request.sample:
-            receipts = [receipts[place] for place in sampled(len(receipts))]
-            named = {full_uri(file.path) for receipt in receipts for file in receipt.files}
-            scan = replace(scan, files=tuple(file for file in scan.files if full_uri(file.path) in named))
-        made = ProofPlan(
-            process_id=process.id,
-            export=request.export,
-            depth=Depth.SAMPLE if request.sample else Depth.DESTINATION,
-            scan=scan,
-            tasks=grouped(scan.files),
-            schema=written_columns(plan).model_dump_json(),
-            expected=expected_checksums(plan, receipts),
-            expected_rows=sum(receipt.rows for receipt in receipts),
+        made = (
+            self._sample(request, plan, receipts, snapshot_id)
+            if request.sample
+            else self._full(request, plan, receipts, snapshot_id)
         )
-        if not request.sample:
-            made = self._with_source(request, plan, made)
         tasks = tuple(NewTask(number=number, spec="") for number in range(len(made.tasks)))
-        return Planned(plan=made.to_json(), tasks=tasks)
+        return Planned(plan=replace(made, process_id=process.id).to_json(), tasks=tasks)
 
     def _exported(self, request: ProofRequest) -> tuple[ExportPlan, list[Receipt], str]:
         id = ProcessId(request.export)
@@ -103,23 +91,46 @@ class ProofKind(Kind):
         receipts = [Receipt.from_json(task.receipt) for task in tasks if task.receipt]
         return ExportPlan.from_json(plan), receipts, export.snapshot_id
 
-    def _with_source(self, request: ProofRequest, plan: ExportPlan, made: ProofPlan) -> ProofPlan:
+    def _sample(
+        self, request: ProofRequest, plan: ExportPlan, receipts: Sequence[Receipt], snapshot_id: str
+    ) -> ProofPlan:
+        scan = self._ports.destination(request.address).scan(request.export, plan, receipts, snapshot_id)
+        some = [receipts[place] for place in sampled(len(receipts))]
+        named = {full_uri(file.path) for receipt in some for file in receipt.files}
+        files = tuple(file for file in scan.files if full_uri(file.path) in named)
+        return _by_columns(request, plan, replace(scan, files=files), some, Depth.SAMPLE)
+
+    def _full(
+        self, request: ProofRequest, plan: ExportPlan, receipts: Sequence[Receipt], snapshot_id: str
+    ) -> ProofPlan:
         """Row by row, where the source still has what was exported."""
-        now = made.scan.table.schema()
-        found = compare_with(self._ports.source(request.source), request, plan, now)
+        destination = self._ports.destination(request.address)
+        table = destination.find()
+        if table is None:
+            raise RefusedError(
+                f"{destination.address} is gone", code="not_verifiable", hint="export again to fill it"
+            )
+        found = compare_with(self._ports.source(request.source), request, plan, table.schema)
         if isinstance(found, str):
+            scan = destination.scan(request.export, plan, receipts, snapshot_id)
+            made = _by_columns(request, plan, scan, receipts, Depth.DESTINATION)
             return replace(made, notes=(found,))
+        scan = destination.scan(request.export, plan, receipts, snapshot_id, found.boxes)
         notes = list(found.notes)
-        if not made.scan.current:
-            notes.append(f"snapshot {made.scan.snapshot_id} was read: the newest one has other files")
+        if not scan.current:
+            notes.append(f"snapshot {scan.snapshot_id} was read: the newest one has other files")
         ids = {column.field_id for column in found.columns}
-        return replace(
-            made,
-            depth=Depth.PARTIAL if notes else Depth.ROWS,
-            schema=Schema(*(one for one in now.fields if one.field_id in ids)).model_dump_json(),
+        fields = [one for one in scan.table.schema().fields if one.field_id in ids]
+        depth = Depth.ROWS if scan.boxes else Depth.FILES
+        return ProofPlan(
+            process_id="",
+            export=request.export,
+            depth=Depth.PARTIAL if notes else depth,
+            scan=scan,
+            tasks=grouped(scan.files),
+            schema=Schema(*fields).model_dump_json(),
             columns=found.columns,
             rows=found.rows,
-            expected={},
             notes=tuple(notes),
         )
 
@@ -148,27 +159,30 @@ class ProofKind(Kind):
         """Compare, and keep the answer. A proof that failed is kept before the process fails with it."""
         read, request = ProofPlan.from_json(plan), ProofRequest.from_json(process.request)
         found = [ProofReceipt.from_json(text) for text in receipts]
-        faults = self._by_row(request, read, found) if read.rows else _by_column(read, found)
+        answer = self._by_row(request, read, found) if read.rows else _by_column(read, found)
         rows = sum(receipt.rows for receipt in found)
         # If we die here, nothing is known; if we die after it, it is compared once more and kept twice: the
         # newest proof of an export counts.
         self._ports.record_proof(
             Proof(
                 process_id=ProcessId(read.export),
-                ok=not faults,
-                depth=read.depth.value,
-                detail="; ".join((*faults, *read.notes))[:_DETAIL],
+                ok=not answer.faults,
+                depth=answer.depth.value,
+                detail="; ".join((*answer.faults, *answer.notes))[:_DETAIL],
             )
         )
-        if faults:
+        if answer.faults:
             raise PermanentError(
-                f"{process.destination} differs from what {process.source} has: {'; '.join(faults)}",
+                f"{process.destination} differs from what {process.source} has: {'; '.join(answer.faults)}",
                 code="proof_failed",
                 hint=f"calve verify {read.export} --deep compares column by column",
             )
-        detail = {"export": read.export, "depth": read.depth.value, "notes": list(read.notes)}
-        if read.rows:
-            detail["sums"] = str(_sums(found))
+        detail = {
+            "export": read.export,
+            "depth": answer.depth.value,
+            "notes": list(answer.notes),
+            "sums": answer.sums,
+        }
         result = Result(
             rows=rows,
             files=len(read.scan.files),
@@ -176,22 +190,35 @@ class ProofKind(Kind):
             snapshot_id=read.scan.snapshot_id,
             detail=json.dumps(detail, sort_keys=True),
         )
-        return Published(
-            result=result, message=f"proved {rows} rows of process {read.export}: {read.depth.value}"
-        )
+        said = f"proved {rows} rows of process {read.export}: {answer.depth.value}"
+        return Published(result=result, message=said)
 
-    def _by_row(
-        self, request: ProofRequest, plan: ProofPlan, found: Sequence[ProofReceipt]
-    ) -> tuple[str, ...]:
+    def _by_row(self, request: ProofRequest, plan: ProofPlan, found: Sequence[ProofReceipt]) -> "_Answer":
         assert plan.rows is not None
         schema = Schema.model_validate_json(plan.schema)
-        here = _sums(found)
+        own = sum((RowSums.parse(receipt.sums) for receipt in found), RowSums())
+        others = sum((RowSums.parse(receipt.others) for receipt in found), RowSums())
+        here = own if plan.scan.whole else others
         there = source_sums(self._ports.source(request.source), request, plan.rows, plan.columns, schema)
-        if here == there:
-            return ()
+        answer = _Answer(depth=plan.depth, notes=plan.notes, sums=str(there))
+        if not plan.scan.whole and here.rows > there.rows:
+            raise RefusedError(
+                f"the files of process {plan.export} were rewritten, and in the time of its partitions there are"
+                f" {here.rows} rows, where the source has {there.rows}: nobody can tell which are its own",
+                code="not_verifiable",
+                hint="export into a table of its own to have it proven",
+            )
         if here.rows != there.rows:
-            return (f"{here.rows} rows found, the source has {there.rows}",)
-        return (f"the sums of its {here.rows} rows are not those of the source's",)
+            return replace(answer, faults=(f"{here.rows} rows found, the source has {there.rows}",))
+        if here != there:
+            return replace(
+                answer, faults=(f"the sums of its {here.rows} rows are not those of the source's",)
+            )
+        if plan.scan.whole and others.rows:
+            depth = Depth.FILES if plan.depth is Depth.ROWS else plan.depth
+            more = f"{others.rows} rows of others are there in the time of these partitions"
+            return replace(answer, depth=depth, notes=(*plan.notes, more))
+        return answer
 
     def fence(self, process: Process, plan: str) -> Fenced | Published:
         return Fenced()
@@ -208,11 +235,30 @@ class ProofKind(Kind):
             session.rows("SELECT 1", what="probing")
 
 
-def _sums(found: Sequence[ProofReceipt]) -> RowSums:
-    return sum((RowSums.parse(receipt.sums) for receipt in found), RowSums())
+@dataclass(frozen=True, kw_only=True)
+class _Answer:
+    depth: Depth
+    faults: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    sums: str = ""  # of the source's rows, where they were read
 
 
-def _by_column(plan: ProofPlan, found: Sequence[ProofReceipt]) -> tuple[str, ...]:
+def _by_columns(
+    request: ProofRequest, plan: ExportPlan, scan: Scan, receipts: Sequence[Receipt], depth: Depth
+) -> ProofPlan:
+    return ProofPlan(
+        process_id="",
+        export=request.export,
+        depth=depth,
+        scan=scan,
+        tasks=grouped(scan.files),
+        schema=written_columns(plan).model_dump_json(),
+        expected=expected_checksums(plan, receipts),
+        expected_rows=sum(receipt.rows for receipt in receipts),
+    )
+
+
+def _by_column(plan: ProofPlan, found: Sequence[ProofReceipt]) -> _Answer:
     rows = sum(receipt.rows for receipt in found)
     faults = [] if rows == plan.expected_rows else [f"{rows} rows found, {plan.expected_rows} exported"]
     for name, expected in plan.expected.items():
@@ -221,4 +267,4 @@ def _by_column(plan: ProofPlan, found: Sequence[ProofReceipt]) -> tuple[str, ...
             total = checksums.add(total, int(receipt.checksums[name], 16))
         if checksums.text(total) != expected:
             faults.append(f"column {name} differs")
-    return tuple(faults)
+    return _Answer(depth=plan.depth, faults=tuple(faults), notes=plan.notes)

@@ -1,8 +1,9 @@
 """A proof: what was asked for, what is read and compared, and what each task found. Written once, never changed.
 
-A proof is as deep as its plan says. `rows`: every row of the source now, all stored columns, is what a reader of the
-destination sees. `partial`: the same, but for what `notes` names. `destination`: the files hold what the tasks of the
-export read. `sample`: the same of some of the files.
+How deep it is: `rows`: of the time and key of the partitions, readers of the destination see the rows that the source
+has now, in all stored columns, and no others. `files`: the files of the export have those rows, and nobody knows of
+others. `partial`: one of the two, but for what `notes` names. `destination`: the files hold what the tasks of the export
+read. `sample`: the same of some of the files.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,6 +24,7 @@ _SAMPLED = 20  # one file group of so many
 
 class Depth(StrEnum):
     ROWS = "rows"
+    FILES = "files"
     PARTIAL = "partial"
     DESTINATION = "destination"
     SAMPLE = "sample"
@@ -99,7 +101,8 @@ class ProofPlan(Record):
 class ProofReceipt(Record):
     rows: int
     bytes: int
-    sums: str = ""  # of its rows
+    sums: str = ""  # of its rows, in files of the export
+    others: str = ""  # and in other files
     checksums: Mapping[str, str] = field(default_factory=dict)  # or by column
     spent: Mapping[str, float] = field(default_factory=dict)
 

@@ -9,16 +9,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyiceberg.schema import Schema
+from pyiceberg.types import DateType, IcebergType, IntegerType, LongType, StringType, TimestamptzType
 
 from calve.clickhouse.row_hash import HashedColumn, RowHash, RowSums, is_comparable
 from calve.clickhouse.source import LiveSource, Session
 from calve.clickhouse.sql import types
+from calve.clickhouse.sql.tokens import Expression, Name, expression, members, string, unquote
 from calve.clickhouse.sql.tokens import name as quoted
-from calve.clickhouse.sql.tokens import string
 from calve.clickhouse.tables import Column, TableInfo
 from calve.destination.content import unchanged
 from calve.destination.plan import ColumnPlan, ExportPlan, PartPlan
+from calve.destination.proof import Box, Within
 from calve.model.errors import NotFoundError, RefusedError, TemporaryError
+from calve.policy.bounds import TimeKey, time_key
 from calve.policy.proof_plan import ProofRequest, SourceRows
 
 _QUERY_ROWS = 20_000_000
@@ -33,6 +36,7 @@ class Comparison:
 
     rows: SourceRows
     columns: tuple[HashedColumn, ...]
+    boxes: tuple[Box, ...] = ()  # where its rows are in the destination, if its key tells
     notes: tuple[str, ...] = ()
 
 
@@ -53,6 +57,7 @@ def compare_with(
             return "the source has row policies, which may hide rows"
         if why := _changed(session, table, plan.source_identity, _contents(plan)):
             return why
+        values = [one.value for one in session.partitions(table) if one.id in _contents(plan)]
     found = _columns(table.columns, plan.columns, schema)
     if isinstance(found, str):
         return found
@@ -60,7 +65,58 @@ def compare_with(
     rows = SourceRows(
         identity=plan.source_identity, contents=_contents(plan), settings={**plan.settings, **_SETTINGS}
     )
-    return Comparison(rows=rows, columns=columns, notes=notes)
+    boxes = _boxes(table, values, plan.columns, schema)
+    return Comparison(rows=rows, columns=columns, boxes=boxes, notes=notes)
+
+
+def _boxes(
+    table: TableInfo, values: Sequence[str], columns: Sequence[ColumnPlan], schema: Schema
+) -> tuple[Box, ...]:
+    """() unless the partition key tells of each row of the destination whether it is of these partitions: by a time,
+    and by other columns as they are."""
+    by_name = {column.name: column.type for column in table.columns}
+    key = time_key(table.partition_key, by_name, table.timezone)
+    if not isinstance(key, TimeKey) or not key.plain:
+        return ()
+    known = {field.field_id: field.field_type for field in schema.fields}
+    fields = {one.source: (one.field_id, known[one.field_id]) for one in columns if one.field_id in known}
+    names = [expression(member) for member in members(table.partition_key)]
+    made = []
+    for value in values:
+        box = _box(key, names, value, fields)
+        if box is None:
+            return ()
+        made.append(box)
+    return tuple(made)
+
+
+def _box(
+    key: TimeKey,
+    names: Sequence[Expression | None],
+    value: str,
+    fields: Mapping[str, tuple[int, IcebergType]],
+) -> Box | None:
+    bounds = key.bounds(value)
+    if bounds is None:
+        return None
+    found: list[Within] = []
+    for place, text in enumerate(members(value) if key.members > 1 else [value]):
+        name = names[place]
+        column = key.column if place == key.member else name.name if isinstance(name, Name) else ""
+        match fields.get(column), text.strip():
+            case (id, DateType()), _ if place == key.member and not key.zone:
+                days = (bounds.lower.date().isoformat(), bounds.upper.date().isoformat())
+                found.append(Within(field_id=id, lower=days[0], upper=days[1]))
+            case (id, TimestamptzType()), _ if place == key.member and key.zone:
+                times = (bounds.lower.isoformat(), bounds.upper.isoformat())
+                found.append(Within(field_id=id, lower=times[0], upper=times[1]))
+            case (id, StringType()), quoted_text if quoted_text.startswith("'"):
+                found.append(Within(field_id=id, equal=unquote(quoted_text)))
+            case (id, IntegerType() | LongType()), number if number.lstrip("-").isdigit():
+                found.append(Within(field_id=id, equal=number))
+            case _:
+                return None
+    return tuple(found)
 
 
 def _contents(plan: ExportPlan) -> dict[str, str]:

@@ -4,12 +4,13 @@ nothing, so an attempt that is lost is made again."""
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io import load_file_io
 from pyiceberg.schema import Schema
 
 from calve.clickhouse.row_hash import HashedColumn, RowHash, RowSums
 from calve.destination import checksums, file_io
-from calve.destination.proof import Scan, batches, read_back
+from calve.destination.proof import Scan, batches, in_boxes, read_back
 from calve.iceberg.errors import catalog_call
 from calve.model.record import Record
 from calve.policy.proof_plan import ProofReceipt
@@ -36,16 +37,21 @@ def run(payload: str) -> str:
 def read(asked: ProofPayload) -> ProofReceipt:
     schema = Schema.model_validate_json(asked.schema)
     io = load_file_io(file_io.bounded(asked.storage), asked.scan.location)
-    work = [file.task for file in asked.scan.files]
     size = sum(file.bytes for file in asked.scan.files)
     watch = attempts.Stopwatch()
     with watch("read"), catalog_call(asked.place, f"reading files of {asked.scan.location}"):
         if not asked.columns:
-            rows, sums = read_back(asked.scan.table, io, schema, work)
-            found = {name: checksums.text(one) for name, one in sums.items()}
+            work = [file.task for file in asked.scan.files]
+            rows, by_name = read_back(asked.scan.table, io, schema, work)
+            found = {name: checksums.text(one) for name, one in by_name.items()}
             return ProofReceipt(rows=rows, bytes=size, checksums=found, spent=watch.spent)
-        row_hash = RowHash(asked.columns, schema)
-        total = RowSums()
-        for batch in batches(asked.scan.table, io, schema, work):
-            total += row_hash.of_batch(batch)
-    return ProofReceipt(rows=total.rows, bytes=size, sums=str(total), spent=watch.spent)
+        row_hash, table = RowHash(asked.columns, schema), asked.scan.table
+        sums = {True: RowSums(), False: RowSums()}
+        for file in asked.scan.files:
+            fits = AlwaysTrue() if file.own else in_boxes(asked.scan.boxes, table.schema())
+            for batch in batches(table, io, schema, [file.task], fits):
+                sums[file.own] += row_hash.of_batch(batch)
+    own, others = sums[True], sums[False]
+    return ProofReceipt(
+        rows=own.rows + others.rows, bytes=size, sums=str(own), others=str(others), spent=watch.spent
+    )
