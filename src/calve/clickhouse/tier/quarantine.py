@@ -1,0 +1,304 @@
+"""Where the rows of a partition go that leaves its table, and how they come back: the port, and the way by MOVE PARTITION.
+
+Nothing here decides that a partition may leave: whoever calls `take_out` has proven the rows elsewhere, announced the
+statement and read every obstacle. The invariants that live here:
+
+- one place for each attempt: what is in it is of this attempt alone;
+- a destructive statement names only an object that an earlier, harmless one made for this attempt. `close` takes that
+  name away, so a statement that wakes up late finds nothing to put rows into (tried: code 60). No time-out is trusted;
+- where the parts are decides, never what a statement answered. Parts are told by the hash of their files, which survives
+  MOVE both ways (tried), and parts without rows count nowhere: a MOVE leaves one for each part that went (tried).
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, Protocol
+
+from calve.clickhouse import still
+from calve.clickhouse.errors import number_of
+from calve.clickhouse.source import Session, Statements
+from calve.clickhouse.sql.create_table import columns_with_ttl, parse
+from calve.clickhouse.sql.tokens import TableName, name, string
+from calve.clickhouse.tables import TableInfo
+from calve.model.errors import CalveError, PermanentError, RefusedError
+
+DATABASE = "calve_released"
+_UNKNOWN_TABLE = 60
+_EXISTS = 57
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """One try at taking one partition out. Journaled as it is before anything happens: it is the only memory."""
+
+    table: TableInfo
+    partition: str
+    number: int  # of all attempts at this table, in any store
+    process: str
+    top: int  # the highest block of the partition when it was announced: late rows are above it
+    hashes: frozenset[str]  # of the parts that it was announced for, and of all that were seen held since
+    parts: tuple[str, ...] = ()  # their names, for the way that has nothing else
+
+    def noted(self, seen: "Placement") -> "Attempt":
+        """With what is held: a merge before the move makes other files. To be journaled before `put_back`, because parts
+        that come back get new block numbers (tried), and nothing else tells them from late rows."""
+        return replace(self, hashes=self.hashes | {part.hash for part in seen.held if part.hash})
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldPart:
+    """A part with rows, as the source lists it."""
+
+    name: str
+    rows: int
+    bytes: int
+    hash: str  # of all files; "" where the source does not say
+    min_block: int
+
+
+class Where(StrEnum):
+    """Of the rows of an attempt."""
+
+    TABLE = "table"  # nothing left it
+    QUARANTINE = "quarantine"  # all of it left, once; late rows may be in the table
+    BOTH = "both"  # the server died inside: the same parts are at both places
+    DIVIDED = "divided"  # some here, some there: replicas lag, or parts were merged since
+    NOWHERE = "nowhere"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placement:
+    """Where the parts of an attempt are, at one server."""
+
+    live: tuple[HeldPart, ...]
+    held: tuple[HeldPart, ...]
+    closed: bool  # nothing that was announced can add to it
+    top: int
+    known: frozenset[str]  # hashes, as journaled
+
+    @property
+    def where(self) -> Where:
+        hashes = {part.hash for part in self.held}
+        old = [part for part in self.live if self._is_old(part)]
+        if not self.held:
+            return Where.TABLE if old else Where.NOWHERE
+        if not old:
+            return Where.QUARANTINE
+        both = hashes <= {part.hash for part in old} and "" not in hashes
+        return Where.BOTH if both else Where.DIVIDED
+
+    @property
+    def late(self) -> tuple[HeldPart, ...]:
+        """Parts of the table that are not of the attempt."""
+        return tuple(part for part in self.live if not self._is_old(part))
+
+    def _is_old(self, part: HeldPart) -> bool:
+        return (
+            part.min_block <= self.top
+            or part.hash in self.known
+            or any(part.hash == held.hash for held in self.held)
+        )
+
+
+class Quarantine(Protocol):
+    """At one server. Every call may be repeated after any crash, by any worker. Only `take_out` and `put_back` move rows.
+    `calve.testing.contracts.quarantine` has these obligations as tests."""
+
+    def prepare(self, attempt: Attempt) -> None:
+        """Make the place. Moves nothing. RefusedError (`quarantine_taken`) where another process made it."""
+
+    def take_out(self, attempt: Attempt, query_id: str) -> None:
+        """Move the partition's rows out of the table, as one statement under that id. NotFoundError or PermanentError
+        once the attempt was closed; whatever it raises, `placement` says what happened."""
+
+    def close(self, attempt: Attempt, query_ids: Sequence[str]) -> None:
+        """From now on no `take_out` of this attempt can move anything; those under way have ended."""
+
+    def put_back(self, attempt: Attempt, query_id: str) -> None:
+        """Move the rows of a closed attempt back into the table. Rows that came late stay."""
+
+    def placement(self, attempt: Attempt) -> Placement:
+        """By looking, never by memory."""
+
+
+class MovingQuarantine:
+    """By MOVE PARTITION into `calve_released.<uuid>_<n>`, which can be read, and is in backups. The name that MOVE knows
+    is `…_open`; a return has a name of its own as well."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def prepare(self, attempt: Attempt) -> None:
+        session, table = self._session, attempt.table
+        still.refuse_inline_disk(table)
+        what, comment = f"quarantine {attempt.number} of {table}", f"calve {attempt.process}"
+        found = self._found(attempt)
+        if not found:
+            made = open_table(attempt)
+            # If we die here, an empty database is left, which every quarantine uses.
+            session.execute(f"CREATE DATABASE IF NOT EXISTS {name(DATABASE)}", what=what)
+            text = still.create(
+                table,
+                made,
+                self._engine(attempt),
+                still.known_settings(session),
+                more="fsync_part_directory",
+                comment=comment,
+            )
+            try:
+                # If we die here, a table without rows is left, and the next try finds it.
+                session.execute(text, what=what)
+            except CalveError as error:
+                if number_of(error) != _EXISTS:
+                    raise
+            found = self._found(attempt)
+        foreign = [row["name"] for row in found if row["comment"] != comment]
+        if foreign:
+            raise RefusedError(
+                f"{DATABASE}.{foreign[0]} was made by another process than {attempt.process}",
+                code="quarantine_taken",
+                hint="each attempt has a number of its own; look at that table before you remove it",
+            )
+        for row in found:
+            made = TableName(source=None, database=DATABASE, table=row["name"])
+            still.strip_column_ttls(session, made, "")
+            still.stop_merges(session, made, "")
+        self._refuse_ttl(attempt)
+
+    def take_out(self, attempt: Attempt, query_id: str) -> None:
+        # If we die here, the parts are in the table or in this attempt's own place: `placement` says where.
+        self._move(attempt.table.full_name, open_table(attempt), attempt, query_id)
+
+    def close(self, attempt: Attempt, query_ids: Sequence[str]) -> None:
+        self._rename(attempt, open_table(attempt), closed_table(attempt))
+        for query_id in query_ids:
+            end(self._session, query_id)
+
+    def put_back(self, attempt: Attempt, query_id: str) -> None:
+        back = back_table(attempt)
+        names = {row["name"] for row in self._found(attempt)}
+        if open_table(attempt).table in names:
+            raise PermanentError(
+                f"quarantine {attempt.number} of {attempt.table} is not closed", code="not_closed"
+            )
+        self._rename(attempt, closed_table(attempt), back)
+        # If we die here, the parts are at either place: `placement` says where.
+        self._move(back, attempt.table.full_name, attempt, query_id)
+
+    def placement(self, attempt: Attempt) -> Placement:
+        found = [row["name"] for row in self._found(attempt)]
+        held = [
+            part
+            for one in found
+            for part in parts(
+                self._session, TableName(source=None, database=DATABASE, table=one), attempt.partition
+            )
+        ]
+        live = parts(self._session, attempt.table.full_name, attempt.partition)
+        closed = open_table(attempt).table not in found
+        return Placement(live=live, held=tuple(held), closed=closed, top=attempt.top, known=attempt.hashes)
+
+    def _move(self, out_of: TableName, into: TableName, attempt: Attempt, query_id: str) -> None:
+        replicated = attempt.table.clause.replicated
+        self._session.execute(
+            f"ALTER TABLE {out_of.sql} MOVE PARTITION ID {string(attempt.partition)} TO TABLE {into.sql}",
+            {"alter_sync": "2"}
+            if replicated
+            else {},  # else its two log entries may pass each other (#37808)
+            what=f"moving partition {attempt.partition} of {attempt.table}",
+            query_id=query_id,
+        )
+
+    def _rename(self, attempt: Attempt, old: TableName, new: TableName) -> None:
+        """Once: the next try finds the new name."""
+        names = {row["name"] for row in self._found(attempt)}
+        if old.table not in names:
+            return
+        try:
+            # If we die here, it has the one name or the other.
+            self._session.execute(
+                f"RENAME TABLE {old.sql} TO {new.sql}", what=f"quarantine of {attempt.table}"
+            )
+        except CalveError as error:
+            if number_of(error) != _UNKNOWN_TABLE:  # another worker was first
+                raise
+
+    def _found(self, attempt: Attempt) -> list[dict[str, Any]]:
+        """The tables of this attempt, whatever its stage."""
+        names = [one(attempt).table for one in (open_table, closed_table, back_table)]
+        return self._session.rows(
+            f"SELECT name, comment, create_table_query AS text, engine_full AS engine FROM system.tables WHERE database = {string(DATABASE)} "
+            f"AND name IN ({', '.join(map(string, names))}) ORDER BY name",
+            what=f"quarantine of {attempt.table}",
+        )
+
+    def _refuse_ttl(self, attempt: Attempt) -> None:
+        """Read back, as the server has it."""
+        for row in self._found(attempt):
+            if columns_with_ttl(row["text"]) or parse(row["engine"]).ttl:
+                raise PermanentError(
+                    f"{DATABASE}.{row['name']} has a TTL, which would remove rows from it",
+                    code="quarantine_ttl",
+                )
+
+    def _engine(self, attempt: Attempt) -> str:
+        """MOVE is possible between two replicated tables or two that are not. The path in Keeper is the attempt's own."""
+        table, clause = attempt.table, attempt.table.clause
+        arguments = list(clause.family_arguments)
+        if not clause.replicated:
+            return f"{clause.family}({', '.join(arguments)})" if arguments else clause.family
+        found = self._session.rows(
+            "SELECT zookeeper_path AS path, replica_name AS replica FROM system.replicas "
+            f"WHERE database = {string(table.database)} AND table = {string(table.name)}",
+            what=f"table {table}",
+        )
+        if not found:
+            raise PermanentError(f"table {table} is in no row of system.replicas", code="replicas")
+        digest = hashlib.sha256(found[0]["path"].encode()).hexdigest()[:32]
+        own = [string(f"/calve/released/{digest}/{attempt.number}"), string(found[0]["replica"])]
+        return f"{clause.name}({', '.join([*own, *arguments])})"
+
+
+def closed_table(attempt: Attempt) -> TableName:
+    return TableName(source=None, database=DATABASE, table=f"{attempt.table.uuid}_{attempt.number}")
+
+
+def open_table(attempt: Attempt) -> TableName:
+    """The name that `take_out` knows."""
+    return TableName(source=None, database=DATABASE, table=f"{attempt.table.uuid}_{attempt.number}_open")
+
+
+def back_table(attempt: Attempt) -> TableName:
+    """The name that `put_back` knows."""
+    named = f"{attempt.table.uuid}_{attempt.number}_back_{attempt.process}"
+    return TableName(source=None, database=DATABASE, table=named)
+
+
+def end(session: Statements, query_id: str) -> None:
+    """End what runs under that id, and wait for its end. In an embedded engine nothing outlives its visit."""
+    if not session.embedded:
+        session.execute(
+            f"KILL QUERY WHERE query_id = {string(query_id)} SYNC", what=f"ending query {query_id}"
+        )
+
+
+def parts(session: Statements, table: TableName, partition: str) -> tuple[HeldPart, ...]:
+    """The active parts of a partition that have rows."""
+    found = session.rows(
+        "SELECT name, rows, bytes_on_disk AS bytes, hash_of_all_files AS hash, min_block_number AS min_block "
+        f"FROM system.parts WHERE active AND rows > 0 AND database = {string(table.database)} "
+        f"AND table = {string(table.table)} AND partition_id = {string(partition)} ORDER BY name",
+        what=f"parts of {table}",
+    )
+    return tuple(
+        HeldPart(
+            name=row["name"],
+            rows=row["rows"],
+            bytes=row["bytes"],
+            hash=row["hash"],
+            min_block=row["min_block"],
+        )
+        for row in found
+    )
