@@ -350,11 +350,14 @@ def shown(place: Place, out: Path) -> None:
 
 def main(folder: Path, out: Path) -> None:
     place = Place(folder)
+    print("making tables", file=sys.stderr)
     place.statements(*tables())
+    print("exports, backups, a restore, a failure: about two minutes", file=sys.stderr)
     with place.served():
         work(place)
     changed(place)
     aged(place)
+    print(f"pictures of it, in {out}", file=sys.stderr)
     shown(place, out)
 
 

@@ -330,6 +330,22 @@ def test_a_tab_that_hangs_loses_the_stream(open_as: OpenAs) -> None:
     expect(first.locator("#status")).to_have_text("the store does not answer")
 
 
+def test_without_locks_each_tab_has_a_stream(open_as: OpenAs) -> None:
+    """Browsers have locks only where the connection is secure."""
+    person = open_as()
+    person.context.add_init_script("Object.defineProperty(Navigator.prototype, 'locks', { value: undefined })")
+    tabs = [fake_tab(person, "<p>here</p>") for _ in range(2)]
+    assert [one.evaluate("() => window.streams.length") for one in tabs] == [1, 1]
+    for one in tabs:
+        one.evaluate("() => window.tell('reset', { cursor: 's.5.0' }, 's.5.0')")
+        one.evaluate(
+            "([html, version]) => window.pages(html, version)",
+            [main("<p>newer</p>", '{"all": true}'), VERSION],
+        )
+        one.clock.run_for(3000)
+        expect(one.locator("main")).to_have_text("newer")
+
+
 def test_a_page_that_is_open_over_night_keeps_nothing(open_as: OpenAs) -> None:
     page = fake(open_as, rows(0))
     session = page.context.new_cdp_session(page)

@@ -1,10 +1,13 @@
 """calve.js by itself, on pages that a test writes: what it keeps when a page changes, and its words."""
 
 import random
+import re
 from datetime import UTC, datetime, timedelta
+from urllib.parse import urljoin
 
 import pytest
 from fixture_page import fixture_page, main
+from playwright.sync_api import expect
 from scene import OpenAs
 
 from calve.web import words
@@ -104,6 +107,66 @@ def test_what_was_opened_stays_open_and_scrolled(open_as: OpenAs) -> None:
     assert page.evaluate("() => document.querySelector('details').open")
     assert page.evaluate("() => document.getElementById('scroller').scrollTop") == 500
     assert page.locator("#main > p").count() == 2
+
+
+def test_a_view_is_kept_until_it_is_forgotten(open_as: OpenAs) -> None:
+    page = open_as().page("processes?state=FAILED&since=7d")
+    views = page.locator("[data-saved-views] a")
+    page.get_by_text("Save this view").click()
+    page.keyboard.press("Tab")
+    page.get_by_label("Name of the view").fill("  ")
+    page.keyboard.press("Enter")
+    expect(views).to_have_count(0)
+    page.get_by_label("Name of the view").fill("<b>night & day's")
+    page.keyboard.press("Enter")
+    expect(views).to_have_text("<b>night & day's")
+    expect(views).to_have_attribute("aria-current", "page")
+    expect(page.get_by_label("Name of the view")).to_be_hidden()
+    page.get_by_role("link", name="All", exact=True).click()
+    expect(views).to_have_count(1)
+    views.click()
+    page.wait_for_url("**/processes?state=FAILED&since=7d")
+    page.get_by_role("button", name="Forget the view").click()
+    expect(views).to_have_count(0)
+    page.reload()
+    expect(views).to_have_count(0)
+
+
+@pytest.mark.parametrize("clipboard", ["clipboard", "selection"])
+def test_a_command_is_copied(open_as: OpenAs, clipboard: str) -> None:
+    """Over plain HTTP browsers have no clipboard for pages: then the text is selected and copied."""
+    page = open_as().page("system")
+    page.evaluate(
+        """(has) => { window.copied = [];
+          document.addEventListener("copy", () => window.copied.push(String(getSelection())));
+          const value = has ? { writeText: async (text) => { window.copied.push(text); } } : undefined;
+          Object.defineProperty(Navigator.prototype, "clipboard", { value }); }""",
+        clipboard == "clipboard",
+    )
+    button = page.locator(".command", has_text="calve support").get_by_role("button", name="Copy")
+    button.click()
+    expect(button).to_have_class(re.compile("copied"))
+    assert page.evaluate("() => window.copied") == ["calve support"]
+    assert page.evaluate("() => String(getSelection())") == ""
+
+
+def test_hits_of_a_search_look_as_on_its_page(open_as: OpenAs) -> None:
+    page = open_as().page("backups/restore")
+    hit = '<li><a href="tables/of?source=a&amp;to=b"><svg><use href="#i-tables"/></svg><span>a table</span></a></li>'
+    answer = main(f'<ul class="hits">{hit * 2}</ul>').replace('data-page="test"', 'data-page="search"')
+    page.route("**/search?q=*", lambda route: route.fulfill(body=answer, content_type="text/html"))
+    page.locator("#q").press_sequentially("a t")
+    found = page.locator("#found a")
+    expect(found).to_have_count(2)
+    assert found.first.get_attribute("href") == urljoin(page.url, "../tables/of?source=a&to=b")
+    expect(found.first.locator("use")).to_have_attribute("href", "#i-tables")
+    for step in ("ArrowDown", "ArrowDown", "ArrowDown"):  # to the last, and around
+        page.keyboard.press(step)
+    expect(page.locator("#q")).to_be_focused()
+    page.keyboard.press("ArrowUp")
+    expect(found.last).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.locator("#found")).to_be_hidden()
 
 
 def test_words_are_those_of_the_server(open_as: OpenAs) -> None:

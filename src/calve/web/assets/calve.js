@@ -359,8 +359,8 @@
 
   /** For what is shown on another page than the one it was written for. */
   function settle(content, base) {
-    for (const name of ["href", "action", "formaction"]) {
-      for (const one of content.querySelectorAll(`[${name}]`)) one.setAttribute(name, new URL(one.getAttribute(name), base).href);
+    for (const [tag, name] of [["a", "href"], ["form", "action"], ["button", "formaction"]]) { // icons are of this page, too
+      for (const one of content.querySelectorAll(`${tag}[${name}]`)) one.setAttribute(name, new URL(one.getAttribute(name), base).href);
     }
     return [...content.childNodes];
   }
