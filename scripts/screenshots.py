@@ -198,7 +198,7 @@ def screens(place: Place) -> dict[str, str]:
     return {
         "attention": "/", "tables": "/tables", "table": f"/tables/of?{pair}", "processes": "/processes",
         "process": f"/processes/{max(running or ended, key=lambda one: one['tasks']['done'])['id']}",
-        "backups": "/backups", "system": "/system", "search": "/search?q=orders",
+        "backups": "/backups", "system": "/system", "search": "/search?q=order",
     }  # fmt: skip
 
 

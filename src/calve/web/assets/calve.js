@@ -681,7 +681,7 @@
     if (target.closest("input:not([type=checkbox], [type=radio]), textarea, select, [contenteditable]") || document.querySelector("dialog[open]")) return;
     if (event.key === "ArrowDown" || event.key === "ArrowUp") { if (stepBox(event, event.key === "ArrowDown" ? 1 : -1)) event.preventDefault(); return; }
     if (event.key.length !== 1 || kept.get("keys") === "off") return;
-    const after = performance.now() - leading < 1_500;
+    const after = performance.now() - leading < 3_000;
     leading = -Infinity;
     const screen = after && SCREENS[event.key];
     if (screen) { document.querySelector(`.nav a[data-screen="${screen}"]`)?.click(); return; }
