@@ -136,7 +136,8 @@
     const now = performance.now();
     if (now - saidAt < SAID_EVERY) return;
     saidAt = now;
-    write(byId("said"), sentence);
+    const place = byId("said");
+    if (place) place.textContent = sentence; // also the same again
   }
 
   // -- the stream: one for all tabs of a browser ---------------------------------------------------------------------------
@@ -574,7 +575,7 @@
     const dialog = byId("confirm");
     byId("asked").replaceChildren(...settle(content, answer.url));
     dialog.setAttribute("aria-label", dialog.querySelector("h1")?.textContent ?? "Confirm");
-    dialog.showModal();
+    if (!dialog.open) dialog.showModal(); // a double click asks twice
     dialog.querySelector("#asked :is(input:not([type=hidden]), select, button)")?.focus();
   }
 
@@ -628,6 +629,7 @@
     const form = byId("q")?.form;
     if (!form) return;
     form.addEventListener("input", find);
+    byId("found").addEventListener("mousedown", (event) => event.preventDefault()); // the field keeps the focus until the click
     form.addEventListener("focusout", (event) => { if (!form.contains(event.relatedTarget)) showFound([]); });
     form.addEventListener("keydown", (event) => {
       const places = [byId("q"), ...byId("found").querySelectorAll("a")];
