@@ -9,7 +9,7 @@ from support.browser import Person
 ADDRESS = "of-a-test"
 _PAGE = """<!doctype html><html lang="en"{stream} data-search="search"><head><title>Test</title>
 <script src="{script}"></script></head><body><p id="status" role="status"></p>
-<form role="search"><label for="q">Search</label><input id="q" name="q"></form>{main}</body></html>"""
+<form role="search"><label for="q">Search</label><input id="q" name="q"><ul id="found" hidden></ul></form>{main}</body></html>"""
 NOW = "2026-11-16T12:00:00Z"
 
 
