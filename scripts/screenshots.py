@@ -350,14 +350,14 @@ def shown(place: Place, out: Path) -> None:
 
 def main(folder: Path, out: Path) -> None:
     place = Place(folder)
-    print("making tables", file=sys.stderr)
+    sys.stderr.write("making tables\n")
     place.statements(*tables())
-    print("exports, backups, a restore, a failure: about two minutes", file=sys.stderr)
+    sys.stderr.write("exports, backups, a restore, a failure: about two minutes\n")
     with place.served():
         work(place)
     changed(place)
     aged(place)
-    print(f"pictures of it, in {out}", file=sys.stderr)
+    sys.stderr.write(f"pictures of it, in {out}\n")
     shown(place, out)
 
 
