@@ -330,7 +330,9 @@ def test_a_tab_that_hangs_loses_the_stream(open_as: OpenAs) -> None:
 def test_without_locks_each_tab_has_a_stream(open_as: OpenAs) -> None:
     """Browsers have locks only where the connection is secure."""
     person = open_as()
-    person.context.add_init_script("Object.defineProperty(Navigator.prototype, 'locks', { value: undefined })")
+    person.context.add_init_script(
+        "Object.defineProperty(Navigator.prototype, 'locks', { value: undefined })"
+    )
     tabs = [fake_tab(person, "<p>here</p>") for _ in range(2)]
     assert [one.evaluate("() => window.streams.length") for one in tabs] == [1, 1]
     for one in tabs:
