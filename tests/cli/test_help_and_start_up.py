@@ -104,3 +104,17 @@ def test_start_up_imports_nothing_heavy(arguments: list[str], tmp_path, monkeypa
     )
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert answer.returncode == 0, answer.stderr
+
+
+def test_a_server_looks_outside_without_pandas() -> None:
+    """PyArrow would import it, and it is a seventh of the server's memory."""
+    code = (
+        "import sys\n"
+        "from calve.app.desk import load_outside\n"
+        "from calve.cli.serve import without_pandas\n"
+        "with without_pandas():\n"
+        "    load_outside()\n"
+        "assert 'pyarrow.dataset' in sys.modules and 'pandas' not in sys.modules\n"
+    )
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert answer.returncode == 0, answer.stderr

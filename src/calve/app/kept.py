@@ -7,19 +7,16 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from calve.control.registry import ServedStore
+from calve.app.view import Json
 from calve.model.errors import CalveError
 from calve.model.process import Process, ProcessId
-from calve.model.seen import Attempt, AttemptCounts
 from calve.model.states import PROCESS_TERMINAL
 
 _LEAST_SECONDS = 5.0
 _SHARE = 20  # it may take a twentieth of the time
 _SCANS = 64
-SLOWEST = 10
 T = TypeVar("T")
 
 
@@ -74,35 +71,21 @@ class Kept(Generic[T]):
         return made
 
 
-@dataclass(frozen=True, kw_only=True)
-class Scan:
-    """What only a look at every attempt of a process finds."""
-
-    counts: AttemptCounts
-    slowest: tuple[Attempt, ...]
-
-
 class Scans:
-    """Of processes with many attempts. Once a process has ended its scan is of all of it."""
+    """What only a look at every attempt of a process finds, as a page shows it. Once a process has ended its scan is of
+    all of it."""
 
-    def __init__(self, store: ServedStore) -> None:
-        self._store = store
+    def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[ProcessId, bool], Kept[Scan]] = OrderedDict()
+        self._kept: OrderedDict[tuple[ProcessId, bool], Kept[Json]] = OrderedDict()
 
-    def of(self, process: Process) -> Scan:
+    def of(self, process: Process, look: Callable[[], Json]) -> Json:
+        """Not to be changed: viewers share it."""
         key = (process.id, process.state in PROCESS_TERMINAL)
         with self._lock:
-            kept = self._kept.get(key) or Kept(lambda: self.look(process.id), "attempts")
+            kept = self._kept.get(key) or Kept(look, "attempts")
             self._kept[key] = kept
             self._kept.move_to_end(key)
             if len(self._kept) > _SCANS:
                 self._kept.popitem(last=False)
         return kept.get()
-
-    def look(self, process_id: ProcessId) -> Scan:
-        """Made now, by the caller."""
-        return Scan(
-            counts=self._store.attempt_counts(process_id),
-            slowest=tuple(self._store.slowest_attempts(process_id, SLOWEST)),
-        )

@@ -30,6 +30,7 @@ BARS = 400
 BUCKETS = 240
 SAMPLE = 1000  # tasks
 MANY = 2000  # tasks
+SLOWEST = 10
 _TASKS = 100
 _WAITING = 8
 _EVENTS = 50
@@ -198,19 +199,25 @@ def _outages(app: App, process: Process) -> list[Json]:
 
 
 def attempts_json(app: App, process: Process) -> Json:
+    """Few are read as they are now; of many the last look is shown, with its time, for it reads them all."""
+    if process.tasks.total <= MANY:
+        return _attempts(app, process)
+    return app.scans.of(process, lambda: _attempts(app, process))
+
+
+def _attempts(app: App, process: Process) -> Json:
     registry = app.registry
-    # Few are counted as they are now; of many the last look is shown, for it reads them all.
-    scan = app.scans.of(process) if process.tasks.total > MANY else app.scans.look(process.id)
-    counts = scan.counts
+    counts = registry.attempt_counts(process.id)
     start = counts.first_at or process.created_at
     found: Json = {
+        "at": view.time_json(app.store.now()),
         "count": counts.count,
         "failed": counts.failed,
         "from": view.time_json(start),
         "seconds": _after(counts.last_at, start) if counts.last_at else 0.0,
         "bars": None,
         "buckets": None,
-        "slowest": [bar(one, start) for one in scan.slowest],
+        "slowest": [bar(one, start) for one in registry.slowest_attempts(process.id, SLOWEST)],
     }
     if counts.count <= BARS:
         return found | {"bars": [bar(one, start) for one in registry.attempts(process.id, limit=BARS)]}

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 
 from calve.app import processes as _processes
 from calve.app import view
@@ -13,6 +13,7 @@ from calve.model.states import ProcessState
 
 ERRORS = 5000
 _ERROR_DAYS = 14.0
+_FIRST_DAY = date(1970, 1, 1)
 _OUTAGE_DAYS = 7.0
 _FAILED = 1000
 _LIVE = 1000
@@ -61,10 +62,11 @@ def _errors(app: App, now: datetime) -> tuple[list[Json], bool]:
     since = now - timedelta(days=_ERROR_DAYS)
     attempts = app.registry.failed_attempts(since, ERRORS)
     failed = app.registry.ends(since, state=ProcessState.FAILED, limit=_FAILED)
-    ends = [(one.finished_at, one.code) for one in failed]
-    counts = Counter((at.date().isoformat(), code) for at, code in [*attempts, *ends])
+    counts = Counter((one.finished_at.date().isoformat(), one.code) for one in failed)
+    for day, code, count in attempts:
+        counts[(_FIRST_DAY + timedelta(days=day)).isoformat(), code] += count
     found = [{"day": day, "code": code, "count": count} for (day, code), count in sorted(counts.items())]
-    return found, len(attempts) < ERRORS and len(failed) < _FAILED
+    return found, sum(count for _, _, count in attempts) < ERRORS and len(failed) < _FAILED
 
 
 def _lookout(app: App, now: datetime) -> Json:

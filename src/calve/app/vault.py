@@ -114,18 +114,12 @@ def _backup(row: Json, proofs: dict[str, Proven], *, whole: bool) -> Json:
 def _calendar(app: App, rows: list[Json], proofs: dict[str, Proven], now: datetime) -> list[Json]:
     """The last days of UTC, oldest first: how many backups were made, proven, and failed."""
     first = now.date() - timedelta(days=DAYS - 1)
-    failed = ProcessQuery(
-        kind="backup",
-        states=frozenset({ProcessState.FAILED}),
-        created_since=now - timedelta(days=DAYS),
-        limit=_FAILED,
-    )
+    since = now - timedelta(days=DAYS)
+    failed = app.registry.ends(since, state=ProcessState.FAILED, kind="backup", limit=_FAILED)
     days = {
         "made": Counter((row.get("created_at") or "")[:10] for row in rows),
         "proven": Counter(one.at.date().isoformat() for one in proofs.values() if one.ok),
-        "failed": Counter(
-            one.finished_at.date().isoformat() for one in app.store.processes(failed) if one.finished_at
-        ),
+        "failed": Counter(one.finished_at.date().isoformat() for one in failed),
     }
     return [
         {"day": day, **{name: counts[day] for name, counts in days.items()}}

@@ -137,7 +137,7 @@ class App:
     def scans(self) -> "Scans":
         from calve.app.kept import Scans
 
-        return Scans(self.registry)
+        return Scans()
 
     def find(self, texts: Sequence[str]) -> list[ProcessId]:
         """The processes that a person means, each once, in the order given."""

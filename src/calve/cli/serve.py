@@ -2,9 +2,13 @@
 
 import logging
 import os
+import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -86,7 +90,8 @@ def serve(session: CliSession, with_worker: bool, log_level: str | None, **given
     config = replace(
         session.config, log=replace(session.config.log, level=log_level or session.config.log.level)
     )
-    serve_http(config, options, with_worker=with_worker, fronts=[dashboard], ready=ready)
+    with without_pandas():
+        serve_http(config, options, with_worker=with_worker, fronts=[dashboard], ready=ready)
     say("calve serve has ended")
     _leave_threads()
 
@@ -102,6 +107,23 @@ def _leave_threads() -> None:
         if thread.is_alive():
             logging.shutdown()
             os._exit(0)
+
+
+class _NoPandas(MetaPathFinder):
+    def find_spec(self, name: str, *_: object) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError("a server does not use pandas", name=name)
+
+
+@contextmanager
+def without_pandas() -> Iterator[None]:
+    """PyArrow imports pandas, if it is installed, with the first scalar that it makes: 35 MB that a server never uses."""
+    refusing = _NoPandas()
+    sys.meta_path.insert(0, refusing)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(refusing)
 
 
 def load_server() -> tuple[Any, Any]:

@@ -24,8 +24,8 @@ class Seen(Protocol):
 
     def slowest_attempts(self, process_id: ProcessId, limit: int) -> list[Attempt]: ...  # slowest first
 
-    def failed_attempts(self, since: datetime, limit: int) -> list[tuple[datetime, str]]:
-        """When attempts of any process failed, with their code, newest first."""
+    def failed_attempts(self, since: datetime, limit: int) -> list[tuple[int, str, int]]:
+        """How many attempts of any process failed, among so many newest of those: by day of UTC since 1970, and code."""
 
     def task_page(
         self,
@@ -55,7 +55,7 @@ class Seen(Protocol):
     ) -> list[Process]: ...  # newest end first
 
     def ends(
-        self, since: datetime, *, state: ProcessState | None = None, limit: int = 1000
+        self, since: datetime, *, state: ProcessState | None = None, kind: str = "", limit: int = 1000
     ) -> list[End]: ...  # newest first
 
     def work_done(self, since: datetime, *, piece_seconds: int) -> list[WorkDone]:

@@ -23,6 +23,7 @@ from calve.store.tables import attempts, breakers, events, outages, pins, plans,
 
 _HEAVY = ("spec", "receipt")
 _LIGHT = [literal("").label(column.name) if column.name in _HEAVY else column for column in tasks.c]
+_DAY_US = 86_400_000_000
 _HELD = rows.names(state for state in PinState if state is not PinState.RELEASED)
 
 
@@ -60,10 +61,10 @@ class Attempts(SqlReader):
             lambda connection: [_attempt(row) for row in connection.execute(statement)]
         )
 
-    def failed_attempts(self, since: datetime, limit: int) -> list[tuple[datetime, str]]:
+    def failed_attempts(self, since: datetime, limit: int) -> list[tuple[int, str, int]]:
         statement = failed_attempts_statement(since, limit)
         found = self._database.read(lambda connection: connection.execute(statement).all())
-        return [(time_from_us(at), code) for at, code in found]
+        return [(int(day), code, count) for day, code, count in found]
 
     def task_page(
         self,
@@ -114,8 +115,10 @@ class Attempts(SqlReader):
     def ended(self, since: datetime, *, failed: bool = False, limit: int = 200) -> list[Process]:
         return self._processes(ended_statement(since, failed=failed, limit=limit))
 
-    def ends(self, since: datetime, *, state: ProcessState | None = None, limit: int = 1000) -> list[End]:
-        statement = ends_statement(since, state, limit)
+    def ends(
+        self, since: datetime, *, state: ProcessState | None = None, kind: str = "", limit: int = 1000
+    ) -> list[End]:
+        statement = ends_statement(since, state, limit, kind)
         return self._database.read(
             lambda connection: [rows.end(*row) for row in connection.execute(statement)]
         )
@@ -232,7 +235,10 @@ def slowest_statement(process_id: ProcessId, limit: int) -> Select[Any]:
 def failed_attempts_statement(since: datetime, limit: int) -> Select[Any]:
     c = attempts.c
     failed = (c.ended_at >= to_us(since)) & (c.code != literal("", literal_execute=True))
-    return select(c.ended_at, c.code).where(failed).order_by(c.ended_at.desc()).limit(limit)
+    day = (c.ended_at // literal(_DAY_US, BigInteger)).label("day")
+    newest = select(day, c.code).where(failed).order_by(c.ended_at.desc()).limit(limit).subquery()
+    counted = select(newest.c.day, newest.c.code, func.count())
+    return counted.group_by(newest.c.day, newest.c.code).order_by(newest.c.day, newest.c.code)
 
 
 def task_page_statement(
@@ -263,7 +269,7 @@ def ended_statement(since: datetime, *, failed: bool, limit: int) -> Select[Any]
     return statement.order_by(c.finished_at.desc()).limit(limit)
 
 
-def ends_statement(since: datetime, state: ProcessState | None, limit: int) -> Select[Any]:
+def ends_statement(since: datetime, state: ProcessState | None, limit: int, kind: str = "") -> Select[Any]:
     c = processes.c
     narrow = select(
         c.id, c.kind, c.source, c.destination, c.partitions, c.state, c.finished_at, c.error
@@ -272,6 +278,8 @@ def ends_statement(since: datetime, state: ProcessState | None, limit: int) -> S
         narrow = narrow.where(c.state == literal(state.value, literal_execute=True))
     elif state is not None:  # by its end: nearly all are COMPLETED
         narrow = narrow.where(c.state.concat("") == state.value)
+    if kind:
+        narrow = narrow.where(c.kind.concat("") == kind)
     return narrow.order_by(c.finished_at.desc()).limit(limit)
 
 

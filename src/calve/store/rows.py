@@ -4,6 +4,7 @@ T10: a row that cannot be read stops nobody. A process with one is `damaged`: sh
 An unreadable error of a task, a pin or a worker is for people only, and is replaced by one that says so.
 """
 
+import contextlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
@@ -257,7 +258,6 @@ def end(
         named = _column(tuple[str, ...], "partitions", partitions)
     except DamagedError:
         named = ()
-    found = _shown_error(error, f"process {id}")
     return End(
         process_id=ProcessId(id),
         kind=kind,
@@ -266,8 +266,17 @@ def end(
         partitions=named,
         state=ProcessState(state),
         finished_at=time_from_us(at),
-        code=found.code if found else "",
+        code=_code(error, f"process {id}") if error else "",
     )
+
+
+def _code(error: str, where: str) -> str:
+    """Of an error, without reading the rest of it."""
+    with contextlib.suppress(ValueError, TypeError, KeyError):
+        if isinstance(code := json.loads(error)["code"], str):
+            return code
+    shown = _shown_error(error, where)
+    return shown.code if shown else ""
 
 
 def worker(row: Row) -> Worker:

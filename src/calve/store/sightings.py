@@ -10,12 +10,12 @@ from typing import Any
 from sqlalchemy import Connection, Select, delete, insert, literal_column, or_, select, update
 
 from calve.model.seen import Session, Sighting
-from calve.store.database import seconds_to_us, to_us
+from calve.store.database import from_us, seconds_to_us, to_us
 from calve.store.registry import Registry
 from calve.store.rows import columns, plain
 from calve.store.tables import sessions, sightings
 
-_LIGHT = [column for column in sightings.c if column.name != "body"]
+_LIGHT = [column for column in sightings.c if column.name not in ("piece", "body")]
 
 
 def _of(subject: str, what: str) -> Any:
@@ -66,7 +66,10 @@ class Sightings(Registry):
         return found[0] if found else None
 
     def sightings(self, what: str, *, after: datetime | None = None, limit: int = 1000) -> list[Sighting]:
-        return self._values(Sighting, sightings_statement(what, after, limit))
+        statement = sightings_statement(what, after, limit)
+        return self._database.read(
+            lambda connection: [_sighting(*row) for row in connection.execute(statement)]
+        )
 
     def sighting_body(self, subject: str, what: str, *, first: int = 0, limit: int = 1) -> list[str]:
         c = sightings.c
@@ -76,6 +79,24 @@ class Sightings(Registry):
             .order_by(c.piece)
         )
         return self._database.read(lambda connection: list(connection.execute(statement).scalars()))
+
+
+def _sighting(
+    subject: str, what: str, seen: int | None, tried: int | None, until: int | None, *rest: Any
+) -> Sighting:
+    """By hand: a page reads a thousand."""
+    seen_by, error, pieces, summary = rest
+    return Sighting(
+        subject=subject,
+        what=what,
+        seen_at=from_us(seen),
+        tried_at=from_us(tried),
+        looked_until=from_us(until),
+        seen_by=seen_by,
+        error=error,
+        pieces=pieces,
+        summary=summary,
+    )
 
 
 def sightings_statement(what: str, after: datetime | None, limit: int) -> Select[Any]:

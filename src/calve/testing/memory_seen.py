@@ -2,6 +2,7 @@
 
 import threading
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -86,7 +87,7 @@ class MemorySeen:
         found = self.attempts(process_id, limit=1_000_000)
         return sorted(found, key=lambda one: (one.started_at - one.ended_at, one.number))[:limit]
 
-    def failed_attempts(self, since: datetime, limit: int) -> list[tuple[datetime, str]]:
+    def failed_attempts(self, since: datetime, limit: int) -> list[tuple[int, str, int]]:
         with self._transaction:
             found = [
                 (one.ended_at, one.code)
@@ -94,7 +95,9 @@ class MemorySeen:
                 for one in of
                 if one.code and one.ended_at >= since
             ]
-        return sorted(found, key=lambda one: one[0], reverse=True)[:limit]
+        newest = sorted(found, key=lambda one: one[0], reverse=True)[:limit]
+        counts = Counter(((at - _EPOCH).days, code) for at, code in newest)
+        return [(day, code, count) for (day, code), count in sorted(counts.items())]
 
     def task_page(
         self,
@@ -157,7 +160,9 @@ class MemorySeen:
             ]
         return [row for _, row in sorted(found, key=lambda one: one[0], reverse=True)][:limit]
 
-    def ends(self, since: datetime, *, state: ProcessState | None = None, limit: int = 1000) -> list[End]:
+    def ends(
+        self, since: datetime, *, state: ProcessState | None = None, kind: str = "", limit: int = 1000
+    ) -> list[End]:
         return [
             End(
                 process_id=row.id,
@@ -170,7 +175,7 @@ class MemorySeen:
                 code=row.error.code if row.error else "",
             )
             for row in self.ended(since, limit=1_000_000)
-            if row.finished_at and state in (None, row.state)
+            if row.finished_at and state in (None, row.state) and kind in ("", row.kind)
         ][:limit]
 
     def work_done(self, since: datetime, *, piece_seconds: int) -> list[WorkDone]:

@@ -1,7 +1,7 @@
 """What pages show: how attempts ended and spent their time, outages, sightings, sessions."""
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import pytest
@@ -78,10 +78,12 @@ class SeenContract(Contract):
         counts = store.attempt_counts(row.id)
         assert (counts.count, counts.failed) == (4, 3)
         assert counts.first_at == store.attempts(row.id)[0].started_at
-        assert {code for _, code in store.failed_attempts(store.now() - timedelta(hours=1), 10)} == {
-            "s3_slow_down",
-            "broken",
-        }
+        errors = store.failed_attempts(store.now() - timedelta(hours=1), 10)
+        assert {code for _, code, _ in errors} == {"s3_slow_down", "broken"}
+        assert sum(count for _, _, count in errors) == 3
+        today = (store.now() - datetime(1970, 1, 1, tzinfo=UTC)).days
+        assert {day for day, _, _ in errors} <= {today - 1, today}
+        assert sum(count for _, _, count in store.failed_attempts(datetime(1970, 1, 1, tzinfo=UTC), 2)) == 2
 
     def test_whoever_recovers_an_attempt_is_not_said_to_have_run_it(
         self, store: ServedStore, clock: FakeClock
@@ -200,6 +202,7 @@ class SeenContract(Contract):
         ]
         assert [one.code for one in store.ends(since, state=ProcessState.COMPLETED)] == ["", ""]
         assert store.ends(since, limit=1) == ends[:1]
+        assert store.ends(since, kind="export") == ends and store.ends(since, kind="backup") == []
         days = sorted(store.work_done(since, piece_seconds=86_400), key=lambda one: one.piece)
         assert sum(one.completed for one in days) == 2 and sum(one.failed for one in days) == 1
         assert sum(one.rows for one in days) == 12
