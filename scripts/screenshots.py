@@ -327,7 +327,7 @@ def _answers(port: int) -> bool:
         return one.connect_ex(("127.0.0.1", port)) == 0
 
 
-def _until(fits: Callable[[], bool], what: str, seconds: float = 120) -> None:
+def _until(fits: Callable[[], bool], what: str, seconds: float = 300) -> None:
     end = time.monotonic() + seconds
     while not fits():
         if time.monotonic() > end:
