@@ -7,7 +7,7 @@ that each server finds in the lake, by the way that the view reads it, are count
 import json
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
@@ -22,12 +22,14 @@ from calve.clickhouse.tier import obstacles, residency, view
 from calve.clickhouse.tier.residency import Resident
 from calve.destination.names import DestinationAddress
 from calve.destination.outcome import EarlierExport
-from calve.model.errors import NotFoundError, RefusedError, UsageError
+from calve.model.errors import CalveError, NotFoundError, RefusedError, TemporaryError, UsageError
 from calve.objects.uri import LOCAL, Uri, full_uri
 from calve.policy.bounds import TimeKey, Unit, time_key
 from calve.policy.calendar import zone_of
 
 if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
     from calve.iceberg.destination import IcebergTable
 
 Json = dict[str, Any]
@@ -41,6 +43,7 @@ class Lake:
     address: DestinationAddress
     engine: str
     metadata: str  # relative to the table's folder
+    head: str  # its snapshot
     exports: tuple[EarlierExport, ...]
 
 
@@ -87,6 +90,7 @@ def view_create(
     texts = []
     for session in _sessions(app, source):
         texts.append(_prepared(session, servers, lake, shown, wanted, exclude))
+    lake = _held(app, lake, servers[0].table)
     before = residency.newest(server.residents for server in servers)
     flips = [*wanted.cold.values(), *(Resident(id=id, cold=False) for id in wanted.returned)]
     changed = [one for one in flips if not _says(before.get(one.id), one)]
@@ -149,9 +153,22 @@ def view_drop(app: App, table: str, *, force: bool = False) -> Json:
             hint="--force drops it all the same; their rows stay in the lake",
         )
     shown = _view_name(app, about["view"], source)
+    _let_go(app, about["to"], servers[0].table, force=force)
     for session in _sessions(app, source):
         view.drop(session, servers[0].table.uuid, shown)
     return {"view": about["view"], "dropped": True, "cold": ids}
+
+
+def _let_go(app: App, to: str, table: TableInfo, *, force: bool) -> None:
+    """Remove the tag. With `force`, a lake that is not there any more keeps no view."""
+    from calve.iceberg.kept_head import forget_head, tag_of_view
+
+    try:
+        address = parse_table(to, app.config)
+        forget_head(app.catalog(address.catalog), address.identifier, tag_of_view(table.uuid))
+    except CalveError:
+        if not force:
+            raise
 
 
 def _sessions(app: App, source: str) -> Iterator[Session]:
@@ -220,6 +237,16 @@ def _lake(app: App, address: DestinationAddress, source: str) -> Lake:
             f"{address} does not exist", code="no_destination", hint="export a partition there first"
         )
     table = cast("IcebergTable", found).table
+    return Lake(
+        address=address,
+        engine=lake_engine(app, source, address.catalog, table.location().rstrip("/")),
+        metadata=_metadata(address, table),
+        head=str(table.metadata.current_snapshot_id),
+        exports=tuple(found.exports()),
+    )
+
+
+def _metadata(address: DestinationAddress, table: "Table") -> str:
     location, metadata = table.location().rstrip("/"), table.metadata_location
     if not metadata.startswith(f"{location}/"):
         raise RefusedError(
@@ -227,12 +254,19 @@ def _lake(app: App, address: DestinationAddress, source: str) -> Lake:
             code="metadata_elsewhere",
             hint="remove the table's property write.metadata.path",
         )
-    return Lake(
-        address=address,
-        engine=lake_engine(app, source, address.catalog, location),
-        metadata=metadata.removeprefix(f"{location}/"),
-        exports=tuple(found.exports()),
-    )
+    return metadata.removeprefix(f"{location}/")
+
+
+def _held(app: App, lake: Lake, table: TableInfo) -> Lake:
+    """With a tag on the head that was looked at, which keeps its files while the view stands."""
+    from calve.iceberg.kept_head import keep_head, tag_of_view
+
+    address = lake.address
+    # If we die here, the tag is ahead of what the view reads until the next try: its files may expire, as before.
+    found = keep_head(app.catalog(address.catalog), address.identifier, tag_of_view(table.uuid))
+    if str(found.metadata.current_snapshot_id) != lake.head:
+        raise TemporaryError(f"{address} was written to meanwhile", code="head_moved", hint="run it again")
+    return replace(lake, metadata=_metadata(address, found))
 
 
 def lake_engine(app: App, source: str, catalog: str, location: str) -> str:

@@ -147,6 +147,19 @@ def release_commit(
     )
 
 
+def tag_commit(metadata: TableMetadata, tag: str, snapshot_id: int | None) -> TableCommit:
+    """The tag alone, on that snapshot for good; None: without it."""
+    before = metadata.refs.get(tag)
+    gone = RemoveSnapshotRefUpdate.model_validate({"ref-name": tag})
+    return TableCommit(
+        requirements=(
+            _assert_uuid(metadata),
+            _assert_ref(tag, None if before is None else before.snapshot_id),
+        ),
+        updates=(gone if snapshot_id is None else _set_ref(tag, snapshot_id, _AGELESS_MS),),
+    )
+
+
 def send(catalog: Catalog, table: Table, commit: TableCommit, doing: str) -> Reply:
     """Send once and classify. Never raises for an answer; nothing is repeated."""
     try:
