@@ -130,6 +130,22 @@ def test_what_has_no_exact_form_in_the_lake_makes_a_proof_partial(kept: Place) -
         assert "column j is compared after its cast to string" in said["facts"]["proof"]["detail"]
 
 
+def test_rows_outside_of_the_time_of_their_partition_are_told(kept: Place) -> None:
+    """The column takes the zone of the session: the same instants, filed under another month."""
+    name = _database(
+        kept,
+        "ts DateTime('UTC'), id UInt64",
+        "SELECT toDateTime('2024-01-31 23:30:00', 'UTC') + number * 3600, number FROM numbers(1)",
+        key="toYYYYMM(ts)",
+    )
+    kept.execute(f"ALTER TABLE {name}.events MODIFY COLUMN ts DateTime('Asia/Tokyo')")  # changes no part
+    with _app(kept, name) as (app, policy):
+        _exported(kept, app, policy)
+        said = _prove(kept, app, policy)
+        assert (said["state"], said["facts"]["proof"]["depth"]) == ("VERIFIED", "partial")
+        assert "outside of the time" in said["facts"]["proof"]["detail"]
+
+
 def test_a_sample_is_not_enough_for_a_policy_that_asks_for_all_rows(kept: Place) -> None:
     name = _database(kept, "day Date, id UInt64", "SELECT '2024-01-10', number FROM numbers(10)")
     with _app(kept, name, verify="sample") as (app, policy):

@@ -28,7 +28,7 @@ from calve.model.reach import Service
 from calve.model.states import TaskState
 from calve.objects.uri import full_uri
 from calve.policy.proof_plan import NAME, Depth, ProofPlan, ProofReceipt, ProofRequest, grouped, sampled
-from calve.policy.proof_source import compare_with, source_sums
+from calve.policy.proof_source import are_inside, compare_with, source_sums
 from calve.policy.proof_task import ProofPayload
 from calve.tasks.attempts import order_for
 
@@ -117,6 +117,8 @@ class ProofKind(Kind):
             return replace(made, notes=(found,))
         scan = destination.scan(request.export, plan, receipts, snapshot_id, found.boxes)
         notes = list(found.notes)
+        if scan.whole and scan.boxes and not are_inside(receipts, scan.boxes, scan.table.schema()):
+            notes.append("some rows may lie outside of the time that their partition covers")
         if not scan.current:
             notes.append(f"snapshot {scan.snapshot_id} was read: the newest one has other files")
         ids = {column.field_id for column in found.columns}

@@ -8,8 +8,18 @@ nothing is said. A query reads a bounded number of rows, and a visit makes one: 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from pyiceberg.conversions import from_bytes
+from pyiceberg.expressions.literals import literal
 from pyiceberg.schema import Schema
-from pyiceberg.types import DateType, IcebergType, IntegerType, LongType, StringType, TimestamptzType
+from pyiceberg.types import (
+    DateType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    PrimitiveType,
+    StringType,
+    TimestamptzType,
+)
 
 from calve.clickhouse.row_hash import HashedColumn, RowHash, RowSums, is_comparable
 from calve.clickhouse.source import LiveSource, Session
@@ -20,6 +30,7 @@ from calve.clickhouse.tables import Column, TableInfo
 from calve.destination.content import unchanged
 from calve.destination.plan import ColumnPlan, ExportPlan, PartPlan
 from calve.destination.proof import Box, Within
+from calve.destination.receipt import Receipt
 from calve.model.errors import NotFoundError, RefusedError, TemporaryError
 from calve.policy.bounds import TimeKey, time_key
 from calve.policy.proof_plan import ProofRequest, SourceRows
@@ -190,6 +201,24 @@ def _stored_values(
     )
     zipped = f"arrayZip({', '.join(map(quoted, members))})"
     return zipped, str(types.Array(types.Tuple(elements))) if len(elements) == len(arrays) else ""
+
+
+def are_inside(receipts: Sequence[Receipt], boxes: Sequence[Box], schema: Schema) -> bool:
+    """Whether the least and greatest times of the export's files are those of its partitions. They are not where the
+    server's zone was another one when rows were inserted: one instant is then filed under two months."""
+    spans = [one for box in boxes for one in box if one.lower]
+    kind = schema.find_field(spans[0].field_id).field_type
+    assert isinstance(kind, PrimitiveType)
+    lower = min(literal(one.lower).to(kind).value for one in spans)
+    upper = max(literal(one.upper).to(kind).value for one in spans)
+    for file in (file for receipt in receipts for file in receipt.files):
+        ends = [bounds.get(spans[0].field_id) for bounds in (file.lower_bounds, file.upper_bounds)]
+        if None in ends:
+            return False
+        first, last = (from_bytes(kind, bytes.fromhex(str(end))) for end in ends)
+        if not lower <= first <= last < upper:
+            return False
+    return True
 
 
 def source_sums(
