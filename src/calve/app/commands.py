@@ -26,6 +26,7 @@ _RESTORE = {"into": "--as", "plan_hash": "--plan"}
 _LINES: Mapping[str, _Line] = {
     "show": _Line(words="show", given=("ids",)),
     "why": _Line(words="why", given=("ids",)),
+    "events": _Line(words="events", given=("ids",)),
     "cancel": _Line(words="cancel", given=("ids",)),
     "retry": _Line(words="retry", given=("ids",)),
     "verify": _Line(words="verify", given=("ids",)),
