@@ -63,6 +63,11 @@ def chart(name: str, *given: Any, **more: Any) -> Callable[[], str]:
 
 
 WAITED = {"from": "2026-11-16T12:44:00Z", "to": None, "for": LONG}
+QUEUE = {
+    "count": 10**9,
+    "for": LONG,
+    "tasks": [{"number": at, "since": "2026-11-16T12:44:30Z"} for at in range(8)],
+}
 DOWN = {"service": LONG, "reason": LONG, "opened_at": "2026-11-16T12:44:30Z", "closed_at": None}
 WENT = [{"name": name, "at": at} for name, at in (("submitted", "2020-01-01T00:00:00Z"), ("planned", NOW), ("publishing", "2019-01-01T00:00:00Z"))]  # fmt: skip
 PENDING = {"PENDING": ["RUNNING"], "RUNNING": ["PUBLISHING"]}
@@ -84,7 +89,7 @@ EXTREMES: dict[str, Callable[[], str]] = {
     "gantt-many": lambda: str(CHARTS["gantt_chart"](sheet(400.0, [bar(at, at, at + 9.0) for at in range(400)]))),
     "gantt-waits": lambda: str(CHARTS["gantt_chart"](sheet(60.0, [bar(1, 0.0, 5.0), bar(2, 50.0, 60.0)], waits=[WAITED], outages=[DOWN]))),
     "gantt-very-many": lambda: str(CHARTS["gantt_chart"](very_many())),
-    "throughput": lambda: str(CHARTS["throughput_chart"](very_many())),
+    "gantt-queue": lambda: str(CHARTS["gantt_chart"](sheet(60.0, [bar(1, 0.0, 5.0)], waiting=QUEUE))),
 }  # fmt: skip
 
 

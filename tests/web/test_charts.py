@@ -20,7 +20,6 @@ from calve.web.charts.gantt import gantt, tries
 from calve.web.charts.histogram import histogram
 from calve.web.charts.outages import outages
 from calve.web.charts.sparkline import columns, shares, sparkline
-from calve.web.charts.throughput import throughput
 
 PAGES = Path(__file__).parents[1] / "fixtures" / "pages"
 EVIL = "</svg><script>alert(1)</script>\"'&<"
@@ -128,7 +127,6 @@ def test_times_may_be_anything(start: float, end: float, seconds: float, spent: 
     document["attempts"]["seconds"] = seconds
     parsed(gantt(document))
     parsed(tries(document))
-    parsed(throughput(document))
 
 
 def test_a_million_amounts_are_some_hundred_shapes() -> None:
@@ -139,10 +137,10 @@ def test_a_million_amounts_are_some_hundred_shapes() -> None:
 
 def test_more_tries_than_are_drawn_do_not_make_a_larger_chart() -> None:
     document = with_bars(*(bar(number, number * 0.1, number * 0.1 + 1) for number in range(5_000)))
-    assert shapes(gantt(document)) <= 4 * 400 + 60
+    assert shapes(gantt(document)) <= 4 * 400 + 120 + 60
     crowd = with_bars(*(bar(number, 0.0, 100.0) for number in range(400)))
     height = parsed(gantt(crowd)).find(".//svg")
-    assert height is not None and float(str(height.get("height"))) < 64 * 18 + 200
+    assert height is not None and float(str(height.get("height"))) < 64 * 18 + 300
 
 
 def test_phases_of_a_try_lie_side_by_side_and_end_with_it() -> None:
@@ -212,10 +210,11 @@ def test_rows_a_second_are_drawn_on_the_axis_of_the_tasks() -> None:
         ]
         return min(x for x, _ in places), max(x + width for x, width in places)
 
-    tasks = ends(gantt(document), "read", "write", "upload", "waiting")
-    a_column = 100 / 27  # seconds
-    assert ends(throughput(document), "column") == pytest.approx(tasks, abs=a_column)
-    assert "10 rows a second on average" in throughput(document)
+    text = gantt(document)
+    tasks = ends(text, "read", "write", "upload", "waiting")
+    assert ends(text, "column") == pytest.approx(tasks, abs=100 / 120)  # a column
+    assert "10 rows a second on average" in text
+    assert "rows a second" not in gantt(with_bars(bar(1, rows=0)))
 
 
 def test_a_long_wait_for_a_worker_does_not_squeeze_the_work() -> None:

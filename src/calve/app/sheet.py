@@ -92,7 +92,8 @@ def sheet(
         "proofs": [view.plain_json(one) for one in registry.proofs([process.id])],
         "forgotten": process.state in PROCESS_TERMINAL and not oldest and before is None,
         "commands": {
-            verb: command(verb, ids=[process.id]) for verb in ("show", "why", "events", "cancel", "retry", "verify")
+            verb: command(verb, ids=[process.id])
+            for verb in ("show", "why", "events", "cancel", "retry", "verify")
         },
         "subjects": [["pair", pair(process.source, process.destination)]],
     }

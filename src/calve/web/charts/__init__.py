@@ -14,7 +14,6 @@ from calve.web.charts.gantt import gantt, tries
 from calve.web.charts.histogram import histogram
 from calve.web.charts.outages import outages
 from calve.web.charts.sparkline import columns, shares, sparkline
-from calve.web.charts.throughput import throughput
 
 CHARTS: Mapping[str, Callable[..., Markup | str]] = {
     "calendar_chart": calendar,
@@ -26,5 +25,4 @@ CHARTS: Mapping[str, Callable[..., Markup | str]] = {
     "outages_chart": outages,
     "shares_chart": shares,
     "sparkline": sparkline,
-    "throughput_chart": throughput,
 }

@@ -12,13 +12,15 @@ from typing import Any
 from markupsafe import Markup
 
 from calve.web.charts import svg
-from calve.web.words import count, counted, cut, moment, size, span
+from calve.web.charts.throughput import rates
+from calve.web.words import count, counted, cut, moment, short, size, span
 
 LANES = 64
 _QUEUE = 8
 BARS = 400
 _LANE, _BAR = 18.0, 14.0
 _HEAD, _AXIS, _AREA = 22.0, 22.0, 160.0
+_RATES = 60.0
 _PHASES = ("read", "write", "upload")
 _AREAS = ("upload", "write", "read", "worked", "waiting")  # from the bottom
 _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400, 172800, 604800)
@@ -70,6 +72,7 @@ def gantt(document: Mapping[str, Any]) -> Markup:
     _queue(frame, document, start, now)
     title += f"; {count(attempts['failed'])} failed" if attempts["failed"] else ""
     _publishing(frame, document["milestones"], start, now)
+    _rates(frame, attempts, last)
     behind = [*_bands(frame, document["outages"], start, now), *_axis(frame)]
     height = frame.y + _AXIS
     about = (
@@ -151,12 +154,12 @@ def _waits(frame: _Frame, stops: Sequence[_Stop]) -> None:
         return
     frame.row("Waiting")
     top, free = frame.y, list[float]()
-    for left, right, short, rest in sorted(stops[:BARS]):
+    for left, right, said, rest in sorted(stops[:BARS]):
         frame.y = top + _LANE * _lane(free, left, right)
-        frame.bar(left, right, "waiting", f"{cut(short + rest, 200)}, {span(right - left)}")
+        frame.bar(left, right, "waiting", f"{cut(said + rest, 200)}, {span(right - left)}")
         at, wide = frame.at(left), frame.at(right) - frame.at(left)
         if wide >= _WORDS:
-            frame.drawn.append(svg.inside(at, frame.y + 11, wide, cut(short, 80), "inside", indent=6))
+            frame.drawn.append(svg.inside(at, frame.y + 11, wide, cut(said, 80), "inside", indent=6))
     frame.y = top + _LANE * len(free) + 4
 
 
@@ -308,6 +311,26 @@ def _publishing(frame: _Frame, milestones: Sequence[Mapping[str, Any]], start: d
     frame.row("Publishing")
     frame.bar(begin, last, "publish", f"publishing, {span(last - begin)}")
     frame.y += _LANE
+
+
+def _rates(frame: _Frame, attempts: Mapping[str, Any], last: float) -> None:
+    """Rows a second, below the tasks that wrote them."""
+    found = rates(attempts, frame.first, last)
+    if not found:
+        return
+    step, most = frame.length / len(found), max(found)
+    working = max(min(svg.finite(attempts["seconds"]), last), step)
+    mean = sum(found) * step / working
+    frame.row(f"{short(round(mean))} rows a second on average, at most {short(round(most))}")
+    for at, one in enumerate(found):
+        if one > 0:
+            height = max(_RATES * one / most, 1.0)
+            title = svg.element("title", f"{count(round(one))} rows a second")
+            place = frame.at(frame.first + at * step)
+            frame.drawn.append(
+                svg.rect(place, frame.y + _RATES - height, 1 / len(found), height, "column", title)
+            )
+    frame.y += _RATES + 4
 
 
 def _bands(frame: _Frame, outages: Sequence[Mapping[str, Any]], start: datetime, now: float) -> list[Markup]:

@@ -2,56 +2,37 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
 from typing import Any
 
-from markupsafe import Markup
-
 from calve.web.charts import svg
-from calve.web.charts.gantt import extent
-from calve.web.charts.sparkline import columns
-from calve.web.words import moment, short
 
-_PIECES = 120
+PIECES = 120
 _LONGEST = 366 * 86_400.0
 
 
-def throughput(document: Mapping[str, Any]) -> Markup | str:
-    """Rows by piece of time, on the axis of the chart of its tasks; nothing while no try has written a row."""
-    attempts = document["attempts"]
-    start = moment(attempts["from"])
-    if start is None:
-        return ""
-    first, last = (min(max(at, -_LONGEST), _LONGEST) for at in extent(document, start))
+def rates(attempts: Mapping[str, Any], first: float, last: float) -> list[float]:
+    """Rows a second in each piece of that time, from the attempts of a process's sheet; none while no try has written
+    a row."""
+    first, last = (min(max(svg.finite(at), -_LONGEST), _LONGEST) for at in (first, last))
+    step = max((last - first) / PIECES, 0.001)
+    bars: Sequence[Mapping[str, Any]] = attempts["bars"] or ()
     if attempts["buckets"]:
-        buckets = attempts["buckets"]
-        piece = max(svg.finite(buckets["step_seconds"]), 0.001)
-        bars: Sequence[Mapping[str, Any]] = [
+        piece = max(svg.finite(attempts["buckets"]["step_seconds"]), 0.001)
+        bars = [
             {"start": at * piece, "end": (at + 1) * piece, "rows": rows}
-            for at, rows in enumerate(svg.known(buckets["rows"]))
+            for at, rows in enumerate(svg.known(attempts["buckets"]["rows"]))
             if rows
         ]
-    else:
-        bars = attempts["bars"] or ()
-    pieces = min(max(math.ceil(last - first), 1), _PIECES)
-    step = (last - first) / pieces
-    rows = spread(
-        [{**one, "start": one["start"] - first, "end": one["end"] - first} for one in bars], step, pieces
-    )
-    if not any(rows):
-        return ""
-    working = min(max(svg.finite(attempts["seconds"]), step), last)
-    rates = [one / step for one in rows]
-    mean, most = (short(round(one)) for one in (sum(rows) / working, max(rates)))
-    begin = start + timedelta(seconds=first)
-    return columns(
-        rates,
-        begin.isoformat(),
-        step,
-        what="rows a second",
-        end=(start + timedelta(seconds=last)).isoformat(),
-        title=f"{mean} rows a second on average, at most {most}",
-    )
+    moved = [
+        {
+            "start": svg.finite(one["start"]) - first,
+            "end": svg.finite(one["end"]) - first,
+            "rows": one["rows"],
+        }
+        for one in bars
+    ]
+    rows = spread(moved, step, PIECES)
+    return [one / step for one in rows] if any(rows) else []
 
 
 def spread(bars: Sequence[Mapping[str, Any]], step: float, pieces: int) -> list[float]:
