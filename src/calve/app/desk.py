@@ -131,7 +131,7 @@ _EXPORT = {
     "where": str, "final": bool, "force": bool, "discard_deletes": bool, "allow_shrink": bool, "allow_overlap": bool,
     "create": bool, "evolve": bool, "partition_by": str, "casts": dict, "exclude": list, "mutations": str,
     "ignore_row_policies": bool, "from_backup": str, "file_mb": int, "codec": str, "unsigned": bool, "include": list,
-    "renames": dict, "plan_hash": str,
+    "renames": dict, "plan_hash": str, "new_parts": bool,
 }  # fmt: skip
 _EXPORT_CHOICES = {
     "mutations": ("refuse", "wait", "ignore"),

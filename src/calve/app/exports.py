@@ -129,6 +129,14 @@ def _known(app: App, survey: ExportSurvey, earlier: Earlier) -> Known:
     return Known(earlier=earlier, process=process, error=error)
 
 
+def _size(checked: Survey[PartitionInfo], one: PartitionInfo) -> dict[str, int]:
+    """Of what is exported of a partition, which --new-parts makes less than all of it."""
+    if not checked.request.new_parts:
+        return {"bytes": one.bytes, "parts": one.parts}
+    parts = [part for part in checked.parts if part.partition_id == one.id]
+    return {"bytes": sum(part.bytes for part in parts), "parts": len(parts)}
+
+
 def preview_json(checked: Survey[PartitionInfo]) -> dict[str, Any]:
     target = checked.target
     types = {field.name: str(field.field_type) for field in target.schema.fields}  # with their field ids
@@ -138,7 +146,7 @@ def preview_json(checked: Survey[PartitionInfo]) -> dict[str, Any]:
         "destination": checked.request.destination,
         "creates_table": not checked.exists,
         "partitions": [
-            {"id": one.id, "value": one.value, "rows": one.rows, "bytes": one.bytes, "parts": one.parts}
+            {"id": one.id, "value": one.value, "rows": one.rows} | _size(checked, one)
             for one in checked.chosen
         ],
         "rows": sum(one.rows for one in checked.chosen),

@@ -10,11 +10,11 @@ from calve.app.destination import parse_destination
 from calve.app.wiring import App
 from calve.clickhouse.parts.partitions import PartitionInfo
 from calve.clickhouse.sql.tokens import TableName, string
-from calve.destination.content import unchanged
+from calve.destination.content import increments_by_input, unchanged
 from calve.destination.names import DestinationAddress
 from calve.destination.outcome import EarlierExport
 from calve.destination.plan import PartPlan
-from calve.export.request import ExportRequest, key_hash, key_text
+from calve.export.request import ExportRequest, exported, key_hash, key_text
 
 _WHOLE = ExportRequest(
     source="", database="", table="", catalog="", identifier=(), partitions=()
@@ -96,17 +96,18 @@ def compared(
     table = app.destination(destination).find()
     if table is None:  # it does not exist yet, so it has nothing of any partition
         return [ListedPartition(partition=partition, exported=Exported.NO) for partition in found], []
-    listed = []
+    listed, exports = [], list(table.exports())
+    increments = increments_by_input(exports)
     for partition in found:
         text = key_text(identity=identity, partition=partition.id, selection=_WHOLE, uuid=table.uuid)
-        earlier = table.find_export(key_hash(text))
+        earlier = exported(table, key_hash(text), (identity, partition.id), increments)
         listed.append(
             ListedPartition(partition=partition, exported=_status(partition, earlier), earlier=earlier)
         )
     here = {partition.id for partition in found}
     gone = [
         one
-        for one in table.exports()
+        for one in exports
         if one.input[0] == identity
         and one.input[1] not in here
         and one.input[2] == _WHOLE

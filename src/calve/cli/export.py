@@ -151,6 +151,11 @@ def _remark(column: dict[str, Any]) -> str:
     show_default=True,
     help="If an ALTER is unfinished: refuse, wait for it, or export the rows as they were before it.",
 )
+@click.option(
+    "--new-parts",
+    is_flag=True,
+    help="Of partitions that were exported before, add the parts that are new since; replace nothing.",
+)
 @click.option("--ignore-row-policies", is_flag=True, help="Also export rows that row policies hide.")
 @click.option(
     "--from-backup", default="", metavar="NAME", help="Read the parts of a backup instead of the source."

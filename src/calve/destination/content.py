@@ -11,8 +11,8 @@ Another selection of the same partition may hold the same rows: doubled unless r
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Self
 
 from calve.destination.outcome import EarlierExport
@@ -121,6 +121,12 @@ def blocks_kept(then: str, now: str) -> bool:
     return not parts_gone(then, now)
 
 
+def marks_of(content: str) -> list[PartMark] | None:
+    """Of each part of a content id; None where it does not list them."""
+    marks = content.partition(_MARKED)[2]
+    return None if not marks or marks.startswith(_DIGEST) else _parse(marks)
+
+
 def _same_files(before: str, after: str) -> bool:
     """Whether the parts are the very same, whatever their names: for each part of before there is one with equal
     rows and files, and no other. Only hashes of the files tell; when a part was written, and its size, do not."""
@@ -186,7 +192,7 @@ def refuse_overlap(exports: Iterable[EarlierExport], source_table: str, wanted: 
     for identity, partition, selection in asked:
         for export in known[identity, partition]:
             other = export.input[2]
-            if other == selection:
+            if other == selection or _is_chained(selection, other, known[identity, partition]):
                 continue
             if not disjoint(selection, other):
                 raise RefusedError(
@@ -195,6 +201,89 @@ def refuse_overlap(exports: Iterable[EarlierExport], source_table: str, wanted: 
                     code="overlap",
                     hint="export the whole partition into another table, or give --allow-overlap",
                 )
+
+
+_INCREMENT, _AFTER = "increment", "after"
+Input = tuple[str, str]  # source identity and partition
+
+
+def increment_selection(after: str, number: int) -> str:
+    """Of the new parts of a partition that process `after` exported whole: the number-th to be added."""
+    return json.dumps({_AFTER: after, _INCREMENT: number}, sort_keys=True)
+
+
+def increment_of(selection: str) -> tuple[str, int] | None:
+    """The process that exported the whole, and the number; None for any other selection."""
+    chosen = json.loads(selection) if _INCREMENT in selection else {}
+    found = chosen.get(_INCREMENT)
+    return (str(chosen.get(_AFTER)), found) if isinstance(found, int) else None
+
+
+def increments_by_input(exports: Iterable[EarlierExport]) -> dict[Input, list[EarlierExport]]:
+    found: dict[Input, list[EarlierExport]] = {}
+    for one in exports:
+        if increment_of(one.input[2]) is not None:
+            found.setdefault(one.input[:2], []).append(one)
+    return found
+
+
+def with_increments(
+    whole: EarlierExport, input: Input, increments: Mapping[Input, Sequence[EarlierExport]]
+) -> EarlierExport:
+    """The export of a whole partition as it stands with what was added to it since."""
+    mine = [one for one in increments.get(input, ()) if _number(one, whole.process_id)]
+    if not mine:
+        return whole
+    mine.sort(key=lambda one: _number(one, whole.process_id))
+    return replace(
+        whole,
+        content=mine[-1].content,
+        own_content=whole.content,
+        rows=whole.rows + sum(one.rows for one in mine),
+        top=mine[-1].top,
+        increments=tuple(mine),
+        released=next((one.released for one in (whole, *mine) if one.released), ""),
+    )
+
+
+def _number(export: EarlierExport, after: str) -> int:
+    """0 where it is no increment of that process's export."""
+    found = increment_of(export.input[2])
+    return found[1] if found is not None and found[0] == after else 0
+
+
+def _is_chained(selection: str, other: str, exports: Sequence[EarlierExport]) -> bool:
+    """Whether one is an increment of the other, or both are of the same whole: they share no row. A whole that is not
+    there any more says nothing about what was added to it."""
+    wholes = {one.process_id for one in exports if not one.input[2]}
+    mine, theirs = increment_of(selection), increment_of(other)
+    chained = [one[0] in wholes for one in (mine, theirs) if one is not None]
+    return (
+        bool(chained)
+        and all(chained)
+        and all(one is not None or not text for one, text in ((mine, selection), (theirs, other)))
+    )
+
+
+def refuse_unchained(exports: Sequence[EarlierExport], source_table: str, wanted: Sequence[KeyPlan]) -> None:
+    """An increment fits only what it was planned for: the same whole export, and exactly the increments before it. No
+    option changes that."""
+    for key in wanted:
+        identity, partition, selection = json.loads(key.text)[:3] if key.text else ("", "", "")
+        found = increment_of(selection)
+        if found is None:
+            continue
+        after, number = found
+        mine = [one for one in exports if one.input[:2] == (identity, partition)]
+        wholes = [one.process_id for one in mine if not one.input[2]]
+        before = sorted(at for one in mine if (at := _number(one, after)))
+        if wholes != [after] or before != list(range(1, number)):
+            raise RefusedError(
+                f"partition {partition} of {source_table} was exported anew, or more of it was, after these new parts"
+                " were planned; nothing was published",
+                code="changed_since",
+                hint="repeat the command: it looks for what is new now",
+            )
 
 
 def of_partitions(exports: Iterable[EarlierExport], wanted: Sequence[KeyPlan]) -> list[EarlierExport]:
@@ -207,9 +296,14 @@ def refuse_released(exports: Iterable[EarlierExport], source_table: str, wanted:
     """Nothing replaces, or repeats in part, what was released: it may be the only copy. No option changes
     that. A mark that does not say what it was exported from stands for every partition."""
     hashes = {key.hash for key in wanted}
-    asked = {tuple(json.loads(key.text)[:2]) for key in wanted if key.text}
+    inputs = [json.loads(key.text)[:3] for key in wanted if key.text]
+    # What is added to a released partition replaces nothing of it, and repeats nothing: `refuse_unchained`.
+    asked = {(one[0], one[1]) for one in inputs if increment_of(one[2]) is None}
+    added = {(one[0], one[1]) for one in inputs} - asked
     for export in exports:
-        met = export.key_hash in hashes or export.input[:2] in asked or not any(export.input)
+        whole = not export.input[2] or increment_of(export.input[2]) is not None
+        part = export.input[:2] in added and not whole
+        met = export.key_hash in hashes or export.input[:2] in asked or part or not any(export.input)
         if export.released and hashes and met:
             raise released(source_table, export)
 
@@ -220,7 +314,7 @@ def released(source_table: str, export: EarlierExport) -> RefusedError:
         f"partition {partition} of {source_table}, exported by process {export.process_id}, was released by"
         f" process {export.released}: the table may hold the only copy of its rows, so nothing replaces them",
         code="released",
-        hint="export rows that came later into another table",
+        hint="add rows that came later with --new-parts: nothing is replaced",
     )
 
 

@@ -22,7 +22,15 @@ class EarlierExport:
     sequence: int = 0  # of its snapshot; 0 where it is not known
     missing: str = ""  # what of it is no longer there, for a person; "" where all is
     deleted: bool = False  # and it was deleted there, not rolled back
+    top: int = 0  # the highest block that it covers, with its increments; 0 where it is not known
+    own_content: str = ""  # where `content` is that of its last increment
+    increments: tuple["EarlierExport", ...] = ()  # of a whole partition: new parts that were added since
     released: str = ""  # the process that released the key: the table may have its only rows
+
+    @property
+    def contents(self) -> tuple[str, ...]:
+        """Its own and those of its increments."""
+        return self.own_content or self.content, *(one.content for one in self.increments)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -98,6 +98,9 @@ class KeyPlan:
     content: str  # of covered blocks, data versions and rows: a plain merge does not change it
     text: str = ""  # the readable form of what was hashed
     rows: int = 0
+    top: int = (
+        0  # the highest block, of a whole partition or of what was added to one; 0 where it is not known
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -254,10 +254,13 @@ def _already(process: Process, outcome: AlreadyExported) -> Published:
         for export in outcome.exports:
             if export.released:
                 raise released(process.source, export)
+        new_parts = ExportRequest.from_json(process.request).new_parts
         raise RefusedError(
             f"{process.destination}: what {process.source} has was {sentence}, and has changed since",
             code="changed_since",
-            hint="export again with --force to replace it",
+            hint="repeat the command: it looks for what is new now"
+            if new_parts
+            else "export again with --force to replace it",
         )
     return Published(result=_nothing_new(outcome.exports), message=sentence, unused=True)
 

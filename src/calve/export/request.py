@@ -10,10 +10,18 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from calve.clickhouse.parts.content import parse_name
-from calve.destination.content import block_ranges, merged_since, parts_gone, released, unchanged
+from calve.destination.content import (
+    block_ranges,
+    increments_by_input,
+    merged_since,
+    parts_gone,
+    released,
+    unchanged,
+    with_increments,
+)
 from calve.destination.names import DestinationAddress
 from calve.destination.outcome import EarlierExport
-from calve.destination.plan import KeyPlan
+from calve.destination.plan import KeyPlan, PartPlan
 from calve.destination.port import FoundTable
 from calve.export.iceberg_types import LOSSY
 from calve.model.errors import RefusedError
@@ -44,6 +52,7 @@ class ExportOptions:
     unsigned: bool = False  # accept a backup that is not signed, where [backup] has a signing key
     include: tuple[str, ...] = ()  # ALIAS columns to export
     renames: Mapping[str, str] = field(default_factory=dict)  # columns of the table: old name -> new name
+    new_parts: bool = False  # of partitions that were exported before, what was added since
     plan_hash: str = (
         ""  # --plan: of the dry run that was agreed to; in a process's request that of its own share
     )
@@ -128,10 +137,17 @@ class KeyedPartition(Protocol):
 
 
 def key_plans(
-    request: ExportRequest, identity: str, partitions: Iterable[KeyedPartition], uuid: str
+    request: ExportRequest,
+    identity: str,
+    partitions: Iterable[KeyedPartition],
+    uuid: str,
+    parts: Iterable[PartPlan] = (),
 ) -> tuple[KeyPlan, ...]:
-    """One key for each partition."""
+    """One key for each partition; `parts` are all of theirs, where they are known."""
     plans = []
+    tops: dict[str, int] = {}
+    for part in parts:
+        tops[part.partition_id] = max(part.max_block, tops.get(part.partition_id, 0))
     for one in partitions:
         # Of the parts that were named, only those of this partition count.
         selection = request.within((one.id,)).selection
@@ -143,6 +159,7 @@ def key_plans(
                 content=(one.named or "parts") if request.parts else one.content,
                 text=text,
                 rows=one.rows,
+                top=0 if selection else tops.get(one.id, 0),
             )
         )
     return tuple(plans)
@@ -179,6 +196,7 @@ class Earlier:
     rows_now: int
     merged: bool = False  # its parts are others now, in a table whose block numbers can begin again
     parts_gone: bool = False  # blocks that were exported are in no part of the source any more
+    obstacle: RefusedError | None = None  # why its new parts cannot be exported alone
 
     @property
     def shrinks(self) -> bool:
@@ -202,6 +220,8 @@ class Earlier:
         return f"partition {self.partition} was {by} and has changed since: {counts}"
 
     def refusal(self, request: ExportRequest) -> RefusedError:
+        if self.obstacle is not None:
+            return self.obstacle
         if self.export.released:
             return released(request.source_table, self.export)
         said = f"{request.source_table}: {self.sentence}"
@@ -230,11 +250,32 @@ class Earlier:
         return request.force or not self.unchanged or bool(self.export.missing)
 
 
-def look_up(table: FoundTable, wanted: Sequence[KeyPlan]) -> list[Earlier]:
-    """The keys among these that the table has already."""
-    found = []
+def exported(
+    table: FoundTable,
+    key_hash: str,
+    input: tuple[str, str],
+    increments: Mapping[tuple[str, str], Sequence[EarlierExport]],
+) -> EarlierExport | None:
+    """The last export of a key; of a whole partition, as it stands with what was added since."""
+    whole = table.find_export(key_hash)
+    if whole is None or input not in increments:
+        return whole
+    joined = with_increments(whole, input, increments)
+    there = [table.find_export(one.key_hash) or one for one in joined.increments]
+    lost = next((one for one in there if one.missing), None)
+    return (
+        joined
+        if lost is None or joined.missing
+        else replace(joined, missing=lost.missing, deleted=lost.deleted)
+    )
+
+
+def look_up(table: FoundTable, wanted: Sequence[KeyPlan], exports: Iterable[EarlierExport]) -> list[Earlier]:
+    """The keys among these that the table has already; `exports` are all that it remembers of their partitions."""
+    found, increments = [], increments_by_input(exports)
     for key in wanted:
-        export = table.find_export(key.hash)
+        identity, partition, selection = json.loads(key.text)[:3]
+        export = exported(table, key.hash, (identity, partition), {} if selection else increments)
         if export is not None:
             found.append(
                 Earlier(

@@ -10,12 +10,12 @@ All refusals of one request in one list, so that a command is fixed once and not
 import hashlib
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from typing import Any, Generic, TypeVar
 
-from calve.destination.content import of_partitions, refuse_overlap, refuse_released
+from calve.destination.content import of_partitions, refuse_overlap, refuse_released, refuse_unchained
 from calve.destination.plan import ColumnPlan, DestinationPlan, KeyPlan, PartPlan, Slice
 from calve.destination.port import Destination, FoundTable
 from calve.export.choices import Choices
@@ -156,18 +156,23 @@ def survey(
     refusals.raise_all()
     table, unreachable = _look(destination, layout, request, prepare=prepare)
     target, fit, earlier, notes = created(layout), None, list[Earlier](), layout.notes
+    added = dict[
+        str, int
+    ]()  # of partitions whose new parts alone are exported: the block that they are above
     if table is not None:
         table, match = _matched(destination, table, layout, request, prepare=prepare)
         target = fitted(table, match)
         notes += match.notes
-        wanted = key_plans(request, source.identity, source.partitions, table.uuid)
-        earlier = look_up(table, wanted)
-        looked_at = table.released_exports() if request.allow_overlap else table.exports()
-        exports = of_partitions(looked_at, wanted)
+        wanted = key_plans(request, source.identity, source.partitions, table.uuid, source.parts)
+        exports = of_partitions(table.exports(), wanted)
+        earlier = look_up(table, wanted, exports)
+        if request.new_parts:
+            wanted, earlier, added = _new_parts(request, source, table.uuid, wanted, earlier)
         # A released key itself is held back below, and stops no other partition.
         known = {one.partition for one in earlier if one.export.released}
         others_wanted = [key for key in wanted if key.partition not in known]
         refuse_released(exports, request.source_table, others_wanted)
+        refuse_unchained(exports, request.source_table, wanted)
         if not request.allow_overlap:
             refuse_overlap(exports, request.source_table, wanted)
         fit = Fit(
@@ -177,13 +182,23 @@ def survey(
     others = tuple(one for one in earlier if one not in held_back)
     unchanged, replaced = ((), others) if request.force else (others, ())
     skipped = {one.partition for one in (*held_back, *unchanged)}
-    parts = tuple(part for part in source.parts if part.partition_id not in skipped)
+    parts = tuple(
+        part
+        for part in source.parts
+        if part.partition_id not in skipped and part.min_block > added.get(part.partition_id, -1)
+    )
     return Survey(
         request=request,
         source=source,
         target=target,
         fit=fit and replace(fit, keys=tuple(key for key in fit.keys if key.partition not in skipped)),
-        chosen=tuple(one for one in source.partitions if one.id not in skipped),
+        chosen=tuple(
+            replace(one, rows=sum(part.rows for part in parts if part.partition_id == one.id))  # type: ignore[type-var]
+            if one.id in added
+            else one
+            for one in source.partitions
+            if one.id not in skipped
+        ),
         parts=parts,
         tasks=partition_slices(
             parts,
@@ -200,6 +215,34 @@ def survey(
         notes=notes + source.notes + _merging_note(source.engine, request),
         unreachable=unreachable,
     )
+
+
+def _new_parts(
+    request: ExportRequest,
+    source: SourceView[P],
+    uuid: str,
+    wanted: Sequence[KeyPlan],
+    earlier: Sequence[Earlier],
+) -> tuple[tuple[KeyPlan, ...], list[Earlier], dict[str, int]]:
+    """Partitions that were exported and have changed since: the key of what is new in each, or the reason why that
+    cannot be told. Others are as without --new-parts."""
+    from calve.export.increment import find_increment  # few exports need it
+
+    changed = {one.partition: one for one in earlier if not one.unchanged and not one.export.missing}
+    keys, held_back, tops = [], [one for one in earlier if one.partition not in changed], dict[str, int]()
+    for key in wanted:
+        if (one := changed.get(key.partition)) is None:
+            keys.append(key)
+            continue
+        parts = [part for part in source.parts if part.partition_id == key.partition]
+        found = find_increment(request, key, one, parts, identity=source.identity, uuid=uuid)
+        if isinstance(found, RefusedError):
+            held_back.append(replace(one, obstacle=found))
+            keys.append(key)
+        else:
+            keys.append(found.key)
+            tops[key.partition] = found.top
+    return tuple(keys), held_back, tops
 
 
 def merges_rows(engine: str) -> bool:
@@ -295,7 +338,7 @@ def _described(
 # What a hash of a plan is made of, in its order: each has digits of its own, so that a refusal can name what differs.
 _ASPECTS = {"the destination": 12, "its columns": 12, "the options": 12, "the rows at the source": 20}
 _PLAN = "p1-"
-_NOT_HASHED = frozenset({"plan_hash", "unsigned", "mutations", "create", "evolve"})
+_NOT_HASHED = frozenset({"plan_hash", "unsigned", "mutations", "create", "evolve", "new_parts"})
 
 
 def plan_hash(found: Survey[P], partitions: Collection[str] | None = None, *, as_new: bool = False) -> str:
@@ -321,7 +364,7 @@ def plan_hash(found: Survey[P], partitions: Collection[str] | None = None, *, as
     ordered = {"exclude": sorted(request.exclude), "include": sorted(request.include)}
     options = {
         one.name: getattr(request, one.name) for one in fields(ExportOptions) if one.name not in _NOT_HASHED
-    }
+    } | ({"new_parts": True} if request.new_parts else {})  # hashes of before it was there stay
     said: tuple[Any, ...] = (
         [
             request.destination,

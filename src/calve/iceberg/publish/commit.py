@@ -4,6 +4,7 @@ The request itself carries the assertions, so the catalog refuses a second publi
 whomever: this table, main where we searched it, our tag absent.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -71,6 +72,8 @@ def publish_commit(
     snapshot: Snapshot,
     properties: dict[str, str],
     tag_age_ms: int,
+    *,
+    removed: Sequence[str] = (),
 ) -> TableCommit:
     """The snapshot on main, the tag and the keys' properties, all or nothing."""
     updates: list[TableUpdate] = [
@@ -80,6 +83,8 @@ def publish_commit(
     ]
     if properties:
         updates.append(SetPropertiesUpdate(updates=properties))
+    if removed:
+        updates.append(RemovePropertiesUpdate(removals=list(removed)))
     return TableCommit(
         requirements=(
             _assert_uuid(metadata),

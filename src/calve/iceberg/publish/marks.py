@@ -107,6 +107,8 @@ def key_properties(
         value["input"] = _input(key)
         if sequence:
             value["sequence"] = sequence
+        if key.top:
+            value["top"] = key.top
         if tasks is None:
             value |= {"rows": key.rows, "tasks": None}
         else:
@@ -156,6 +158,7 @@ def read_property(key_hash: str, text: str) -> EarlierExport | None:
             shared="tasks" in value and tasks is None,
             input=(identity, partition, selection),
             sequence=int(value.get("sequence", 0)),
+            top=int(value.get("top", 0)),
             released="" if value is found else str(found.get("by") or _UNKNOWN),
         )
     except (ValueError, TypeError, KeyError, AttributeError):

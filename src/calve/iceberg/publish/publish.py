@@ -9,7 +9,14 @@ from collections.abc import Callable, Sequence
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from calve.destination.content import of_partitions, refuse_overlap, refuse_released, unchanged
+from calve.destination.content import (
+    increments_by_input,
+    of_partitions,
+    refuse_overlap,
+    refuse_released,
+    refuse_unchained,
+    unchanged,
+)
 from calve.destination.file_io import lent_to
 from calve.destination.outcome import AlreadyExported, EarlierExport, PublishedSnapshot
 from calve.destination.plan import ExportPlan
@@ -65,13 +72,15 @@ def publish(
     refuse_if_unprovable(table.metadata, sent, tag_age_ms(limits))
     exports = of_partitions(all_exports(table.metadata, plan.keys), plan.keys)
     refuse_released(exports, plan.table, plan.keys)
+    refuse_unchained(exports, plan.table, plan.keys)
     if plan.refuse_overlap:
         refuse_overlap(exports, plan.table, plan.keys)
     tables.check(plan, table)
     _refuse_renamed(plan, table)
     recount(plan, receipts)
+    added = _added_to(earlier, exports) if plan.replace else ()
     merge = not sent  # an attempt after a lost race has to be short
-    staged = _stage(catalog, table, process_id, plan, receipts, earlier, now_ms, merge=merge)
+    staged = _stage(catalog, table, process_id, plan, receipts, (*earlier, *added), now_ms, merge=merge)
     commit = publish_commit(
         catalog,
         table.metadata,
@@ -81,6 +90,7 @@ def publish(
             plan, receipts, process_id, staged.snapshot.snapshot_id, staged.snapshot.sequence_number or 0
         ),
         tag_age_ms(limits),
+        removed=[marks.property_of(one.key_hash) for one in added],
     )
     # If we die here, the note names a snapshot that was never sent: the search finds nothing, rightly.
     note(marks.write_note([*sent, staged.sent]))
@@ -91,6 +101,13 @@ def publish(
         note("")
         raise reply.error
     return _look_again(catalog, process_id, plan, [*sent, staged.sent], reply)
+
+
+def _added_to(replaced: Sequence[EarlierExport], exports: Sequence[EarlierExport]) -> list[EarlierExport]:
+    """What was added to whole partitions that are replaced: it goes with them."""
+    increments = increments_by_input(exports)
+    wholes = [one for one in replaced if any(one.input) and not one.input[2]]
+    return [one for whole in wholes for one in increments.get(whole.input[:2], ())]
 
 
 def _settled(

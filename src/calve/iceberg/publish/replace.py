@@ -42,13 +42,13 @@ def find_removal(table: Table, plan: ExportPlan, earlier: Sequence[EarlierExport
     live = [
         entry for item in manifests if item.content == ManifestContent.DATA for entry in _live(table, item)
     ]
-    keys = frozenset(key.hash for key in plan.keys)
+    keys = frozenset(key.hash for key in plan.keys) | {export.key_hash for export in earlier}
     going: dict[str, ManifestEntry] = {}
     for export in earlier:
         _refuse_if_shared(table, export, keys)
         found = [entry for entry in live if is_of(export, entry.snapshot_id, entry.data_file)]
         if not _is_whole(export, found):
-            found = _left_of(table, plan, export, live, found)
+            found = _left_of(table, plan, export, live, found, keys)
         going |= {entry.data_file.file_path: entry for entry in found}
     if not plan.discard_deletes:
         deletes = [
@@ -64,10 +64,11 @@ def _left_of(
     export: EarlierExport,
     live: Sequence[ManifestEntry],
     found: Sequence[ManifestEntry],
+    keys: frozenset[str],
 ) -> list[ManifestEntry]:
     """What replaces an export that is not all there takes out; RefusedError where files of unknown
     owners may hold rows of it."""
-    keys, head = frozenset(key.hash for key in plan.keys), table.metadata.snapshot_by_name(MAIN_BRANCH)
+    head = table.metadata.snapshot_by_name(MAIN_BRANCH)
     if is_behind(table.metadata, export):
         return _of_these_keys(table, export, live, found, keys)
     ours = _of_these_keys(table, export, live, found, keys)
