@@ -37,10 +37,6 @@ class Submission(Submitted):
 def survey_export(ports: ExportPorts, request: ExportRequest, selection: Selection) -> Survey[PartitionInfo]:
     """Look at source and destination; change nothing. `request.partitions` is filled in here."""
     refusals = Refusals(request.source_table)
-    if request.new_parts:
-        from calve.export.increment import check_options  # few exports need it
-
-        check_options(replace(request, parts=selection.parts))
     table, found, parts, notes, where = _look_at_source(ports, request, selection, refusals)
     ids = tuple(one.id for one in found)
     request = replace(

@@ -151,6 +151,11 @@ def survey(
     """`prepare` creates the destination, or adds the columns that it lacks, and needs it to answer.
     `cores` are those that the tasks are cut for. `refusals` are those of looking at the source: all are reported together."""
     refusals = refusals or Refusals(request.source_table)
+    if request.new_parts:
+        from calve.export.increment import check_options  # few exports need it
+
+        with refusals.among():
+            check_options(request)
     with refusals.among():
         layout = lay_out(source, request, choices)
     refusals.raise_all()
