@@ -12,6 +12,7 @@ from whole_life import Life
 
 from calve.control.ports import Runner
 from calve.destination.plan import ExportPlan
+from calve.export.increment import check_options
 from calve.export.request import ExportRequest
 from calve.export.source_check import read_again
 from calve.iceberg.catalogs.catalog import open_catalog
@@ -144,12 +145,23 @@ def test_a_merge_after_the_request_fails_the_plan(life: Life) -> None:
 
 
 @pytest.mark.parametrize(
-    "also", [{"force": True}, {"where": "id > 1"}, {"from_backup": "b"}, {"casts": {"id": "int lossy"}}],
-    ids=["force", "where", "backup", "lossy"],
+    "also", [{"force": True}, {"where": "id > 1"}, {"casts": {"id": "int lossy"}}],
+    ids=["force", "where", "lossy"],
 )  # fmt: skip
 def test_it_goes_with_no_other_selection(own_life: Life, also: dict[str, Any]) -> None:
     with pytest.raises(UsageError) as refused:
         own_life.check("202401", new_parts=True, **also)
+    assert refused.value.code == "new_parts"
+
+
+@pytest.mark.parametrize(
+    "also", [{"from_backup": "b"}, {"parts": ("202401_4_4_0",)}, {"catalog": "s3://b/f"}]
+)
+def test_nor_with_a_backup_named_parts_or_a_folder(also: dict[str, Any]) -> None:
+    given = {"source": "main", "database": "db", "table": "t", "catalog": "lake", "identifier": ("ns", "t")}
+    request = ExportRequest(partitions=("202401",), new_parts=True, **given | also)
+    with pytest.raises(UsageError) as refused:
+        check_options(request)
     assert refused.value.code == "new_parts"
 
 
@@ -339,8 +351,14 @@ def publishing(life: Life, **asked: Any) -> None:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("story", [adds_new_parts, replaces_what_was_added])
-@pytest.mark.parametrize("how", [Break.AFTER, Break.REPORTED_FAILED])
+@pytest.mark.parametrize(
+    ("story", "how"),
+    [
+        (adds_new_parts, Break.AFTER),
+        (adds_new_parts, Break.REPORTED_FAILED),
+        (replaces_what_was_added, Break.REPORTED_FAILED),
+    ],
+)
 def test_whatever_call_breaks_each_row_is_there_once(
     story: Callable[[Life], None], how: Break, tmp_path: Path, own_source: KeptSource, runner: Runner
 ) -> None:

@@ -169,7 +169,8 @@ def survey(
         target = fitted(table, match)
         notes += match.notes
         wanted = key_plans(request, source.identity, source.partitions, table.uuid, source.parts)
-        exports = of_partitions(table.exports(), wanted)
+        few = request.allow_overlap and not request.new_parts  # others may be damaged
+        exports = of_partitions(table.released_exports() if few else table.exports(), wanted)
         earlier = look_up(table, wanted, exports)
         if request.new_parts:
             wanted, earlier, added = _new_parts(request, source, table.uuid, wanted, earlier)
