@@ -196,7 +196,8 @@ def _partition(
 def _exported(made: PartitionLook, earlier: EarlierExport, content: str) -> PartitionLook:
     return replace(
         made,
-        process=earlier.process_id,
+        # What was added last: its proof compares the whole partition, where the partition's rows can be told.
+        process=(earlier.increments or (earlier,))[-1].process_id,
         unchanged=bool(content) and unchanged(earlier.content, content),
         missing=bool(earlier.missing),
         released=bool(earlier.released),
