@@ -58,7 +58,7 @@ class Calve(Program):
 
 
 class ForkedCalve(ForkedProgram, Calve):
-    """One that starts at once, with tasks in children in place of Spark."""
+    """One that starts at once."""
 
 
 class Folder:
@@ -71,12 +71,14 @@ class Folder:
         self._programs: list[Calve] = []
         create(self.place)
 
-    def calve(self, *arguments: str, gate: Gate | None = None, at: str = "", **settings: str) -> Calve:
+    def calve(
+        self, *arguments: str, gate: Gate | None = None, at: str = "", spark: bool = False, **settings: str
+    ) -> Calve:
         environment = self.settings | settings
         if gate is not None:
             environment |= {"GATE": str(gate.folder), "GATE_AT": at}
         name = f"calve-{arguments[0]}-{len(self._programs)}"
-        command = ["calve_without_spark:program", *arguments]
+        command = ["calve.cli.main:main" if spark else "calve_without_spark:program", *arguments]
         program = ForkedCalve(name, command, self.path / f"{name}.stderr", environment, self.path)
         self._programs.append(program)
         return program

@@ -4,24 +4,17 @@ with a real Spark drain all the same, exit 0, use no budget and leave nothing be
 import contextlib
 import os
 import signal
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from programs import DESTINATION, TABLE, Calve, Folder, opened
+from programs import DESTINATION, TABLE, Folder, opened
 
 from calve.app.wiring import App
 from calve.model.process import ProcessId
 from calve.model.states import PROCESS_TERMINAL, ProcessState
 
 pytestmark = pytest.mark.spark
-
-# The leash of a test's programs ignores Ctrl-C, and what it starts inherits that.
-_CALVE = (
-    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
-    "from calve.cli.main import main; main()"
-)
 
 
 @pytest.fixture
@@ -31,13 +24,6 @@ def folder(tmp_path: Path) -> Iterator[Folder]:
     # The engine of a task takes seconds to start: long enough to be stopped in.
     with opened(path, CALVE_SPARK__MASTER="local[2]", CALVE_LIMITS__LEASE_SECONDS="20") as made:
         yield made
-
-
-def started(folder: Folder, *arguments: str) -> Calve:
-    command = ["env", f"--chdir={folder.path}", sys.executable, "-c", _CALVE, *arguments]
-    program = Calve(f"calve-{arguments[0]}", command, folder.path / f"{arguments[0]}.stderr", folder.settings)
-    folder._programs.append(program)
-    return program
 
 
 def running(app: App, process_id: ProcessId) -> bool:
@@ -70,7 +56,7 @@ def alive(pids: set[int]) -> set[str]:
 
 @pytest.mark.parametrize("to", ["the group by SIGTERM", "the group by SIGINT", "every process by SIGTERM"])
 def test_a_worker_whose_whole_group_is_signalled_drains(folder: Folder, to: str) -> None:
-    worker = started(folder, "worker")
+    worker = folder.calve("worker", spark=True)
     worker.wait_ready(lambda: " reaches " in worker.said)
     process_id = folder.submit()
     folder.wait_until(worker, lambda app: running(app, process_id), seconds=120)
@@ -98,7 +84,7 @@ def test_a_worker_whose_whole_group_is_signalled_drains(folder: Folder, to: str)
 def test_an_export_whose_whole_group_is_signalled_hands_its_work_back(
     folder: Folder, number: signal.Signals
 ) -> None:
-    export = started(folder, "export", TABLE, "--all", "--to", DESTINATION)
+    export = folder.calve("export", TABLE, "--all", "--to", DESTINATION, spark=True)
     with folder.place.app() as app:
         export.wait_ready(lambda: any(running(app, one.id) for one in app.store.live()), 120)
         (process,) = app.store.live()
