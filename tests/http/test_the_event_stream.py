@@ -114,7 +114,7 @@ def test_a_stream_that_is_cut_anywhere_goes_on_without_a_gap(served: Served, fac
             if at % 5 == 0:
                 ids += submit(facade)  # some come while it is away
             with (
-                httpx.Client(base_url=proxy.url, timeout=5, trust_env=False) as client,
+                httpx.Client(base_url=proxy.url, timeout=60, trust_env=False) as client,
                 streamed(client, cursor) as stream,
             ):
                 for message in stream:
