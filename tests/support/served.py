@@ -1,6 +1,7 @@
 """A real `calve serve` for tests, on a free port: a program of its own, or a thread of this one."""
 
 import re
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
@@ -14,7 +15,7 @@ import httpx
 from calve.app.config import load_config
 from calve.app.token_file import read_token
 from calve.http.server import Address, Front, serve
-from support.programs import ForkedProgram, Program
+from support.programs import Program
 
 _ADDRESS = re.compile(r"calve serves (\S+);")
 
@@ -23,7 +24,7 @@ class Served:
     """Its address, its host's token, and clients for both."""
 
     def __init__(
-        self, folder: Path, options: Sequence[str] = (), settings: str = "", *, python: str = ""
+        self, folder: Path, options: Sequence[str] = (), settings: str = "", *, python: str = sys.executable
     ) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
@@ -31,14 +32,18 @@ class Served:
         if not config.exists():
             config.write_text(settings)
         self.log = folder / "serve.log"
-        command = ["--config", str(config), "serve", "--port", "0", *options]
-        self.program: Program
-        if python:
-            self.program = Program("calve serve", [python, "-m", "calve.cli", *command], self.log)
-        else:
-            self.program = ForkedProgram(
-                "calve serve", ["calve.cli.main:main", *command], self.log, {}, Path.cwd()
-            )
+        command = [
+            python,
+            "-m",
+            "calve.cli",
+            "--config",
+            str(config),
+            "serve",
+            "--port",
+            "0",
+            *options,
+        ]
+        self.program = Program("calve serve", command, self.log)
         self.program.wait_ready(lambda: "the token of this host" in self.log.read_text())
         found = _ADDRESS.search(self.log.read_text())
         assert found
