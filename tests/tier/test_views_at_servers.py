@@ -34,13 +34,14 @@ def _place(folder: Path, runner: LocalRunner, *fronts: ClickHouseFront) -> Serve
 
 
 def _table(place: ServerPlace, name: str, uuid: str) -> None:
+    """Three months, each of its last half hour by the server's clock, when UTC has the next month."""
     place.execute(
         f"CREATE DATABASE {name}",
         f"CREATE TABLE {name}.events UUID '{uuid}' (id UInt64, at DateTime) "
         "ENGINE = MergeTree PARTITION BY toYYYYMM(at) ORDER BY id",
         *(
-            f"INSERT INTO {name}.events SELECT {month} * 1000 + number, '2024-0{month}-01 00:00:00' FROM numbers({ROWS // 3})"
-            for month in (1, 2, 3)
+            f"INSERT INTO {name}.events SELECT {month} * 1000 + number, '2024-0{month}-{day} 23:30:00' FROM numbers({ROWS // 3})"
+            for month, day in ((1, 31), (2, 29), (3, 31))
         ),
     )
 
@@ -53,7 +54,7 @@ def test_every_answer_is_whole_while_the_set_moves(
     place.export("moving.events", to="lake.ns.moving")
     with place.app() as app:
         tier.view_create(app, "moving.events", "lake.ns.moving", "moving.all", cold=["202401"])
-    asked = "SELECT count() AS n, uniqExact(id) AS ids, sum(id) AS total, max(toMonth(at)) AS last FROM {}"
+    asked = "SELECT count() AS n, uniqExact(id) AS ids, sum(id) AS total, arraySort(groupUniqArray(toString(at))) AS times FROM {}"
     wanted = place.select(asked.format("moving.events"))
     done = threading.Event()
     wrong: list[object] = []

@@ -2,14 +2,19 @@
 
 import itertools
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from calve.app import tier
 from calve.app.doctor import views
 from calve.app.wiring import App
+from calve.clickhouse.sql.tokens import TableName
+from calve.clickhouse.tier import residency, view
+from calve.clickhouse.tier.residency import Resident
 from calve.iceberg.health.due import expiry
 from calve.iceberg.health.settings import settings_of
 from calve.model.errors import CalveError, NotFoundError, RefusedError, UsageError
@@ -381,3 +386,38 @@ def test_a_view_is_shown_and_dropped_and_no_row_with_it(table: Table) -> None:
         tier.view_drop(table.app, table.table, force=True)
     left = table.place.select(f"SELECT count() AS n FROM {table.table}")
     assert (left, table.place.read(table.to).num_rows) == ([{"n": 30}], 20)
+
+
+def test_a_key_that_the_table_could_not_hold_is_an_error_where_it_is_cold_and_nothing_elsewhere(
+    kept: Place, app: App
+) -> None:
+    """Rows that no export wrote: a DateTime has no microseconds."""
+    name = f"v{next(_NUMBERS)}"
+    kept.execute(
+        f"CREATE DATABASE {name}",
+        f"CREATE TABLE {name}.t (id UInt64, at DateTime('UTC')) ENGINE = MergeTree PARTITION BY toYYYYMM(at) ORDER BY id",
+    )
+    catalog = app.catalog("lake")
+    catalog.create_namespace(name)
+    rows = {"id": [1, 2], "at": [datetime(2024, 1, 5, 0, 0, 0, 1, UTC), datetime(2024, 2, 5, tzinfo=UTC)]}
+    kinds = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us", "UTC"))])
+    lake = catalog.create_table((name, "t"), kinds)
+    lake.append(pa.table(rows, kinds))
+    location = lake.location().removeprefix("file://")
+    with kept.visit() as session:
+        table = session.describe(name, "t")
+        cold = view.cold_table(table.uuid)
+        metadata = lake.metadata_location.rpartition("/")[2]
+        view.pin(session, table, cold, f"IcebergLocal('{location}/')", f"metadata/{metadata}")
+        shown = TableName(source=None, database=name, table="v")
+        text = view.compose(session, table, shown, view.columns_of(session, cold), time_column="at")
+        residency.create(session, table.uuid, "{}")
+        session.execute(text.create())
+        asked = f"SELECT count() AS n FROM {name}.v"
+        before = residency.stamped([Resident(id="202402", cold=True)], {}, "test")
+        residency.put(session, table.uuid, before)
+        assert session.rows(asked) == [{"n": 1}]
+        residency.put(session, table.uuid, residency.stamped([Resident(id="202401", cold=True)], {}, "test"))
+        with pytest.raises(CalveError, match="does not fit"):
+            session.rows(asked)
+        view.drop(session, table.uuid, shown)
