@@ -113,7 +113,7 @@ ACTIONS: Mapping[str, Action] = {
         consequence="Asks the source and the destination what they have, and shows the partitions to choose from. Writes nothing to either: an export is started from its plan.",
         asks=(
             Ask(name="to", label="Destination", required=True,
-                hint="catalog.namespace.table; or a folder for plain Parquet, such as s3://bucket/folder/"),
+                hint="as catalog.namespace.table, or a folder for plain Parquet, such as s3://bucket/folder/"),
         ),
     ),
     "backup_create": Action(

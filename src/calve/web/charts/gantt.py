@@ -131,7 +131,7 @@ def _stops(document: Mapping[str, Any], start: datetime, running: Sequence[float
     ]  # fmt: skip
     at = {one["name"]: one["at"] for one in document["milestones"]}
     if at.get("leased") and at.get("planned"):
-        known.append((_after(at["leased"], start), _after(at["planned"], start), "planned", ""))
+        known.append((_after(at["leased"], start), _after(at["planned"], start), "being planned", ""))
     bars = sorted(document["attempts"]["bars"] or (), key=lambda one: one["start"])
     covered, last = 0.0, ""
     for begin, end, code in sorted(
