@@ -1,6 +1,6 @@
 # Every target does its own set-up. Paths are relative, so that a clone may live in any folder.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-python test-long lint format bench docs screenshots model lock clean
+.PHONY: help setup demo test test-fast test-python test-long lint format bench bench-quiet docs screenshots model lock clean
 MAKEFLAGS += --no-print-directory
 
 help:  ## show this
@@ -42,6 +42,11 @@ format: setup  ## put the code into its form
 
 bench: setup  ## run every benchmark (BENCH="export --quick" for one, in a minute)
 	@.venv/bin/python bench/run.py $(BENCH)
+
+bench-quiet: setup  ## run those with a target for speed, on a machine that does nothing else; then fit docs/scale.md
+	@.venv/bin/python bench/run.py publish export plan scale-simulation server export-arrow export-jvm backup wide \
+		memory latency small-parts start big-part export-native two-workers
+	@.venv/bin/python scripts/scale.py
 
 docs: setup  ## write the generated pages anew and check every link
 	@.venv/bin/python scripts/generate_docs.py

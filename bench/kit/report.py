@@ -100,9 +100,23 @@ class Report:
         }
         (out / f"{self.name}.json").write_text(json.dumps(document, indent=1) + "\n")
         (out / f"{self.name}.svg").write_text(picture(self.name, self.runs))
+        print(verdict(document), flush=True)
         sys.stdout.flush()
         missed = self._given.strict and not all(ratio.reached for ratio in self.ratios)
         os._exit(1 if missed else 0)
+
+
+def verdict(document: Mapping[str, Any]) -> str:
+    """A report in one line: every figure that has a target, those that missed it in capitals."""
+    said = [
+        f"{ratio['name']} {ratio['value']:g} {'reached' if ratio['reached'] else 'MISSED'}"
+        f" {'>=' if ratio['at_least'] else '<='} {ratio['target']:g}"
+        for ratio in document["ratios"]
+        if ratio["target"] is not None
+    ]
+    quick = " --quick" if document["quick"] else ""
+    load = document["machine"]["load_before"]
+    return f"{document['benchmark']}{quick} (load {load:g}): {'; '.join(said) or 'no target'}"
 
 
 def versions() -> dict[str, str]:

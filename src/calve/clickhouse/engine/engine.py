@@ -314,8 +314,8 @@ class Engine:
         return sorted(found)
 
 
-# How long the engine's allocator keeps freed memory. By its own 5 s it has given most of it back before the next task,
-# which then pays for it in page faults: a seventh of a short task. An idle worker gives it back all the same.
+# How long the engine's allocator keeps freed memory. By its own 5 s it has given much of it back before the next task,
+# which gets it again by page faults: a tenth of a short task. An idle worker gives it back all the same.
 _KEEP_FREED = ("JE_MALLOC_CONF", "dirty_decay_ms:15000")
 
 _engine: Engine | None = None
