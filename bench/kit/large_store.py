@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import Table, insert
+from sqlalchemy import Table, insert, text
 
 from calve import __version__
 from calve.app.sightings import pair
@@ -26,6 +26,7 @@ PARTITIONS = 200  # of a table: a page of them
 BACKUPS = 365
 _DAY = 86_400_000_000
 _DAYS = 60
+_LOOK_US = 900_000_000  # each is looked at every 15 minutes
 _KINDS = ("export",) * 8 + ("backup", "optimize")
 _CODES = ("access_denied", "s3_slow_down", "cast_failed", "table_changed")
 _ROWS_A_STATEMENT = 5_000
@@ -61,6 +62,9 @@ def fill(store: SqlStore, *, count: int, tasks_of_big: int, backups: str) -> Non
     _put(store, outages, (_outage(now, number) for number in range(30)))
     _put(store, pins, (_pin(now, number) for number in range(LIVE)))
     _put(store, sightings, _sightings(now, backups))
+    if store.database.dialect == "postgresql":  # which autovacuum has done within a year
+        with store.database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            connection.execute(text("VACUUM ANALYZE"))
 
 
 def _put(store: SqlStore, table: Table, rows: Iterable[Row]) -> None:
@@ -236,8 +240,9 @@ def _sightings(now: int, location: str) -> Iterator[Row]:
         third = PARTITIONS // 3
         counts = {"exported": PARTITIONS - 2 * third, "changed": third, "new": third, "missing": 0, "gone": 0}
         summary = {"counts": counts, "partitions": PARTITIONS, "rows": 10**8, "hot": 10**10}
-        yield _sighting(now, pair(source(number), destination(number)), "pair", summary, partitions)
-        yield _sighting(now, destination(number), "health", _HEALTH, _SNAPSHOTS)
+        looked = now - number * _LOOK_US // PAIRS
+        yield _sighting(looked, pair(source(number), destination(number)), "pair", summary, partitions)
+        yield _sighting(looked, destination(number), "health", _HEALTH, _SNAPSHOTS)
     backups = [
         {"name": f"nightly-{place:04d}", "created_at": "2026-01-01T00:00:00+00:00", "source": "main", "process": None,
          "tables": 2, "parts": 40, "rows": 10**9, "bytes": 10**11, "own_bytes": 10**10, "moved_bytes": 10**10,
