@@ -1,6 +1,7 @@
 """A view over a table and its lake: each row once, from where its partition is read."""
 
 import itertools
+import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -196,6 +197,9 @@ def test_a_view_without_its_residency_answers_with_an_error_and_is_repaired(tabl
     table.make(cold=["202401"])
     table.place.execute(f"ALTER TABLE {table.table} DROP PARTITION ID '202401'")
     table.place.execute(f"{harm} {_residency(table)}")
+    with table.place.visit() as session:
+        uuid = session.describe(table.name, "events").uuid
+        residency.create(session, uuid, json.dumps({"exclude": [], "view": table.view}))  # and died
     with pytest.raises(CalveError, match="residency"):
         table.ids()
     table.make()

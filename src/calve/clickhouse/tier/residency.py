@@ -57,20 +57,18 @@ def residency_table(uuid: str) -> TableName:
 
 
 def create(session: Statements, uuid: str, about: str) -> None:
-    """Make it, with the row that says that it is there: an empty one stops the view. Twice is harmless."""
+    """Make it, without a row: the view is an error until `put` has written all that is cold. Twice is harmless."""
     table = residency_table(uuid)
     what = f"the residency {table}"
     # If we die here, an empty database is left, which the next try uses.
     session.execute(f"CREATE DATABASE IF NOT EXISTS {name(DATABASE)}", what=what)
-    # If we die here, a table without rows is left: the view throws until the next try fills it.
+    # If we die here, a table without rows is left, which the next try fills.
     session.execute(
         f"CREATE TABLE IF NOT EXISTS {table.sql} ({_COLUMNS}) ENGINE = MergeTree ORDER BY (id, generation, writer) "
         f"COMMENT {string(about)}",
         what=what,
     )
     session.execute(f"ALTER TABLE {table.sql} MODIFY COMMENT {string(about)}", what=what)
-    if not session.rows(f"SELECT 1 AS one FROM {table.sql} LIMIT 1", what=what):
-        write(session, uuid, [Resident(id="", cold=False)])
 
 
 def comment_of(session: Statements, uuid: str) -> str | None:
@@ -120,6 +118,8 @@ def put(session: Statements, uuid: str, residents: Iterable[Resident]) -> None:
     TemporaryError (`residency_conflict`) where somebody wrote of the same partition at the same time."""
     here, mine = read(session, uuid), tuple(residents)
     missing = [one for one in mine if one.id not in here or here[one.id].order < one.order]
+    if not session.rows(f"SELECT 1 AS one FROM {residency_table(uuid).sql} LIMIT 1"):
+        missing.append(Resident(id="", cold=False))  # that nothing is cold is said by a row, too
     if missing:
         # If we die here, all of them are flipped or none: the next try reads which.
         write(session, uuid, missing)
