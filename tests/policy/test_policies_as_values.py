@@ -36,6 +36,13 @@ def test_several_tables_in_one_destination_are_refused(tables: str, to: str) -> 
         replace(POLICY, tables=tables, to=to).check()
 
 
+def test_nothing_is_appended_to_an_export_in_a_folder() -> None:
+    appends = replace(POLICY, on_late_rows=LateRows.APPEND)
+    appends.check()
+    with pytest.raises(UsageError, match="folder"):
+        replace(appends, to="s3://bucket/{database}/{table}/").check()
+
+
 @pytest.mark.parametrize("tables", ["events", ".events", "db.", ""])
 def test_a_table_without_its_database_is_refused(tables: str) -> None:
     with pytest.raises(UsageError, match="invalid source"):

@@ -14,9 +14,11 @@ import pytest
 from calve.app import policies, policy_view, work
 from calve.app.calve import Calve
 from calve.app.wiring import App
+from calve.model.access import Asked
 from calve.model.errors import CalveError, NotFoundError, RefusedError, UsageError
 from calve.model.process import Process, ProcessQuery
 from calve.model.states import ProcessState
+from calve.model.tier import Hold
 from calve.policy.calendar import Window
 from calve.policy.policy import Policy
 from calve.testing.faults import Break, Crash, Faults, crashing_store
@@ -172,6 +174,35 @@ def test_late_rows_wait_for_a_person_or_replace_what_only_grew(kept: Place, name
         )
         assert _run(app, name) == []  # more rows than before, and one of those that were exported is gone
         assert _states(app, policy)["202401"] == ("HELD", "rows_gone")
+    assert _rows(kept, name) == 155
+
+
+def test_late_rows_are_appended_and_proven_or_held_with_the_reason(kept: Place, name: str) -> None:
+    kept.execute(f"SYSTEM STOP MERGES {name}.events")
+    with _app(kept, name, on_late_rows="append") as (app, policy):
+        _finish(kept, app, _run(app, name))
+        kept.execute(f"INSERT INTO {name}.events SELECT number + 900, '2024-01-20' FROM numbers(5)")
+        held = Hold(id=f"hold-{name}", name=f"main:{name}.events", who="anne", reason="an audit")
+        app.registry.add_hold(held, Asked(who="anne", verb="hold_add"))  # an append takes nothing away
+        [again] = _run(app, name)
+        [row] = _finish(kept, app, [again])
+        assert (row.state, row.rows) == (ProcessState.COMPLETED, 5), row.error
+        assert _rows(kept, name) == 155
+        assert _run(app, name) == []
+        assert _states(app, policy)["202401"] == ("EXPORTED", "")
+        proofs = policies.prove(app, policy, policies.standing_now(app, policy))
+        assert {one.state for one in _finish(kept, app, [one.id for one in proofs])} == {
+            ProcessState.COMPLETED
+        }
+        assert _states(app, policy)["202401"] == ("VERIFIED", "")
+        kept.execute(
+            f"INSERT INTO {name}.events SELECT number + 990, '2024-01-20' FROM numbers(9)",
+            f"SYSTEM START MERGES {name}.events",
+            f"OPTIMIZE TABLE {name}.events PARTITION ID '202401' FINAL",
+        )
+        _finish(kept, app, _run(app, name))
+        assert _run(app, name) == []
+        assert _states(app, policy)["202401"] == ("HELD", "mixed_merge")
     assert _rows(kept, name) == 155
 
 

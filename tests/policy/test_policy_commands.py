@@ -71,7 +71,7 @@ def test_what_is_not_there_is_said(folder: Path, capfd: pytest.CaptureFixture[st
         ('window = "01:00-02:00 Mars/Olympus"', "unknown time zone"),
         ('zone = "Mars"', "unknown time zone"),
         ('bytes_per_day = "much"', "invalid size 'much'"),
-        ('on_late_rows = "append"', "'hold' or 'replace'"),
+        ('on_late_rows = "merge"', "'hold', 'append' or 'replace'"),
         ("partitions_per_run = 0", "greater than or equal to 1"),
         ('release = "quarantine"', "unknown key policy.events.release"),
         ('source = "main:db.*"', "several tables"),

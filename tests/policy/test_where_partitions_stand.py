@@ -21,6 +21,7 @@ POLICY = Policy(
     quiet=6 * HOUR,
 )
 REPLACES = replace(POLICY, on_late_rows=LateRows.REPLACE)
+APPENDS = replace(POLICY, on_late_rows=LateRows.APPEND)
 OLD = Facts(policy=POLICY, now=NOW, looked_at=NOW, closed_at=NOW - 9 * DAY, changed_at=NOW - 9 * DAY)
 DONE = ExportFacts(process="p1", unchanged=True)
 LATE = replace(DONE, unchanged=False)
@@ -71,6 +72,26 @@ CASES: list[tuple[str, Facts, Standing]] = [
         "it failed under other rules",
         replace(OLD, failure=_failed(9, HOUR, REPLACES)),
         Standing(state=State.DUE, next=Action.EXPORT),
+    ),
+    (
+        "has late rows to append, and is held and released",
+        replace(OLD, held=True, policy=APPENDS, export=replace(LATE, released=True)),
+        Standing(state=State.CHANGED, next=Action.APPEND),
+    ),
+    (
+        "has late rows to append, and changed an hour ago",
+        replace(OLD, policy=APPENDS, export=LATE, changed_at=NOW - HOUR),
+        Standing(state=State.CHANGED, until=NOW + 5 * HOUR),
+    ),
+    (
+        "has late rows that cannot be told from others",
+        replace(OLD, policy=APPENDS, export=LATE, failure=replace(_failed(1, 9 * DAY, APPENDS), code="mixed_merge")),
+        Standing(state=State.HELD, code="mixed_merge"),
+    ),
+    (
+        "could not be appended under other rules",
+        replace(OLD, policy=APPENDS, export=LATE, failure=replace(_failed(1, HOUR / 2), code="mixed_merge")),
+        Standing(state=State.CHANGED, next=Action.APPEND),
     ),
     ("is held and not exported", replace(OLD, held=True), Standing(state=State.DUE, next=Action.EXPORT)),
     (
@@ -138,7 +159,7 @@ def test_a_partition_that(facts: Facts, standing: Standing) -> None:
 def test_whatever_the_facts_there_is_one_state_and_nothing_unsafe_starts() -> None:
     """All combinations: nothing starts from facts that are not trusted, nothing replaces what it must not."""
     choices: dict[str, list[Any]] = {
-        "policy": [POLICY, REPLACES],
+        "policy": [POLICY, REPLACES, APPENDS],
         "looked_at": [None, NOW, NOW - HOUR],
         "skew": [timedelta(), HOUR],
         "shared": [False, True],
@@ -174,6 +195,8 @@ def test_whatever_the_facts_there_is_one_state_and_nothing_unsafe_starts() -> No
             assert facts.failure is None or facts.failure.policy != facts.policy.hash
         if found.next is Action.EXPORT:
             assert facts.export is None
+        if found.next is Action.APPEND:
+            assert facts.policy is APPENDS and facts.export and not facts.export.missing
         if found.next is Action.REPLACE:
             export = facts.export
             assert facts.policy is REPLACES

@@ -34,7 +34,7 @@ from calve.model.tier import POLICY_HALT, Hold
 from calve.policy import proof_plan
 from calve.policy.calendar import local_day
 from calve.policy.policy import Policy, Verify
-from calve.policy.stand import Action, ExportFacts, Facts, Failure, Standing, stand
+from calve.policy.stand import EXPORTS, Action, ExportFacts, Facts, Failure, Standing, stand
 
 _LOG = logging.getLogger(__name__)
 _TICK_SECONDS = 15.0
@@ -213,7 +213,7 @@ def start(app: App, policy: Policy, stood: Sequence[Stood]) -> list[Process]:
         return []
     begun: list[Process] = []
     for one in stood:
-        if one.standing.next not in (Action.EXPORT, Action.REPLACE):
+        if one.standing.next not in EXPORTS:
             continue
         if len(begun) == policy.partitions_per_run:
             break
@@ -234,7 +234,7 @@ def _begin(app: App, policy: Policy, one: Stood, day: str) -> Process | None:
         source=policy.source or app.config.default_source, database=table.database, table=table.table
     )
     selection = Selection(partitions=(one.partition.id,))
-    options = ExportOptions(force=action is Action.REPLACE)
+    options = ExportOptions(force=action is Action.REPLACE, new_parts=action is Action.APPEND)
     request = export_request(app, str(name), table.destination, selection, options)
     new = new_process(app, of_partition(request, one.partition.id), table.identity)
     item = Start(

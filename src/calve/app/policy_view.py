@@ -19,7 +19,7 @@ from calve.model.errors import NotFoundError, RefusedError
 from calve.model.tier import POLICY_HALT
 from calve.policy.calendar import local_day
 from calve.policy.policy import Policy
-from calve.policy.stand import Action, State, stand
+from calve.policy.stand import EXPORTS, State, stand
 
 Json = dict[str, Any]
 FORECAST_DAYS = 30
@@ -34,7 +34,11 @@ HINTS = {
     "no_longer_there": "its rows are gone from the destination: `calve export … --force` puts them back",
     "late_rows": "rows came after the export: export it with --force, or set on_late_rows",
     "hold": "somebody holds its rows: `calve hold list` says who and why; `calve hold release` ends it",
-    "released": "rows came after the partition was released, which is never replaced: export them into another table",
+    "released": "rows came after the partition was released, which is never replaced: `calve export … --new-parts` adds"
+    " them, or set on_late_rows = 'append'",
+    "mixed_merge": "a merge put old and new rows into one part: export it with --force",
+    "parts_came_back": "a part that was exported is there again: compare before you use --force",
+    "blocks_unknown": "the export does not say which blocks it covers: export it with --force once",
     "rows_gone": "rows that were exported are gone at the source, or may be: compare before you use --force",
     "proof_failed": "the destination does not have the source's rows: `calve verify ID --deep` says which columns differ",
     "unknown_process": "another store exported it, which can prove it: `calve verify` there",
@@ -108,7 +112,7 @@ def _is_aside(policy: Policy, one: Stood) -> bool:
 
 def _code(policy: Policy, one: Stood) -> str:
     """Of its standing, or that it is too much for one day."""
-    exports = one.standing.next in (Action.EXPORT, Action.REPLACE)
+    exports = one.standing.next in EXPORTS
     if exports and policy.bytes_per_day and one.partition.bytes > policy.bytes_per_day:
         return "over_limit"
     return one.standing.code
@@ -149,7 +153,7 @@ def _forecast(policy: Policy, stood: Sequence[Stood], now: datetime) -> list[Jso
         ):
             at = max(standing.until, now)
             standing = stand(replace(one.facts, now=at, looked_at=at))
-        if standing.next in (Action.EXPORT, Action.REPLACE) and _code(policy, one) != "over_limit":
+        if standing.next in EXPORTS and _code(policy, one) != "over_limit":
             at = policy.window.opens_at(at) if policy.window else at
             if at <= end:
                 found.append((at, one, standing.next))
@@ -224,7 +228,7 @@ def policy_run(app: App, name: str, *, dry_run: bool = False) -> Json:
     if not dry_run and policies.is_paused(app, policy):
         raise RefusedError(f"policy {name} is paused", code="paused", hint=f"calve policy resume {name}")
     begun = [] if dry_run else policies.start(app, policy, stood)
-    due = [one for one in stood if one.standing.next in (Action.EXPORT, Action.REPLACE)]
+    due = [one for one in stood if one.standing.next in EXPORTS]
     return {
         "policy": name,
         "dry_run": dry_run,

@@ -19,6 +19,7 @@ class LateRows(StrEnum):
     """What to do with rows that come after the export."""
 
     HOLD = "hold"
+    APPEND = "append"
     REPLACE = "replace"
 
 
@@ -74,6 +75,12 @@ class Policy:
                 f"invalid source {self.source}:{self.tables}",
                 code="config_bad_value",
                 hint="give source:database.table, or a pattern such as main:db.*",
+            )
+        if self.on_late_rows is LateRows.APPEND and "/" in self.to:
+            raise UsageError(
+                f"policy {self.name}: rows cannot be appended to an export in a folder of Parquet files",
+                code="config_bad_value",
+                hint='set on_late_rows to "hold" or "replace", or `to` to a table of a catalog',
             )
         for part, place in ((table, "{table}"), (database, "{database}")):
             if is_pattern(part) and place not in self.to:

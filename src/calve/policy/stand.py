@@ -26,12 +26,20 @@ class State(StrEnum):
     BLOCKED = "BLOCKED"
 
 
+# Why new rows could not be told from old ones. It stays so until the partition changes.
+INSEPARABLE = frozenset({"mixed_merge", "rows_gone", "parts_came_back", "blocks_unknown"})
+
+
 class Action(StrEnum):
     """What would start."""
 
     EXPORT = "export"
+    APPEND = "append"
     REPLACE = "replace"
     PROVE = "proof"
+
+
+EXPORTS = frozenset({Action.EXPORT, Action.APPEND, Action.REPLACE})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,6 +139,11 @@ def _not_exported(facts: Facts) -> Standing:
 
 
 def _late(facts: Facts, export: ExportFacts) -> Standing:
+    if facts.policy.on_late_rows is LateRows.APPEND:  # takes nothing away: released and held ones too
+        failure = facts.failure
+        if failure is not None and failure.policy == facts.policy.hash and failure.code in INSEPARABLE:
+            return Standing(state=State.HELD, code=failure.code)
+        return _once_quiet(facts, Action.APPEND)
     if export.released:
         return Standing(state=State.HELD, code="released")  # whatever the policy says: it is never replaced
     if facts.policy.on_late_rows is LateRows.HOLD:
@@ -139,10 +152,14 @@ def _late(facts: Facts, export: ExportFacts) -> Standing:
         return Standing(state=State.HELD, code="hold")
     if not export.grows:
         return Standing(state=State.HELD, code="rows_gone")
+    return _once_quiet(facts, Action.REPLACE)
+
+
+def _once_quiet(facts: Facts, action: Action) -> Standing:
     quiet_at = (facts.changed_at or facts.now) + facts.policy.quiet
     if facts.now < quiet_at:
         return Standing(state=State.CHANGED, until=quiet_at)
-    return _start(facts, Standing(state=State.CHANGED, next=Action.REPLACE))
+    return _start(facts, Standing(state=State.CHANGED, next=action))
 
 
 def _verify(facts: Facts, export: ExportFacts) -> Standing:

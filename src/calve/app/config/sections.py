@@ -220,10 +220,10 @@ class PolicySection(Section):
         description="how long after the time that a partition covers it is exported: 12h, 3d, 2w",
     )
     quiet: str = Field(default="6h", description="how long a partition must not have changed")
-    on_late_rows: Literal["hold", "replace"] = Field(
+    on_late_rows: Literal["hold", "append", "replace"] = Field(
         default="hold",
-        description='rows that come after the export: "hold" waits for a person; "replace" exports the partition'
-        " again, where rows were only added",
+        description='rows that come after the export: "hold" waits for a person; "append" adds the parts that are'
+        ' new; "replace" exports the partition again, where rows were only added',
     )
     verify: Literal["full", "sample"] = Field(
         default="full",
