@@ -196,7 +196,7 @@ def _partition(
 def _exported(made: PartitionLook, earlier: EarlierExport, content: str) -> PartitionLook:
     return replace(
         made,
-        # What was added last: its proof compares the whole partition, where the partition's rows can be told.
+        # What was added last: what came before it was exported, and could be proven, earlier.
         process=(earlier.increments or (earlier,))[-1].process_id,
         unchanged=bool(content) and unchanged(earlier.content, content),
         missing=bool(earlier.missing),
