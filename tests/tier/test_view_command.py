@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from calve.app.config import load_config
-from calve.app.tier import lake_engine
+from calve.app.tier import lake_engine, view_drop, view_show
 from calve.app.wiring import App
 from calve.cli.main import run
-from calve.model.errors import UsageError
+from calve.clickhouse.embedded.source import EmbeddedSource
+from calve.model.errors import NotFoundError, UsageError
 from support.local_runner import LocalRunner
 from support.place import Place
 
@@ -53,6 +54,16 @@ def test_a_view_is_made_shown_brought_up_to_date_and_dropped(
     code, out, _ = _calve(place, capfd, "view", "db.events", "--drop", "--force")
     assert (code, out.strip()) == (0, "view db.events_all is dropped")
     assert _calve(place, capfd, "view", "db.events")[0] == 3
+
+
+def test_a_view_that_is_refused_does_not_hold_its_source(place: Place) -> None:
+    with place.app() as app:
+        for ask in (view_show, view_drop):
+            with pytest.raises(NotFoundError) as refused:  # a server keeps the error for a while
+                ask(app, "db.none")
+            with EmbeddedSource("main", place.folder / "clickhouse", query_seconds=5).visit() as session:
+                session.rows("SELECT 1")
+            assert refused.value.code == "no_table"
 
 
 @pytest.mark.parametrize(

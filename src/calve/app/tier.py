@@ -6,10 +6,10 @@ that each server finds in the lake, by the way that the view reads it, are count
 
 import json
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from calve.app.destination import parse_table
 from calve.app.partitions import Exported, compared
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from calve.iceberg.destination import IcebergTable
 
 Json = dict[str, Any]
+T = TypeVar("T")
 _LOCAL_ENGINE = "IcebergLocal('{path}/')"
 
 
@@ -83,23 +84,21 @@ def view_create(
     source = name.source or app.config.default_source
     shown = _view_name(app, into, source)
     lake = _lake(app, parse_table(to, app.config), source)
-    servers = [_server(visit, name) for visit in _sessions(app, source)]
+    servers = _at_each(app, source, lambda session: _server(session, name))
     _refuse(servers, lake, shown, cold, hot)
     wanted = _wanted(app, servers, lake, cold, hot)
     exclude = exclude or next((one.about["exclude"] for one in servers if one.about), ())
-    texts = []
-    for session in _sessions(app, source):
-        texts.append(_prepared(session, servers, lake, shown, wanted, exclude))
+    seen = lake
+    texts = _at_each(app, source, lambda session: _prepared(session, servers, seen, shown, wanted, exclude))
     lake = _held(app, lake, servers[0].table)
     before = residency.newest(server.residents for server in servers)
     flips = [*wanted.cold.values(), *(Resident(id=id, cold=False) for id in wanted.returned)]
     changed = [one for one in flips if not _says(before.get(one.id), one)]
     stamped = residency.stamped(changed, before, secrets.token_hex(8))
     state = {**before, **{one.id: one for one in stamped}}
-    older = []
-    about = _about(name, lake, shown, exclude)
-    for session, text in zip(_sessions(app, source), texts, strict=True):
-        older += _placed(session, text, lake, about, state)
+    about, left = _about(name, lake, shown, exclude), iter(texts)
+    placed = _at_each(app, source, lambda session: _placed(session, next(left), lake, about, state))
+    older = [one for some in placed for one in some]
     return {
         "view": str(TableName(source=None, database=shown.database, table=shown.table)),
         "table": str(TableName(source=source, database=name.database, table=name.table)),
@@ -119,7 +118,7 @@ def view_show(app: App, table: str) -> Json:
     """The view of a table, as each server has it."""
     name = app.table(table)
     source = name.source or app.config.default_source
-    servers = [_server(session, name) for session in _sessions(app, source)]
+    servers = _at_each(app, source, lambda session: _server(session, name))
     about = _known(servers, name)
     state = residency.newest(server.residents for server in servers)
     ids = sorted(id for id, one in state.items() if one.cold)
@@ -142,7 +141,7 @@ def view_drop(app: App, table: str, *, force: bool = False) -> Json:
     """Remove the view and what it stands on, at every server. Rows are where they were."""
     name = app.table(table)
     source = name.source or app.config.default_source
-    servers = [_server(session, name) for session in _sessions(app, source)]
+    servers = _at_each(app, source, lambda session: _server(session, name))
     about = _known(servers, name)
     state = residency.newest(server.residents for server in servers)
     ids = sorted(id for id, one in state.items() if one.cold)
@@ -154,8 +153,7 @@ def view_drop(app: App, table: str, *, force: bool = False) -> Json:
         )
     shown = _view_name(app, about["view"], source)
     _let_go(app, about["to"], servers[0].table, force=force)
-    for session in _sessions(app, source):
-        view.drop(session, servers[0].table.uuid, shown)
+    _at_each(app, source, lambda session: view.drop(session, servers[0].table.uuid, shown))
     return {"view": about["view"], "dropped": True, "cold": ids}
 
 
@@ -171,11 +169,14 @@ def _let_go(app: App, to: str, table: TableInfo, *, force: bool) -> None:
             raise
 
 
-def _sessions(app: App, source: str) -> Iterator[Session]:
-    """Each server's, one at a time."""
+def _at_each(app: App, source: str, do: Callable[[Session], T]) -> list[T]:
+    """What it gives at each server, one after the other. Not a generator: one that an error leaves unfinished holds
+    its source until it is collected."""
+    found = []
     for visit in app.source(source).visits():
         with visit as session:
-            yield session
+            found.append(do(session))
+    return found
 
 
 def _server(session: Session, name: TableName) -> Server:
