@@ -114,7 +114,7 @@ def export(app: App, store: Store, request: ExportRequest, selection: Selection)
 
 
 def _under_way(app: App, request: ExportRequest) -> str:
-    """What goes on from the same table to the same destination: `--no-wait`, then DROP, is no loss."""
+    """Exports under way from the same table to the same destination: `--no-wait`, then DROP, loses nothing."""
     same = (request.source_table, request.destination)
     live = (one for one in app.store.live() if (one.source, one.destination) == same)
     return " ".join(dict.fromkeys(one.batch or one.id for one in live if app.store.plan(one.id) is not None))

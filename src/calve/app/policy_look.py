@@ -205,5 +205,5 @@ def _exported(made: PartitionLook, earlier: EarlierExport, content: str) -> Part
 
 
 def digest(content: str) -> str:
-    """Of a content id without the marks of its parts: a merge, which changes those, is no change."""
+    """Of a content id without the marks of its parts: a merge changes the marks only."""
     return hashlib.sha256(content.partition("+")[0].encode()).hexdigest()[:32]

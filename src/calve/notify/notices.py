@@ -1,7 +1,7 @@
 """From events to what a webhook is told. Pure, except that `Waits` remembers how processes stood.
 
-The id of a notice is made of the store, the event's position, the target and the name: whoever makes it, and
-however often, it is the same one.
+The id of a notice is made of the store, the event's position, the target and the name: any program that
+makes it, however often, makes the same one.
 """
 
 import hashlib

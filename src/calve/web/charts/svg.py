@@ -91,14 +91,14 @@ def across(part: float) -> str:
 
 
 def finite(number: float) -> float:
-    """Rounded to a tenth or less; 0 for what is no number, and nothing beyond all measure."""
+    """Rounded to a tenth or less; 0 for NaN and infinity, and never beyond the largest size."""
     if not math.isfinite(number):
         return 0.0
     return round(min(max(number, -_MOST), _MOST), 5)
 
 
 def known(values: Iterable[float | None]) -> list[float]:
-    """Numbers to draw: none below 0, none that is no number."""
+    """Numbers to draw: none below 0, no NaN."""
     return [max(finite(value), 0.0) if value is not None else 0.0 for value in values]
 
 
