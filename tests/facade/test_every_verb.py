@@ -14,7 +14,13 @@ from calve.cli.main import COMMANDS
 from calve.model.access import Role
 
 # Commands whose verb has another name, the two that work without a configuration, and one that carries any verb.
-NAMED_OTHERWISE = {"ps": "processes", "config": "settings", "wait": "follow", "version": "versions"}
+NAMED_OTHERWISE = {
+    "ps": "processes",
+    "config": "settings",
+    "wait": "follow",
+    "version": "versions",
+    "view": "view_show",
+}
 WITHOUT_VERB = {"serve", "demo", "init", "sql"}
 NOT_VERBS = {"close", "on_behalf"}
 

@@ -33,6 +33,8 @@ NO_CIRCLE = {
         "retry",
     ): "a retry adopts only receipts that pass the recount, and exports the rest",
     ("source_changed", "export"): "said by verify --deep",
+    ("not_exported", "export"): "said by view",
+    ("no_longer_there", "export"): "said by view; an export says that --force puts it back",
     ("disk_full", "retry"): "once there is room, as the hint says first",
 }
 
