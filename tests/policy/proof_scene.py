@@ -13,7 +13,6 @@ import pyarrow as pa
 from pyiceberg.catalog import Catalog
 
 from calve.clickhouse.parts.partitions import PartitionInfo
-from calve.clickhouse.row_hash import HashedColumn, RowHash
 from calve.clickhouse.source import LiveSource, Session
 from calve.clickhouse.sql.create_table import EngineClause
 from calve.clickhouse.tables import Column, TableInfo
@@ -33,6 +32,7 @@ from calve.model.process import NewProcess, Process, ProcessId, Task, WorkerId
 from calve.model.states import PROCESS_TERMINAL, TaskState
 from calve.policy.proof import ProofKind
 from calve.policy.proof_plan import ProofRequest
+from calve.policy.row_hash import HashedColumn, RowHash
 from calve.spark.executor import execute, result
 from calve.testing.clock import FakeClock
 from calve.testing.faults import Faults, crashing_kind, crashing_runner, crashing_store

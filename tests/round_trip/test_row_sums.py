@@ -32,10 +32,10 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from calve.clickhouse.row_hash import HashedColumn, IncomparableError, RowHash, RowSums, is_comparable
 from calve.clickhouse.sql import types
 from calve.destination import checksums
 from calve.model.states import ProcessState
+from calve.policy.row_hash import HashedColumn, IncomparableError, RowHash, RowSums, is_comparable
 from support.local_runner import LocalRunner
 from support.place import Place, kept_place
 

@@ -9,7 +9,6 @@ from typing import Protocol
 
 from pyiceberg.schema import Schema
 
-from calve.clickhouse.row_hash import RowSums
 from calve.clickhouse.source import LiveSource
 from calve.control.kind import AdoptedWork, Fenced, Kind, NothingToDo, Planned, Published
 from calve.control.ports import StoreReader, TaskOrder, TaskResult
@@ -30,6 +29,7 @@ from calve.objects.uri import full_uri
 from calve.policy.proof_plan import NAME, Depth, ProofPlan, ProofReceipt, ProofRequest, grouped, sampled
 from calve.policy.proof_source import are_inside, compare_with, source_sums
 from calve.policy.proof_task import ProofPayload
+from calve.policy.row_hash import RowSums
 from calve.tasks.attempts import order_for
 
 TASK_FUNCTION = "calve.policy.proof_task:run"

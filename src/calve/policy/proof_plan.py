@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from calve.clickhouse.row_hash import HashedColumn
 from calve.destination.names import DestinationAddress
 from calve.destination.proof import Scan, ScanFile
 from calve.model.process import Lock, NewProcess, new_process_id
 from calve.model.record import Record
+from calve.policy.row_hash import HashedColumn
 
 NAME = "proof"
 PRIORITY = -10  # after what exports

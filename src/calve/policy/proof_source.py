@@ -22,7 +22,6 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from calve.clickhouse.row_hash import HashedColumn, RowHash, RowSums, is_comparable
 from calve.clickhouse.source import LiveSource, Session
 from calve.clickhouse.sql import types
 from calve.clickhouse.sql.tokens import Expression, Name, expression, members, string, unquote
@@ -35,6 +34,7 @@ from calve.destination.receipt import Receipt
 from calve.model.errors import NotFoundError, RefusedError, TemporaryError
 from calve.policy.bounds import TimeKey, time_key
 from calve.policy.proof_plan import ProofRequest, SourceRows
+from calve.policy.row_hash import HashedColumn, RowHash, RowSums, is_comparable
 
 _QUERY_ROWS = 20_000_000
 _NOT_STORED = ("ALIAS", "EPHEMERAL")

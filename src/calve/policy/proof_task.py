@@ -8,12 +8,12 @@ from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io import load_file_io
 from pyiceberg.schema import Schema
 
-from calve.clickhouse.row_hash import HashedColumn, RowHash, RowSums
 from calve.destination import checksums, file_io
 from calve.destination.proof import Scan, batches, in_boxes, read_back
 from calve.iceberg.errors import catalog_call
 from calve.model.record import Record
 from calve.policy.proof_plan import ProofReceipt
+from calve.policy.row_hash import HashedColumn, RowHash, RowSums
 from calve.tasks import attempts
 
 
