@@ -29,7 +29,7 @@ REGISTRY_READS = frozenset(
         "alarms", "actions", "attempt_counts", "attempts", "slowest_attempts", "failed_attempts", "task_page", "task",
         "newest_events", "plan_size", "outages", "ended", "ends", "work_done", "unknown_outcomes", "retried", "old_pins",
         "ids_from", "with_partition", "sighting", "sightings", "sighting_body", "session", "sessions", "given_up",
-        "needed", "holds", "intents", "approvals", "announced", "releases",
+        "needed", "audited_about", "guard", "holds", "intents", "approvals", "announced", "releases",
     }
 )  # fmt: skip
 
