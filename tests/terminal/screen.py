@@ -4,7 +4,7 @@ import fcntl
 import os
 import pty
 import re
-import select
+import signal
 import struct
 import subprocess
 import sys
@@ -62,28 +62,23 @@ def talk(*command: str, answers: Sequence[str], prompt: str, cwd: Path, **enviro
     pid, terminal = pty.fork()
     if pid == 0:
         os.chdir(cwd)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # tests that run in the background of a shell ignore it
         os.execve(
             sys.executable,
             [sys.executable, *command],
             {"TERM": "xterm", "PATH": os.environ["PATH"], **environ},
         )
-    drawn, before = "", ""
+    drawn = ""
     for answer in answers:
         if answer == INTERRUPT_ITS_CHILD:
             while not Path(f"/proc/{pid}/task/{pid}/children").read_text():
                 time.sleep(0.01)
             os.write(terminal, INTERRUPT.encode())
-            before = answer
             continue
         drawn += os.read(terminal, 65536).decode()  # at least the echo of the answer before
         while not _CONTROL.sub("", drawn).endswith(prompt):
-            if before in (INTERRUPT, INTERRUPT_ITS_CHILD) and not select.select([terminal], [], [], 5)[0]:
-                os.write(
-                    terminal, INTERRUPT.encode()
-                )  # Python loses one that comes as it begins to wait for a line
             drawn += os.read(terminal, 65536).decode()
         os.write(terminal, answer.encode())
-        before = answer
     drawn += _read_to_the_end(terminal)
     os.close(terminal)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, drawn
