@@ -466,6 +466,6 @@ def _placed(
 
 
 def _grants(table: TableInfo, shown: TableName) -> list[str]:
-    """What a reader needs: the view reads with the rights of whoever asks it."""
+    """What a reader needs: the view reads with the rights of the user who queries it."""
     needed = (shown, table.full_name, view.cold_table(table.uuid), residency.residency_table(table.uuid))
     return [f"GRANT SELECT ON {one.sql} TO reader" for one in needed]

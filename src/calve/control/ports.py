@@ -161,7 +161,7 @@ class StoreWriter(Protocol):
         (`source:` and the pin's `source`) must lie within `reach`, and so must their process's kind."""
 
     def renew_releases(self, names: Sequence[str], lease_seconds: float) -> None:
-        """Hide RELEASING pins for `lease_seconds` from now: whoever claimed them is still at it."""
+        """Hide RELEASING pins for `lease_seconds` from now: the worker that claimed them is still busy with them."""
 
     def record_release(self, name: str, error: ErrorInfo | None, retry_seconds: float = 0.0) -> None:
         """RELEASING -> RELEASED, or one more failed attempt. Twice is harmless."""

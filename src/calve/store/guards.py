@@ -1,8 +1,8 @@
 """Announcing what takes rows out of a table: its guard, the conditions, the intent and the release, in the transaction
 of the process's own change.
 
-The guard's rows are locked by raising them, always in the same order, before anything else is read: whoever else
-raises them (a hold, another intent) is before this transaction, and seen by it, or after it, and sees it.
+The guard's rows are locked by raising them, always in the same order, before anything else is read. Another
+transaction that raises them (a hold, an intent) comes before this one, which then sees it, or after it, and sees this one.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """Where the rows of a partition go that leaves its table, and how they come back: the port, and the way by MOVE PARTITION.
 
-Nothing here decides that a partition may leave: whoever calls `take_out` has proven the rows elsewhere, announced the
+Nothing here decides that a partition may leave: the caller of `take_out` has proven the rows elsewhere, announced the
 statement and read every obstacle. The invariants that live here:
 
 - one place for each attempt: what is in it is of this attempt alone;

@@ -176,7 +176,7 @@ def clock(session: Statements) -> str:
 def older_queries(session: Statements, since: str) -> list[OlderQuery]:
     """Queries of anybody that began before, by the server's own clock. This look is none of them."""
     if session.embedded:
-        return []  # whoever is in the folder is alone there
+        return []  # one process at a time has the folder
     try:
         found = session.rows(
             "SELECT query_id, user, elapsed FROM system.processes WHERE "
