@@ -74,7 +74,9 @@ def test_T14_a_master_that_is_away_at_the_start_is_said_and_waited_for(place: Sp
     completed_without_budget(place, "early", ids, ended)
 
 
-@pytest.mark.parametrize("when", ["tasks run", "Spark starts"])
+# While tasks run: twice in a dozen runs no task was started for minutes, and it is not yet known why. Until then it is
+# among the long tests, where the failure says what the processes wait for.
+@pytest.mark.parametrize("when", [pytest.param("tasks run", marks=pytest.mark.long), "Spark starts"])
 def test_T14_a_master_that_is_killed_and_comes_back(place: SparkPlace, when: str) -> None:
     table = when.replace(" ", "_").lower()
     place.make(table)
@@ -84,7 +86,10 @@ def test_T14_a_master_that_is_killed_and_comes_back(place: SparkPlace, when: str
         place.spark.close()
     with place.worker():
         ids = place.submit(table, f"lake.ns.{table}")
-        until(lambda: place.runner.busy > 0, "tasks to run", seconds=120)
+        try:
+            until(lambda: place.runner.busy > 0, "tasks to run")
+        except AssertionError as late:
+            raise AssertionError([why(place.app.store, row) for row in place.rows(ids)]) from late
         place.cluster.stop_master()
         until(lambda: place.breakers() == [place.service] and place.runner.busy == 0, "the breaker to open")
         assert not place.ended(ids)
