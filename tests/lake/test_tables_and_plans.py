@@ -7,13 +7,17 @@ from pathlib import Path
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortField, SortOrder
+from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, ListType, MapType, NestedField, StringType, StructType
 
 from calve.iceberg import tables
 from calve.iceberg.catalogs.catalog import open_catalog
+from calve.iceberg.catalogs.unique_ids import make_unique, repeated_ids
+from calve.iceberg.health.report import health
 from calve.model.errors import CalveError, PermanentError, RefusedError
 from calve.objects.uri import full_uri
-from support.lake import IDENTIFIER, SCHEMA, make_table, make_work, sqlite_properties
+from support.lake import IDENTIFIER, SCHEMA, make_table, make_work, repeat_ids, sqlite_properties
 
 
 @pytest.fixture
@@ -26,6 +30,32 @@ def catalog(tmp_path: Path) -> Iterator[Catalog]:
 def test_making_a_table_twice_gives_the_first(catalog: Catalog) -> None:
     first, second = make_table(catalog), make_table(catalog)
     assert first.metadata.table_uuid == second.metadata.table_uuid
+
+
+def test_two_programs_that_add_the_sort_order_0_add_it_once(catalog: Catalog, tmp_path: Path) -> None:
+    """Twice, and no Java reader opens the table: "Multiple entries with same key: 0=[] and 0=[]"."""
+    catalog.create_namespace("ns")
+    order = SortOrder(SortField(source_id=1, transform=IdentityTransform()))
+    made = catalog.create_table(IDENTIFIER, SCHEMA, sort_order=order)
+    other = open_catalog("lake", sqlite_properties(tmp_path))
+    seen_before = other.load_table(IDENTIFIER)
+    tables.with_unsorted(catalog, made)
+    found = tables.with_unsorted(other, seen_before)
+    other.close()
+    assert sorted(one.order_id for one in found.metadata.sort_orders) == [0, 1]
+    assert found.metadata.default_sort_order_id == 1
+
+
+def test_an_id_that_is_there_twice_is_found_and_made_unique(catalog: Catalog) -> None:
+    made = repeat_ids(make_table(catalog))
+    assert repeated_ids(made.metadata) == ("partition spec 0", "sort order 0")
+    found = health(catalog, IDENTIFIER).findings[0]
+    assert (found.what, found.command) == ("repeated ids", "calve optimize lake.ns.events")
+    assert "partition spec 0, sort order 0 more than once" in found.detail
+    after = make_unique(catalog, made).metadata
+    assert (len(after.partition_specs), len(after.sort_orders), repeated_ids(after)) == (1, 1, ())
+    assert (after.spec(), after.sort_order_by_id(0)) == (made.metadata.spec(), UNSORTED_SORT_ORDER)
+    assert health(catalog, IDENTIFIER).findings == ()
 
 
 def test_nested_namespaces_are_made_with_their_parents(catalog: Catalog) -> None:

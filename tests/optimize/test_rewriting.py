@@ -9,6 +9,7 @@ from pyiceberg.transforms import IdentityTransform
 
 from calve.model.states import ProcessState
 from calve.optimize.request import parse_sort
+from support.lake import repeat_ids
 from support.optimizing import OptimizeScene
 
 pytestmark = pytest.mark.spark
@@ -95,6 +96,15 @@ def test_a_table_made_with_a_sort_order_of_its_own_is_sorted_otherwise(
     process = lake.optimize("ns.own", sort=parse_sort(sort))
     assert process.state is ProcessState.COMPLETED, process.error
     assert lake.rows("ns.own") == before
+
+
+def test_a_table_that_spark_cannot_open_for_repeated_ids_is_made_readable(lake: OptimizeScene) -> None:
+    lake.make("ns.t", files=13)
+    before = lake.rows("ns.t")
+    repeat_ids(lake.table("ns.t"))
+    process = lake.optimize("ns.t")
+    assert process.state is ProcessState.COMPLETED, process.error
+    assert lake.rows("ns.t") == before
 
 
 def test_branches_and_tags_stay_readable_as_they_were(lake: OptimizeScene) -> None:

@@ -4,6 +4,7 @@ Everything is real: Parquet with field ids, statistics, receipts as tasks leave 
 """
 
 import io
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -49,6 +50,19 @@ def make_table(
     identifier: tuple[str, ...] = IDENTIFIER,
 ) -> Table:
     return tables.create(catalog, identifier, SCHEMA, spec=spec, properties=properties, location=location)
+
+
+def repeat_ids(table: Table) -> Table:
+    """The table with each partition spec and sort order twice in its metadata, as two programs could leave it."""
+    old = Path(table.metadata_location.removeprefix("file:"))  # Spark writes one slash, PyIceberg three
+    metadata = json.loads(old.read_text())
+    for name in ("partition-specs", "sort-orders"):
+        metadata[name] *= 2
+    new = old.with_name(f"00099-{new_process_id()}.metadata.json")
+    new.write_text(json.dumps(metadata))
+    identifier = tuple(table.name())
+    table.catalog.drop_table(identifier)
+    return table.catalog.register_table(identifier, f"file:{new}")
 
 
 def rows_of(catalog: Catalog, identifier: tuple[str, ...] = IDENTIFIER) -> list[int]:

@@ -90,6 +90,7 @@ def findings(
     expirable: Expiry,
     orphans: Orphans | None,
     unguarded: bool = False,
+    repeated: Sequence[str] = (),
 ) -> Iterator[TableFinding]:
     """The most rewarding first."""
     optimize = f"calve optimize {name}"
@@ -99,6 +100,13 @@ def findings(
             detail=f"rows left their source for this table, and tag {RELEASED_TAG} is gone: snapshots"
             " and orphan files stay until the rows are proven and the tag is set again",
             command="-",
+        )
+    if repeated:
+        yield TableFinding(
+            what="repeated ids",
+            detail=f"metadata has {', '.join(repeated)} more than once: Spark, Trino and other Java readers"
+            " cannot open the table",
+            command=optimize,
         )
     if rewrites := [item for item in due if item.level is not Level.FULL]:
         yield TableFinding(
