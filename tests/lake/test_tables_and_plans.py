@@ -13,7 +13,6 @@ from pyiceberg.types import IntegerType, ListType, MapType, NestedField, StringT
 
 from calve.iceberg import tables
 from calve.iceberg.catalogs.catalog import open_catalog
-from calve.iceberg.catalogs.unique_ids import make_unique, repeated_ids
 from calve.iceberg.health.report import health
 from calve.model.errors import CalveError, PermanentError, RefusedError
 from calve.objects.uri import full_uri
@@ -48,12 +47,12 @@ def test_two_programs_that_add_the_sort_order_0_add_it_once(catalog: Catalog, tm
 
 def test_an_id_that_is_there_twice_is_found_and_made_unique(catalog: Catalog) -> None:
     made = repeat_ids(make_table(catalog))
-    assert repeated_ids(made.metadata) == ("partition spec 0", "sort order 0")
+    assert tables.repeated_ids(made.metadata) == ("partition spec 0", "sort order 0")
     found = health(catalog, IDENTIFIER).findings[0]
     assert (found.what, found.command) == ("repeated ids", "calve optimize lake.ns.events")
     assert "partition spec 0, sort order 0 more than once" in found.detail
-    after = make_unique(catalog, made).metadata
-    assert (len(after.partition_specs), len(after.sort_orders), repeated_ids(after)) == (1, 1, ())
+    after = tables.make_unique(catalog, made).metadata
+    assert (len(after.partition_specs), len(after.sort_orders), tables.repeated_ids(after)) == (1, 1, ())
     assert (after.spec(), after.sort_order_by_id(0)) == (made.metadata.spec(), UNSORTED_SORT_ORDER)
     assert health(catalog, IDENTIFIER).findings == ()
 

@@ -10,7 +10,6 @@ from pyiceberg.table import Table
 from calve.control.kind import AdoptedWork, Fenced, Kind, NothingToDo, Planned, Published
 from calve.control.ports import TaskOrder, TaskResult
 from calve.iceberg import tables
-from calve.iceberg.catalogs.unique_ids import make_unique
 from calve.iceberg.errors import catalog_call
 from calve.iceberg.health.due import evaluate
 from calve.iceberg.health.entries import collect
@@ -51,7 +50,7 @@ class OptimizeKind(Kind):
         catalog = self._ports.catalog(request.catalog)
         table = tables.load(catalog, request.identifier)
         with catalog_call(catalog.name, f"making the ids in table {request.name} unique"):
-            table = make_unique(catalog, table)
+            table = tables.make_unique(catalog, table)
         if table.metadata.current_snapshot() is None:
             return NothingToDo(
                 result=Result(rows=0, files=0, bytes=0, snapshot_id=None),

@@ -55,7 +55,7 @@ from sqlalchemy import Engine, create_engine, inspect
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, OperationalError, ProgrammingError
 
-import calve.iceberg.catalogs.unique_ids  # noqa: F401  # what it says of updates holds wherever a catalog is open
+import calve.iceberg.tables  # noqa: F401  # what it says of updates holds wherever a catalog is open
 from calve.destination import file_io
 from calve.destination.names import property_text
 from calve.iceberg.errors import describe

@@ -13,7 +13,6 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from calve.iceberg import tables
-from calve.iceberg.catalogs.unique_ids import repeated_ids
 from calve.iceberg.errors import catalog_call
 from calve.iceberg.health.due import Due, evaluate, expiry
 from calve.iceberg.health.entries import collect
@@ -169,7 +168,7 @@ def judge(
                 expirable=past,
                 orphans=orphans,
                 unguarded=is_unguarded(table.metadata),
-                repeated=repeated_ids(table.metadata),
+                repeated=tables.repeated_ids(table.metadata),
             )
         ),
         files=stats.files,
