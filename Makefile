@@ -1,6 +1,6 @@
 # Every target does its own set-up. Paths are relative, so that a clone may live in any folder.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-python test-long lint format bench bench-quiet docs screenshots model lock clean
+.PHONY: help setup demo test test-fast test-python test-long lint format bench bench-quiet docs site screenshots model lock clean
 MAKEFLAGS += --no-print-directory
 
 help:  ## show this
@@ -52,6 +52,11 @@ docs: setup  ## write the generated pages anew and check every link
 	@.venv/bin/python scripts/generate_docs.py
 	@.venv/bin/python scripts/check_links.py
 
+site: setup  ## build the documentation site into site/, and check every link, anchor and picture of it
+	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict --quiet
+	@.venv/bin/python scripts/check_site.py
+	@echo "site/index.html" >&2
+
 screenshots:  ## take the pictures of the dashboard in docs/images anew, from a demo that is at work
 	@scripts/setup browser
 	@.venv/bin/python scripts/screenshots.py
@@ -63,4 +68,4 @@ lock: setup  ## compile requirements.lock (LOCK=--upgrade for newer versions)
 	@scripts/lock $(LOCK)
 
 clean:  ## remove what was made, the environment too
-	@rm -rf .venv .venv-* .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis calve-demo
+	@rm -rf .venv .venv-* .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis calve-demo site
