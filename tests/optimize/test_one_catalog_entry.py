@@ -7,7 +7,7 @@ import pytest
 
 from calve.model.errors import UsageError
 from calve.model.states import ProcessState
-from calve.spark.catalog_conf import S3_FILE_IO, jars_for, spark_catalog
+from calve.spark.catalog_conf import AZURE_FILE_IO, S3_FILE_IO, jars_for, spark_catalog
 from calve.spark.java import ICEBERG_AWS, ICEBERG_SPARK, POSTGRES_JDBC, SQLITE_JDBC
 from calve.spark.runner import SparkRunner
 from support.iceberg_rest import apache_rest
@@ -63,6 +63,20 @@ def test_s3_settings_are_translated() -> None:
     assert (of(conf, "s3.endpoint"), of(conf, "s3.access-key-id")) == ("http://127.0.0.1:1", "k")
     virtual = spark_catalog("lake", given | {"s3.force-virtual-addressing": True})
     assert of(virtual, "s3.path-style-access") == "false"
+
+
+def test_azure_s_settings_are_translated() -> None:
+    host = "shelf.dfs.core.windows.net"
+    given = {"type": "sql", "uri": "sqlite:////c.db", "warehouse": f"abfss://box@{host}/w"}
+    conf = spark_catalog("lake", given | {"adls.account-key": "k", "adls.client-secret": "s"})
+    assert of(conf, "io-impl") == AZURE_FILE_IO
+    assert of(conf, "adls.auth.shared-key.account.name") == "shelf"
+    assert of(conf, "adls.auth.shared-key.account.key") == "k"
+    assert of(conf, f"adls.connection-string.{host}") == "https://shelf.blob.core.windows.net"
+    assert of(conf, "adls.account-key") is None and of(conf, "adls.client-secret") is None
+    assert of(spark_catalog("lake", given | {"adls.sas-token": "sig"}), f"adls.sas-token.{host}") == "sig"
+    with pytest.raises(UsageError, match="names no storage account"):
+        spark_catalog("lake", given | {"warehouse": "abfss://box/w"})
 
 
 def test_a_catalog_that_spark_does_not_have_is_said_to_be_so() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from calve.model.errors import NotFoundError, UnavailableError
-from calve.objects.s3 import CHUNK_BYTES
+from calve.objects.remote import CHUNK_BYTES
 from calve.objects.storage import Storage
 from support.network_proxy import Fault, Mode, NetworkProxy
 from support.outage_place import BUCKET, behind, until

@@ -2,6 +2,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from support.azurite import Azurite, azurite
 from support.s3 import S3Server, s3_server
 
 BUCKET = "calve-objects"
@@ -11,4 +12,11 @@ BUCKET = "calve-objects"
 def seaweed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     with s3_server(tmp_path_factory.mktemp("seaweed")) as server:
         server.create_bucket(BUCKET)
+        yield server
+
+
+@pytest.fixture(scope="package")
+def azure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
+    with azurite(tmp_path_factory.mktemp("azurite")) as server:
+        server.create_container(BUCKET)
         yield server

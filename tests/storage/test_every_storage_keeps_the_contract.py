@@ -1,4 +1,4 @@
-"""The obligations of `objects.storage`: a local folder, S3, S3 by Hadoop's name, and lent keys."""
+"""The obligations of `objects.storage`: a local folder, S3, S3 by Hadoop's name, lent keys, and Azure."""
 
 import secrets
 from collections.abc import Mapping
@@ -9,6 +9,7 @@ import pytest
 from calve.objects import local
 from calve.objects.storage import ObjectStore, Storage
 from calve.testing.contracts.objects import ObjectStoreContract
+from support.azurite import HOST, Azurite
 from support.s3 import S3Server
 
 BUCKET = "calve-objects"
@@ -66,3 +67,21 @@ class TestLentKeys(TestS3):
     @pytest.fixture
     def storage(self, seaweed: S3Server) -> ObjectStore:
         return Storage(keys=_Lent(seaweed.properties()))
+
+
+@pytest.mark.services
+class TestAzure(ObjectStoreContract):
+    @pytest.fixture
+    def storage(self, azure: Azurite) -> ObjectStore:
+        return Storage(azure.properties())
+
+    @pytest.fixture
+    def root(self) -> str:
+        return f"abfss://{BUCKET}@{HOST}/{secrets.token_hex(6)}"
+
+
+@pytest.mark.services
+class TestAzureByItsShortName(TestAzure):
+    @pytest.fixture
+    def root(self) -> str:
+        return f"az://{BUCKET}/{secrets.token_hex(6)}"

@@ -12,7 +12,7 @@ from s3_server import BUCKET, S3, running
 
 from calve.model.errors import PermanentError, UnavailableError
 from calve.objects.errors import translate
-from calve.objects.s3 import CHUNK_BYTES
+from calve.objects.remote import CHUNK_BYTES
 from calve.objects.storage import Storage
 
 ROOT = f"s3://{BUCKET}"

@@ -6,7 +6,6 @@ the environment and AWS profiles (`objects.credentials`).
 """
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,8 +31,12 @@ def properties_of(config: Config, location: str) -> dict[str, str]:
     if kind_of(location) == LOCAL:
         return {}
     section = section_of(config, location)
-    given = section_properties(config.storages[section]) if section else {}
-    return _resolve(given, f'[storage."{section}"]' if section else location)
+    where = f'[storage."{section}"]' if section else location
+    try:
+        given = section_properties(config.storages[section], location) if section else {}
+        return resolve(given, os.environ, kind=kind_of(location))
+    except CalveError as error:
+        raise _named(error, where) from error
 
 
 def backup_properties(config: Config) -> dict[str, str]:
@@ -54,14 +57,21 @@ def catalog_properties(config: Config, name: str) -> dict[str, Any]:
     served = catalog_type(given) == "rest"  # its warehouse is a name that the server knows
     if not served and "/" in warehouse and kind_of(warehouse) == LOCAL:
         return dict(given)
-    return _resolve(given, f"[catalog.{name}]", keys_may_be_lent=served)
-
-
-def _resolve(given: Mapping[str, Any], where: str, *, keys_may_be_lent: bool = False) -> dict[str, Any]:
+    if warehouse.startswith("az://"):
+        raise UsageError(
+            f"[catalog.{name}]: no reader of Iceberg knows az:// locations",
+            code="config_bad_value",
+            hint='warehouse = "abfss://container@account.dfs.core.windows.net/path"',
+        )
+    kind = kind_of(warehouse) if not served and "://" in warehouse else ""
     try:
-        return resolve(given, os.environ, keys_may_be_lent=keys_may_be_lent)
+        return resolve(given, os.environ, kind=kind, keys_may_be_lent=served)
     except CalveError as error:
-        raise type(error)(f"{where}: {error.message}", code=error.code, hint=error.hint) from error
+        raise _named(error, f"[catalog.{name}]") from error
+
+
+def _named(error: CalveError, where: str) -> CalveError:
+    return type(error)(f"{where}: {error.message}", code=error.code, hint=error.hint)
 
 
 def parse_source_table(text: str, config: Config) -> "TableName":

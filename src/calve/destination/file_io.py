@@ -2,8 +2,8 @@
 
 PyIceberg hands on everything but the file of certificates, which Arrow itself takes. Arrow bounds the
 silence between two bytes and not the request (tried: a body that drips is read for ever), so metadata in
-S3, which every catalog call reads, is read by the client that writes data files. Data files, which
-`calve verify` reads, are still Arrow's.
+object storage, which every catalog call reads, is read by the client that writes data files. Data files, which
+`calve verify` reads, are still Arrow's in S3; other clouds are ours altogether (`cloud_files`).
 """
 
 import io
@@ -26,7 +26,7 @@ from calve.model.errors import (
 )
 from calve.objects.credentials import CA_FILE, S3Access
 from calve.objects.storage import Storage
-from calve.objects.uri import S3, kind_of
+from calve.objects.uri import AZURE, LOCAL, is_served, kind_of
 
 IMPLEMENTATION = "calve.destination.file_io.BoundedFileIO"
 _METADATA = (".json", ".avro", ".json.gz")
@@ -44,7 +44,7 @@ class BoundedFileIO(PyArrowFileIO):
 
     def new_input(self, location: str) -> Any:
         found = super().new_input(location)
-        if kind_of(location) == S3 and location.endswith(_METADATA):
+        if kind_of(location) != LOCAL and is_served(location) and location.endswith(_METADATA):
             return _Metadata(found, self._storage())
         return found
 
@@ -62,6 +62,13 @@ class BoundedFileIO(PyArrowFileIO):
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in super().__getstate__().items() if name != "_opened"}
+
+    def _initialize_fs(self, scheme: str, netloc: str | None = None) -> FileSystem:
+        if kind_of(f"{scheme}://") != AZURE:
+            return super()._initialize_fs(scheme, netloc)
+        from calve.destination.cloud_files import filesystem
+
+        return filesystem(scheme, netloc or "", self._storage())
 
     def _initialize_s3_fs(self, netloc: str | None) -> FileSystem:
         given = self.properties
@@ -110,10 +117,10 @@ class _Metadata(InputFile):
         try:
             return io.BytesIO(self._storage.read(self.location))
         except CalveError as error:
-            raise _as_os_error(error) from error
+            raise as_os_error(error) from error
 
 
-def _as_os_error(error: CalveError) -> OSError:
+def as_os_error(error: CalveError) -> OSError:
     """As `iceberg.errors` classifies Arrow's error of the same cause."""
     if isinstance(error, NotFoundError):
         return FileNotFoundError(error.message)

@@ -7,7 +7,8 @@ default profile. What is found nowhere stays open: each program asks for the rol
 
 The result travels as PyIceberg's properties. `S3Access` is the same as a value, whatever the spelling;
 each client's own form is made from it in one place: obstore's in `objects.s3`, Arrow's in
-`destination.file_io`, Spark's in `spark.catalog_conf`, a signature's in `objects.lifecycle`.
+`destination.file_io`, Spark's in `spark.catalog_conf`, a signature's in `objects.lifecycle`. Other clouds have
+words of their own: `azure_access`.
 
 AWS profiles, as every AWS tool reads them: `~/.aws/credentials` and `~/.aws/config`.
 """
@@ -19,6 +20,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from calve.model.errors import UsageError
+from calve.objects import azure_access
+from calve.objects.uri import AZURE, S3, kind_of
 
 DEFAULT = "default"
 _CREDENTIALS = ("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials")
@@ -156,20 +159,45 @@ class S3Access:
         return bool(self.access_key_id and self.secret_access_key and not self.role_arn)
 
 
-def section_properties(section: Mapping[str, str]) -> dict[str, str]:
-    """A `[storage."…"]` section as PyIceberg's properties."""
-    found = {theirs: section[ours] for ours, theirs in _NAMES.items() if section.get(ours)}
+# What a `[storage."…"]` section may say of each kind of storage.
+_SECTIONS: Mapping[str, Mapping[str, str]] = {S3: _NAMES, AZURE: azure_access.NAMES}
+
+
+def section_properties(section: Mapping[str, str], location: str) -> dict[str, str]:
+    """A `[storage."…"]` section as PyIceberg's properties. UsageError for a key of another kind of storage."""
+    names = _SECTIONS.get(kind_of(location), _NAMES)
+    for ours, value in section.items():
+        if value not in ("", "False") and ours not in names:
+            raise UsageError(
+                f"{ours} says nothing about {kind_of(location)}:// locations",
+                code="config_bad_value",
+                hint=f"its keys are {', '.join(names)}",
+            )
+    found = {theirs: section[ours] for ours, theirs in names.items() if section.get(ours)}
     if (virtual := _NAMES["virtual_addressing"]) in found:
         found[virtual] = found[virtual].lower()
     return found
 
 
 def resolve(
-    properties: Mapping[str, Any], environ: Mapping[str, str], *, keys_may_be_lent: bool = False
+    properties: Mapping[str, Any],
+    environ: Mapping[str, str],
+    *,
+    kind: str = "",
+    keys_may_be_lent: bool = False,
 ) -> dict[str, Any]:
-    """PyIceberg's properties, completed. UsageError for a profile or a file that is missing. Where a
-    catalog may lend the keys, a profile of the environment that has none is ignored."""
+    """PyIceberg's properties, completed for a kind of storage, or, where nobody knows it, for each. UsageError for
+    a profile or a file that is missing. Where a catalog may lend the keys, a profile of the environment that has
+    none is ignored."""
     found = dict(properties)
+    if kind in ("", AZURE):
+        found = azure_access.completed(found, environ)
+    return found if kind == AZURE else _resolved_s3(found, environ, keys_may_be_lent=keys_may_be_lent)
+
+
+def _resolved_s3(
+    found: dict[str, Any], environ: Mapping[str, str], *, keys_may_be_lent: bool
+) -> dict[str, Any]:
     for name in ("access-key-id", "secret-access-key", "session-token"):
         if value := found.get(f"client.{name}"):
             found.setdefault(f"s3.{name}", value)

@@ -29,10 +29,13 @@ from calve.model.errors import (
     UnavailableError,
     UntrustedError,
 )
+from calve.objects.uri import AZURE, S3, kind_of
 
 _NO_ACCESS = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-_NO_BUCKET = re.compile(r"NoSuchBucket|NO_SUCH_BUCKET|bucket does not exist|no such bucket", re.IGNORECASE)
+_NO_BUCKET = re.compile(
+    r"NoSuchBucket|NO_SUCH_BUCKET|bucket does not exist|no such bucket|ContainerNotFound", re.IGNORECASE
+)
 # Where clouds give a machine, or a container, the keys of its role.
 _ROLE_PLACES = ("//169.254.169.254/", "//169.254.170.2/")
 # In the words of obstore; of Arrow and `requests`, whose errors differ in words only.
@@ -56,6 +59,11 @@ _OUTAGE_BY_ARROW = re.compile(
     r"NETWORK_CONNECTION|curlCode|timed out|Connection refused|Connection reset|HTTP status (?:408|429|5\d\d)\b|"
     r"SLOW_DOWN|THROTTLING|SERVICE_UNAVAILABLE|INTERNAL_FAILURE|REQUEST_TIMEOUT"
 )
+# What to configure, and the variable that says it.
+_KEYS = {
+    S3: ("access_key_id and secret_access_key_file", "AWS_ACCESS_KEY_ID"),
+    AZURE: ("account_key_file or sas_token_file", "AZURE_STORAGE_ACCOUNT_KEY"),
+}
 _FOREIGN = (exceptions.BaseError, OSError, ValueError)
 
 
@@ -188,9 +196,10 @@ def _keys_hint(place: str, error: Exception) -> str:
     """For a bucket without keys, where the machine was asked for its role and has none to give."""
     if not any(address in str(error) for address in _ROLE_PLACES):
         return ""
+    keys, variable = _KEYS.get(kind_of(place), _KEYS[S3])
     return (
-        "no keys are configured, so the machine was asked for its role: give access_key_id and"
-        f' secret_access_key_file in [storage."{place}"], or those of its catalog, or AWS_ACCESS_KEY_ID'
+        f"no keys are configured, so the machine was asked for its role: give {keys} in"
+        f' [storage."{place}"], or those of its catalog, or {variable}'
     )
 
 

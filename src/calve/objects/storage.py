@@ -1,6 +1,6 @@
 """Object storage by full URI: what every kind of it must offer, the registry of kinds, and keys that are lent.
 
-A `Storage` is opened with PyIceberg's own property names (`s3.endpoint`, …), a plain dict, so that what a
+A `Storage` is opened with PyIceberg's own property names (`s3.endpoint`, `adls.account-key`, …), a plain dict, so that what a
 catalog is configured with also serves data files and receipts, on the driver and, shipped in a task's
 payload, on executors.
 
@@ -17,7 +17,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from calve.model.errors import DeniedError, PermanentError
-from calve.objects.uri import LOCAL, S3, Uri
+from calve.objects.uri import AZURE, FORMS, LOCAL, S3, Uri
 
 if TYPE_CHECKING:
     from calve.objects.pace import Pace
@@ -166,8 +166,18 @@ def _s3(place: str, bounds: Bounds, properties: Properties) -> ObjectStore:
     return S3Objects(place, bounds, properties)
 
 
+def _azure(place: str, bounds: Bounds, properties: Properties) -> ObjectStore:
+    from calve.objects.azure import AzureObjects
+
+    return AzureObjects(place, bounds, properties)
+
+
 # A kind of storage (`uri`) and what opens one of its buckets. Imported when first needed.
-_OPENERS: Mapping[str, Callable[[str, Bounds, Properties], ObjectStore]] = {LOCAL: _local, S3: _s3}
+_OPENERS: Mapping[str, Callable[[str, Bounds, Properties], ObjectStore]] = {
+    LOCAL: _local,
+    S3: _s3,
+    AZURE: _azure,
+}
 
 
 def _pace(given: str) -> "Pace":
@@ -208,9 +218,10 @@ class Storage(ForwardingStore):
         self._lock = Lock()
 
     def _call(self, uri: str, act: Callable[[ObjectStore], T]) -> T:
-        return act(self._store(Uri.parse(uri)))
+        return act(self.bucket(Uri.parse(uri)))
 
-    def _store(self, uri: Uri) -> ObjectStore:
+    def bucket(self, uri: Uri) -> ObjectStore:
+        """The storage of one location."""
         with self._lock:
             if uri.place not in self._stores:
                 self._stores[uri.place] = self._open(uri)
@@ -222,7 +233,7 @@ class Storage(ForwardingStore):
             raise PermanentError(
                 f"invalid location {str(uri)!r}: no storage for {uri.scheme}://",
                 code="storage_uri",
-                hint="give a full URI: file:///absolute/path or s3://bucket/path",
+                hint=f"give a full URI: {FORMS}",
             )
         opened_with = partial(opener, uri.place, self._bounds)
         if self._keys is None or uri.kind == LOCAL:

@@ -11,9 +11,11 @@ from typing import Self
 
 from calve.model.errors import PermanentError
 
-LOCAL, S3 = "file", "s3"
-# What each scheme means: Hadoop says s3a and s3n where others say s3.
-_KINDS = {"file": LOCAL, "s3": S3, "s3a": S3, "s3n": S3}
+LOCAL, S3, AZURE = "file", "s3", "abfss"
+# What each scheme means: Hadoop says s3a and s3n where others say s3, and has four names for Azure.
+_KINDS = {"file": LOCAL} | dict.fromkeys(("s3", "s3a", "s3n"), S3)
+_KINDS |= dict.fromkeys(("abfss", "abfs", "wasbs", "wasb", "az"), AZURE)
+FORMS = "file:///absolute/path, s3://bucket/path or abfss://container@account.dfs.core.windows.net/path"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,7 @@ class Uri:
             raise PermanentError(
                 f"invalid location {text!r}",
                 code="storage_uri",
-                hint="give a full URI: file:///absolute/path or s3://bucket/path",
+                hint=f"give a full URI: {FORMS}",
             )
         return cls(scheme, bucket, key)
 
@@ -85,7 +87,7 @@ def full_uri(location: str) -> str:
 
 
 def kind_of(location: str) -> str:
-    """The kind of storage of a location in any spelling: `LOCAL`, `S3`, or another scheme as it is."""
+    """The kind of storage of a location in any spelling: `LOCAL`, `S3`, …, or another scheme as it is."""
     scheme, colon, _ = location.partition(":")
     return _KINDS.get(scheme, scheme) if colon and "/" not in scheme else LOCAL
 
@@ -105,7 +107,11 @@ def comparable(location: str) -> str:
         return f"file:/{location.lstrip('/')}" if location.startswith("/") else location
     if scheme == LOCAL:
         return f"file:/{rest.lstrip('/')}"
-    return f"{_KINDS.get(scheme, scheme)}:{rest}"
+    kind = _KINDS.get(scheme, scheme)
+    if kind == AZURE:  # the two addresses of an account
+        authority, slash, key = rest.removeprefix("//").partition("/")
+        rest = f"//{authority.replace('.blob.', '.dfs.', 1)}{slash}{key}"
+    return f"{kind}:{rest}"
 
 
 def is_below(location: str, folder: str) -> bool:

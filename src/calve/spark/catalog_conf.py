@@ -9,12 +9,17 @@ from urllib.parse import unquote, urlsplit
 
 from calve.destination.names import catalog_type, property_text
 from calve.model.errors import UsageError
+from calve.objects import azure_access
+from calve.objects.azure_access import AzureAccess
 from calve.objects.credentials import S3Access
-from calve.objects.uri import S3, kind_of
+from calve.objects.uri import AZURE, S3, Uri, kind_of
 from calve.spark.java import ICEBERG_AWS, ICEBERG_SPARK, POSTGRES_JDBC, SQLITE_JDBC, Jar
 
 SPARK_CATALOG = "org.apache.iceberg.spark.SparkCatalog"
 S3_FILE_IO = "org.apache.iceberg.aws.s3.S3FileIO"
+AZURE_FILE_IO = (
+    "org.apache.iceberg.azure.adlsv2.ADLSFileIO"  # without Azure's own classes: see docs/object-storage.md
+)
 _BUSY_MS = 15_000  # SQLite: how long a writer waits for another
 
 # Of Python's client only.
@@ -22,7 +27,7 @@ _NOT_HANDED_ON = (
     "type", "uri", "py-io-impl", "py-catalog-impl", "echo", "pool_pre_ping", "init_catalog_tables",
     "s3.connect-timeout", "s3.request-timeout", "s3.region", "s3.force-virtual-addressing", "s3.proxy-uri",
     "s3.role-arn", "s3.role-session-name", "s3.anonymous", "s3.profile-name", "client.profile-name",
-    "ca_file", "ca-file", "s3.ca-file",
+    "ca_file", "ca-file", "s3.ca-file", *azure_access.NAMES.values(), azure_access.CONNECTION,
 )  # fmt: skip
 _OURS = "calve."
 # Python's client always asks for the keys of a table's files; Java's asks if this header says so.
@@ -112,7 +117,11 @@ def _jdbc(name: str, uri: str) -> dict[str, str]:
 def _files(given: Mapping[str, str], location: str) -> dict[str, str]:
     """The one place that turns access to object storage into Spark's configuration. Keys have the same
     names in both clients."""
-    if S3 not in (kind_of(given.get("warehouse", "")), kind_of(location)):
+    warehouse = given.get("warehouse", "")
+    kinds = (kind_of(warehouse), kind_of(location))
+    if AZURE in kinds:
+        return _azure(given, location if kinds[1] == AZURE else warehouse)
+    if S3 not in kinds:
         return {}
     access = S3Access.of(given)
     return {
@@ -120,3 +129,24 @@ def _files(given: Mapping[str, str], location: str) -> dict[str, str]:
         "client.region": access.some_region,
         "s3.path-style-access": "false" if access.virtual_addressing else "true",
     }
+
+
+def _azure(given: Mapping[str, str], location: str) -> dict[str, str]:
+    """Iceberg's keys there carry the host that locations name. A service principal is the JVM's environment's."""
+    authority = Uri.parse(location).bucket
+    _, at, host = authority.partition("@")
+    if not at:
+        raise UsageError(
+            f"Spark cannot read {location}: it names no storage account",
+            code="catalog_not_for_spark",
+            hint="tables at abfss://container@account.dfs.core.windows.net/path can be optimized",
+        )
+    access = AzureAccess.of(given, authority)
+    found = {
+        "io-impl": AZURE_FILE_IO,
+        f"adls.connection-string.{host}": access.endpoint,
+        f"adls.sas-token.{host}": "" if access.account_key else access.sas_token,
+        "adls.auth.shared-key.account.name": access.account if access.account_key else "",
+        "adls.auth.shared-key.account.key": access.account_key,
+    }
+    return {name: value for name, value in found.items() if value}

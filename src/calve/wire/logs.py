@@ -18,7 +18,9 @@ from types import MappingProxyType
 from typing import Any, TextIO
 
 MASK = "***"
-SECRET_NAME = re.compile(r"(?i)(password|passwd|secret|token|credential|private|sas|account-key|[._-]key$)")
+SECRET_NAME = re.compile(
+    r"(?i)(password|passwd|secret|token|credential|private|sas|account-key|connection-string|[._-]key$)"
+)
 _FIELDS = ("process", "task", "attempt", "worker", "request")
 _SHORT = 4  # a secret of fewer characters counts only where it stands alone
 _TOKENS = tuple(

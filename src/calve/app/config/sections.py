@@ -58,7 +58,7 @@ class SourceSection(Section):
 
 
 class StorageSection(Section):
-    """Object storage, by URL prefix, for plain Parquet and backups."""
+    """Object storage, by URL prefix, for plain Parquet and backups. What is not said to be of a cloud is S3's."""
 
     endpoint: str = Field(default="", description="address of the service, if it is not AWS")
     region: str = Field(
@@ -72,6 +72,16 @@ class StorageSection(Section):
     ca_file: str = Field(default="", description="CA certificates for an https endpoint")
     virtual_addressing: bool = Field(
         default=False, description="put the bucket in the host name, not in the path"
+    )
+    account: str = Field(default="", description="Azure: the storage account, if the URL does not name it")
+    account_key: str = Field(default="", description="Azure: a key of the account; prefer account_key_file")
+    sas_token: str = Field(default="", description="Azure: a shared access signature; prefer sas_token_file")
+    tenant_id: str = Field(default="", description="Azure: the tenant of a service principal")
+    client_id: str = Field(
+        default="", description="Azure: the service principal, or a managed identity of several"
+    )
+    client_secret: str = Field(
+        default="", description="Azure: the service principal's secret; prefer client_secret_file"
     )
 
 
