@@ -1,11 +1,13 @@
 """`why` says in one sentence what a process waits for."""
 
+from dataclasses import replace
+
 import pytest
 
 from calve.control.client import cancel
 from calve.control.why import why
 from calve.model.errors import ErrorInfo, TemporaryError
-from calve.model.process import ProcessId
+from calve.model.process import Granted, ProcessId
 from calve.testing.scene import Deferred, Scene
 
 
@@ -89,3 +91,44 @@ def test_it_has_ended(scene: Scene, fails: bool) -> None:
     sentence = said(scene, process_id)
     assert sentence.startswith("It failed at " if fails else "It completed at ")
     assert ("wrong credentials" in sentence and f"calve retry {process_id}" in sentence) == fails
+
+
+def test_its_tasks_wait_for_executors_that_the_cluster_does_not_grant(scene: Scene) -> None:
+    process_id, hanging = scene.submit(tasks=1), Deferred()
+    grants = [Granted(executors=0, at_once=0)]
+    worker = scene.worker(spawn=hanging, granted=lambda: grants[-1])
+    worker.tick()
+    hanging.run()
+    worker.tick()
+    sentence = said(scene, process_id)
+    assert (
+        f"1 of its 1 tasks wait for executors, 0 are done: Spark has granted {worker.id} no executor"
+        in sentence
+    )
+    grants.append(Granted(executors=2, at_once=8))
+    scene.clock.advance(scene.limits.lease_seconds / 2)
+    worker.tick()
+    assert "are running, 0 are done. Spark grants 2 executors for 8 tasks at a time." in said(
+        scene, process_id
+    )
+
+
+def test_no_attempt_is_late_while_the_cluster_grants_no_executor(scene: Scene) -> None:
+    process_id, hanging = scene.submit(tasks=1), Deferred()
+    grants = [Granted(executors=0, at_once=0)]
+    short = replace(scene.limits, task_seconds=scene.limits.lease_seconds / 3)
+    worker = scene.worker(spawn=hanging, granted=lambda: grants[-1], limits=short)
+    worker.tick()
+    hanging.run()
+    worker.tick()
+    for _ in range(6):
+        scene.clock.advance(short.task_seconds / 2)
+        worker.tick()
+    assert "wait for executors" in said(scene, process_id)
+    assert not any(wave.stop for wave in worker.in_flight.waves())
+    grants.append(Granted(executors=1, at_once=1))
+    for _ in range(5):
+        scene.clock.advance(short.task_seconds / 2)
+        worker.tick()
+    [late] = {wave.stop.code for wave in worker.in_flight.waves() if wave.stop}
+    assert late == "task_timeout"

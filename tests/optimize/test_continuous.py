@@ -43,7 +43,7 @@ def make(catalog: Catalog, *identifier: str, files: int, **properties: str) -> N
 
 def optimizer(lake: OptimizeScene, *patterns: str, slots: int = 8, share: float = 0.25) -> Optimizer:
     config = OptimizeConfig(tables=patterns or ("lake.*",), share=share)
-    return Optimizer(ports=lake, store=lake.store, config=config, catalogs=("lake",), slots=slots)
+    return Optimizer(ports=lake, store=lake.store, config=config, catalogs=("lake",), slots=lambda: slots)
 
 
 def finish(lake: OptimizeScene, process: Process, state: ProcessState) -> None:

@@ -130,6 +130,19 @@ def test_T18_executors_with_another_version_of_calve_are_refused() -> None:
     assert f"has Calve {calve.__version__}, and the driver has 9.9.9" in error.message
 
 
+def test_T18_executors_with_another_engine_or_another_arrow_are_refused_before_anything_is_done() -> None:
+    ours = executor.libraries()
+    assert {"chdb-core", "pyarrow"} == ours.keys()
+    assert executor.refuse_other_libraries(order("support.tasks:echo"), ours) is None
+    for name, version in ours.items():
+        refused = executor.refuse_other_libraries(order("support.tasks:echo"), ours | {name: "9.9.9"})
+        assert refused is not None
+        error = executor.result(refused).error
+        assert error is not None and error.code == "executor_python" and not error.retryable
+        assert f"has {name} {version}, and the driver has 9.9.9" in error.message
+        assert sys.executable in error.message and "calve spark package" in error.hint
+
+
 @pytest.mark.parametrize(
     ("said", "code", "words"),
     [

@@ -98,7 +98,7 @@ class Optimizer:
     store: Store
     config: OptimizeConfig
     catalogs: tuple[str, ...]
-    slots: int
+    slots: Callable[[], int]  # asked anew each time: executors come and go
     # Tables that needed nothing, by name: the metadata that was looked at, and when. A saving only.
     _quiet: dict[str, tuple[str, datetime]] = field(default_factory=dict)
 
@@ -122,7 +122,7 @@ class Optimizer:
 
     def _room(self) -> int:
         """Slots of the share that no process of ours may use already."""
-        share = max(1, int(self.slots * self.config.share))
+        share = max(1, int(self.slots() * self.config.share))
         live = [process for process in self.store.live() if process.kind == NAME]
         requests = [OptimizeRequest.from_json(process.request) for process in live]
         used = sum(max(1, request.most_tasks) for request in requests if request.by_worker)
@@ -236,7 +236,7 @@ def optimizing(app: App) -> Iterator[None]:
         store=app.store,
         config=config,
         catalogs=tuple(app.config.catalogs),
-        slots=app.runner.slots,
+        slots=lambda: app.runner.slots,
     )
     thread = threading.Thread(
         target=_run, args=(optimizer, stop, config.interval_seconds), name="calve-optimizing", daemon=True

@@ -9,6 +9,7 @@ import platform
 import zipfile
 from collections.abc import Callable, Mapping
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calve import __version__
@@ -72,6 +73,15 @@ def versions() -> Json:
         **{package: _version(package) for package in _PACKAGES},
         "iceberg-spark-runtime": ICEBERG_SPARK.version,
     }
+
+
+def executor_package(file: Path) -> Json:
+    """Pack what executors import, and say what ships it to them."""
+    from calve.spark import package
+
+    packages = package.pack(file)
+    conf = {"spark.archives": f"{file}#{package.FOLDER}", "spark.pyspark.python": package.python()}
+    return {"file": str(file), "bytes": file.stat().st_size, "packages": packages, "conf": conf}
 
 
 def _version(package: str) -> str | None:

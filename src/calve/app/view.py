@@ -242,6 +242,7 @@ def worker_json(status: "WorkerStatus") -> Json:
         "host": worker.host,
         "state": status.state.value,
         "slots": worker.slots,
+        "granted": plain_json(worker.granted) if worker.granted else None,
         "processes": status.processes,
         "reach": without_kinds(worker.reach),
         "kinds": sorted(kinds_in(worker.reach) or ()),

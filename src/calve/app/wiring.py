@@ -21,7 +21,7 @@ from calve.control.ports import Runner, Store
 from calve.destination.names import DestinationAddress
 from calve.export.choices import Choices
 from calve.model.limits import Limits
-from calve.model.process import Process, ProcessId, Worker
+from calve.model.process import Granted, Process, ProcessId, Worker
 from calve.model.reach import reaches, spark
 
 if TYPE_CHECKING:
@@ -340,7 +340,14 @@ class App:
             limits=replace(self.config.limits, slots=0 if runner else self.known_slots()),
             reach=self.config.reach | also,
             probes=self._probes(),
+            granted=self._granted,
         )
+
+    def _granted(self) -> Granted | None:
+        """What a cluster gives to our Spark, if there is one and it runs. Starts nothing."""
+        ask = getattr(self.__dict__.get("runner"), "granted", None)  # a runner that is lent need not know
+        made: Granted | None = ask() if ask else None
+        return made
 
     def _probes(self) -> dict[str, Callable[[], None]]:
         """What no task runs without: the master of a standalone Spark cluster, where there is one."""

@@ -1,6 +1,6 @@
 """`calve doctor`, `calve support`, `calve version` and `calve notify`.
 
-`calve init` and `calve config`.
+`calve init` and `calve config`. `calve spark package`.
 
 `calve worker`.
 """
@@ -111,6 +111,37 @@ def notify_test(session: CliSession, name: str) -> None:
 @group("notify", commands=(notify_test,), examples=["calve notify test ops"])
 def notify() -> None:
     """Try the webhooks and pings of the configuration."""
+
+
+@command("package", examples=["calve spark package", "calve spark package --output /shared/calve.tar.gz"])
+@click.option(
+    "--output",
+    "file",
+    metavar="FILE",
+    help="[default: calve-executors-VERSION.tar.gz]",
+    type=click.Path(path_type=Path),
+)
+def spark_package(session: CliSession, file: Path | None) -> None:
+    """Write an archive of Calve and the libraries that its tasks need, for a cluster's executors.
+
+    Spark ships it: the lines that are printed belong under [spark.conf]. Executors need a Python of the same minor
+    version, and nothing else.
+    """
+    from calve.app.support import executor_package
+
+    session.only_here("spark package")
+    file = (file or Path(f"calve-executors-{__version__}.tar.gz")).absolute()
+    session.say("packing: it takes a minute")
+    found = executor_package(file)
+    session.answer(
+        found, "\n".join(["[spark.conf]", *(f'"{key}" = "{value}"' for key, value in found["conf"].items())])
+    )
+    session.say(f"{file}: {output.size(found['bytes'])}, {len(found['packages'])} packages")
+
+
+@group("spark", commands=(spark_package,), examples=["calve spark package"])
+def spark() -> None:
+    """Get a Spark cluster ready for Calve."""
 
 
 @command("init", examples=["calve init", "calve init my-lake"])

@@ -24,7 +24,7 @@ from calve.cli.demo import demo
 from calve.cli.export import export
 from calve.cli.follow import cancel, retry, wait
 from calve.cli.hold import hold
-from calve.cli.installation import config, doctor, init, notify, support, version, worker
+from calve.cli.installation import config, doctor, init, notify, spark, support, version, worker
 from calve.cli.optimize import health, history, optimize
 from calve.cli.output import FAILED, INTERRUPTED, WRONG
 from calve.cli.partitions import partitions
@@ -37,7 +37,7 @@ from calve.cli.view import view
 from calve.model.errors import CalveError, ErrorInfo
 
 COMMANDS: tuple[CalveCommand | CommandGroup, ...] = (
-    demo, init, config, doctor, partitions, export, backup, health, optimize, history, policy, hold, view, ps, show, events, why, wait, cancel, retry, verify, sql, worker, serve, token, notify, support, version,
+    demo, init, config, doctor, partitions, export, backup, health, optimize, history, policy, hold, view, ps, show, events, why, wait, cancel, retry, verify, sql, worker, serve, token, notify, spark, support, version,
 )  # fmt: skip
 
 

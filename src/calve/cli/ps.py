@@ -149,9 +149,10 @@ def _list_workers(session: CliSession) -> None:
     from calve.app.view import worker_json
 
     found, now = session.calve.workers(), session.calve.now()
+    on_cluster = any(status.worker.granted for status in found)
     text = output.table(
-        _WORKERS,
-        [_worker_row(status, now) for status in found],
+        (*_WORKERS[:4], "SPARK GRANTS", *_WORKERS[4:]) if on_cluster else _WORKERS,
+        [_worker_row(status, now, on_cluster=on_cluster) for status in found],
         right=frozenset({"SLOTS", "HOLDS", "UP", "HEARTBEAT"}),
         width=output.width(sys.stdout),
         cut=frozenset({"HOST", "REACHES", "LAST ERROR"}),
@@ -162,13 +163,15 @@ def _list_workers(session: CliSession) -> None:
         session.say("No worker is running. Start one: calve worker")
 
 
-def _worker_row(status: "WorkerStatus", now: datetime) -> tuple[str, ...]:
+def _worker_row(status: "WorkerStatus", now: datetime, *, on_cluster: bool) -> tuple[str, ...]:
     worker = status.worker
+    grants = (str(worker.granted or "-"),) if on_cluster else ()
     return (
         worker.id,
         worker.host,
         status.state.value,
         str(worker.slots),
+        *grants,
         str(status.processes),
         output.duration(now - worker.started_at),
         f"{output.duration(now - worker.heartbeat_at)} ago",

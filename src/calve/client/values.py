@@ -26,6 +26,7 @@ from calve.model.process import (
     BatchId,
     Breaker,
     Event,
+    Granted,
     Pin,
     ProcessId,
     Task,
@@ -145,6 +146,7 @@ def worker(document: Json) -> WorkerStatus:
             draining=state is WorkerState.DRAINING,
             error=error(document["error"]),
             version=document.get("version", ""),  # a server of before it was shown
+            granted=Granted(**granted) if (granted := document.get("granted")) else None,
         ),
         state=state,
         processes=document["processes"],

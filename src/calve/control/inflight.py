@@ -156,6 +156,13 @@ class InFlight:
             entry = self._of.get(_key(lease))
             return list(entry.waves) if entry else []
 
+    def restart_clocks(self, at: float) -> None:
+        """Nothing that was begun has run so far."""
+        with self._lock:
+            for entry in self._of.values():
+                for wave in entry.waves:
+                    wave.moved_at = at
+
     def stop(self, waves: Iterable[Wave], error: ErrorInfo, *, free: bool, look: bool) -> list[str]:
         """Mark waves as stopping; the groups that were not stopping before."""
         with self._lock:

@@ -174,7 +174,14 @@ def _running(reader: WhyReader, process: Process, *, look: bool) -> str:
     if tasks.done >= tasks.total:
         return f"All tasks are done; worker {process.owner} is about to publish it."
     if tasks.running:
-        return f"{tasks.running} of its {tasks.total} tasks are running, {tasks.done} are done."
+        granted = next((one.granted for one in reader.workers() if one.id == process.owner), None)
+        if granted is not None and not granted.executors:
+            return (
+                f"{tasks.running} of its {tasks.total} tasks wait for executors, {tasks.done} are done: Spark has granted"
+                f" {process.owner} {granted}, as a cluster does that is full or has lost its machines."
+            )
+        on = f" Spark grants {granted}." if granted else ""
+        return f"{tasks.running} of its {tasks.total} tasks are running, {tasks.done} are done.{on}"
     if not look:
         return f"{tasks.done} of its {tasks.total} tasks are done, and none is running."
     if reader.ready_tasks(process.id, 1):

@@ -35,7 +35,7 @@ from calve.control.steps.tasks import record_results, recover_tasks
 from calve.model.access import Halt
 from calve.model.errors import CalveError, ConflictError, ErrorInfo, FenceLostError
 from calve.model.limits import Limits
-from calve.model.process import Breaker, Lease, Process, Worker, WorkerId, new_worker_id
+from calve.model.process import Breaker, Granted, Lease, Process, Worker, WorkerId, new_worker_id
 from calve.model.reach import reaches, with_kinds
 from calve.model.states import PROCESS_TERMINAL
 
@@ -61,7 +61,8 @@ LEASE_GONE = ErrorInfo(code="lease_lost", message="another worker owns the proce
 
 class WorkerLoop:
     """Moves processes forward. `tick()` is one pass; `run()` ticks until asked to stop. `probes` are the
-    services that its runner needs, whatever the process, each with what asks it."""
+    services that its runner needs, whatever the process, each with what asks it. `granted` asks what a cluster
+    gives that runner now."""
 
     def __init__(
         self,
@@ -72,6 +73,7 @@ class WorkerLoop:
         limits: Limits,
         reach: frozenset[str],
         probes: Mapping[str, Callable[[], None]] | None = None,
+        granted: Callable[[], Granted | None] = lambda: None,
         worker_id: WorkerId | None = None,
         spawn: Spawn | None = None,
         monotonic: Callable[[], float] = time.monotonic,
@@ -83,6 +85,8 @@ class WorkerLoop:
         probes = probes or {}
         self._reach = reach = with_kinds(reach | probes.keys(), kinds)
         self._runner = GuardedRunner(runner)
+        self._ask_granted = granted
+        self._granted: Granted | None = None  # at the last heartbeat
         self._pool: Pool | None = None
         if spawn is None:
             # Each wave has at least one slot, each held process at most two slow steps.
@@ -322,7 +326,11 @@ class WorkerLoop:
                 self._give_up(self.holding.lease(last.id))
 
     def _stop_overdue(self) -> None:
-        """Attempts that run longer than an attempt may: stopped, and counted."""
+        """Attempts that run longer than an attempt may: stopped, and counted. Where there is no executor none runs,
+        and none is late."""
+        if self._granted is not None and not self._granted.executors:
+            self.in_flight.restart_clocks(self._monotonic())
+            return
         late = self._monotonic() - self._limits.task_seconds
         error = ErrorInfo(
             code="task_timeout",
@@ -351,6 +359,7 @@ class WorkerLoop:
         if self._beat_at is not None and now - self._beat_at < self._limits.lease_seconds / 4:
             return
         long_ago = datetime.fromtimestamp(0, UTC)  # the store puts its own times
+        self._granted = self._ask_granted()
         self._store.heartbeat(
             Worker(
                 id=self.id,
@@ -362,6 +371,7 @@ class WorkerLoop:
                 draining=self._stops > 0,
                 error=self._last_error(),
                 version=__version__,
+                granted=self._granted,
             )
         )
         self._beat_at = now

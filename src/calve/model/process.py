@@ -201,6 +201,20 @@ class Lease:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Granted:
+    """What a cluster gives to a worker's Spark at a moment."""
+
+    executors: int
+    at_once: int  # tasks that run there beside each other
+
+    def __str__(self) -> str:
+        if not self.executors:
+            return "no executor"
+        executors = "1 executor" if self.executors == 1 else f"{self.executors} executors"
+        return f"{executors} for {self.at_once} task{'' if self.at_once == 1 else 's'} at a time"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Worker:
     id: WorkerId
     host: str
@@ -211,6 +225,7 @@ class Worker:
     draining: bool = False
     error: ErrorInfo | None = None
     version: str = ""  # "": 0.1.0, which did not say
+    granted: Granted | None = None  # None: its Spark is local, or has not started
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,9 @@ import re
 import sys
 import tempfile
 import threading
+from collections.abc import Mapping
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 from zipimport import zipimporter
@@ -61,6 +63,29 @@ def refuse_repeat(order: TaskOrder, *, counts: bool) -> dict[str, Any]:
     return {
         "error": error.info.to_json(), "free": not counts, "number": order.number, "attempt": order.attempt
     }  # fmt: skip
+
+
+@cache
+def libraries() -> dict[str, str]:
+    """What this Python has of the libraries that must be the driver's, by version."""
+    from importlib import metadata
+
+    found = {}
+    for name in _SAME_EVERYWHERE:
+        with suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
+
+
+def refuse_other_libraries(order: TaskOrder, theirs: Mapping[str, str]) -> dict[str, Any] | None:
+    """Instead of `execute`, where the driver has other versions: before anything is done. Each Python worker is
+    asked, since executors come and go."""
+    for name, version in theirs.items():
+        if (found := libraries().get(name)) != version:
+            has = f"has {name} {found}" if found else f"lacks {name}"
+            error = _wrong_python(f"{_ours()} {has}, and the driver has {version}")
+            return {"error": error.info.to_json(), "number": order.number, "attempt": order.attempt}
+    return None
 
 
 def execute(order: TaskOrder, *given: Any, version: str = calve.__version__) -> dict[str, Any]:
@@ -157,9 +182,10 @@ def _ours() -> str:
     return f"the executors' Python ({sys.executable})"
 
 
+_SAME_EVERYWHERE = ("chdb-core", "pyarrow")  # what reads and writes the rows
 _PYTHON = (
     'set "spark.pyspark.python" in [spark.conf] to a Python, on every executor, that has this version of Calve'
-    " and its dependencies installed"
+    " and its dependencies installed; or ship this one: calve spark package"
 )
 _CANCELLED = re.compile(r"\bcancelled\b", re.IGNORECASE)
 _NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")

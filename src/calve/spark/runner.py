@@ -25,6 +25,7 @@ from calve.spark.driver import Driver
 from calve.spark.java import ClassArchive, java_home
 
 if TYPE_CHECKING:
+    from calve.model.process import Granted
     from calve.spark.master import Watch
 
 OnResult = Callable[[TaskResult], None]
@@ -86,17 +87,28 @@ class SparkRunner:
 
     @property
     def slots(self) -> int:
-        """Tasks to run at once: twice the cores, so that a core never waits for the next order. Of a cluster
-        only Spark knows; until it runs there is one, which starts it."""
+        """Tasks to run at once: twice what runs, so that a core never waits for the next order. Of a cluster
+        only Spark knows. Until it runs, or grants an executor, there are two: what waits makes it ask for some."""
         context = self._context
         if self._slots or context is None:
             return self._slots or 1
-        from py4j.protocol import Py4JError
-
-        try:
+        if self._is_local:
             return 2 * int(context.defaultParallelism)
-        except (Py4JError, OSError):
-            return 1  # it is gone: the next wave finds out
+        granted = self.granted()
+        return 2 * max(1, granted.at_once if granted else 1)
+
+    def granted(self) -> "Granted | None":
+        """What the cluster gives; None where there is no cluster, or no session yet."""
+        context = self._context
+        if context is None or self._is_local:
+            return None
+        from calve.spark.grants import granted
+
+        return granted(context)
+
+    @property
+    def _is_local(self) -> bool:
+        return self._master == "local" or self._master.startswith("local[")
 
     @property
     def _is_standalone(self) -> bool:
@@ -123,6 +135,7 @@ class SparkRunner:
 
         context, results = self.started(), self._results
         version, counts = calve.__version__, repeats_count(self._conf)
+        libraries = {} if self._is_local else executor.libraries()
         self._waves[group] = on_result
 
         def attempt(order: TaskOrder) -> dict[str, Any]:
@@ -132,8 +145,12 @@ class SparkRunner:
             with logs.bound(process=order.process_id, task=order.number, attempt=order.attempt):
                 if executor.is_repeat():
                     answer = executor.refuse_repeat(order, counts=counts)
+                elif calve.__version__ != version:
+                    answer = executor.execute(
+                        order, version=version
+                    )  # which refuses, in every version of ours
                 else:
-                    answer = executor.execute(order, version=version)
+                    answer = executor.refuse_other_libraries(order, libraries) or executor.execute(order)
             answer["group"] = group
             results.add([answer])
             return answer

@@ -143,6 +143,7 @@ def _workers(reader: Reader) -> Iterator[Json]:
             "state": one["state"],
             "version": one.get("version") or "",
             "slots": one["slots"],
+            "executors": (one.get("granted") or {}).get("executors"),
             "processes": one["processes"],
             "reach": list(one["reach"]),
             "kinds": one["kinds"],
@@ -226,7 +227,7 @@ _OWN = (
         _workers,
         """
         id String; host String; state LowCardinality(String); version String; slots UInt64;
-        processes UInt64; reach Array(String); kinds Array(String); error_code LowCardinality(String);
+        executors Nullable(UInt64); processes UInt64; reach Array(String); kinds Array(String); error_code LowCardinality(String);
         error_message String; error_hint String; started_at DateTime('UTC');
         heartbeat_at DateTime('UTC')
         """,

@@ -35,6 +35,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql.selectable import CTE
 
 from calve.model.change import LEASED, TAKEN_OVER, NewEvent
+from calve.model.codec import encode
 from calve.model.process import Lease, Process, ProcessId, Worker, WorkerId
 from calve.model.reach import kinds_in
 from calve.model.states import ProcessState
@@ -286,6 +287,7 @@ class Workers(SqlReader):
             "draining": worker.draining,
             "error": rows.dump_error(worker.error),
             "version": worker.version or None,
+            "granted": json.dumps(encode(worker.granted)) if worker.granted else None,
         }
         self._upsert(workers, "id", values, {"started_at": self._database.clock})
 

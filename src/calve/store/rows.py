@@ -23,6 +23,7 @@ from calve.model.process import (
     BatchId,
     Breaker,
     Event,
+    Granted,
     Lock,
     Pin,
     Process,
@@ -291,6 +292,7 @@ def worker(row: Row) -> Worker:
         draining=row["draining"],
         error=_shown_error(row["error"], f"worker {row['id']}"),
         version=row["version"] or "",
+        granted=reading.column(Granted, "granted", None),
     )
 
 

@@ -227,6 +227,7 @@ workers = Table(
     Column("draining", Boolean, nullable=False),
     Column("error", Text),  # JSON
     Column("version", Text),  # NULL: 0.1.0, which did not say
+    Column("granted", Text),  # JSON
 )
 
 breakers = Table(

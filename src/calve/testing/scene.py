@@ -11,7 +11,7 @@ from calve.control.steps.context import Spawn
 from calve.control.worker import WorkerLoop
 from calve.model.errors import Outcome
 from calve.model.limits import Limits
-from calve.model.process import Lock, NewProcess, Process, ProcessId, WorkerId, new_process_id
+from calve.model.process import Granted, Lock, NewProcess, Process, ProcessId, WorkerId, new_process_id
 from calve.model.record import fields_of
 from calve.model.states import PIN_HELD, PROCESS_TERMINAL, TASK_LIVE, Leftovers, ProcessState
 from calve.testing.clock import FakeClock
@@ -83,6 +83,7 @@ class Scene:
         limits: Limits | None = None,
         monotonic: Callable[[], float] | None = None,
         probes: Mapping[str, Callable[[], None]] | None = None,
+        granted: Callable[[], Granted | None] = lambda: None,
     ) -> WorkerLoop:
         """`monotonic` is its own clock, where that is not the store's."""
         self._workers_made += 1
@@ -94,6 +95,7 @@ class Scene:
             limits=limits or self.limits,
             reach=REACH,
             probes=probes,
+            granted=granted,
             worker_id=WorkerId(f"worker-{self._workers_made}"),
             spawn=spawn,
             monotonic=monotonic or self.clock.offset_seconds,

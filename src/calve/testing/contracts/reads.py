@@ -6,7 +6,7 @@ import pytest
 
 from calve.control.ports import Store
 from calve.model.errors import NotFoundError, UsageError
-from calve.model.process import BatchId, ProcessId, ProcessQuery, Worker, WorkerId
+from calve.model.process import BatchId, Granted, ProcessId, ProcessQuery, Worker, WorkerId
 from calve.model.states import PROCESS_LIVE, PROCESS_TERMINAL, ProcessState, TaskState
 from calve.testing.clock import FakeClock
 from calve.testing.contracts.contract import (
@@ -155,13 +155,14 @@ class ReadsContract(Contract):
             heartbeat_at=long_ago,
             error=FAILURE,
             version="0.2.0",
+            granted=Granted(executors=2, at_once=8),
         )
         store.heartbeat(worker)
         (first,) = store.workers()
         assert first.started_at == first.heartbeat_at
         assert abs((first.started_at - store.now()).total_seconds()) < 3600
         assert (first.reach, first.slots, first.error) == (("source:main",), 4, FAILURE)
-        assert first.version == "0.2.0"
+        assert (first.version, first.granted) == ("0.2.0", worker.granted)
         clock.advance(60)
         store.heartbeat(worker)
         (later,) = store.workers()

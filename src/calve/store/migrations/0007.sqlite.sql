@@ -1,0 +1,2 @@
+-- What a cluster grants the worker's Spark.
+ALTER TABLE workers ADD COLUMN granted TEXT;
