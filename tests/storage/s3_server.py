@@ -26,6 +26,7 @@ class S3(ThreadingHTTPServer):
         self.fail_parts_after: int | None = None
         self.lose_answers = 0  # of the next puts, which are applied
         self.lifecycle = ""  # the bucket's rules, in XML
+        self.versioning = self.object_lock = ""  # the same
         self.silent = threading.Event()
         self.guard = threading.Lock()
 
@@ -126,6 +127,12 @@ class _Handler(BaseHTTPRequestHandler):
                 self._xml(self.server.lifecycle)
             case "GET" if "lifecycle" in query:
                 self._error(404, "NoSuchLifecycleConfiguration")
+            case "GET" if "versioning" in query:
+                self._xml(self.server.versioning or "<VersioningConfiguration/>")
+            case "GET" if "object-lock" in query and self.server.object_lock:
+                self._xml(self.server.object_lock)
+            case "GET" if "object-lock" in query:
+                self._error(404, "ObjectLockConfigurationNotFoundError")
             case "GET" if not key:
                 self._list(query.get("prefix", ""))
             case _ if key in objects:

@@ -15,6 +15,7 @@ from calve.app.commands import command
 from calve.app.counts import QUARTER_SECONDS
 from calve.app.documents import Remembered, head, with_why
 from calve.app.expectations import Overdue, overdue
+from calve.app.guard import standing
 from calve.app.overview import QUARTERS, Overview
 from calve.app.view import Json
 from calve.app.wiring import App
@@ -174,6 +175,31 @@ def _failed(look: _Look) -> Iterator[Card]:
             arguments={"ids": list(ids[:_SHOWN_IDS])},
             command=command("retry", ids=ids[:_SHOWN_IDS]),
             href=("sheet", {"id": newest.id}),
+        )
+
+
+def _released(look: _Look) -> Iterator[Card]:
+    """Rows that may have had their only copy in the lake."""
+    for one in standing(look.app):
+        late = one.is_late(look.app, look.now)
+        if not one.missing and not late:
+            continue
+        title = (
+            f"{one.missing} released rows of {one.destination} are missing"
+            if one.missing
+            else f"Released rows of {one.destination} were not counted lately"
+        )
+        yield Card(
+            kind="released_rows_missing" if one.missing else "released_rows_uncounted",
+            title=title,
+            why=". ".join(filter(None, (one.why, *one.summary.get("repair", ()))))
+            if one.missing
+            else one.error,
+            since=one.seen_at,
+            code="released_rows_missing" if one.missing else "",
+            destination=one.destination,
+            command=command("doctor"),
+            href=("system", {}),
         )
 
 
@@ -377,9 +403,11 @@ def _wait(count: int) -> str:
 
 # In order of urgency.
 CARD_KINDS: tuple[Callable[[_Look], Iterator[Card]], ...] = (
-    _unknown, _damaged, _failed, _down, _workers, _stuck, _late, _pins, _halts, _versions
+    _released, _unknown, _damaged, _failed, _down, _workers, _stuck, _late, _pins, _halts, _versions
 )  # fmt: skip
 _SAID = {
+    "released_rows_missing": ("table lacks released rows", "tables lack released rows"),
+    "released_rows_uncounted": ("table is not counted", "tables are not counted"),
     "unknown": ("outcome is unknown", "outcomes are unknown"),
     "damaged": ("row is damaged", "rows are damaged"),
     "failed": ("failure waits for a retry", "failures wait for a retry"),

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from calve.app import policies, view
+from calve.app.guard import standing
 from calve.app.policies import Stood
 from calve.app.policy_look import WHAT, look
 from calve.app.processes import source_table
@@ -76,6 +77,7 @@ def policy_show(app: App, name: str) -> Json:
         (one for one in app.store.halts() if one.kind == POLICY_HALT and one.source == policy.name), None
     )
     tables = {one.table.source: one.table for one in stood}
+    guarded = {one.destination: one.summary for one in standing(app)}
     return _summary(app, policy, stood) | {
         "hash": policy.hash,
         "export_after_seconds": policy.export_after.total_seconds(),
@@ -98,6 +100,7 @@ def policy_show(app: App, name: str) -> Json:
                 "error": one.error,
                 "no_time_key": one.key,
                 "partitions": len(one.partitions),
+                "released": guarded.get(one.destination),
             }
             for one in tables.values()
         ],

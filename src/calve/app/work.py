@@ -348,6 +348,7 @@ class WorkerProgram:
             _visits_expected(self._app, sys.maxsize),
             optimizing(self._app),
             _policies(self._app),
+            nullcontext() if until_idle else _guarding(self._app),
         ):
             if not self._loop.is_stopping:
                 _warm(self._app)
@@ -368,6 +369,12 @@ def _policies(app: App) -> AbstractContextManager[None]:
     from calve.app.policies import following_policies
 
     return following_policies(app)
+
+
+def _guarding(app: App) -> AbstractContextManager[None]:
+    from calve.app.guard import guarding
+
+    return guarding(app)
 
 
 def is_idle(app: App) -> bool:

@@ -3,7 +3,8 @@
 While a key has its mark, no export replaces it, from any store and by any option (`refuse_released`). Each
 of the two commits is an empty snapshot on main: a replace that was built before the mark fails its own
 assertion, searches again and finds the mark; and a mark that was sent before it was taken back fails the same
-way (D2). The tag `calve-released` moves only to a head whose rows are proven, and goes with the last mark.
+way (D2). The tag `calve-released` moves only to a head whose rows are proven: with a mark, if those of earlier marks are
+proven there too; else `guard` moves it. It goes with the last mark.
 """
 
 from collections.abc import Mapping, Sequence
@@ -65,12 +66,16 @@ class ReleasedTable:
                 code="head_moved",
                 hint="its rows are proven again, then it is retried",
             )
+        tag = table.metadata.refs.get(marks.RELEASED_TAG)
+        proven = tag is not None and str(tag.snapshot_id) == proven_head
+        others = any(one.key_hash not in keys for one in marks.released_exports(table.metadata))
         properties = {}
         for key_hash, mark in keys.items():
             name = marks.property_of(key_hash)
             properties[name] = marks.as_released(table.metadata.properties[name], process_id)
             properties[marks.released_property_of(key_hash)] = mark.to_json()
-        reply = self._send(table, process_id, MARKED_BY, properties, (), TagMove.ALONG)
+        move = TagMove.STAYS if others and not proven else TagMove.ALONG
+        reply = self._send(table, process_id, MARKED_BY, properties, (), move)
         if not _is_marked(self._load().metadata, process_id, keys):
             raise self._unsettled(reply)
 

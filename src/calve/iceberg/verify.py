@@ -7,7 +7,7 @@ there any more (an expired snapshot, compacted files) is said, never guessed.
 Proving that a rewrite changed no row: what its snapshot took out against what it put in, by value.
 """
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 from pyiceberg.catalog import Catalog
@@ -50,7 +50,7 @@ def scan(
     _check_snapshot(plan, table, at)
     named = {full_uri(file.path) for receipt in receipts for file in receipt.files}
     with catalog_call(catalog.name, f"reading metadata of table {name}"):
-        shown = _planned(table, name, int(at)).values()
+        shown = planned(table, name, int(at)).values()
         work = [task for task in shown if full_uri(task.file.file_path) in named]
         whole = len(work) == len(named)
         if not whole and not boxes:
@@ -59,7 +59,7 @@ def scan(
             return Scan.of(metadata, work, snapshot_id, current=False)
         if not boxes:
             return Scan.of(metadata, work, at, current=True)
-        fit = _planned(table, name, int(at), in_boxes(boxes, metadata.schema())).values()
+        fit = planned(table, name, int(at), in_boxes(boxes, metadata.schema())).values()
         own = work if whole else []
         others = [task for task in fit if not whole or full_uri(task.file.file_path) not in named]
         return Scan.of(metadata, own, at, current=True, others=others, boxes=boxes, whole=whole)
@@ -84,8 +84,8 @@ def _check_snapshot(plan: ExportPlan, table: Table, snapshot_id: str) -> None:
 def _scan_tasks(table: Table, receipts: Sequence[Receipt], snapshot_id: str) -> list[FileScanTask]:
     """The scan's own tasks, deletes included, for exactly the files that the receipts name."""
     named = {full_uri(file.path) for receipt in receipts for file in receipt.files}
-    planned = _planned(table, ".".join(table.name()), int(snapshot_id)).values()
-    work = [task for task in planned if full_uri(task.file.file_path) in named]
+    shown = planned(table, ".".join(table.name()), int(snapshot_id)).values()
+    work = [task for task in shown if full_uri(task.file.file_path) in named]
     if missing := named - {full_uri(task.file.file_path) for task in work}:
         raise PermanentError(
             f"snapshot {snapshot_id} does not have {len(missing)} of {len(named)} files of the export,"
@@ -131,28 +131,38 @@ def verify_rewrites(
             code="destination_replaced",
             hint="what was rewritten is gone with the old table",
         )
-    return tuple(_proof(catalog, table, name, int(snapshot_id)) for snapshot_id in snapshot_ids)
+    return tuple(compare_rewrite(catalog, table, int(snapshot_id)) for snapshot_id in snapshot_ids)
 
 
-def _proof(catalog: Catalog, table: Table, name: str, snapshot_id: int) -> RewriteProof:
+def compare_rewrite(catalog: Catalog, table: Table, snapshot_id: int) -> RewriteProof:
+    """What one snapshot took out of the table with what it put in, by value."""
     snapshot = table.metadata.snapshot_by_id(snapshot_id)
     parent = None if snapshot is None else snapshot.parent_snapshot_id
-    if snapshot is None or parent is None or table.metadata.snapshot_by_id(parent) is None:
+    if parent is None or table.metadata.snapshot_by_id(parent) is None:
         raise RefusedError(
-            f"snapshot {snapshot_id} of table {name}, or the one before it, is expired: what it changed"
+            f"snapshot {snapshot_id} of table {'.'.join(table.name())}, or the one before it, is expired: what it changed"
             " can no longer be proven",
             code="snapshot_expired",
             hint="verify while both are kept; the table property history.expire.max-snapshot-age-ms says how long",
         )
-    schema = _schema(table, snapshot.schema_id)
-    with catalog_call(catalog.name, f"reading snapshots {parent} and {snapshot_id} of {name}"):
-        before, after = _planned(table, name, parent), _planned(table, name, snapshot_id)
+    return compare_states(catalog, table, parent, snapshot_id)
+
+
+def compare_states(
+    catalog: Catalog, table: Table, first: int, last: int, left_out: Set[str] = frozenset()
+) -> RewriteProof:
+    """What is in the one snapshot alone with what is in the other alone, except for files that are `left_out`."""
+    name = ".".join(table.name())
+    snapshot = table.metadata.snapshot_by_id(last)
+    schema = _schema(table, None if snapshot is None else snapshot.schema_id)
+    with catalog_call(catalog.name, f"reading snapshots {first} and {last} of {name}"):
+        before, after = planned(table, name, first), planned(table, name, last)
         taken = [task for key, task in before.items() if key not in after]
-        put = [task for key, task in after.items() if key not in before]
+        put = [task for key, task in after.items() if key not in before and key[0] not in left_out]
         rows_before, sums_before = read_back(table.metadata, table.io, schema, taken)
         rows_after, sums_after = read_back(table.metadata, table.io, schema, put)
     return RewriteProof(
-        snapshot_id=str(snapshot_id),
+        snapshot_id=str(last),
         files_before=len(taken),
         files_after=len(put),
         rows_before=rows_before,
@@ -170,7 +180,7 @@ def _schema(table: Table, schema_id: int | None) -> Schema:
     return Schema(*readable.fields, schema_id=readable.schema_id)
 
 
-def _planned(
+def planned(
     table: Table, name: str, snapshot_id: int, row_filter: BooleanExpression = AlwaysTrue()
 ) -> dict[tuple[str, frozenset[str]], FileScanTask]:
     """What a reader of the snapshot reads: each data file with the deletes that apply to it."""

@@ -22,6 +22,8 @@ from calve.metrics.names import BY_NAME, METRICS, Told
 from calve.model.access import Latest, Totals
 from calve.model.process import Breaker, Worker
 from calve.model.reach import Service, ServiceType
+from calve.model.record import fields_of
+from calve.model.seen import RELEASED, Sighting
 from calve.model.states import ProcessState
 
 KEPT_SECONDS = 10.0
@@ -46,11 +48,16 @@ class Facts:
     breakers: Sequence[Breaker]
     workers: Sequence[Worker]
     halts: int
+    guards: Sequence[Sighting] = ()  # of lake tables, whose released rows are counted
 
 
 def look(store: ServedStore) -> Facts:
     return Facts(
-        totals=store.totals(), breakers=store.breakers(), workers=store.workers(), halts=len(store.halts())
+        totals=store.totals(),
+        breakers=store.breakers(),
+        workers=store.workers(),
+        halts=len(store.halts()),
+        guards=store.sightings(RELEASED, limit=MOST_TABLES),
     )
 
 
@@ -87,6 +94,7 @@ class StoreFacts(Collector):
         if facts is not None:
             yield from _counts(facts, self._lease)
             yield from _tables(facts.totals, self._expected)
+            yield from _guards(facts.guards)
 
     def close(self) -> None:
         self._thread.shutdown(wait=False, cancel_futures=True)
@@ -169,6 +177,19 @@ def _tables(totals: Totals, expected: Expected) -> Iterator[Metric]:
         yield _family(name, found)
     yield _family("calve_expected", {work: 1.0 for work in wanted if work[1] in shown})
     yield _single("calve_tables_dropped", len(known) - len(shown))
+
+
+def _guards(guards: Iterable[Sighting]) -> Iterator[Metric]:
+    """Of tables that had released rows when they were last counted."""
+    missing: dict[tuple[str, ...], float] = {}
+    counted: dict[tuple[str, ...], float] = {}
+    for one in guards:
+        found = fields_of(one.summary)
+        if found.get("keys") and one.seen_at is not None:
+            missing[(one.subject,)] = float(found.get("missing", 0))
+            counted[(one.subject,)] = one.seen_at.timestamp()
+    yield _family("calve_released_rows_missing", missing)
+    yield _family("calve_released_rows_counted_timestamp_seconds", counted)
 
 
 def _expected(latest: Iterable[Latest], expected: Expected) -> list[Work]:

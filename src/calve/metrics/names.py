@@ -83,6 +83,8 @@ METRICS: tuple[Metric, ...] = (
     _one(_G, _F, "calve_last_success_timestamp_seconds", "kind table", "when work on the table last completed"),
     _one(_G, _F, "calve_last_failure_timestamp_seconds", "kind table", "when work on the table last failed"),
     _one(_G, _F, "calve_last_proven_timestamp_seconds", "kind table", "when what was published, or a backup, was last verified and found right"),
+    _one(_G, _F, "calve_released_rows_missing", "table", "rows that were released into a lake table, and were not all found there when they were last counted"),
+    _one(_G, _F, "calve_released_rows_counted_timestamp_seconds", "table", "when the released rows of a lake table were last counted"),
     _one(_G, _F, "calve_expected", "kind table", "1 for what `[expect]` names"),
     _one(_G, _F, "calve_tables_dropped", "", "tables above the bound of 500, told of together as `other`"),
 )  # fmt: skip

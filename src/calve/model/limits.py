@@ -96,6 +96,10 @@ class Limits:
         15.0,
         "how often a server looks at sources, catalogs and backups for its pages; 0 means only at what is open",
     )
+    guard_hours: float = _limit(24.0, "how often released rows are counted again in the lake")
+    guard_mb: int = _count(
+        10_000, "of the files that hold released rows, how much one such count reads whole, the oldest first"
+    )
     select_seconds: float = _limit(15.0, "how long one SELECT of `calve sql` or a server may take")
     select_memory_mb: int = _count(1024, "memory of the process that runs a SELECT; the engine gets half")
     select_rows: int = _count(100_000, "rows of each table that a SELECT sees, the newest first")

@@ -12,6 +12,7 @@ from calve.model.access import Role
 from calve.model.process import ProcessId
 from calve.model.states import ProcessState
 
+RELEASED = "released"  # what a sighting is of: released rows of a lake table, counted again
 PHASES = ("read", "write", "upload")  # of an attempt; the rest of its time it waited
 
 

@@ -83,7 +83,7 @@ def upload_cleanup(folder: Uri, access: S3Access, bounds: Bounds) -> UploadClean
     if not access.signs:
         return _unknown("Calve has no keys to ask with: they come from the machine's role", folder, access)
     try:
-        answer = _ask(folder.bucket, access, bounds)
+        answer = ask(folder.bucket, "lifecycle", access, bounds)
         if answer.status_code == 404 and "NoSuchBucket" not in answer.text:
             return _missing(folder, access)
         if not answer.ok:
@@ -115,14 +115,15 @@ def _all(element: ElementTree.Element) -> Iterator[tuple[str, ElementTree.Elemen
     return ((inner.tag.rpartition("}")[2], inner) for inner in element.iter())
 
 
-def _ask(bucket: str, access: S3Access, bounds: Bounds) -> requests.Response:
+def ask(bucket: str, about: str, access: S3Access, bounds: Bounds) -> requests.Response:
+    """What the bucket says of itself: `lifecycle`, `versioning`, `object-lock`."""
     signer = Signer(
         access_key_id=access.access_key_id,
         secret_access_key=access.secret_access_key,
         session_token=access.session_token,
         region=access.some_region,
     )
-    query = {"lifecycle": ""}
+    query = {about: ""}
     # With virtual addressing the endpoint is the bucket's own, as obstore has it.
     path = "/" if access.endpoint and access.virtual_addressing else f"/{bucket}"
     base = access.endpoint.rstrip("/") or f"https://s3.{access.some_region}.amazonaws.com"

@@ -51,6 +51,8 @@ _CARDS: Mapping[str, Look] = {
     "silent": Look(word="silent", icon="silent", tone="warn"),
     "no_worker": Look(word="no worker", icon="silent", tone="warn"),
     "late": Look(word="late", icon="late", tone="warn"),
+    "released_rows_missing": Look(word="rows missing", icon="damaged", tone="bad"),
+    "released_rows_uncounted": Look(word="not counted", icon="late", tone="warn"),
     "overdue": Look(word="overdue", icon="late", tone="warn"),
     "unproven": Look(word="unproven", icon="proven", tone="warn"),
     "held": Look(word="held", icon="held", tone="warn"),

@@ -49,6 +49,12 @@ def _views(app: App, *, source: str) -> Iterator[Finding]:
     yield from views.views(app, source=source)
 
 
+def _released(app: App, *, bucket: bool) -> Iterator[Finding]:
+    from calve.app.doctor import released  # which needs the clients of catalogs
+
+    yield from released.buckets(app) if bucket else released.counts(app)
+
+
 def _probes(app: App, *, spark: bool) -> Iterator[Probe]:
     store = frozenset({"store"})
     yield Probe(part="configuration", look=parts.configuration)
@@ -58,6 +64,8 @@ def _probes(app: App, *, spark: bool) -> Iterator[Probe]:
     yield Probe(part="pins", look=work.pins, after=store)
     yield Probe(part="processes", look=work.processes, after=store)
     yield Probe(part="notices", look=work.notices, after=store)
+    yield Probe(part="released", look=partial(_released, bucket=False), after=store)
+    yield Probe(part="released:buckets", look=partial(_released, bucket=True), after=store)
     for name in app.config.sources:
         yield Probe(part=f"source:{name}", look=partial(parts.source, name=name))
         yield Probe(
