@@ -14,6 +14,7 @@ from calve.model.access import Halt, Latest, Totals
 from calve.model.errors import StoreError
 from calve.model.limits import Limits
 from calve.model.process import Breaker, Worker, WorkerId
+from calve.model.seen import Sighting
 from calve.testing.clock import FakeClock
 from calve.testing.memory_store import MemoryStore
 from calve.testing.scene import Scene
@@ -32,6 +33,7 @@ class Told:
         self.hangs.set()
         self.open: list[Breaker] = []
         self.known: list[Worker] = []
+        self.seen: list[Sighting] = []
 
     def totals(self) -> Totals:
         self.looks += 1
@@ -48,6 +50,9 @@ class Told:
 
     def halts(self) -> list[Halt]:
         return [Halt(kind="export", source="", who="alice")]
+
+    def sightings(self, what: str, *, limit: int) -> list[Sighting]:
+        return self.seen[:limit]
 
 
 class Scraped:
@@ -219,3 +224,15 @@ def test_breakers_workers_and_halts_are_counted(scraped: Callable[..., Scraped])
 def worker(name: str, **given: Any) -> Worker:
     times = {"started_at": NOW, "heartbeat_at": NOW} | given
     return Worker(id=WorkerId(name), host="h", reach=(), slots=1, **times)
+
+
+def test_tables_without_released_rows_are_not_told_of(scraped: Callable[..., Scraped]) -> None:
+    store = Told()
+    store.seen = [
+        Sighting(subject="lake.ns.a", what="released", seen_at=NOW, summary='{"keys": 2, "missing": 7}'),
+        Sighting(subject="lake.ns.b", what="released", seen_at=NOW, summary='{"keys": 0}'),
+        Sighting(subject="lake.ns.c", what="released", summary=""),
+    ]
+    one = scraped(store)
+    assert one.series("calve_released_rows_missing") == {("lake.ns.a",): 7}
+    assert one.series("calve_released_rows_counted_timestamp_seconds") == {("lake.ns.a",): NOW.timestamp()}
