@@ -79,6 +79,7 @@ OPERATORS = [
     "policy_run",
     "policy_pause",
     "policy_resume",
+    "policy_undo",
     "hold_add",
     "stop",
     "settings",
@@ -107,6 +108,7 @@ ADMINS = [
     "hold_release",
     "view_create",
     "view_drop",
+    "policy_approve",
 ]
 
 

@@ -28,9 +28,9 @@ BY_ROLE = {
         policy_list policy_show policy_explain hold_list view_show
     """,
     OPERATOR: "settings audit halt lift verify backup_verify doctor support export backup_create optimize cancel retry stop"
-    " notify_test policy_run policy_pause policy_resume hold_add",
+    " notify_test policy_run policy_pause policy_resume policy_undo hold_add",
     ADMIN: "backup_restore restore_preview backup_delete backup_prune token_list token_new token_revoke hold_release"
-    " view_create view_drop",
+    " view_create view_drop policy_approve",
 }
 NEEDED = {verb: role for role, verbs in BY_ROLE.items() for verb in verbs.split()}
 NEVER_SERVED = {"follow", "run", "pin", "worker"}
@@ -45,6 +45,8 @@ OPTIONS = {
     ("backup_create", "ignore_row_policies"): ADMIN,
     ("backup_prune", "dry_run"): VIEWER,
     ("policy_run", "dry_run"): VIEWER,
+    ("policy_approve", "dry_run"): VIEWER,
+    ("policy_undo", "force"): ADMIN,
 }
 
 

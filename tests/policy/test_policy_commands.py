@@ -15,6 +15,7 @@ POLICY = """
 [policy.events]
 source = "main:db.events"
 to = "lake.ns.events"
+release = "quarantine"
 """
 
 
@@ -57,6 +58,22 @@ def test_a_policy_is_run_listed_shown_explained_paused_and_resumed(
     assert (code, out.strip()) == (0, "policy events is resumed")
 
 
+def test_a_release_is_approved_once_it_was_shown(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    _calve(folder, capfd, "policy", "run", "events")
+    code, out, err = _calve(folder, capfd, "policy", "approve", "events", "--dry-run")
+    assert (code, out, "would be allowed" in err) == (0, "", True)
+    assert not json.loads(_calve(folder, capfd, "policy", "explain", "db.events", "209901", "--json")[1])[0][
+        "facts"
+    ]["release_approved"]
+    code, out, err = _calve(folder, capfd, "policy", "approve", "events", "--json")
+    assert (code, len(json.loads(out)["approved"]), err) == (0, 1, "")
+    assert "main:db.events to lake.ns.events" in _calve(folder, capfd, "policy", "approve", "events")[2]
+    explained = json.loads(_calve(folder, capfd, "policy", "explain", "db.events", "209901", "--json")[1])
+    assert explained[0]["facts"]["release_approved"] is True
+    code, _, err = _calve(folder, capfd, "policy", "undo", "db.events", "209901")
+    assert (code, "was not released by this store" in err) == (3, True)
+
+
 def test_what_is_not_there_is_said(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     code, _, err = _calve(folder, capfd, "policy", "show", "nobody")
     assert (code, "configured: events" in err) == (2, True)
@@ -73,7 +90,9 @@ def test_what_is_not_there_is_said(folder: Path, capfd: pytest.CaptureFixture[st
         ('bytes_per_day = "much"', "invalid size 'much'"),
         ('on_late_rows = "merge"', "'hold', 'append' or 'replace'"),
         ("partitions_per_run = 0", "greater than or equal to 1"),
-        ('release = "quarantine"', "unknown key policy.events.release"),
+        ('release = "drop"', "'never' or 'quarantine'"),
+        ('release = "quarantine"\nverify = "sample"', "every row is proven"),
+        ('release_after = "soon"', "invalid age 'soon'"),
         ('source = "main:db.*"', "several tables"),
         ('source = "main:events"', "invalid source"),
         ('source = "other:db.events"', "source 'other' is not configured"),

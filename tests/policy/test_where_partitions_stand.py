@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from calve.policy.policy import LateRows, Policy
-from calve.policy.stand import Action, ExportFacts, Facts, Failure, Standing, State, stand
+from calve.policy.policy import LateRows, Policy, Release
+from calve.policy.stand import Action, ExportFacts, Facts, Failure, ReleaseFacts, Standing, State, stand
 
 NOW = datetime(2024, 6, 1, tzinfo=UTC)
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -31,7 +31,69 @@ def _failed(times: int, ago: timedelta, policy: Policy = POLICY) -> Failure:
     return Failure(code="refused", at=NOW - ago, times=times, policy=policy.hash)
 
 
+RELEASES = replace(POLICY, release=Release.QUARANTINE, release_after=30 * DAY)
+PROVEN = replace(DONE, proven=True, depth="rows")
+READY = ReleaseFacts(approved=True, proven_at=NOW - 31 * DAY)
+OUT = replace(PROVEN, released=True)
+
+
+def _leaving(
+    export: ExportFacts = PROVEN, there: bool = True, policy: Policy = RELEASES, **given: Any
+) -> Facts:
+    facts = {name: given.pop(name) for name in ("held", "mutating") if name in given}
+    return replace(OLD, policy=policy, there=there, export=export, release=replace(READY, **given), **facts)
+
+
 CASES: list[tuple[str, Facts, Standing]] = [
+    ("may leave", _leaving(), Standing(state=State.GRACE, next=Action.RELEASE)),
+    ("is proven, and nobody releases it", _leaving(policy=POLICY), Standing(state=State.VERIFIED)),
+    (
+        "is in its grace",
+        _leaving(proven_at=NOW - 10 * DAY),
+        Standing(state=State.GRACE, until=NOW + 20 * DAY),
+    ),
+    ("is proven, but not by value", _leaving(proven_at=None), Standing(state=State.VERIFIED, code="not_by_value")),
+    ("is the newest", _leaving(over="newest_partition"), Standing(state=State.VERIFIED, code="newest_partition")),
+    ("may leave, and nobody allowed it", _leaving(approved=False), Standing(state=State.HELD, code="not_approved")),
+    ("may leave, and is held", _leaving(held=True), Standing(state=State.HELD, code="hold")),
+    ("may leave, and is mutating", _leaving(mutating=True), Standing(state=State.BLOCKED, code="mutation")),
+    ("is released by two policies", _leaving(rival=True), Standing(state=State.BLOCKED, code="two_policies")),
+    ("is leaving", _leaving(live="r1"), Standing(state=State.RELEASING)),
+    (
+        "went back because it differed",
+        _leaving(state="RETURNED", moved=True, error="differs"),
+        Standing(state=State.HELD, code="came_back"),
+    ),
+    (
+        "was brought back by a person",
+        _leaving(state="RETURNED", moved=True, error="undone by a person"),
+        Standing(state=State.HELD, code="undone"),
+    ),
+    (
+        "could not leave a moment ago",
+        _leaving(state="RETURNED", since=_failed(1, HOUR / 2, RELEASES)),
+        Standing(state=State.BLOCKED, code="refused", until=NOW + HOUR / 2),
+    ),
+    (
+        "could not leave yesterday",
+        _leaving(state="RETURNED", since=_failed(1, DAY, RELEASES)),
+        Standing(state=State.GRACE, next=Action.RELEASE),
+    ),
+    ("has left", _leaving(OUT, there=False, state="QUARANTINED"), Standing(state=State.QUARANTINED)),
+    ("is dropped", _leaving(OUT, there=False, state="DROPPED"), Standing(state=State.DROPPED)),
+    ("is half-way out", _leaving(OUT, there=False, state="MOVED"), Standing(state=State.RELEASING)),
+    ("is nowhere", _leaving(OUT, there=False, state="LOST"), Standing(state=State.BLOCKED, code="released_rows_missing")),
+    (
+        "has left, and the lake lost it",
+        _leaving(replace(OUT, missing=True), there=False, state="QUARANTINED"),
+        Standing(state=State.BLOCKED, code="released_rows_missing"),
+    ),
+    ("left by another store", _leaving(OUT, there=False), Standing(state=State.HELD, code="released_elsewhere")),
+    (
+        "has left, and rows came late",
+        _leaving(replace(OUT, unchanged=False), state="QUARANTINED"),
+        Standing(state=State.HELD, code="released"),
+    ),
     ("is over and quiet", OLD, Standing(state=State.DUE, next=Action.EXPORT)),
     ("ends in the future", replace(OLD, closed_at=NOW + DAY), Standing(state=State.HOT, until=NOW + 4 * DAY)),
     ("ended a moment ago", replace(OLD, closed_at=NOW - DAY), Standing(state=State.HOT, until=NOW + 2 * DAY)),
@@ -202,4 +264,46 @@ def test_whatever_the_facts_there_is_one_state_and_nothing_unsafe_starts() -> No
             assert facts.policy is REPLACES
             assert not facts.held
             assert export is not None and export.grows and not export.released and not export.missing
-    assert started == set(Action)
+    assert started == set(Action) - {Action.RELEASE}
+
+
+def test_whatever_the_facts_nothing_leaves_unless_everything_allows_it() -> None:
+    choices: dict[str, list[Any]] = {
+        "policy": [RELEASES, POLICY],
+        "there": [True, False],
+        "held": [False, True],
+        "mutating": [False, True],
+        "export": [PROVEN, replace(PROVEN, unchanged=False), replace(PROVEN, missing=True), OUT, DONE],
+        "approved": [True, False],
+        "proven_at": [None, NOW - 31 * DAY, NOW - DAY],
+        "rival": [False, True],
+        "over": ["", "newest_partition"],
+        "live": ["", "r1"],
+        "state": ["", "QUARANTINED", "RETURNED", "RETURNING"],
+        "moved": [False, True],
+        "since": [None, _failed(1, HOUR / 2, RELEASES)],
+    }
+    names, started = list(choices), 0
+    for values in itertools.product(*choices.values()):
+        given = dict(zip(names, values, strict=True))
+        facts = {name: given.pop(name) for name in names[:5]}
+        if stand(replace(OLD, **facts, release=ReleaseFacts(**given))).next is Action.RELEASE:
+            started += 1
+            assert facts == {
+                "policy": RELEASES,
+                "there": True,
+                "held": False,
+                "mutating": False,
+                "export": PROVEN,
+            }
+            assert not (given["state"] == "RETURNED" and given["moved"])
+            wanted = {
+                "approved": True,
+                "proven_at": NOW - 31 * DAY,
+                "rival": False,
+                "over": "",
+                "live": "",
+                "since": None,
+            }
+            assert wanted.items() <= given.items()
+    assert started

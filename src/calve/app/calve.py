@@ -460,6 +460,20 @@ class Calve:
 
         return policy_view.policy_resume(self._app, name, self._asking("policy_resume", name))
 
+    def policy_approve(self, name: str, *, dry_run: bool = False) -> Json:
+        """Allow a policy, as it is, to move partitions out of their tables; and what will leave."""
+        from calve.app import release_verbs
+
+        asked = self._asking("policy_approve", name)
+        return release_verbs.policy_approve(self._app, name, asked, dry_run=dry_run)
+
+    def policy_undo(self, table: str, partition: str, *, force: bool = False) -> Submitted:
+        """Bring a partition back out of quarantine. `force`: though rows came, or were deleted, since it left."""
+        from calve.app import release_verbs
+
+        store = self._store("policy_undo", f"{table} {partition}")
+        return release_verbs.policy_undo(self._app, store, table, partition, force=force)
+
     def view_create(
         self,
         table: str,

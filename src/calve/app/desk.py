@@ -85,6 +85,8 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
             *_verbs(_O, Reach.STORE, "settings audit"),
             *_verbs(_O, Reach.STORE, "policy_pause policy_resume", changes=True),
             *_verbs(_O, Reach.OUTSIDE, "hold_add", changes=True),
+            Verb(name="policy_undo", role=_O, reach=Reach.OUTSIDE, changes=True, raised={"force": _A}),
+            Verb(name="policy_approve", role=_A, reach=Reach.STORE, changes=True, lowered={"dry_run": _V}),
             Verb(name="policy_run", role=_O, reach=Reach.OUTSIDE, changes=True, lowered={"dry_run": _V}),
             *_verbs(_O, Reach.STORE, "halt lift", changes=True),
             *_verbs(_O, Reach.OUTSIDE, "verify backup_verify doctor support"),
@@ -111,9 +113,9 @@ _OUTSIDE = (
 
 Given = Mapping[str, Any]
 
-KINDS = ("export", "backup", "restore", "optimize", "proof")
+KINDS = ("export", "backup", "restore", "optimize", "proof", "release", "return")
 # Their processes and their key are one transaction of the store.
-SUBMITS = frozenset({"export", "optimize", "backup_create", "backup_restore", "retry"})
+SUBMITS = frozenset({"export", "optimize", "backup_create", "backup_restore", "policy_undo", "retry"})
 _MOST = 1000  # of a list
 _FILTERS = {
     "kind": str,
@@ -635,6 +637,16 @@ _SERVED: Mapping[str, _Served] = {
     ),
     "policy_resume": _Served(
         answer=lambda calve, given: calve.policy_resume(given["name"]), options={"name": str}, required=("name",)
+    ),
+    "policy_approve": _Served(
+        answer=lambda calve, given: calve.policy_approve(given["name"], dry_run=given.get("dry_run", False)),
+        options={"name": str, "dry_run": bool}, required=("name",),
+    ),
+    "policy_undo": _Served(
+        answer=lambda calve, given: view.submitted_json(
+            calve.policy_undo(given["table"], given["partition"], force=given.get("force", False))
+        ),
+        options={"table": str, "partition": str, "force": bool}, required=("table", "partition"),
     ),
     "hold_add": _Served(
         answer=lambda calve, given: calve.hold_add(

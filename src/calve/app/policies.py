@@ -10,7 +10,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from calve.app.destination import parse_destination
@@ -27,14 +27,15 @@ from calve.export.submit import new_process, of_partition
 from calve.model.access import Asked, Proof
 from calve.model.errors import CalveError, LockedError, RefusedError
 from calve.model.limits import Limits
-from calve.model.process import GuardedTable, Process, ProcessId, ProcessQuery, Start, Starts
+from calve.model.process import GuardedTable, NewProcess, Process, ProcessId, ProcessQuery, Start, Starts
 from calve.model.record import fields_of
-from calve.model.states import PROCESS_LIVE, ProcessState
-from calve.model.tier import POLICY_HALT, Hold
+from calve.model.states import PROCESS_LIVE, ProcessState, ReleaseState
+from calve.model.tier import POLICY_HALT, RELEASE, Hold, Release
 from calve.policy import proof_plan
 from calve.policy.calendar import local_day
 from calve.policy.policy import Policy, Verify
-from calve.policy.stand import EXPORTS, Action, ExportFacts, Facts, Failure, Standing, stand
+from calve.policy.release_plan import BACK, NAME, ReleaseRequest
+from calve.policy.stand import STARTS, Action, ExportFacts, Facts, Failure, ReleaseFacts, Standing, stand
 
 _LOG = logging.getLogger(__name__)
 _TICK_SECONDS = 15.0
@@ -87,6 +88,7 @@ def _stood(app: App, policy: Policy, table: TableLook) -> Iterator[Stood]:
     shared = _is_shared(app, policy, table)
     guarded = GuardedTable(identity=table.identity, uuid=table.uuid, name=table.source)
     standing_holds = app.registry.holds()
+    releases = _Releases.of(app, policy, table) if table.identity else _Releases()
     for one in table.partitions:
         holds = tuple(matching(standing_holds, guarded, one.id))
         facts = Facts(
@@ -95,15 +97,16 @@ def _stood(app: App, policy: Policy, table: TableLook) -> Iterator[Stood]:
             looked_at=table.looked_at,
             skew=skew,
             shared=shared,
-            there=one.there,
+            there=one.there and not (one.released and one.rows == 0),  # a move leaves parts without rows
             closed_at=one.closed_at,
             changed_at=one.changed_at,
             bytes=one.bytes,
             mutating=table.mutating,
             live=live.get(one.id, ""),
             export=_export(one, proofs, known) if one.process else None,
-            failure=_failure(tried[one.id], known),
+            failure=_failure([each for each in tried[one.id] if each.action != Action.RELEASE], known),
             held=bool(holds),
+            release=releases.facts(one, proofs.made.get(one.process), now, _failure(tried[one.id], known)),
         )
         yield Stood(
             table=table,
@@ -125,6 +128,67 @@ def _processes(
             source=table.source, destination=table.destination, kind=kind, states=states, limit=_MOST
         )
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Releases:
+    """What is known of releases of a table's partitions."""
+
+    key: str = ""  # why its partitions say no time
+    newest: datetime | None = None  # when the newest partition begins
+    approved: bool = False
+    rival: bool = False
+    live: Mapping[str, str] = field(default_factory=dict)  # by partition
+    last: Mapping[str, Release] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, app: App, policy: Policy, table: TableLook) -> "_Releases":
+        moving = [*_processes(app, table, NAME), *_processes(app, table, BACK)]
+        begins = [one.lower for one in table.partitions if one.there and one.lower is not None]
+        wanted = (RELEASE, policy.hash, table.identity, table.destination)
+        return cls(
+            key=table.key,
+            newest=max(begins, default=None),
+            approved=any(
+                (one.what, one.hash, one.identity, one.destination) == wanted
+                for one in app.registry.approvals()
+            ),
+            rival=any(other.releases for other in _others(app, policy, table)),
+            live={id: one.id for one in moving for id in one.partitions},
+            last={one.partition: one for one in app.registry.releases(table.identity, table.destination)},
+        )
+
+    def facts(
+        self, one: PartitionLook, proof: Proof | None, now: datetime, failed: Failure | None
+    ) -> ReleaseFacts:
+        last = self.last.get(one.id)
+        if last is not None and last.state is ReleaseState.RETURNED and not self._is_of(last, one.process):
+            last = None  # it was exported again since
+        by_value = proof is not None and proof.ok and proof.depth == proof_plan.Depth.ROWS
+        return ReleaseFacts(
+            approved=self.approved,
+            proven_at=proof.made_at if proof is not None and by_value else None,
+            rival=self.rival,
+            over=self._over(one, now),
+            live=self.live.get(one.id, ""),
+            state=last.state.value if last else "",
+            error=last.error if last else "",
+            moved=last is not None and last.moved_at is not None,
+            since=failed,
+        )
+
+    def _is_of(self, release: Release, export: str) -> bool:
+        return export in fields_of(release.keys).values()
+
+    def _over(self, one: PartitionLook, now: datetime) -> str:
+        """As `policy.over` will say, by the last look."""
+        if self.key:
+            return self.key
+        if one.lower is None or one.closed_at is None:
+            return "no_bounds"
+        if one.closed_at > now:
+            return "not_over"
+        return "newest_partition" if self.newest is not None and one.lower >= self.newest else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,14 +230,17 @@ def _ended(newest_first: Sequence[Process], policy: str = "") -> Failure:
 
 def _is_shared(app: App, policy: Policy, table: TableLook) -> bool:
     """Whether another policy of this configuration exports the table to the same place."""
+    to = policy.destination(table.database, table.table)
+    return any(other.destination(table.database, table.table) == to for other in _others(app, policy, table))
+
+
+def _others(app: App, policy: Policy, table: TableLook) -> Iterator[Policy]:
+    """Other policies of this configuration that name the table."""
     source = policy.source or app.config.default_source
-    return any(
-        other.name != policy.name
-        and (other.source or app.config.default_source) == source
-        and other.names(table.database, table.table)
-        and other.destination(table.database, table.table) == policy.destination(table.database, table.table)
-        for other in app.config.policies
-    )
+    for other in app.config.policies:
+        same = other.name != policy.name and (other.source or app.config.default_source) == source
+        if same and other.names(table.database, table.table):
+            yield other
 
 
 def _export(one: PartitionLook, proofs: _Proofs, known: Mapping[ProcessId, Process]) -> ExportFacts:
@@ -205,7 +272,7 @@ def is_paused(app: App, policy: Policy) -> bool:
 
 
 def start(app: App, policy: Policy, stood: Sequence[Stood]) -> list[Process]:
-    """Queue the exports that are due, oldest first, within the limits. A run takes no more once it has begun."""
+    """Queue the exports and releases that are due, oldest first, within the limits. A run takes no more once it has begun."""
     now = app.store.now()
     day = local_day(now, policy.zone).isoformat()
     live, spent = app.store.started(policy.name, day)
@@ -213,7 +280,7 @@ def start(app: App, policy: Policy, stood: Sequence[Stood]) -> list[Process]:
         return []
     begun: list[Process] = []
     for one in stood:
-        if one.standing.next not in EXPORTS:
+        if one.standing.next not in STARTS:
             continue
         if len(begun) == policy.partitions_per_run:
             break
@@ -230,13 +297,9 @@ def _begin(app: App, policy: Policy, one: Stood, day: str) -> Process | None:
     """None where another was first, or the limits were reached meanwhile."""
     table, action = one.table, one.standing.next
     assert action is not None
-    name = TableName(
-        source=policy.source or app.config.default_source, database=table.database, table=table.table
+    new = (
+        _release(app, policy, one) if action is Action.RELEASE else _export_process(app, policy, one, action)
     )
-    selection = Selection(partitions=(one.partition.id,))
-    options = ExportOptions(force=action is Action.REPLACE, new_parts=action is Action.APPEND)
-    request = export_request(app, str(name), table.destination, selection, options)
-    new = new_process(app, of_partition(request, one.partition.id), table.identity)
     item = Start(
         policy=policy.name,
         hash=policy.hash,
@@ -251,7 +314,7 @@ def _begin(app: App, policy: Policy, one: Stood, day: str) -> Process | None:
         process_id=new.id,
     )
     starts = Starts(items=(item,), at_once=policy.partitions_per_run, bytes_a_day=policy.bytes_per_day)
-    asked = Asked(who=f"policy {policy.name}", verb="export", subject=table.source)
+    asked = Asked(who=f"policy {policy.name}", verb=new.kind, subject=table.source)
     try:
         # If we die here, the process and its start are there, or neither.
         return app.store.submit([new], asked=asked, starts=starts)[0]
@@ -261,6 +324,42 @@ def _begin(app: App, policy: Policy, one: Stood, day: str) -> Process | None:
         if error.code not in ("already_started", "over_limit"):
             raise
         return None
+
+
+def _export_process(app: App, policy: Policy, one: Stood, action: Action) -> NewProcess:
+    table = one.table
+    name = TableName(
+        source=policy.source or app.config.default_source, database=table.database, table=table.table
+    )
+    selection = Selection(partitions=(one.partition.id,))
+    options = ExportOptions(force=action is Action.REPLACE, new_parts=action is Action.APPEND)
+    request = export_request(app, str(name), table.destination, selection, options)
+    return new_process(app, of_partition(request, one.partition.id), table.identity)
+
+
+def _release(app: App, policy: Policy, one: Stood) -> NewProcess:
+    """With the locks of an export of it, so that the two never meet."""
+    table, address = one.table, parse_destination(one.table.destination, app.config)
+    export = _export_process(app, policy, one, Action.EXPORT)
+    request = ReleaseRequest(
+        policy=policy.name,
+        hash=policy.hash,
+        export=one.partition.process,
+        source=policy.source or app.config.default_source,
+        database=table.database,
+        table=table.table,
+        identity=table.identity,
+        partition=one.partition.id,
+        destination=table.destination,
+        catalog=address.catalog,
+        identifier=address.identifier,
+        storage=address.storage,
+    )
+    return request.process(
+        needs=[app.source(request.source).need],
+        locks=[lock.name for lock in export.locks],
+        deadline_seconds=app.limits.process_hours * 3600,
+    )
 
 
 def prove(app: App, policy: Policy, stood: Sequence[Stood]) -> list[Process]:
@@ -362,14 +461,17 @@ def standing_now(app: App, policy: Policy) -> list[Stood]:
 def following_policies(app: App) -> Iterator[None]:
     """Carry out the policies of the configuration for as long as the block lasts. A tick
     that fails is tried again at the next: the thread never ends by an error."""
+    from calve.app.releases import announcing
+
     stop = threading.Event()
     thread = threading.Thread(target=_run, args=(app, stop), name="calve-policies", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join(timeout=2 * app.limits.call_seconds)
+    with announcing(app):
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join(timeout=2 * app.limits.call_seconds)
 
 
 def _run(app: App, stop: threading.Event) -> None:

@@ -20,7 +20,7 @@ from calve.model.errors import NotFoundError, RefusedError
 from calve.model.tier import POLICY_HALT
 from calve.policy.calendar import local_day
 from calve.policy.policy import Policy
-from calve.policy.stand import EXPORTS, State, stand
+from calve.policy.stand import STARTS, State, stand
 
 Json = dict[str, Any]
 FORECAST_DAYS = 30
@@ -43,6 +43,18 @@ HINTS = {
     "rows_gone": "rows that were exported are gone at the source, or may be: compare before you use --force",
     "proof_failed": "the destination does not have the source's rows: `calve verify ID --deep` says which columns differ",
     "unknown_process": "another store exported it, which can prove it: `calve verify` there",
+    "not_approved": "its release waits for a person: `calve policy approve NAME` says what leaves, and allows it",
+    "came_back": "it left its table, differed from the destination and went back: `calve policy explain` says why. Export it"
+    " again with --force",
+    "undone": "a person brought it back; it leaves again once it is exported anew, with --force",
+    "released_elsewhere": "another store released it, which can bring it back",
+    "released_rows_missing": "rows that left the table are not where they should be: `calve policy explain`, `calve doctor`",
+    "not_by_value": "its rows cannot be compared as they are stored, so they stay; the proof says which columns",
+    "newest_partition": "the newest partition of a table stays",
+    "not_over": "its time is not over",
+    "no_time_key": "its partition key says no time, so it stays",
+    "cyclic_key": "its partition key comes again, so it stays",
+    "no_bounds": "its value says no time after 1970, so it stays",
     "gone_at_source": "the source no longer has it",
     "over_limit": "it has more bytes than bytes_per_day allows in a day: raise it, or export it by hand",
 }
@@ -88,6 +100,8 @@ def policy_show(app: App, name: str) -> Json:
         "zone": policy.zone,
         "partitions_per_run": policy.partitions_per_run,
         "bytes_per_day": policy.bytes_per_day or None,
+        "release": policy.release.value,
+        "release_after_seconds": policy.release_after.total_seconds(),
         "look_every_seconds": policy.look_every.total_seconds(),
         "halt": view.plain_json(halt) if halt else None,
         "under_way": live,
@@ -115,8 +129,8 @@ def _is_aside(policy: Policy, one: Stood) -> bool:
 
 def _code(policy: Policy, one: Stood) -> str:
     """Of its standing, or that it is too much for one day."""
-    exports = one.standing.next in EXPORTS
-    if exports and policy.bytes_per_day and one.partition.bytes > policy.bytes_per_day:
+    starts = one.standing.next in STARTS
+    if starts and policy.bytes_per_day and one.partition.bytes > policy.bytes_per_day:
         return "over_limit"
     return one.standing.code
 
@@ -152,11 +166,11 @@ def _forecast(policy: Policy, stood: Sequence[Stood], now: datetime) -> list[Jso
         if (
             standing.next is None
             and standing.until is not None
-            and standing.state in (State.HOT, State.CHANGED)
+            and standing.state in (State.HOT, State.CHANGED, State.GRACE)
         ):
             at = max(standing.until, now)
             standing = stand(replace(one.facts, now=at, looked_at=at))
-        if standing.next in EXPORTS and _code(policy, one) != "over_limit":
+        if standing.next in STARTS and _code(policy, one) != "over_limit":
             at = policy.window.opens_at(at) if policy.window else at
             if at <= end:
                 found.append((at, one, standing.next))
@@ -210,6 +224,10 @@ def _facts(one: Stood) -> Json:
         "released": part.released,
         "proven": facts.export.proven if facts.export else None,
         "proof": view.plain_json(one.proof) if one.proof else None,
+        "released_state": facts.release.state or None,
+        "released_by": facts.release.live or None,
+        "came_back": facts.release.error or None,
+        "release_approved": facts.release.approved if one.facts.policy.releases else None,
         "proving": (facts.export.proving or None) if facts.export else None,
         "held_by": ", ".join(f"{hold.id} of {hold.who}: {hold.reason}" for hold in one.holds) or None,
         "attempts": one.attempt - 1,
@@ -231,7 +249,7 @@ def policy_run(app: App, name: str, *, dry_run: bool = False) -> Json:
     if not dry_run and policies.is_paused(app, policy):
         raise RefusedError(f"policy {name} is paused", code="paused", hint=f"calve policy resume {name}")
     begun = [] if dry_run else policies.start(app, policy, stood)
-    due = [one for one in stood if one.standing.next in EXPORTS]
+    due = [one for one in stood if one.standing.next in STARTS]
     return {
         "policy": name,
         "dry_run": dry_run,

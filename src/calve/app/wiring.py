@@ -317,8 +317,18 @@ class App:
 
             return proof_kind(self)
 
+        def release() -> Kind:
+            from calve.app.releases import release_kind
+
+            return release_kind(self)
+
+        def back() -> Kind:
+            from calve.app.releases import return_kind
+
+            return return_kind(self)
+
         made = {"export": export, "optimize": optimize, "backup": backup, "restore": restore, "proof": proof}
-        return Kinds(made)
+        return Kinds(made | {"release": release, "return": back})
 
     def worker(
         self,

@@ -5,26 +5,34 @@ from typing import Any
 import click
 
 from calve.cli import output
-from calve.cli.command import CliSession, command, group
+from calve.cli.command import CliSession, command, group, no_wait_option, timeout_option
 
 Json = dict[str, Any]
-_STATES = ("HOT", "DUE", "EXPORTING", "EXPORTED", "VERIFIED", "CHANGED", "HELD", "BLOCKED")
+_OF_RELEASES = ("GRACE", "RELEASING", "QUARANTINED", "DROPPED")
+_STATES = (
+    "HOT", "DUE", "EXPORTING", "EXPORTED", "VERIFIED", "GRACE", "RELEASING", "QUARANTINED", "DROPPED", "CHANGED", "HELD",
+    "BLOCKED",
+)  # fmt: skip
 
 
 @command("list", examples=["calve policy list", "calve policy list --json"])
 def list_(session: CliSession) -> None:
     """List policies, and where their partitions stand by the last look."""
     found = session.calve.policy_list()
+    # States that only policies know that release are shown where there are some.
+    states = [
+        one for one in _STATES if one not in _OF_RELEASES or any(one in each["states"] for each in found)
+    ]
     rows = [
         (
             one["name"], one["source"], one["to"], str(one["tables"]),
-            *(str(one["states"].get(state, 0)) for state in _STATES),
+            *(str(one["states"].get(state, 0)) for state in states),
             f"{one['next']['date']} {one['next']['partition']}" if one["next"] else "-",
             "paused" if one["paused"] else "active",
         )
         for one in found
     ]  # fmt: skip
-    head = ("NAME", "SOURCE", "TO", "TABLES", *_STATES, "NEXT", "STATE")
+    head = ("NAME", "SOURCE", "TO", "TABLES", *states, "NEXT", "STATE")
     session.answer(found, output.table(head, rows) if found else "")
     if not found:
         session.say("There are no policies. `calve init` in an empty folder shows [policy.events].")
@@ -141,9 +149,64 @@ def resume(session: CliSession, name: str) -> None:
     session.answer(done, f"policy {name} is {'resumed' if done['resumed'] else 'not paused'}")
 
 
+@command("approve", examples=["calve policy approve events --dry-run", "calve policy approve events"])
+@click.argument("name")
+@click.option("--dry-run", is_flag=True, help="Say what would leave its table, and when; allow nothing.")
+def approve(session: CliSession, name: str, dry_run: bool) -> None:
+    """Let a policy move proven partitions out of their tables, as the policy is now.
+
+    A change of its rules, a new table or another destination is asked for again.
+    """
+    found = session.calve.policy_approve(name, dry_run=dry_run)
+    rows = [
+        (one["at"], one["source"], one["partition"], output.count(one["rows"]), output.size(one["bytes"]))
+        for one in found["leave"]
+    ]
+    page = output.table(("LEAVES AT", "TABLE", "PARTITION", "ROWS", "BYTES"), rows) if rows else ""
+    session.answer(found, page)
+    tables = ", ".join(f"{one['source']} to {one['destination']}" for one in found["tables"])
+    allowed = "would be allowed to move" if dry_run else "may move"
+    session.say(f"policy {name} (hash {found['hash']}) {allowed} partitions out of: {tables}")
+
+
+@command("undo", examples=["calve policy undo db.events 202401"])
+@click.argument("table")
+@click.argument("partition")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Also if rows came after it left, or a mutation was made since; needs an admin.",
+)
+@no_wait_option
+@timeout_option
+def undo(
+    session: CliSession,
+    table: str,
+    partition: str,
+    force: bool,
+    no_wait: str | None,
+    timeout_seconds: float | None,
+) -> int:
+    """Bring a partition back into its table out of quarantine.
+
+    Its rows are attached and compared, the destination takes its marks back, and the view reads the table again.
+    """
+    from calve.cli.report import hand_over
+
+    made = session.calve.policy_undo(table, partition, force=force)
+    return hand_over(
+        session,
+        made.processes,
+        joined=made.joined,
+        no_wait=no_wait,
+        as_list=False,
+        timeout_seconds=timeout_seconds,
+    )
+
+
 @group(
     "policy",
-    commands=(list_, show, explain, run, pause, resume),
+    commands=(list_, show, explain, run, pause, resume, approve, undo),
     examples=["calve policy list", "calve policy show events", "calve policy explain db.events 202401"],
 )
 def policy() -> None:

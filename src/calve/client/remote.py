@@ -227,6 +227,12 @@ class RemoteCalve:
     def policy_resume(self, name: str) -> Json:
         return dict(self._ask("policy_resume", name=name))
 
+    def policy_approve(self, name: str, *, dry_run: bool = False) -> Json:
+        return dict(self._ask("policy_approve", name=name, dry_run=dry_run))
+
+    def policy_undo(self, table: str, partition: str, *, force: bool = False) -> Submitted:
+        return values.submitted(self._ask("policy_undo", table=table, partition=partition, force=force))
+
     def hold_add(
         self, table: str, partition: str = "", *, reason: str, until: str = "", force: bool = False
     ) -> Json:

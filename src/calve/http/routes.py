@@ -99,6 +99,8 @@ ROUTES = (
     Route(method="POST", path="/policies/{name}/run", verb="policy_run", about="Look now, and start what is due"),
     Route(method="POST", path="/policies/{name}/pause", verb="policy_pause", about="Start nothing more of a policy"),
     Route(method="POST", path="/policies/{name}/resume", verb="policy_resume", about="Resume a policy"),
+    Route(method="POST", path="/policies/{name}/approve", verb="policy_approve", about="Let a policy move partitions out"),
+    Route(method="POST", path="/undo", verb="policy_undo", about="Bring a partition back out of quarantine"),
     Route(method="POST", path="/holds", verb="hold_add", about="Keep policies from replacing or removing rows"),
     Route(method="POST", path="/holds/{id}/release", verb="hold_release", about="End a hold"),
     Route(method="POST", path="/views", verb="view_create", about="Make a view over a table and its lake, or bring it up to date"),

@@ -79,6 +79,10 @@ class ReleasedTable:
         if not _is_marked(self._load().metadata, process_id, keys):
             raise self._unsettled(reply)
 
+    def is_marked(self, process_id: str) -> bool:
+        """Whether keys bear the mark of this process now."""
+        return process_id in {one.released for one in marks.released_exports(self._load().metadata)}
+
     def unmark(self, process_id: str, contents: Mapping[str, str]) -> None:
         """Take back all marks of the process, and refuse those that it may still send. `contents` are the
         content ids that rows of a key have now that they are back. Twice is harmless."""

@@ -133,7 +133,7 @@ class Release:
     rows: int = 0
     sums: str = ""  # JSON
     parts: str = ""  # JSON
-    keys: str = ""  # JSON: export keys in the lake
+    keys: str = ""  # JSON: hashes of export keys in the lake, and the processes that exported them
     made_at: datetime | None = None
     moved_at: datetime | None = None
     settled_at: datetime | None = None

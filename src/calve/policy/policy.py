@@ -23,6 +23,13 @@ class LateRows(StrEnum):
     REPLACE = "replace"
 
 
+class Release(StrEnum):
+    """Whether partitions leave their table."""
+
+    NEVER = "never"
+    QUARANTINE = "quarantine"  # once they are proven; dropping them is a person's
+
+
 class Verify(StrEnum):
     """How an export is proven."""
 
@@ -45,10 +52,25 @@ class Policy:
     partitions_per_run: int = 20
     bytes_per_day: int = 0  # 0 means no limit
     look_every: timedelta = timedelta(minutes=5)
+    release: Release = Release.NEVER
+    release_after: timedelta = timedelta(days=30)  # the proof
+
+    @property
+    def releases(self) -> bool:
+        return self.release is not Release.NEVER
+
+    @property
+    def words(self) -> str:
+        """What a person decided, as JSON."""
+        return json.dumps(self._decided)
 
     @property
     def hash(self) -> str:
-        decided = [
+        return hashlib.sha256(self.words.encode()).hexdigest()[:16]
+
+    @property
+    def _decided(self) -> list[str | float]:
+        decided: list[str | float] = [
             self.name,
             self.source,
             self.tables,
@@ -58,7 +80,8 @@ class Policy:
             self.on_late_rows.value,
             self.verify.value,
         ]
-        return hashlib.sha256(json.dumps(decided).encode()).hexdigest()[:16]
+        released = [self.release.value, self.release_after.total_seconds()]
+        return decided + released if self.releases else decided
 
     def names(self, database: str, table: str) -> bool:
         """Whether it is about this table of its source."""
@@ -81,6 +104,12 @@ class Policy:
                 f"policy {self.name}: rows cannot be appended to an export in a folder of Parquet files",
                 code="config_bad_value",
                 hint='set on_late_rows to "hold" or "replace", or `to` to a table of a catalog',
+            )
+        if self.releases and ("/" in self.to or self.verify is not Verify.FULL):
+            raise UsageError(
+                f"policy {self.name}: rows leave their table only once every row is proven in a table of a catalog",
+                code="config_bad_value",
+                hint='set verify to "full", and `to` to a table of a catalog; or release to "never"',
             )
         for part, place in ((table, "{table}"), (database, "{database}")):
             if is_pattern(part) and place not in self.to:

@@ -16,7 +16,7 @@ from calve.destination import checksums
 from calve.destination.names import DestinationAddress
 from calve.destination.plan import ExportPlan
 from calve.destination.port import Destination
-from calve.destination.proof import Scan, expected_checksums, written_columns
+from calve.destination.proof import Box, Scan, expected_checksums, written_columns
 from calve.destination.receipt import Receipt
 from calve.model.access import Proof
 from calve.model.change import Result
@@ -28,11 +28,9 @@ from calve.model.states import TaskState
 from calve.objects.uri import full_uri
 from calve.policy.proof_plan import NAME, Depth, ProofPlan, ProofReceipt, ProofRequest, grouped, sampled
 from calve.policy.proof_source import are_inside, compare_with, source_sums
-from calve.policy.proof_task import ProofPayload
-from calve.policy.row_hash import RowSums
-from calve.tasks.attempts import order_for
+from calve.policy.proof_task import lake_order, sums_of
 
-TASK_FUNCTION = "calve.policy.proof_task:run"
+OUTSIDE = "some rows may lie outside of the time that their partition covers"
 _DETAIL = 500  # characters that are kept with a proof
 
 
@@ -65,16 +63,12 @@ class ProofKind(Kind):
         self, process: Process, pins: Sequence[Pin], adopted: AdoptedWork | None
     ) -> Planned | NothingToDo:
         request = ProofRequest.from_json(process.request)
-        plan, receipts, snapshot_id = self._exported(request)
-        made = (
-            self._sample(request, plan, receipts, snapshot_id)
-            if request.sample
-            else self._full(request, plan, receipts, snapshot_id)
-        )
+        made = self._sample(request) if request.sample else self.full(request)
         tasks = tuple(NewTask(number=number, spec="") for number in range(len(made.tasks)))
         return Planned(plan=replace(made, process_id=process.id).to_json(), tasks=tasks)
 
-    def _exported(self, request: ProofRequest) -> tuple[ExportPlan, list[Receipt], str]:
+    def exported(self, request: ProofRequest) -> tuple[ExportPlan, list[Receipt], str]:
+        """The plan of the export, what its tasks left, and its snapshot."""
         id = ProcessId(request.export)
         try:
             export = self._ports.store.process(id)
@@ -91,19 +85,24 @@ class ProofKind(Kind):
         receipts = [Receipt.from_json(task.receipt) for task in tasks if task.receipt]
         return ExportPlan.from_json(plan), receipts, export.snapshot_id
 
-    def _sample(
-        self, request: ProofRequest, plan: ExportPlan, receipts: Sequence[Receipt], snapshot_id: str
-    ) -> ProofPlan:
+    def _sample(self, request: ProofRequest) -> ProofPlan:
+        plan, receipts, snapshot_id = self.exported(request)
         scan = self._ports.destination(request.address).scan(request.export, plan, receipts, snapshot_id)
         some = [receipts[place] for place in sampled(len(receipts))]
         named = {full_uri(file.path) for receipt in some for file in receipt.files}
         files = tuple(file for file in scan.files if full_uri(file.path) in named)
         return _by_columns(request, plan, replace(scan, files=files), some, Depth.SAMPLE)
 
-    def _full(
-        self, request: ProofRequest, plan: ExportPlan, receipts: Sequence[Receipt], snapshot_id: str
-    ) -> ProofPlan:
+    def scan(self, request: ProofRequest, boxes: Sequence[Box]) -> Scan:
+        """What reads the export, and all else in the boxes, at main's head now."""
+        plan, receipts, snapshot_id = self.exported(request)
+        return self._ports.destination(request.address).scan(
+            request.export, plan, receipts, snapshot_id, boxes
+        )
+
+    def full(self, request: ProofRequest) -> ProofPlan:
         """Row by row, where the source still has what was exported."""
+        plan, receipts, snapshot_id = self.exported(request)
         destination = self._ports.destination(request.address)
         table = destination.find()
         if table is None:
@@ -118,7 +117,7 @@ class ProofKind(Kind):
         scan = destination.scan(request.export, plan, receipts, snapshot_id, found.boxes)
         notes = list(found.notes)
         if scan.whole and scan.boxes and not are_inside(receipts, scan.boxes, scan.table.schema()):
-            notes.append("some rows may lie outside of the time that their partition covers")
+            notes.append(OUTSIDE)
         if not scan.current:
             notes.append(f"snapshot {scan.snapshot_id} was read: the newest one has other files")
         ids = {column.field_id for column in found.columns}
@@ -139,15 +138,11 @@ class ProofKind(Kind):
     # -- tasks --------------------------------------------------------------------------------------
 
     def order(self, process: Process, plan: str, task: Task, attempt: int) -> TaskOrder:
-        read, request = ProofPlan.from_json(plan), ProofRequest.from_json(process.request)
-        payload = ProofPayload(
-            place=request.catalog,
-            scan=replace(read.scan, files=read.files(task.number)),
-            schema=read.schema,
-            columns=read.columns,
-            storage=self._ports.destination(request.address).executor_access().storage,
+        request = ProofRequest.from_json(process.request)
+        keys = self._ports.destination(request.address).executor_access().storage
+        return lake_order(
+            process, ProofPlan.from_json(plan), task, attempt, place=request.catalog, storage=keys
         )
-        return order_for(process, task, attempt, function=TASK_FUNCTION, payload=payload.to_json())
 
     def find_receipt(self, process: Process, plan: str, task: Task) -> TaskResult | None:
         """An attempt leaves nothing: one whose answer was lost is made again."""
@@ -198,8 +193,7 @@ class ProofKind(Kind):
     def _by_row(self, request: ProofRequest, plan: ProofPlan, found: Sequence[ProofReceipt]) -> "_Answer":
         assert plan.rows is not None
         schema = Schema.model_validate_json(plan.schema)
-        own = sum((RowSums.parse(receipt.sums) for receipt in found), RowSums())
-        others = sum((RowSums.parse(receipt.others) for receipt in found), RowSums())
+        own, others = sums_of(found)
         here = own if plan.scan.whole else others
         there = source_sums(self._ports.source(request.source), request, plan.rows, plan.columns, schema)
         answer = _Answer(depth=plan.depth, notes=plan.notes, sums=str(there))

@@ -233,17 +233,8 @@ def source_sums(
 ) -> RowSums:
     """RefusedError where the rows are no longer those of the plan; TemporaryError where parts were merged
     meanwhile."""
-    row_hash = RowHash(columns, schema)
     table, before = _parts(source, request, rows)
-    total = RowSums()
-    for condition in _conditions(before):
-        with source.visit() as session:
-            [found] = session.rows(
-                row_hash.query(f"FROM {table.sql} WHERE {condition}"),
-                rows.settings,
-                what=f"the rows of table {table}",
-            )
-        total += RowSums(**found)
+    total = parts_sums(source, table, before, RowHash(columns, schema), rows.settings)
     _, after = _parts(source, request, rows)
     if {part.name for part in before} != {part.name for part in after}:
         raise TemporaryError(
@@ -251,6 +242,26 @@ def source_sums(
             code="parts_merged",
             hint="it is retried automatically",
         )
+    return total
+
+
+def parts_sums(
+    source: LiveSource,
+    table: TableInfo,
+    parts: Sequence[PartPlan],
+    row_hash: RowHash,
+    settings: Mapping[str, str],
+) -> RowSums:
+    """Of the rows of some parts, a bounded number of rows a query."""
+    total = RowSums()
+    for condition in _conditions(parts):
+        with source.visit() as session:
+            [found] = session.rows(
+                row_hash.query(f"FROM {table.sql} WHERE {condition}"),
+                settings,
+                what=f"the rows of table {table}",
+            )
+        total += RowSums(**found)
     return total
 
 

@@ -1,20 +1,24 @@
 """One task of a proof, on an executor: some files of the destination, read by PyIceberg, and their sums. It writes
 nothing, so an attempt that is lost is made again."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io import load_file_io
 from pyiceberg.schema import Schema
 
+from calve.control.ports import TaskOrder
 from calve.destination import checksums, file_io
 from calve.destination.proof import Scan, batches, in_boxes, read_back
 from calve.iceberg.errors import catalog_call
+from calve.model.process import Process, Task
 from calve.model.record import Record
-from calve.policy.proof_plan import ProofReceipt
+from calve.policy.proof_plan import ProofPlan, ProofReceipt
 from calve.policy.row_hash import HashedColumn, RowHash, RowSums
 from calve.tasks import attempts
+
+FUNCTION = "calve.policy.proof_task:run"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +30,26 @@ class ProofPayload(Record):
     schema: str
     columns: tuple[HashedColumn, ...] = ()
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+def lake_order(
+    process: Process, plan: ProofPlan, task: Task, attempt: int, *, place: str, storage: Mapping[str, str]
+) -> TaskOrder:
+    """The files of one task."""
+    payload = ProofPayload(
+        place=place,
+        scan=replace(plan.scan, files=plan.files(task.number)),
+        schema=plan.schema,
+        columns=plan.columns,
+        storage=storage,
+    )
+    return attempts.order_for(process, task, attempt, function=FUNCTION, payload=payload.to_json())
+
+
+def sums_of(receipts: Sequence[ProofReceipt]) -> tuple[RowSums, RowSums]:
+    """Of all tasks: of rows in files of the export, and in other files."""
+    own = sum((RowSums.parse(receipt.sums) for receipt in receipts), RowSums())
+    return own, sum((RowSums.parse(receipt.others) for receipt in receipts), RowSums())
 
 
 def run(payload: str) -> str:

@@ -4,7 +4,7 @@ Nothing here is remembered. A program that starts, a second worker and a forecas
 from the same facts.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -21,6 +21,10 @@ class State(StrEnum):
     EXPORTING = "EXPORTING"
     EXPORTED = "EXPORTED"
     VERIFIED = "VERIFIED"
+    GRACE = "GRACE"  # proven, and it leaves its table once its grace is over
+    RELEASING = "RELEASING"
+    QUARANTINED = "QUARANTINED"  # out of its table, and proven; a person can undo it
+    DROPPED = "DROPPED"  # the lake has the only copy
     CHANGED = "CHANGED"  # rows came after the export, and are exported again
     HELD = "HELD"  # a person decides
     BLOCKED = "BLOCKED"
@@ -37,9 +41,11 @@ class Action(StrEnum):
     APPEND = "append"
     REPLACE = "replace"
     PROVE = "proof"
+    RELEASE = "release"
 
 
 EXPORTS = frozenset({Action.EXPORT, Action.APPEND, Action.REPLACE})
+STARTS = EXPORTS | {Action.RELEASE}  # what a run begins, and its limits count
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +62,21 @@ class ExportFacts:
     depth: str = ""  # of that proof
     proving: str = ""  # a process that proves it
     unproven: "Failure | None" = None  # the last process that ended without an answer
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleaseFacts:
+    """What is known of a partition that may leave its table, or did."""
+
+    approved: bool = False  # somebody approved releases by this policy as it is
+    proven_at: datetime | None = None  # row by row
+    rival: bool = False  # another policy of this configuration releases from the table
+    over: str = ""  # why its time is not over for good: a code
+    live: str = ""  # a process that moves it, out or back
+    state: str = ""  # of its last release
+    error: str = ""  # with which that one went back
+    moved: bool = False  # and its rows had left
+    since: "Failure | None" = None  # the last start that ended before anything left
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +107,7 @@ class Facts:
     export: ExportFacts | None = None
     failure: Failure | None = None
     held: bool = False  # somebody wants its rows to stay
+    release: ReleaseFacts = field(default_factory=ReleaseFacts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,9 +123,13 @@ def stand(facts: Facts) -> Standing:
         return Standing(state=State.EXPORTING)
     if (unknown := _unknown(facts)) is not None:
         return unknown
+    if facts.release.live:
+        return Standing(state=State.RELEASING)
     export = facts.export
     if export is None:
         return _not_exported(facts)
+    if export.released and (out := _out(facts, export)) is not None:
+        return out
     if export.missing:
         return _blocked("no_longer_there")
     if not facts.there:
@@ -169,7 +195,47 @@ def _verify(facts: Facts, export: ExportFacts) -> Standing:
         return Standing(state=State.EXPORTED, code="unknown_process")
     if export.proven is None:
         return _unless(export.unproven, facts, Standing(state=State.EXPORTED, next=Action.PROVE))
-    return Standing(state=State.VERIFIED) if export.proven else _blocked("proof_failed")
+    return _proven(facts) if export.proven else _blocked("proof_failed")
+
+
+def _out(facts: Facts, export: ExportFacts) -> Standing | None:
+    """Of what left its table; None where rows have come since, which are exported like others."""
+    state = facts.release.state
+    if export.missing or state == "LOST":
+        return _blocked("released_rows_missing")
+    if state in ("MARKED", "MOVING", "MOVED", "RETURNING"):
+        return Standing(state=State.RELEASING)
+    if facts.there and not export.unchanged:
+        return None
+    if state not in ("QUARANTINED", "DROPPING", "DROPPED"):
+        return Standing(state=State.HELD, code="released_elsewhere")
+    return Standing(state=State.DROPPED if state == "DROPPED" else State.QUARANTINED)
+
+
+def _proven(facts: Facts) -> Standing:
+    """It stays, unless the policy releases and nothing is against it."""
+    release, policy = facts.release, facts.policy
+    if not policy.releases:
+        return Standing(state=State.VERIFIED)
+    if release.state == "RETURNED" and release.moved:
+        return Standing(
+            state=State.HELD, code="undone" if release.error.startswith("undone") else "came_back"
+        )
+    if release.rival:
+        return _blocked("two_policies")
+    if release.over:
+        return Standing(state=State.VERIFIED, code=release.over)
+    if release.proven_at is None:
+        return Standing(state=State.VERIFIED, code="not_by_value")
+    leaves_at = release.proven_at + policy.release_after
+    if facts.now < leaves_at:
+        return Standing(state=State.GRACE, until=leaves_at)
+    if facts.held:
+        return Standing(state=State.HELD, code="hold")
+    if not release.approved:
+        return Standing(state=State.HELD, code="not_approved")
+    wanted = Standing(state=State.GRACE, next=Action.RELEASE)
+    return _blocked("mutation") if facts.mutating else _unless(release.since, facts, wanted)
 
 
 def _start(facts: Facts, wanted: Standing) -> Standing:

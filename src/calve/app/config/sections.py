@@ -19,7 +19,7 @@ from calve.model.errors import UsageError
 from calve.model.limits import Limits
 from calve.objects.credentials import DEFAULT_REGION
 from calve.policy.calendar import Window, zone_of
-from calve.policy.policy import LateRows, Policy, Verify
+from calve.policy.policy import LateRows, Policy, Release, Verify
 
 
 class Section(BaseModel):
@@ -240,6 +240,11 @@ class PolicySection(Section):
         description='how an export is proven: "full" compares every row with the source; "sample" reads some of its'
         " files",
     )
+    release: Literal["never", "quarantine"] = Field(
+        default="never",
+        description='whether proven partitions leave the table: "quarantine" moves them aside, once somebody approved it',
+    )
+    release_after: str = Field(default="30d", description="how long after the proof they leave")
     window: str = Field(
         default="", description='when exports begin: "01:00-05:00 Europe/Berlin"; empty for any time'
     )
@@ -287,6 +292,8 @@ def policy_of(name: str, section: PolicySection) -> Policy:
         zone=zone,
         partitions_per_run=section.partitions_per_run,
         bytes_per_day=int(size[1]) * _BYTES[size[2]] if size else 0,
+        release=Release(section.release),
+        release_after=span(section.release_after, units="smhdw"),
         look_every=max(span(section.look_every, units="smhdw"), timedelta(seconds=1)),
     )
     made.check()

@@ -82,6 +82,11 @@ class ViewText:
             found += f" AND {self._bounds(_sql(lowest), _sql(highest))}"
         return f"SELECT {self.id} AS id, count() AS rows FROM {trial_table(self.table.uuid).sql} AS c WHERE {found} GROUP BY id"
 
+    def cold_rows(self, id: str) -> str:
+        """All rows of a partition, as the cold half has them now."""
+        cold = ", ".join(f"{one.cold.guarded} AS {name(one.name)}" for one in self.columns)
+        return f"SELECT {cold} FROM {cold_table(self.table.uuid).sql} AS c WHERE {self.id} = {string(id)}"
+
     @property
     def _set(self) -> str:
         return scalar(self.table.uuid, f"{self.table.database}.{self.table.name}")

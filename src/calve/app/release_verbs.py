@@ -1,0 +1,118 @@
+"""What people say of releases: that a policy may begin them, and that a partition comes back."""
+
+from typing import Any
+
+from calve.app import policies, view
+from calve.app.policies import Stood
+from calve.app.releases import ReleaseReach
+from calve.app.wiring import App
+from calve.control.client import Submitted, submit_once
+from calve.control.ports import Store
+from calve.model.access import Asked
+from calve.model.errors import NotFoundError, RefusedError, UsageError
+from calve.model.states import ReleaseState
+from calve.model.tier import RELEASE, Approval, Release
+from calve.policy.policy import Policy
+from calve.policy.release_plan import BACK
+from calve.policy.release_undo import ReturnRequest
+from calve.policy.stand import State
+
+Json = dict[str, Any]
+
+
+def policy_approve(app: App, name: str, asked: Asked, *, dry_run: bool = False) -> Json:
+    """Allow a policy, as it is in this configuration, to move partitions of the tables that it was seen to have. Another
+    rule, table or destination is asked for again."""
+    policy = app.config.policy(name)
+    if not policy.releases:
+        raise UsageError(
+            f"policy {name} releases nothing",
+            code="not_releasing",
+            hint=f'[policy.{name}] release = "quarantine"',
+        )
+    stood = policies.standing_now(app, policy)
+    tables = {(one.table.identity, one.table.destination): one.table for one in stood if one.table.identity}
+    if not tables:
+        raise NotFoundError(
+            f"policy {name} has seen no table yet",
+            code="source_unseen",
+            hint=f"calve policy run {name} --dry-run",
+        )
+    made = [] if dry_run else [
+        app.registry.approve(
+            Approval(
+                what=RELEASE, hash=policy.hash, identity=identity, destination=destination, who=asked.who, policy=name
+            ),
+            asked,
+        )
+        for identity, destination in tables
+    ]  # fmt: skip
+    return {
+        "policy": name,
+        "hash": policy.hash,
+        "dry_run": dry_run,
+        "approved": [view.plain_json(one) for one in made],
+        "tables": [{"source": one.source, "destination": one.destination} for one in tables.values()],
+        "leave": [leaving(policy, one) for one in stood if leaving_at(policy, one) is not None],
+    }
+
+
+def leaving_at(policy: Policy, one: Stood) -> Any:
+    """When a partition leaves its table, if nothing else happens; None for never."""
+    waits = one.standing.state is State.GRACE or one.standing.code == "not_approved"
+    proven_at = one.facts.release.proven_at
+    return proven_at + policy.release_after if waits and proven_at is not None else None
+
+
+def leaving(policy: Policy, one: Stood) -> Json:
+    return {
+        "source": one.table.source,
+        "partition": one.partition.id,
+        "rows": one.partition.rows,
+        "bytes": one.partition.bytes,
+        "at": view.time_json(leaving_at(policy, one)),
+    }
+
+
+def policy_undo(app: App, store: Store, table: str, partition: str, *, force: bool = False) -> Submitted:
+    """Queue the return of a partition from quarantine, or join the one under way. NotFoundError where this store moved
+    none."""
+    release = _quarantined(app, table, partition)
+    reach = ReleaseReach(app)
+    of = reach.plan_of(release.process_id).request
+    moved = app.store.process(release.process_id)
+    request = ReturnRequest(release=release.process_id, of=of, insist=force)
+    new = request.process(
+        needs=[app.source(of.source).need],
+        locks=[lock.name for lock in moved.locks],
+        deadline_seconds=app.limits.process_hours * 3600,
+    )
+    return submit_once(
+        store,
+        lambda process: process.kind == BACK and process.request == new.request,
+        lambda joined: [] if joined else [new],
+    )
+
+
+def _quarantined(app: App, table: str, partition: str) -> Release:
+    """The last release of a partition, named by its id or its value."""
+    name = app.table(table)
+    source = name.source or app.config.default_source
+    with app.source(source).visit() as session:
+        info = session.describe(name.database, name.table)
+    found = [one for one in app.registry.releases(info.identity) if one.partition == partition]
+    here = [one for one in found if one.state not in (ReleaseState.RETURNED, ReleaseState.LOST)]
+    if not here:
+        raise NotFoundError(
+            f"partition {partition} of {source}:{name.database}.{name.table} was not released by this store",
+            code="not_released",
+            hint=f"calve policy explain {table} {partition}",
+        )
+    release = here[-1]
+    if release.state not in (ReleaseState.QUARANTINED, ReleaseState.RETURNING):
+        raise RefusedError(
+            f"partition {partition} of {name} is {release.state}",
+            code="not_in_quarantine",
+            hint=f"calve show {release.process_id}",
+        )
+    return release

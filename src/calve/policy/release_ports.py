@@ -1,0 +1,114 @@
+"""What a release asks of both sides, of the view over them, and of the store. Docstrings are obligations: every call may be
+repeated after any crash, by any worker."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from calve.clickhouse.tables import TableInfo
+from calve.clickhouse.tier.obstacles import Obstacle
+from calve.clickhouse.tier.quarantine import Attempt, Placement
+from calve.destination.names import DestinationAddress
+from calve.destination.proof import Scan
+from calve.iceberg.released import ReleaseMark
+from calve.model.change import Item
+from calve.model.process import GuardedTable, Process, ProcessId
+from calve.model.reach import Service
+from calve.model.tier import Intent, Release
+from calve.policy.release_plan import ReleasePlan, ReleaseRequest
+from calve.policy.row_hash import RowSums
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """The partition at its source, now."""
+
+    table: TableInfo
+    content: str  # "" where it is not there
+    top: int = 0
+    hashes: frozenset[str] = frozenset()
+    mutations: tuple[str, ...] = ()  # of the table, finished ones too
+    number: int = 0  # the highest of all quarantines of the table
+    obstacles: tuple[Obstacle, ...] = ()
+
+
+class HotSide(Protocol):
+    """The table, and the quarantine of an attempt, at every server of the source."""
+
+    def look(self) -> Seen: ...
+
+    def prepare(self, attempt: Attempt) -> None: ...  # these four: see `clickhouse.tier.quarantine`
+
+    def take_out(self, attempt: Attempt, query_id: str) -> None: ...
+
+    def close(self, attempt: Attempt, query_ids: Sequence[str]) -> None: ...
+
+    def put_back(self, attempt: Attempt, query_id: str) -> None: ...
+
+    def placements(self, attempt: Attempt) -> list[Placement]: ...  # one a server
+
+    def held(self, attempt: Attempt) -> RowSums:
+        """Of the rows in quarantine."""
+
+    def live(self, attempt: Attempt) -> RowSums:
+        """Of those that are back in the table; rows that came late do not count."""
+
+    def content(self, attempt: Attempt) -> str:
+        """Their content id."""
+
+
+class ColdSide(Protocol):
+    """The lake's table."""
+
+    def scan(self) -> Scan:
+        """What reads the partition at main's head, now."""
+
+    def is_marked(self, process_id: str) -> bool: ...
+
+    def mark(self, process_id: str, mark: ReleaseMark, head: str) -> None: ...
+
+    def unmark(self, process_id: str, content: str) -> None: ...
+
+
+class Shown(Protocol):
+    """The view over both sides, which reads the partition from one of them."""
+
+    def turn(self, *, cold: bool) -> None: ...
+
+    def older(self) -> str:
+        """A query that may still read it from the other side; "" for none."""
+
+    def differs(self, attempt: Attempt) -> str:
+        """Where the view's own cold relation has other rows than the quarantine; "" for nowhere."""
+
+
+class ReleasePorts(Protocol):
+    def survey(self, request: ReleaseRequest, process_id: ProcessId) -> ReleasePlan:
+        """RefusedError, with every obstacle, for what may not leave its table."""
+
+    def hot(self, plan: ReleasePlan) -> HotSide: ...
+
+    def cold(self, plan: ReleasePlan) -> ColdSide: ...
+
+    def shown(self, plan: ReleasePlan) -> Shown | None: ...  # None: the plan has no view
+
+    def keys(self, address: DestinationAddress) -> Mapping[str, str]:
+        """Of the storage, for executors."""
+
+    def announce(self) -> None:
+        """Say what this program's configuration says of policies."""
+
+    def guard(self, table: GuardedTable) -> int: ...
+
+    def releases(self, identity: str, destination: str) -> list[Release]: ...
+
+    def intents(self, process_id: ProcessId) -> list[Intent]: ...
+
+    def store_id(self) -> str: ...
+
+    def journal(self, process: Process, *items: Item) -> None:
+        """A fenced write: whoever lost the process is refused."""
+
+    def plan_of(self, process_id: ProcessId) -> ReleasePlan: ...
+
+    def probe(self, service: Service, address: DestinationAddress) -> None: ...

@@ -1,0 +1,145 @@
+"""A policy that releases, over a real source, store and lake: rows leave once everything allows it, and come back."""
+
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from calve.app import policies, policy_view, release_verbs
+from calve.app.tier import view_create
+from calve.app.wiring import App
+from calve.iceberg.released import read_marks
+from calve.model.access import Asked
+from calve.model.process import Process
+from calve.model.states import ProcessState
+from calve.policy.policy import Policy
+from support.local_runner import LocalRunner
+from support.place import Place, kept_place
+from support.position_deletes import delete_rows
+
+_NUMBERS = itertools.count(1)
+_ASKED = Asked(who="anne", verb="policy_approve")
+RULES = {"export_after": "1s", "quiet": "0s", "release": "quarantine", "release_after": "0s"}
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory, runner: LocalRunner) -> Iterator[Place]:
+    """One source, store and lake for all tests of this file; each has a database and a policy of its own."""
+    with kept_place(tmp_path_factory.mktemp("releases"), runner) as place:
+        yield place
+
+
+@pytest.fixture
+def name(kept: Place) -> str:
+    """Of the test's database, policy and namespace. Its table has two months that are over, and a newer one."""
+    made = f"r{next(_NUMBERS)}"
+    kept.execute(
+        f"CREATE DATABASE {made}",
+        f"CREATE TABLE {made}.events (id UInt64, day Date, word LowCardinality(String), at DateTime('Asia/Tokyo')) "
+        "ENGINE = MergeTree PARTITION BY toYYYYMM(day) ORDER BY id",
+        f"INSERT INTO {made}.events SELECT number, '2024-01-10', toString(number % 7), number FROM numbers(100)",
+        f"INSERT INTO {made}.events SELECT number, '2024-02-10', toString(number % 7), number FROM numbers(50)",
+        f"INSERT INTO {made}.events SELECT number, '2024-03-10', toString(number % 7), number FROM numbers(10)",
+    )
+    return made
+
+
+@contextmanager
+def _app(place: Place, name: str, **rules: str) -> Iterator[tuple[App, Policy]]:
+    given = RULES | {"source": f"main:{name}.events", "to": f"lake.{name}.events"} | rules
+    settings = {f"CALVE_POLICY__{name.upper()}__{key.upper()}": value for key, value in given.items()}
+    before, place.settings = place.settings, place.settings | settings
+    try:
+        with place.app() as app:
+            yield app, app.config.policy(name)
+    finally:
+        place.settings = before
+
+
+def _run(place: Place, app: App, name: str) -> list[Process]:
+    begun = [one["id"] for one in policy_view.policy_run(app, name)["started"]]
+    return place.finish(app, [app.store.process(id).id for id in begun])
+
+
+def _prove(place: Place, app: App, policy: Policy) -> None:
+    policy_view.policy_run(app, policy.name, dry_run=True)
+    proofs = policies.prove(app, policy, policies.standing_now(app, policy))
+    for one in place.finish(app, [one.id for one in proofs]):
+        assert one.state is ProcessState.COMPLETED, one.error
+
+
+def _states(app: App, policy: Policy) -> dict[str, tuple[str, str]]:
+    policy_view.policy_run(app, policy.name, dry_run=True)
+    found = policies.standing_now(app, policy)
+    return {one.partition.id: (one.standing.state.value, one.standing.code) for one in found}
+
+
+def _count(place: Place, table: str) -> int:
+    [row] = place.select(f"SELECT count() AS n FROM {table}")
+    return int(row["n"])
+
+
+def test_a_partition_leaves_once_it_is_approved_and_what_differs_goes_back(kept: Place, name: str) -> None:
+    with _app(kept, name) as (app, policy):
+        _run(kept, app, name)
+        _prove(kept, app, policy)
+        waiting = {"202401": ("HELD", "not_approved"), "202402": ("HELD", "not_approved")}
+        assert _states(app, policy) == waiting | {"202403": ("VERIFIED", "newest_partition")}
+        asked = release_verbs.policy_approve(app, name, _ASKED, dry_run=True)
+        assert [one["partition"] for one in asked["leave"]] == ["202401", "202402"]
+        assert _run(kept, app, name) == []  # the first run is dry, and asks
+        release_verbs.policy_approve(app, name, _ASKED)
+        _delete_in_the_lake(kept, name)
+        left, differed = _run(kept, app, name)
+        assert (left.kind, left.state, left.rows) == ("release", ProcessState.COMPLETED, 100), left.error
+        assert differed.error is not None
+        assert (differed.state, differed.error.code) == (ProcessState.FAILED, "quarantine_differs")
+        assert _count(kept, f"{name}.events") == 60
+        places = {one.partition: one.place for one in app.registry.releases(_identity(app, name))}
+        assert _count(kept, places["202401"]) == 100
+        assert _states(app, policy) == {
+            "202401": ("QUARANTINED", ""),
+            "202402": ("HELD", "came_back"),
+            "202403": ("VERIFIED", "newest_partition"),
+        }
+        assert len(read_marks(kept.table(f"lake.{name}.events").metadata)) == 1
+        assert _run(kept, app, name) == []
+
+
+def test_a_view_turns_with_what_leaves_and_with_what_comes_back(kept: Place, name: str) -> None:
+    shown = f"SELECT toYYYYMM(day) AS month, count() AS n, sum(id) AS ids FROM {name}.all GROUP BY month ORDER BY month"
+    with _app(kept, name) as (app, policy):
+        _run(kept, app, name)
+        _prove(kept, app, policy)
+        view_create(app, f"{name}.events", f"lake.{name}.events", f"{name}.all")
+        before = kept.select(shown)
+        release_verbs.policy_approve(app, name, _ASKED)
+        for one in _run(kept, app, name):
+            assert one.state is ProcessState.COMPLETED, one.error
+        assert _count(kept, f"{name}.events") == 10
+        assert kept.select(shown) == before
+        kept.execute(f"INSERT INTO {name}.events (id, day) VALUES (7, '2024-01-31')")
+        [refused] = _undo(kept, app, name)
+        assert refused.error is not None
+        assert refused.error.code == "not_empty"
+        [back] = _undo(kept, app, name, force=True)
+        assert back.state is ProcessState.COMPLETED, back.error
+        assert [row["n"] for row in kept.select(shown)] == [101, 50, 10]
+        assert len(read_marks(kept.table(f"lake.{name}.events").metadata)) == 1
+
+
+def _delete_in_the_lake(place: Place, name: str) -> None:
+    table = place.table(f"lake.{name}.events")
+    file = next(one.file.file_path for one in table.scan().plan_files() if "2024-02" in one.file.file_path)
+    delete_rows(table.catalog, (name, "events"), file, [2])
+
+
+def _undo(place: Place, app: App, name: str, *, force: bool = False) -> list[Process]:
+    made = release_verbs.policy_undo(app, app.store, f"{name}.events", "202401", force=force)
+    return place.finish(app, [made.process.id])
+
+
+def _identity(app: App, name: str) -> str:
+    with app.source("main").visit() as session:
+        return session.describe(name, "events").identity
