@@ -27,7 +27,7 @@ from calve.store.attempts import (
 from calve.store.feed import feed_statement, unnumbered_statement
 from calve.store.reader import live_statement, processes_statement
 from calve.store.registry import audited_about_statement
-from calve.store.sightings import sightings_statement
+from calve.store.sightings import sightings_of_statement, sightings_statement
 from calve.store.totals import (
     held_pins_statement,
     live_tasks_statement,
@@ -206,7 +206,15 @@ A_PROCESS = ProcessId("x")
         (ends_statement(LONG_AGO, ProcessState.COMPLETED, 9), "ix_processes_finished (finished_at>?)"),
         (work_done_statement(LONG_AGO, 60), "ix_processes_finished (finished_at>?)"),
         (ends_statement(LONG_AGO, None, 9), "ix_processes_finished (finished_at>?)"),
+        (
+            ends_statement(LONG_AGO, ProcessState.COMPLETED, 9, "export", "x"),
+            "ix_processes_source (source=?)",
+        ),
         (sightings_statement("pair", LONG_AGO, 100), "ix_sightings_tried (tried_at>?)"),
+        (
+            sightings_of_statement("proof", ["a", "b"]),
+            "sqlite_autoindex_sightings_1 (subject=? AND what=? AND piece=?)",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from calve.http.errands import Errands, Pending, StoreThreads
+from calve.http.errands import Errands, Pending
 from calve.http.problem import HttpError
-from calve.model.errors import StoreUnknownError, TemporaryError, UnavailableError
+from calve.model.errors import UnavailableError
 
 
 def made(now: Callable[[], float] = lambda: 0.0, **options: Any) -> Errands:
@@ -137,30 +137,6 @@ def test_a_service_that_did_not_answer_is_not_asked_again_at_once() -> None:
             await errands.result("d", ["catalog:lake"], down, wait_seconds=30)
         assert len(calls) == 2
         errands.close()
-
-    asyncio.run(scene())
-
-
-def test_a_store_that_hangs_is_said_and_its_threads_are_bounded() -> None:
-    async def scene() -> None:
-        threads, go = StoreThreads(answer_seconds=0.01), threading.Event()
-        with pytest.raises(TemporaryError, match="did not answer within"):
-            await threads.run(lambda: go.wait(30))
-        with pytest.raises(StoreUnknownError, match="did not answer within"):
-            await threads.run(lambda: go.wait(30), changes=True)
-        for _ in range(14):
-            with pytest.raises(TemporaryError):
-                await threads.run(lambda: go.wait(30))
-        with pytest.raises(TemporaryError, match="the store is busy"):
-            await threads.run(lambda: 1)
-        go.set()
-        while True:  # the threads end one after the other
-            try:
-                assert await threads.run(lambda: 1) == 1
-                break
-            except TemporaryError:
-                await asyncio.sleep(0)
-        threads.close()
 
     asyncio.run(scene())
 

@@ -11,10 +11,11 @@ from calve.app.access import Gatekeeper
 from calve.app.calve import Calve
 from calve.app.config import load_config
 from calve.app.desk import Desk
-from calve.http.errands import Errands, StoreThreads
+from calve.http.errands import Errands
 from calve.http.guard import Guard, Rules
 from calve.http.identity import Identities
 from calve.http.routes import Service, application
+from calve.http.store_threads import StoreThreads
 
 pytestmark = pytest.mark.programs
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from calve.control.kind import WrappedKind
-from calve.http.errands import StoreThreads
+from calve.http.store_threads import StoreThreads
 from calve.metrics.wrappers import LoggedKind
 from calve.model.errors import PermanentError
 from calve.wire import logs

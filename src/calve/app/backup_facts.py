@@ -37,7 +37,7 @@ def proven(store: ServedStore, location: str, rows: Sequence[Json]) -> dict[str,
         if proof.made_at:
             found = Proven(at=proof.made_at, how=proof.depth, ok=proof.ok)
             named.setdefault(by_process[proof.process_id], []).append(found)
-    for seen in store.sightings("proof"):
+    for seen in store.sightings_of("proof", list({row["name"] for row in rows})):
         known = json.loads(seen.summary) if seen.summary else {}
         if seen.seen_at:
             how = f"{known.get('read_bytes', 0) / max(known.get('bytes', 0), 1):.0%} of the data"

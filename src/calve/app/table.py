@@ -23,7 +23,7 @@ from calve.app.wiring import App
 from calve.model.errors import UsageError
 from calve.model.process import GuardedTable, Process, ProcessId, ProcessQuery
 from calve.model.record import fields_of
-from calve.model.seen import Sighting
+from calve.model.seen import End, Sighting
 from calve.model.states import PROCESS_LIVE, ProcessState
 
 PAGE = 200
@@ -44,7 +44,7 @@ def table(app: App, source: str, to: str, *, page: int = 1, exported: str = "") 
     rows, total, complete, page = _partitions(app, seen, subject, page, exported)
     query = ProcessQuery(source=source, destination=to, kind="export", limit=_MOST)
     live = app.store.processes(_of(query, PROCESS_LIVE))
-    since = _since(app, seen, query)
+    since = _since(app, seen, source, to)
     reader = Remembered(app.store)
     halt = next((one for one in reader.halts() if one.kind == "export" and one.source in ("", source)), None)
     proofs = _proofs(app, [row["process"] for row in rows if row["process"]])
@@ -82,7 +82,7 @@ def table(app: App, source: str, to: str, *, page: int = 1, exported: str = "") 
                 ],
                 "backup": backups.get(row["id"]),
                 "dropped": row["exported"] == "gone",
-                "since_seen": next((one.id for one in since if row["id"] in one.partitions), None),
+                "since_seen": next((one.process_id for one in since if row["id"] in one.partitions), None),
             }
             for row in rows
         ],
@@ -159,12 +159,14 @@ def _rows(pieces: Sequence[str]) -> list[Json]:
     return [row for text in pieces for row in json.loads(text)]
 
 
-def _since(app: App, seen: Sighting | None, query: ProcessQuery) -> list[Process]:
+def _since(app: App, seen: Sighting | None, source: str, to: str) -> list[End]:
     """Exports of the pair that completed after the look."""
     if seen is None or seen.seen_at is None:
         return []
-    found = app.store.processes(_of(query, frozenset({ProcessState.COMPLETED})))
-    return [one for one in found if one.finished_at and one.finished_at > seen.seen_at]
+    found = app.registry.ends(
+        seen.seen_at, state=ProcessState.COMPLETED, kind="export", source=source, limit=_MOST
+    )
+    return [one for one in found if one.destination == to and one.finished_at > seen.seen_at]
 
 
 def _proofs(app: App, ids: Sequence[ProcessId]) -> dict[str, Json]:

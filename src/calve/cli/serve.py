@@ -1,5 +1,6 @@
 """`calve serve`: answer over HTTP."""
 
+import gc
 import logging
 import os
 import sys
@@ -86,6 +87,7 @@ def serve(session: CliSession, with_worker: bool, log_level: str | None, **given
             say(f"the token of this host is in {address.token_file}; try: calve --server {address.url} ps")
         else:
             say("every caller needs a token (calve token new); the token of this host does not count")
+        _keep_what_is_loaded()
 
     config = replace(
         session.config, log=replace(session.config.log, level=log_level or session.config.log.level)
@@ -94,6 +96,13 @@ def serve(session: CliSession, with_worker: bool, log_level: str | None, **given
         serve_http(config, options, with_worker=with_worker, fronts=[dashboard], ready=ready)
     say("calve serve has ended")
     _leave_threads()
+
+
+def _keep_what_is_loaded() -> None:
+    """It stays to the end. Python's collector walked through all of it every few seconds, for a tenth of a second, and
+    whatever page was being made waited for that."""
+    gc.collect()
+    gc.freeze()
 
 
 def _leave_threads() -> None:

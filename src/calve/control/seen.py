@@ -55,7 +55,13 @@ class Seen(Protocol):
     ) -> list[Process]: ...  # newest end first
 
     def ends(
-        self, since: datetime, *, state: ProcessState | None = None, kind: str = "", limit: int = 1000
+        self,
+        since: datetime,
+        *,
+        state: ProcessState | None = None,
+        kind: str = "",
+        source: str = "",
+        limit: int = 1000,
     ) -> list[End]: ...  # newest first
 
     def work_done(self, since: datetime, *, piece_seconds: int) -> list[WorkDone]:
@@ -96,6 +102,8 @@ class Seen(Protocol):
 
     def sightings(self, what: str, *, after: datetime | None = None, limit: int = 1000) -> list[Sighting]:
         """Tried after that time, oldest first; of all kinds if `what` is empty."""
+
+    def sightings_of(self, what: str, subjects: Sequence[str]) -> list[Sighting]: ...  # in no order
 
     def sighting_body(self, subject: str, what: str, *, first: int = 0, limit: int = 1) -> list[str]: ...
 

@@ -15,10 +15,10 @@ from starlette.routing import Route
 
 from calve import __version__
 from calve.app.actions import Actions, ActionThreads, acknowledged, read
-from calve.http.errands import StoreThreads
 from calve.http.identity import IN_URL
 from calve.http.problem import AnyJson, HttpError, status_of
 from calve.http.routes import Service
+from calve.http.store_threads import StoreThreads
 from calve.http.tables import MOST_ACTIONS, commands, json_lines
 from calve.model.access import Action, Caller
 from calve.model.errors import CalveError, UsageError

@@ -17,9 +17,8 @@ from typing import Any
 
 from calve.app.desk import admitted
 from calve.http.problem import DownError, HttpError
-from calve.model.errors import CalveError, StoreUnknownError, TemporaryError, UnavailableError
+from calve.model.errors import CalveError, UnavailableError
 
-STORE_THREADS = 16
 KEEP_BYTES = 64 << 20  # of answers that may be fetched again
 
 
@@ -155,46 +154,3 @@ class Errands:
             if now - at > kept or size > self._keep_bytes:
                 del self._errands[key]
                 size -= one.size
-
-
-class StoreThreads:
-    """Threads for what only the store answers, which is a matter of milliseconds, or it is down."""
-
-    def __init__(self, *, answer_seconds: float) -> None:
-        self._pool = ThreadPoolExecutor(STORE_THREADS, thread_name_prefix="store")
-        self._seconds = answer_seconds
-        self._busy = 0
-
-    async def run(self, work: Callable[[], Any], *, changes: bool = False) -> Any:
-        """TemporaryError if the store takes longer, or as many as there are threads wait for it; for a change
-        StoreUnknownError, as it may yet happen."""
-        if self._busy >= STORE_THREADS:
-            raise TemporaryError(
-                "the store is busy", code="store_slow", hint="repeat the request", service="store"
-            )
-        self._busy += 1
-        done = asyncio.get_running_loop().run_in_executor(self._pool, copy_context().run, work)
-        done.add_done_callback(self._ended)
-        try:
-            async with asyncio.timeout(self._seconds):
-                return await asyncio.shield(done)
-        except TimeoutError:
-            if done.done():  # at the last moment, or the work itself raised it
-                return done.result()
-            message = f"the store did not answer within {self._seconds:g} s"
-            if changes:
-                raise StoreUnknownError(
-                    message,
-                    code="store_slow",
-                    hint="repeat the request with the same Idempotency-Key",
-                    service="store",
-                ) from None
-            raise TemporaryError(message, code="store_slow", hint="calve doctor", service="store") from None
-
-    def close(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
-
-    def _ended(self, future: "asyncio.Future[Any]") -> None:
-        self._busy -= 1
-        if not future.cancelled():
-            future.exception()  # seen, also where nobody waits for it any more

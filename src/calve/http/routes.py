@@ -23,9 +23,10 @@ from starlette.exceptions import HTTPException
 from calve import __version__
 from calve.app.arguments import unknown_option
 from calve.app.desk import VERBS, Desk, Reach
-from calve.http.errands import Errands, Pending, StoreThreads
+from calve.http.errands import Errands, Pending
 from calve.http.identity import Identities
 from calve.http.problem import MEDIA_TYPE, HttpError, defect, problem
+from calve.http.store_threads import StoreThreads
 from calve.model.access import Caller, Role
 from calve.model.errors import CalveError, TemporaryError, UsageError
 

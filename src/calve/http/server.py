@@ -33,12 +33,13 @@ from calve.app.token_file import hello, keep_token
 from calve.app.upkeep import upkeep
 from calve.http.aliases import Aliases
 from calve.http.clickhouse import Beside, routes
-from calve.http.errands import Errands, StoreThreads
+from calve.http.errands import Errands
 from calve.http.guard import Guard, Rules, Told
 from calve.http.identity import Identities, is_loopback
 from calve.http.metrics import ServerMeters
 from calve.http.protocol import bounded
 from calve.http.routes import Service, application
+from calve.http.store_threads import StoreThreads
 from calve.http.stream import Streams, Times
 from calve.http.tables import Tables
 from calve.model.access import Server
@@ -102,7 +103,11 @@ def serve(
         url = f"{'https' if options.tls_cert else 'http'}://{_printed(bound[0])}:{bound[1]}{_root(options)}"
         token_file = config.folder / "calve.token"
         token = keep_token(token_file)
-        threads = StoreThreads(answer_seconds=config.limits.answer_seconds)
+        threads = StoreThreads(
+            answer_seconds=config.limits.answer_seconds,
+            probe=calve.registry.feed_state,
+            longest_seconds=config.limits.call_seconds,
+        )
         errands = Errands(
             at_once=config.limits.errands,
             per_service=config.limits.errands_per_service,

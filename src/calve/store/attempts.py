@@ -116,9 +116,15 @@ class Attempts(SqlReader):
         return self._processes(ended_statement(since, failed=failed, limit=limit))
 
     def ends(
-        self, since: datetime, *, state: ProcessState | None = None, kind: str = "", limit: int = 1000
+        self,
+        since: datetime,
+        *,
+        state: ProcessState | None = None,
+        kind: str = "",
+        source: str = "",
+        limit: int = 1000,
     ) -> list[End]:
-        statement = ends_statement(since, state, limit, kind)
+        statement = ends_statement(since, state, limit, kind, source)
         return self._database.read(
             lambda connection: [rows.end(*row) for row in connection.execute(statement)]
         )
@@ -269,7 +275,9 @@ def ended_statement(since: datetime, *, failed: bool, limit: int) -> Select[Any]
     return statement.order_by(c.finished_at.desc()).limit(limit)
 
 
-def ends_statement(since: datetime, state: ProcessState | None, limit: int, kind: str = "") -> Select[Any]:
+def ends_statement(
+    since: datetime, state: ProcessState | None, limit: int, kind: str = "", source: str = ""
+) -> Select[Any]:
     c = processes.c
     narrow = select(
         c.id, c.kind, c.source, c.destination, c.partitions, c.state, c.finished_at, c.error
@@ -280,6 +288,8 @@ def ends_statement(since: datetime, state: ProcessState | None, limit: int, kind
         narrow = narrow.where(c.state.concat("") == state.value)
     if kind:
         narrow = narrow.where(c.kind.concat("") == kind)
+    if source:
+        narrow = narrow.where(c.source == source)
     return narrow.order_by(c.finished_at.desc()).limit(limit)
 
 

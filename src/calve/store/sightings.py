@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Select, delete, insert, literal_column, or_, 
 from calve.model.seen import Session, Sighting
 from calve.store.database import from_us, seconds_to_us, to_us
 from calve.store.registry import Registry
-from calve.store.rows import columns, plain
+from calve.store.rows import chunks, columns, plain
 from calve.store.tables import sessions, sightings
 
 _LIGHT = [column for column in sightings.c if column.name not in ("piece", "body")]
@@ -71,6 +71,12 @@ class Sightings(Registry):
             lambda connection: [_sighting(*row) for row in connection.execute(statement)]
         )
 
+    def sightings_of(self, what: str, subjects: Sequence[str]) -> list[Sighting]:
+        statements = [sightings_of_statement(what, some) for some in chunks(subjects)]
+        return self._database.read(
+            lambda connection: [_sighting(*row) for one in statements for row in connection.execute(one)]
+        )
+
     def sighting_body(self, subject: str, what: str, *, first: int = 0, limit: int = 1) -> list[str]:
         c = sightings.c
         statement = (
@@ -96,6 +102,13 @@ def _sighting(
         error=error,
         pieces=pieces,
         summary=summary,
+    )
+
+
+def sightings_of_statement(what: str, subjects: Sequence[str]) -> Select[Any]:
+    c = sightings.c
+    return select(*_LIGHT).where(
+        c.subject.in_([plain(one) for one in subjects]), c.what == plain(what), c.piece == 0
     )
 
 

@@ -161,7 +161,13 @@ class MemorySeen:
         return [row for _, row in sorted(found, key=lambda one: one[0], reverse=True)][:limit]
 
     def ends(
-        self, since: datetime, *, state: ProcessState | None = None, kind: str = "", limit: int = 1000
+        self,
+        since: datetime,
+        *,
+        state: ProcessState | None = None,
+        kind: str = "",
+        source: str = "",
+        limit: int = 1000,
     ) -> list[End]:
         return [
             End(
@@ -175,7 +181,10 @@ class MemorySeen:
                 code=row.error.code if row.error else "",
             )
             for row in self.ended(since, limit=1_000_000)
-            if row.finished_at and state in (None, row.state) and kind in ("", row.kind)
+            if row.finished_at
+            and state in (None, row.state)
+            and kind in ("", row.kind)
+            and source in ("", row.source)
         ][:limit]
 
     def work_done(self, since: datetime, *, piece_seconds: int) -> list[WorkDone]:
@@ -275,6 +284,9 @@ class MemorySeen:
                 and (after is None or (one.tried_at is not None and one.tried_at > after))
             ]
         return [one for _, _, one in sorted(found, key=lambda one: one[:2])][:limit]
+
+    def sightings_of(self, what: str, subjects: Sequence[str]) -> list[Sighting]:
+        return [one for one in self.sightings(what, limit=1_000_000) if one.subject in subjects]
 
     def sighting_body(self, subject: str, what: str, *, first: int = 0, limit: int = 1) -> list[str]:
         with self._transaction:

@@ -8,9 +8,10 @@ what they find in paths.
 import re
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 _IN_PATH = re.compile(r"\{(\w+)\}")
+_AS_IT_IS = re.compile(r"[A-Za-z0-9_.~-]*")
 _PRINTABLE = re.compile(
     r"[!-\[\]-~]*"
 )  # ASCII without spaces and the backslash, which browsers take for a slash
@@ -22,7 +23,7 @@ def target(path: str, given: Mapping[str, Any]) -> str:
     left = dict(given)
     filled = _IN_PATH.sub(lambda found: _quoted(left.pop(found[1])), path.lstrip("/"))
     pairs = [(name, text) for name, value in left.items() for text in texts(value)]
-    query = urlencode(pairs, quote_via=quote, safe="", errors="replace")
+    query = "&".join(f"{_quoted(name)}={_quoted(text)}" for name, text in pairs)
     return f"{filled}?{query}" if query else filled
 
 
@@ -38,7 +39,8 @@ def texts(value: Any) -> list[str]:
 
 
 def _quoted(value: Any) -> str:
-    return quote(str(value), safe="", errors="replace")
+    text = str(value)
+    return text if _AS_IT_IS.fullmatch(text) else quote(text, safe="", errors="replace")
 
 
 class Links:

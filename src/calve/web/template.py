@@ -5,14 +5,26 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from calve.web.charts import CHARTS
+from calve.web.marks import MARKS
 from calve.web.words import FILTERS
+
+_OF_DICTS = frozenset(dir(dict))
+
+
+class _Environment(Environment):
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        """Documents are dicts of dicts. Asked for an attribute first, each of a page's thousands of keys raised an
+        error before it was found."""
+        if type(obj) is dict and attribute in obj and attribute not in _OF_DICTS:
+            return obj[attribute]
+        return super().getattr(obj, attribute)
 
 
 class Templates:
     """May be shared by threads."""
 
     def __init__(self) -> None:
-        self._environment = Environment(
+        self._environment = _Environment(
             loader=PackageLoader("calve.web"),
             autoescape=True,
             undefined=StrictUndefined,
@@ -21,7 +33,7 @@ class Templates:
             auto_reload=False,
         )
         self._environment.filters.update(FILTERS)
-        self._environment.globals.update({**FILTERS, **CHARTS})
+        self._environment.globals.update({**FILTERS, **CHARTS, **MARKS})
 
     def render(self, name: str, **context: Any) -> bytes:
         text = self._environment.get_template(name).render(**context)

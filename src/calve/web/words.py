@@ -11,14 +11,16 @@ import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _UNITS = (("year", 31_536_000), ("month", 2_592_000), ("week", 604_800), ("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))  # fmt: skip
 _SPANS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 _SCRIPTS = ("LATIN", "GREEK", "CYRILLIC")
-_NAME, _MESSAGE, _TITLE, _DOCUMENT = 80, 2_000, 500, 300_000  # characters that are shown
+NAME, _MESSAGE, _TITLE, _DOCUMENT = 80, 2_000, 500, 300_000  # characters that are shown
 _LEAST = 0.001  # seconds
+_KEPT = 4096  # times: a page has hundreds, and says each twice
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,11 +124,16 @@ def percent(part: float, whole: float = 1.0) -> str:
 
 def moment(text: str | None) -> datetime | None:
     """A time of a document; None if there is none, or it cannot be read."""
+    return _moment(text) if text and isinstance(text, str) else None
+
+
+@lru_cache(_KEPT)
+def _moment(text: str) -> datetime | None:
     try:
-        found = datetime.fromisoformat(text) if text else None
-    except (ValueError, TypeError):
+        found = datetime.fromisoformat(text)
+    except ValueError:
         return None
-    return found if found is None or found.tzinfo else found.replace(tzinfo=UTC)
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 def between(first: str | None, last: str | None) -> float | None:
@@ -206,7 +213,7 @@ def sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def cut(text: object, most: int = _NAME) -> str:
+def cut(text: object, most: int = NAME) -> str:
     """Without its middle: both ends of a name tell it from another."""
     shown = cleaned(text)
     if len(shown) <= most:

@@ -203,6 +203,9 @@ class SeenContract(Contract):
         assert [one.code for one in store.ends(since, state=ProcessState.COMPLETED)] == ["", ""]
         assert store.ends(since, limit=1) == ends[:1]
         assert store.ends(since, kind="export") == ends and store.ends(since, kind="backup") == []
+        assert (
+            store.ends(since, source=last.source) == ends and store.ends(since, source="main:db.other") == []
+        )
         days = sorted(store.work_done(since, piece_seconds=86_400), key=lambda one: one.piece)
         assert sum(one.completed for one in days) == 2 and sum(one.failed for one in days) == 1
         assert sum(one.rows for one in days) == 12
@@ -296,6 +299,9 @@ class SeenContract(Contract):
         assert [one.subject for one in store.sightings("pair", after=between)] == ["b"]
         assert store.sightings("pair", limit=1)[0].subject == "a"
         assert sorted(one.what for one in store.sightings("")) == ["health", "pair", "pair"]
+        of = store.sightings_of("pair", ["b", "nobody", *(f"n{number}" for number in range(2000))])
+        assert of == store.sightings("pair", after=between)
+        assert store.sightings_of("pair", []) == []
 
     def test_a_session_lasts_its_time_or_until_it_is_forgotten(
         self, store: ServedStore, clock: FakeClock

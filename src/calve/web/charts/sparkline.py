@@ -121,6 +121,11 @@ def columns(
 
 def shares(pieces: Sequence[tuple[str, str, float]]) -> Markup:
     """One bar in parts: class, word and number of each. Beside it stand the numbers, so it is hidden from readers."""
+    return _shares(tuple(pieces))
+
+
+@lru_cache(_KEPT)
+def _shares(pieces: tuple[tuple[str, str, float], ...]) -> Markup:
     amounts = svg.known(number for _, _, number in pieces)
     total = sum(amounts)
     place, drawn = 0.0, []
