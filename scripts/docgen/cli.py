@@ -1,5 +1,7 @@
 """docs/reference/cli.md: the help of every command."""
 
+from collections.abc import Iterator
+
 import click
 
 from calve.cli.main import COMMANDS, calve
@@ -29,14 +31,18 @@ def page() -> str:
     parts = [HEAD, _help(calve, "calve", None)]
     above = click.Context(calve, info_name="calve")
     for command in COMMANDS:
-        parts.append(_help(command, f"calve {command.name}", above))
-        if isinstance(command, click.Group):
-            inside = click.Context(command, info_name=command.name, parent=above)
-            parts += [
-                _help(below, f"calve {command.name} {name}", inside)
-                for name, below in command.commands.items()
-            ]
+        parts += _pages(command, "calve", above)
     return "\n".join(parts)
+
+
+def _pages(command: click.Command, path: str, above: click.Context) -> Iterator[str]:
+    """Its own, and those of the commands below it."""
+    title = f"{path} {command.name}"
+    yield _help(command, title, above)
+    if isinstance(command, click.Group):
+        inside = click.Context(command, info_name=command.name, parent=above)
+        for below in command.commands.values():
+            yield from _pages(below, title, inside)
 
 
 def _help(command: click.Command, title: str, above: click.Context | None) -> str:

@@ -58,6 +58,8 @@ def _section(title: str, section: type[Section]) -> str:
         "| --- | --- | --- |",
     ]
     for name, info in section.model_fields.items():
+        if f"{title[1:-1]}.{name}" in NAMED_SECTIONS:
+            continue
         default = "required" if info.is_required() else f"`{toml_value(info.default)}`"
         lines.append(f"| `{name}` | {default} | {info.description} |")
     return "\n".join(lines) + "\n"

@@ -30,11 +30,14 @@ def methods(of: type) -> set[str]:
 
 
 def commands() -> list[str]:
-    names = []
-    for command in COMMANDS:
-        below = command.commands if isinstance(command, click.Group) else {"": command}
-        names += ["_".join(filter(None, (str(command.name), name))) for name in below]
-    return names
+    return [name for command in COMMANDS for name in _names(command)]
+
+
+def _names(command: click.Command, above: str = "") -> list[str]:
+    """A group in a group is called by its own name alone."""
+    if not isinstance(command, click.Group):
+        return ["_".join(filter(None, (above, str(command.name))))]
+    return [name for below in command.commands.values() for name in _names(below, str(command.name))]
 
 
 def test_a_verb_without_a_role_fails() -> None:

@@ -73,6 +73,8 @@ VIEWERS = [
     "policy_show",
     "policy_explain",
     "hold_list",
+    "schedule_list",
+    "schedule_show",
     "view_show",
 ]
 OPERATORS = [
@@ -81,6 +83,9 @@ OPERATORS = [
     "policy_resume",
     "policy_undo",
     "hold_add",
+    "schedule_run",
+    "schedule_pause",
+    "schedule_resume",
     "stop",
     "settings",
     "audit",

@@ -25,10 +25,10 @@ BY_ROLE = {
         now find has_workers notes outages processes show events why standing workers history page servers breakers
         halts proofs keys feed tasks totals versions partitions parts health export_preview optimize_preview
         backup_list backup_show source_tables seen attention tables table sheet vault system search
-        policy_list policy_show policy_explain hold_list view_show
+        policy_list policy_show policy_explain hold_list view_show schedule_list schedule_show
     """,
     OPERATOR: "settings audit halt lift verify backup_verify doctor support export backup_create optimize cancel retry stop"
-    " notify_test policy_run policy_pause policy_resume policy_undo hold_add",
+    " notify_test policy_run policy_pause policy_resume policy_undo hold_add schedule_run schedule_pause schedule_resume",
     ADMIN: "backup_restore restore_preview backup_delete backup_prune token_list token_new token_revoke hold_release"
     " view_create view_drop policy_approve",
 }

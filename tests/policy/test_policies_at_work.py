@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from calve.app import policies, policy_view, work
+from calve.app import policies, policy_view, rules, work
 from calve.app.calve import Calve
 from calve.app.wiring import App
 from calve.model.access import Asked
@@ -336,14 +336,14 @@ def test_the_thread_of_a_worker_goes_on_after_errors_and_ends_with_it(
         raise (CalveError("down", code="down") if len(ticked) % 2 else ValueError("a defect"))
 
     monkeypatch.setattr(policies, "tick", tick)
-    monkeypatch.setattr(policies, "_TICK_SECONDS", 0.0)
+    monkeypatch.setattr(rules, "_TICK_SECONDS", 0.0)
     with _app(kept, name, {"to": f"lake.{name}x.{{table}}"}) as (app, _):
-        with work._policies(app):
+        with work._rules(app):
             assert enough.wait(timeout=60)
         assert set(ticked) == {name, f"{name}x0"}
-        assert not any(one.name == "calve-policies" for one in threading.enumerate())
+        assert not any(one.name == "calve-rules" for one in threading.enumerate())
 
 
 def test_a_worker_without_policies_has_no_thread_for_them(kept: Place) -> None:
-    with kept.app() as app, work._policies(app):
-        assert not any(one.name == "calve-policies" for one in threading.enumerate())
+    with kept.app() as app, work._rules(app):
+        assert not any(one.name == "calve-rules" for one in threading.enumerate())

@@ -21,6 +21,7 @@ from calve.app.view import Json
 from calve.app.wiring import App
 from calve.control.budget import concerns, halting
 from calve.control.why import why
+from calve.model.access import NAMED_HALTS
 from calve.model.process import Process, ProcessId, ProcessQuery, Worker
 from calve.model.reach import reaches
 from calve.model.states import ProcessState
@@ -369,18 +370,18 @@ def _pins(look: _Look) -> Iterator[Card]:
 def _halts(look: _Look) -> Iterator[Card]:
     for one in look.reader.halts():
         if one.made_at and look.now - one.made_at > timedelta(hours=_HALT_HOURS):
-            policy = one.kind == "policy"  # which pages do not resume
-            given = {"name": one.source} if policy else {"table": one.source, "kind": one.kind}
+            named = one.kind in NAMED_HALTS  # which pages do not resume
+            given = {"name": one.source} if named else {"table": one.source, "kind": one.kind}
             said = str(one)
             yield Card(
                 kind="halted",
                 title=f"{said[0].upper()}{said[1:]}",
                 why=f"by {one.who}{f': {one.reason}' if one.reason else ''}",
                 since=one.made_at,
-                source="" if policy else one.source,
-                action="" if policy else "lift",
-                arguments={} if policy else given,
-                command=command("policy_resume" if policy else "lift", **given),
+                source="" if named else one.source,
+                action="" if named else "lift",
+                arguments={} if named else given,
+                command=command(f"{one.kind}_resume" if named else "lift", **given),
                 href=("system", {}),
             )
 

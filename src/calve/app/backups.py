@@ -16,6 +16,7 @@ from calve.backup import deletion, verification
 from calve.backup.deletion import Deleted, Keep, kept
 from calve.backup.kind import BackupKind
 from calve.backup.request import BackupOptions
+from calve.backup.submit import new_process as new_backup
 from calve.backup.submit import request_of as backup_request
 from calve.backup.submit import submit as submit_backup
 from calve.backup.verification import Verified
@@ -24,8 +25,10 @@ from calve.control.client import Submitted
 from calve.control.ports import Store
 from calve.model.errors import RefusedError
 from calve.model.limits import Limits
+from calve.model.process import NewProcess
 from calve.model.record import fields_of
 from calve.objects.storage import Storage
+from calve.policy.schedule import Schedule
 from calve.restore.kind import RestoreKind
 from calve.restore.preview import RestorePreview, check_agreed, preview
 from calve.restore.submit import RestoreOptions
@@ -135,6 +138,16 @@ def create(
     return submit_backup(reach, store, request)
 
 
+def scheduled(app: App, schedule: Schedule, name: str) -> NewProcess:
+    """A backup that a schedule asks for, of the tables that its patterns mean now."""
+    reach = BackupReach(app)
+    options = BackupOptions(
+        mutations="wait", ignore_row_policies=schedule.ignore_row_policies, rbac=schedule.rbac
+    )
+    request = backup_request(reach, name, schedule.source, schedule.tables, options, schedule=schedule.name)
+    return new_backup(reach, app.store, request)
+
+
 def restore(
     app: App, store: Store, name: str, options: RestoreOptions | None = None, *, source: str = ""
 ) -> Submitted:
@@ -156,9 +169,8 @@ def restore_preview(
 
 
 def delete_backup(app: App, name: str) -> Deleted:
-    location = app.backups()
-    _refuse_used(app, name)
-    return deletion.delete(location, name)
+    refuse_used(app, name)
+    return deletion.delete(app.backups(), name)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,11 +190,7 @@ def prune(app: App, keep: Keep, *, dry_run: bool) -> Pruned:
     doomed = [one.name for one in whole if one not in standing]
     deleted: list[Deleted] = []
     for name in doomed:
-        if dry_run:
-            deleted.append(Deleted(name=name))
-            continue
-        _refuse_used(app, name)
-        deleted.append(deletion.delete(location, name))
+        deleted.append(Deleted(name=name) if dry_run else delete_backup(app, name))
     if not dry_run:
         earlier = [key for key in deletion.unfinished(location) if key.name not in doomed]
         deleted += [deletion.sweep(location, key) for key in earlier]
@@ -193,7 +201,7 @@ def prune(app: App, keep: Keep, *, dry_run: bool) -> Pruned:
     )
 
 
-def _refuse_used(app: App, name: str) -> None:
+def refuse_used(app: App, name: str) -> None:
     """A restore or an export that reads it, as far as this store knows. Others fail, and say why."""
     for process in app.store.live():
         request = fields_of(process.request)

@@ -415,6 +415,17 @@ class Calve:
 
         return policy_view.policy_explain(self._app, table, partition)
 
+    def schedule_list(self) -> list[Json]:
+        """Backups by rule."""
+        from calve.app import schedule_view
+
+        return schedule_view.schedule_list(self._app)
+
+    def schedule_show(self, name: str) -> Json:
+        from calve.app import schedule_view
+
+        return schedule_view.schedule_show(self._app, name)
+
     def hold_list(self, table: str = "", *, every: bool = False) -> list[Json]:
         """Those that stand; `every`: also released and expired ones."""
         from calve.app import holds
@@ -473,6 +484,23 @@ class Calve:
 
         store = self._store("policy_undo", f"{table} {partition}")
         return release_verbs.policy_undo(self._app, store, table, partition, force=force)
+
+    def schedule_run(self, name: str) -> Submitted:
+        """One more backup of the schedule, now."""
+        from calve.app import schedules
+
+        asked = self._asking("schedule_run", name)
+        return Submitted(processes=(schedules.run_now(self._app, self.config.schedule(name), asked),))
+
+    def schedule_pause(self, name: str, *, reason: str = "") -> Json:
+        from calve.app import schedule_view
+
+        return schedule_view.schedule_pause(self._app, name, reason, self._asking("schedule_pause", name))
+
+    def schedule_resume(self, name: str) -> Json:
+        from calve.app import schedule_view
+
+        return schedule_view.schedule_resume(self._app, name, self._asking("schedule_resume", name))
 
     def view_create(
         self,

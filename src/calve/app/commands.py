@@ -44,6 +44,7 @@ _LINES: Mapping[str, _Line] = {
     "restore_preview": _Line(words="backup restore --dry-run", given=("name",), flags=_RESTORE),
     "backup_delete": _Line(words="backup delete", given=("name",)),
     "policy_resume": _Line(words="policy resume", given=("name",)),
+    "schedule_resume": _Line(words="backup schedule resume", given=("name",)),
     "doctor": _Line(words="doctor"),
 }
 

@@ -81,9 +81,9 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
             # A pair that had no export yet: what is kept of it takes room in the store.
             Verb(name="partitions", role=_V, reach=Reach.OUTSIDE, raised={"keep": _O}),
             *_verbs(_V, Reach.OUTSIDE, "backup_list backup_show view_show"),
-            *_verbs(_V, Reach.STORE, "policy_list policy_show policy_explain hold_list"),
+            *_verbs(_V, Reach.STORE, "policy_list policy_show policy_explain hold_list schedule_list schedule_show"),
             *_verbs(_O, Reach.STORE, "settings audit"),
-            *_verbs(_O, Reach.STORE, "policy_pause policy_resume", changes=True),
+            *_verbs(_O, Reach.STORE, "policy_pause policy_resume schedule_pause schedule_resume", changes=True),
             *_verbs(_O, Reach.OUTSIDE, "hold_add", changes=True),
             Verb(name="policy_undo", role=_O, reach=Reach.OUTSIDE, changes=True, raised={"force": _A}),
             Verb(name="policy_approve", role=_A, reach=Reach.STORE, changes=True, lowered={"dry_run": _V}),
@@ -93,7 +93,7 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
             Verb(name="export", role=_O, reach=Reach.OUTSIDE, changes=True, raised=_RAISED),
             Verb(name="backup_create", role=_O, reach=Reach.OUTSIDE, changes=True,
                  raised={"ignore_row_policies": _A}),
-            *_verbs(_O, Reach.OUTSIDE, "optimize stop notify_test", changes=True),
+            *_verbs(_O, Reach.OUTSIDE, "optimize stop notify_test schedule_run", changes=True),
             *_verbs(_O, Reach.STORE, "cancel retry", changes=True),
             *_verbs(_A, Reach.OUTSIDE, "backup_restore backup_delete view_create view_drop", changes=True),
             Verb(name="backup_prune", role=_A, reach=Reach.OUTSIDE, changes=True, lowered={"dry_run": _V}),
@@ -115,7 +115,9 @@ Given = Mapping[str, Any]
 
 KINDS = ("export", "backup", "restore", "optimize", "proof", "release", "return")
 # Their processes and their key are one transaction of the store.
-SUBMITS = frozenset({"export", "optimize", "backup_create", "backup_restore", "policy_undo", "retry"})
+SUBMITS = frozenset(
+    {"export", "optimize", "backup_create", "backup_restore", "policy_undo", "retry", "schedule_run"}
+)
 _MOST = 1000  # of a list
 _FILTERS = {
     "kind": str,
@@ -282,7 +284,7 @@ class Desk:
         table, to = arguments.get("table"), arguments.get("to")
         if verb.startswith(("optimize", "health")):
             table, to = None, table
-        if verb.startswith(("backup", "restore")) or arguments.get("from_backup"):
+        if verb.startswith(("backup", "restore", "schedule")) or arguments.get("from_backup"):
             found.append("backups")
         if verb == "source_tables":
             found.append(f"source:{arguments.get('source') or self._calve.config.default_source}")
@@ -647,6 +649,21 @@ _SERVED: Mapping[str, _Served] = {
             calve.policy_undo(given["table"], given["partition"], force=given.get("force", False))
         ),
         options={"table": str, "partition": str, "force": bool}, required=("table", "partition"),
+    ),
+    "schedule_list": _Served(answer=lambda calve, _: calve.schedule_list()),
+    "schedule_show": _Served(
+        answer=lambda calve, given: calve.schedule_show(given["name"]), options={"name": str}, required=("name",)
+    ),
+    "schedule_run": _Served(
+        answer=lambda calve, given: view.submitted_json(calve.schedule_run(given["name"])),
+        options={"name": str}, required=("name",),
+    ),
+    "schedule_pause": _Served(
+        answer=lambda calve, given: calve.schedule_pause(given["name"], reason=given.get("reason", "")),
+        options={"name": str, "reason": str}, required=("name",),
+    ),
+    "schedule_resume": _Served(
+        answer=lambda calve, given: calve.schedule_resume(given["name"]), options={"name": str}, required=("name",)
     ),
     "hold_add": _Served(
         answer=lambda calve, given: calve.hold_add(

@@ -5,11 +5,8 @@ that any number of workers may do this at once. One of them looks; the store ref
 more than a limit allows. An export of a policy is an ordinary process; what it cannot export it says when it is planned.
 """
 
-import logging
-import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
@@ -25,7 +22,7 @@ from calve.control.ports import Store
 from calve.export.request import ExportOptions
 from calve.export.submit import new_process, of_partition
 from calve.model.access import Asked, Proof
-from calve.model.errors import CalveError, LockedError, RefusedError
+from calve.model.errors import LockedError, RefusedError
 from calve.model.limits import Limits
 from calve.model.process import GuardedTable, NewProcess, Process, ProcessId, ProcessQuery, Start, Starts
 from calve.model.record import fields_of
@@ -37,8 +34,6 @@ from calve.policy.policy import Policy, Verify
 from calve.policy.release_plan import BACK, NAME, ReleaseRequest
 from calve.policy.stand import STARTS, Action, ExportFacts, Facts, Failure, ReleaseFacts, Standing, stand
 
-_LOG = logging.getLogger(__name__)
-_TICK_SECONDS = 15.0
 _PROOFS_AT_ONCE = 8  # of one table: what exports goes first
 _MOST = 10_000
 _NO_ANSWER = frozenset({ProcessState.FAILED, ProcessState.CANCELLED})
@@ -455,41 +450,3 @@ def tick(app: App, policy: Policy) -> list[Process]:
 def standing_now(app: App, policy: Policy) -> list[Stood]:
     """From the store alone."""
     return evaluate(app, policy, last_look(app, policy))
-
-
-@contextmanager
-def following_policies(app: App) -> Iterator[None]:
-    """Carry out the policies of the configuration for as long as the block lasts. A tick
-    that fails is tried again at the next: the thread never ends by an error."""
-    from calve.app.releases import announcing
-
-    stop = threading.Event()
-    thread = threading.Thread(target=_run, args=(app, stop), name="calve-policies", daemon=True)
-    with announcing(app):
-        thread.start()
-        try:
-            yield
-        finally:
-            stop.set()
-            thread.join(timeout=2 * app.limits.call_seconds)
-
-
-def _run(app: App, stop: threading.Event) -> None:
-    while not stop.is_set():
-        for policy in app.config.policies:
-            try:
-                for process in tick(app, policy):
-                    _LOG.info(
-                        "policy %s: process %s: %s of %s",
-                        policy.name,
-                        process.id,
-                        process.kind,
-                        process.source,
-                    )
-            except CalveError as error:
-                _LOG.warning("policy %s: %s", policy.name, error.message)
-            except Exception:  # noqa: BLE001 - the border of the thread: it must not end
-                _LOG.warning("policy %s failed; retrying", policy.name, exc_info=True)
-            if stop.is_set():
-                return
-        stop.wait(_TICK_SECONDS)

@@ -9,6 +9,7 @@ from calve.app import view
 from calve.app.documents import head
 from calve.app.view import Json
 from calve.app.wiring import App
+from calve.model.access import NAMED_HALTS
 from calve.model.states import ProcessState
 
 ERRORS = 5000
@@ -46,7 +47,7 @@ def system(app: App) -> Json:
         "outages": [
             view.plain_json(one) for one in registry.outages(now - timedelta(days=_OUTAGE_DAYS), limit=200)
         ],
-        "halts": [view.plain_json(one) for one in store.halts() if one.kind != "policy"],
+        "halts": [view.plain_json(one) for one in store.halts() if one.kind not in NAMED_HALTS],
         "doctor": _doctor(app),
         "lookout": _lookout(app, now),
         "errors": errors,

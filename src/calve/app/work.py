@@ -347,7 +347,7 @@ class WorkerProgram:
             told,
             _visits_expected(self._app, sys.maxsize),
             optimizing(self._app),
-            _policies(self._app),
+            _rules(self._app),
             nullcontext() if until_idle else _guarding(self._app),
         ):
             if not self._loop.is_stopping:
@@ -363,12 +363,12 @@ class WorkerProgram:
         return told(self._meters, section.host, section.port)
 
 
-def _policies(app: App) -> AbstractContextManager[None]:
-    if not app.config.policies:
+def _rules(app: App) -> AbstractContextManager[None]:
+    if not app.config.policies and not app.config.schedules:
         return nullcontext()
-    from calve.app.policies import following_policies
+    from calve.app.rules import following_rules
 
-    return following_policies(app)
+    return following_rules(app)
 
 
 def _guarding(app: App) -> AbstractContextManager[None]:

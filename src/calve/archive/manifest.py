@@ -139,6 +139,7 @@ class Manifest:
     access: tuple[AccessEntry, ...] = ()  # row policies of its tables; with `rbac`, everything else too
     rbac: bool = False
     remarks: tuple[tuple[str, str], ...] = ()  # what else is not in it, and why
+    schedule: str = ""  # that made it, and may delete it
     version: int = MANIFEST_VERSION
 
     @property

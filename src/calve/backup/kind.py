@@ -147,6 +147,7 @@ class BackupKind(Kind):
             skipped=skipped + schema.notes,
             access=found.entries,
             rbac=request.rbac,
+            schedule=request.schedule,
             remarks=(*_partial(request), *found.remarks, *detached, *_hidden(tables, schema.schemas)),
         )
 

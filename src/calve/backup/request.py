@@ -25,6 +25,7 @@ class BackupRequest(BackupOptions, Record, layout=SPACED):
     patterns: tuple[str, ...]  # as typed: "db.*"
     tables: tuple[tuple[str, str], ...]  # MergeTree tables that they matched, as database and name
     schemas: tuple[tuple[str, str], ...] = ()  # what else they matched: views, dictionaries, other engines
+    schedule: str = ""  # that asked for it; "": a person did
 
     @property
     def asked(self) -> str:

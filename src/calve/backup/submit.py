@@ -22,6 +22,8 @@ def request_of(
     source: str,
     patterns: Sequence[str],
     options: BackupOptions | None = None,
+    *,
+    schedule: str = "",
 ) -> BackupRequest:
     """Look at the source, and say which tables the patterns mean now."""
     checked_name(name)
@@ -35,6 +37,7 @@ def request_of(
         patterns=tuple(patterns),
         tables=found.tables,
         schemas=found.schemas,
+        schedule=schedule,
         **vars(options or BackupOptions()),
     )
 
@@ -42,7 +45,22 @@ def request_of(
 def submit(ports: BackupPorts, store: Store, request: BackupRequest) -> Submitted:
     """Queue it; join what the same request has under way; go on from what it stored before it failed.
     RefusedError if there is a backup of that name."""
+
+    def missing(joined: Sequence[Process]) -> list[NewProcess]:
+        return [] if joined else [new_process(ports, store, request)]
+
+    return submit_once(store, lambda process: _is_same(request, process), missing)
+
+
+def new_process(ports: BackupPorts, store: Store, request: BackupRequest) -> NewProcess:
+    """RefusedError if there is a backup of that name."""
     location = ports.location()
+    _check_links(ports, location)
+    refuse_taken(location, request)
+    return _new_process(ports, store, location, request)
+
+
+def _check_links(ports: BackupPorts, location: Location) -> None:
     if ports.hard_links and location.vault.seals:
         raise UsageError(
             "hard links keep files as they are: they cannot be encrypted or compressed",
@@ -55,14 +73,6 @@ def submit(ports: BackupPorts, store: Store, request: BackupRequest) -> Submitte
             code="no_hard_links",
             hint="set hard_links = false under [backup], or give it a folder as url",
         )
-
-    def missing(joined: Sequence[Process]) -> list[NewProcess]:
-        if joined:
-            return []
-        refuse_taken(location, request)
-        return [_new_process(ports, store, location, request)]
-
-    return submit_once(store, lambda process: _is_same(request, process), missing)
 
 
 def _is_same(request: BackupRequest, process: Process) -> bool:

@@ -7,6 +7,7 @@ import click
 
 from calve.cli import output
 from calve.cli.command import CliSession, command, group, no_wait_option, timeout_option
+from calve.cli.schedule import schedule
 from calve.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -267,7 +268,7 @@ def prune(
 
 @group(
     "backup",
-    commands=(create, list_, show, verify, restore, delete, prune),
+    commands=(create, list_, show, verify, restore, delete, prune, schedule),
     examples=[
         "calve backup create nightly-2026-01-31 --tables 'db.*'",
         "calve backup list",

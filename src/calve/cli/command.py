@@ -180,7 +180,7 @@ def command(name: str, *, examples: Sequence[str]) -> Callable[[Callable[..., in
 
 
 def group(
-    name: str, *, commands: Sequence[CalveCommand], examples: Sequence[str]
+    name: str, *, commands: Sequence[click.Command], examples: Sequence[str]
 ) -> Callable[[Callable[[], None]], CommandGroup]:
     """The decorated function gives the help, and does nothing."""
 

@@ -233,6 +233,21 @@ class RemoteCalve:
     def policy_undo(self, table: str, partition: str, *, force: bool = False) -> Submitted:
         return values.submitted(self._ask("policy_undo", table=table, partition=partition, force=force))
 
+    def schedule_list(self) -> list[Json]:
+        return list(self._ask("schedule_list"))
+
+    def schedule_show(self, name: str) -> Json:
+        return dict(self._ask("schedule_show", name=name))
+
+    def schedule_run(self, name: str) -> Submitted:
+        return values.submitted(self._ask("schedule_run", name=name))
+
+    def schedule_pause(self, name: str, *, reason: str = "") -> Json:
+        return dict(self._ask("schedule_pause", name=name, reason=reason))
+
+    def schedule_resume(self, name: str) -> Json:
+        return dict(self._ask("schedule_resume", name=name))
+
     def hold_add(
         self, table: str, partition: str = "", *, reason: str, until: str = "", force: bool = False
     ) -> Json:

@@ -92,6 +92,9 @@ class Token:
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
 
 
+NAMED_HALTS = frozenset({"policy", "schedule"})  # kinds of halts whose source is the name of what is paused
+
+
 @dataclass(frozen=True, kw_only=True)
 class Halt:
     """Work of a kind that nobody begins or goes on with until the halt is lifted."""
@@ -108,8 +111,8 @@ class Halt:
         return not begun and self.kind == process.kind and self.source in ("", process.source)
 
     def __str__(self) -> str:
-        if self.kind == "policy":
-            return f"policy {self.source} is paused"
+        if self.kind in NAMED_HALTS:
+            return f"{self.kind} {self.source} is paused"
         return f"{self.kind}s{f' of {self.source}' if self.source else ''} are stopped"
 
 

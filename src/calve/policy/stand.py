@@ -247,10 +247,16 @@ def _unless(failure: Failure | None, facts: Facts, wanted: Standing) -> Standing
     """What failed lately waits, longer each time."""
     if failure is None or failure.policy not in ("", facts.policy.hash):
         return wanted
-    again_at = failure.at + min(timedelta(hours=1) * 2 ** min(failure.times - 1, 10), RETRY_AT_MOST)
-    if facts.now < again_at:
-        return Standing(state=State.BLOCKED, code=failure.code, until=again_at)
+    again = again_at(failure.at, failure.times)
+    if facts.now < again:
+        return Standing(state=State.BLOCKED, code=failure.code, until=again)
     return wanted
+
+
+def again_at(failed_at: datetime, times: int) -> datetime:
+    """When to try again what failed so often."""
+    later: timedelta = timedelta(hours=1) * 2 ** min(times - 1, 10)
+    return failed_at + min(later, RETRY_AT_MOST)
 
 
 def _blocked(code: str) -> Standing:

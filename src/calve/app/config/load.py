@@ -6,6 +6,7 @@ import re
 import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import fields
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,10 @@ from calve.app.config.sections import (
     ExpectSection,
     PolicySection,
     Root,
+    ScheduleSection,
+    Section,
     policy_of,
+    schedule_of,
 )
 from calve.app.config.tree import Key, Leaf, Leaves, document_of, dotted, leaves_of
 from calve.app.config.values import (
@@ -39,6 +43,7 @@ from calve.export.choices import Choices
 from calve.model.errors import UsageError
 from calve.model.limits import Limits
 from calve.policy.policy import Policy
+from calve.policy.schedule import Schedule
 
 # Sections of which there may be many, each with a name like this one.
 _NAMED = {
@@ -49,6 +54,8 @@ _NAMED = {
     "ping": "nightly",
     "policy": "events",
 }
+
+_BACKUP_TAKES = timedelta(hours=2)  # before one that began in time is missed
 
 _TARGET_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -192,11 +199,15 @@ def _check(leaves: Leaves) -> Root:
                 code="config_bad_value",
                 hint=f'name it by its URL: [storage."s3://{name}"]',
             )
-    for section, names in (("notify", root.notify), ("ping", root.ping), ("policy", root.policy)):
+    named: dict[Key, Collection[str]] = {
+        ("notify",): root.notify, ("ping",): root.ping, ("policy",): root.policy,
+        ("backup", "schedule"): root.backup.schedule,
+    }  # fmt: skip
+    for section, names in named.items():
         for name in names:
-            if not _TARGET_NAME.fullmatch(name):  # it is in the ids of notices, and so in headers
+            if not _TARGET_NAME.fullmatch(name):  # it is in the ids of notices and the names of backups
                 raise UsageError(
-                    f"invalid name {dotted((section, name))}",
+                    f"invalid name {dotted((*section, name))}",
                     code="config_bad_value",
                     hint="use letters, digits, _ and -, at most 64",
                 )
@@ -236,24 +247,36 @@ def known_names(above: Key) -> list[str]:
     """The names that may stand there."""
     if not above:
         return list(Root.model_fields)
-    section: type[BaseModel] | None = (NAMED_SECTIONS | PLAIN_SECTIONS).get(above[0])
+    known: dict[str, type[Section] | None] = {**NAMED_SECTIONS, **PLAIN_SECTIONS}
+    section: type[BaseModel] | None = known.get(".".join(above[:2])) or known.get(above[0])
     return list(section.model_fields) if section else []
 
 
 def _policy(name: str, section: PolicySection, sources: Collection[str]) -> Policy:
     made = policy_of(name, section)
-    if made.source and made.source not in sources:
-        raise UsageError(
-            f"{dotted(('policy', name, 'source'))}: source {made.source!r} is not configured"
-            f" (configured: {', '.join(sources) or 'none'})",
-            code="source_not_configured",
-            hint=f"add [source.{made.source}], or name one that is configured",
-        )
+    _check_source(("policy", name, "source"), made.source, sources)
     return made
+
+
+def _schedule(name: str, section: ScheduleSection, root: Root, location: str) -> Schedule:
+    made = schedule_of(name, section, source=next(iter(root.source), ""), seed=location)
+    _check_source(("backup", "schedule", name, "source"), made.source, root.source)
+    return made
+
+
+def _check_source(key: Key, source: str, sources: Collection[str]) -> None:
+    if source and source not in sources:
+        raise UsageError(
+            f"{dotted(key)}: source {source!r} is not configured (configured: {', '.join(sources) or 'none'})",
+            code="source_not_configured",
+            hint=f"add [source.{source}], or name one that is configured",
+        )
 
 
 def _config(root: Root, leaves: Leaves, file: Path | None, folder: Path) -> Config:
     limits = Limits(**{item.name: getattr(root.limits, item.name) for item in fields(Limits)})
+    location = values.location(root.backup.url, folder)
+    schedules = tuple(_schedule(name, one, root, location) for name, one in root.backup.schedule.items())
     return Config(
         file=file,
         folder=folder,
@@ -266,7 +289,8 @@ def _config(root: Root, leaves: Leaves, file: Path | None, folder: Path) -> Conf
             for prefix, section in root.storage.items()
         },
         store_url=values.database_url(root.store.url, folder),
-        backup_url=values.location(root.backup.url, folder),
+        backup_url=location,
+        schedules=schedules,
         backup_hard_links=root.backup.hard_links,
         backup_signing_key=root.backup.signing_key,
         backup_encryption_key=root.backup.encryption_key,
@@ -278,7 +302,10 @@ def _config(root: Root, leaves: Leaves, file: Path | None, folder: Path) -> Conf
         optimize=OptimizeConfig(**root.optimize.model_dump() | {"tables": tuple(root.optimize.tables)}),
         serve=ServeConfig(**root.serve.model_dump() | {"hosts": tuple(root.serve.hosts)}),
         metrics=MetricsConfig(**root.metrics.model_dump()),
-        expect=tuple(_expectation(name, section) for name, section in root.expect.items()),
+        expect=(
+            *(_expectation(name, section) for name, section in root.expect.items()),
+            *map(_expected_of, schedules),
+        ),
         policies=tuple(_policy(name, section, root.source) for name, section in root.policy.items()),
         log=LogConfig(**root.log.model_dump()),
         secrets=tree.secrets(leaves),
@@ -297,6 +324,16 @@ def _expectation(name: str, section: ExpectSection) -> Expectation:
         to=section.to,
         within=span(section.within, units="mhdw"),
         proven_within=span(proven, units="mhdw") if proven else None,
+    )
+
+
+def _expected_of(schedule: Schedule) -> Expectation:
+    """A schedule says by itself how often there is a backup."""
+    return Expectation(
+        name=schedule.subject,
+        kind="backup",
+        table=f"{schedule.source}:{','.join(schedule.tables)}",
+        within=schedule.longest_gap + _BACKUP_TAKES,
     )
 
 

@@ -20,6 +20,7 @@ from calve.model.limits import Limits
 from calve.objects.credentials import DEFAULT_REGION
 from calve.policy.calendar import Window, zone_of
 from calve.policy.policy import LateRows, Policy, Release, Verify
+from calve.policy.schedule import Clock, Schedule
 
 
 class Section(BaseModel):
@@ -93,6 +94,70 @@ class StoreSection(Section):
     )
 
 
+class ScheduleSection(Section):
+    """Backups that workers make on their own, and what proves them."""
+
+    every: str = Field(default="1d", description="how often: 1d, 1w, or what divides a day, such as 6h")
+    at: str = Field(
+        default="02:00 UTC",
+        description='time and zone, "02:00 Europe/Berlin"; for weeks with a day: "sun 02:00 Europe/Berlin"',
+    )
+    jitter: str = Field(
+        default="5m", description="begin up to so much later, each in its own way; 0m for none"
+    )
+    tables: list[str] = Field(description='which tables: "db.*", or several patterns')
+    source: str = Field(default="", description="a source of the configuration; empty for the first")
+    keep_last: int = Field(
+        default=0, ge=0, description="how many of the last backups of the schedule are kept"
+    )
+    keep_daily: int = Field(
+        default=0,
+        ge=0,
+        description="of how many days the newest one is kept; if all are 0, nothing is deleted",
+    )
+    keep_weekly: int = Field(default=0, ge=0, description="of how many weeks the newest one is kept")
+    keep_monthly: int = Field(default=0, ge=0, description="of how many months the newest one is kept")
+    keep_yearly: int = Field(default=0, ge=0, description="of how many years the newest one is kept")
+    rbac: bool = Field(default=False, description="also users, roles, grants, quotas and the like")
+    ignore_row_policies: bool = Field(default=False, description="also rows that row policies hide")
+
+    @field_validator("tables", mode="before")
+    @classmethod
+    def _split(cls, value: Any) -> Any:
+        return _by_commas(value)
+
+    @model_validator(mode="after")
+    def _reads(self) -> Self:
+        try:
+            schedule_of("schedule", self)
+        except UsageError as error:
+            raise ValueError(f"{error.message}; {error.hint}") from None
+        return self
+
+
+def schedule_of(name: str, section: ScheduleSection, *, source: str = "", seed: str = "") -> Schedule:
+    """UsageError for what does not read. `source` is the default one."""
+    if not section.tables:
+        raise UsageError("no tables are given", code="config_bad_value", hint='give tables = "db.*"')
+    counts = {
+        name: getattr(section, f"keep_{name}") for name in ("last", "daily", "weekly", "monthly", "yearly")
+    }
+    made = Schedule(
+        name=name,
+        source=section.source or source,
+        tables=tuple(section.tables),
+        every=span(section.every, units="mhdw"),
+        clock=Clock.parse(section.at),
+        jitter=span(section.jitter, units="smhdw"),
+        seed=seed,
+        keep=tuple((name, count) for name, count in counts.items() if count),
+        rbac=section.rbac,
+        ignore_row_policies=section.ignore_row_policies,
+    )
+    made.check()
+    return made
+
+
 class BackupSection(Section):
     """Where backups are kept."""
 
@@ -115,6 +180,7 @@ class BackupSection(Section):
         default=False,
         description="hard-link files instead of copying them; the backup is then lost with the source's disk",
     )
+    schedule: dict[str, ScheduleSection] = {}
 
 
 class SparkSection(Section):
@@ -265,17 +331,19 @@ class PolicySection(Section):
 
 
 _SIZE = re.compile(r"(\d{1,9})([KMGTP]?)B")
-_BYTES = {unit: 1000**power for power, unit in enumerate(("", "K", "M", "G", "T", "P"))}
+_BYTES: dict[str, int] = {unit: 1000**power for power, unit in enumerate(("", "K", "M", "G", "T", "P"))}
+
+
+def _size(text: str) -> int:
+    size = _SIZE.fullmatch(text)
+    if size is None:
+        raise UsageError(f"invalid size {text!r}", code="config_bad_value", hint="give 500GB or 2TB")
+    return int(size[1]) * _BYTES[size[2]]
 
 
 def policy_of(name: str, section: PolicySection) -> Policy:
     """UsageError for what does not read."""
     source, colon, tables = section.source.partition(":")
-    size = _SIZE.fullmatch(section.bytes_per_day)
-    if section.bytes_per_day and size is None:
-        raise UsageError(
-            f"invalid size {section.bytes_per_day!r}", code="config_bad_value", hint="give 500GB or 2TB"
-        )
     window = Window.parse(section.window) if section.window else None
     zone = section.zone or (window.zone if window else "UTC")
     zone_of(zone)
@@ -291,7 +359,7 @@ def policy_of(name: str, section: PolicySection) -> Policy:
         window=window,
         zone=zone,
         partitions_per_run=section.partitions_per_run,
-        bytes_per_day=int(size[1]) * _BYTES[size[2]] if size else 0,
+        bytes_per_day=_size(section.bytes_per_day) if section.bytes_per_day else 0,
         release=Release(section.release),
         release_after=span(section.release_after, units="smhdw"),
         look_every=max(span(section.look_every, units="smhdw"), timedelta(seconds=1)),
@@ -443,6 +511,7 @@ NAMED_SECTIONS: dict[str, type[Section] | None] = {
     "storage": StorageSection,
     "expect": ExpectSection,
     "policy": PolicySection,
+    "backup.schedule": ScheduleSection,
     "notify": NotifySection,
     "ping": PingSection,
 }

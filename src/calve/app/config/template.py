@@ -21,6 +21,7 @@ from calve.app.config.sections import (
     OptimizeSection,
     PingSection,
     PolicySection,
+    ScheduleSection,
     Section,
     ServeSection,
     SourceSection,
@@ -63,7 +64,13 @@ def render() -> str:
             CATALOG,
             _section('storage."s3://bucket"', StorageSection, given={}, commented=True),
             _section("store", StoreSection, given={"url": "sqlite:///calve.db"}),
-            _section("backup", BackupSection, given={}),
+            _section("backup", BackupSection, given={}, leave_out=frozenset({"schedule"})),
+            _section(
+                "backup.schedule.nightly",
+                ScheduleSection,
+                given={"tables": ["db.*"], "keep_daily": 14},
+                commented=True,
+            ),
             _section("spark", SparkSection, given={"master": "local[*]"}, leave_out=frozenset({"conf"})),
             "[spark.conf]                             # passed to Spark unchanged\n"
             '# "spark.driver.memory" = "1g"\n'

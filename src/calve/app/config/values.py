@@ -15,6 +15,7 @@ from calve.model import reach
 from calve.model.errors import UsageError
 from calve.model.limits import Limits
 from calve.policy.policy import Policy
+from calve.policy.schedule import Schedule
 
 CONFIG_NAME = "calve.toml"
 DEFAULT_ORIGIN = "default"
@@ -133,6 +134,7 @@ class Config:
     metrics: MetricsConfig = MetricsConfig()
     expect: tuple[Expectation, ...] = ()
     policies: tuple[Policy, ...] = ()
+    schedules: tuple[Schedule, ...] = ()
     log: LogConfig = LogConfig()
     secrets: tuple[str, ...] = field(default=(), repr=False)  # never to be shown, wherever they turn up
     # Fields of `notify.targets`, by name; only `app.notices` reads them.
@@ -167,6 +169,14 @@ class Config:
                 return one
         raise _not_configured("policy", name, {one.name: one for one in self.policies}, self.file)
 
+    def schedule(self, name: str) -> Schedule:
+        for one in self.schedules:
+            if one.name == name:
+                return one
+        raise _not_configured(
+            "schedule", name, {one.name: one for one in self.schedules}, self.file, "backup."
+        )
+
     def source(self, name: str) -> SourceConfig:
         if name not in self.sources:
             raise _not_configured("source", name, self.sources, self.file)
@@ -178,12 +188,14 @@ class Config:
         return self.catalogs[name]
 
 
-def _not_configured(section: str, name: str, known: Mapping[str, object], file: Path | None) -> UsageError:
+def _not_configured(
+    section: str, name: str, known: Mapping[str, object], file: Path | None, above: str = ""
+) -> UsageError:
     listed = ", ".join(known) or "none"
     return UsageError(
         f"{section} {name!r} is not configured (configured: {listed})",
         code=f"{section}_not_configured",
-        hint=f"add [{section}.{name}] to {file or CONFIG_NAME}, or use one that is configured",
+        hint=f"add [{above}{section}.{name}] to {file or CONFIG_NAME}, or use one that is configured",
     )
 
 
