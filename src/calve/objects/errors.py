@@ -50,6 +50,8 @@ _REFUSED = re.compile(
 )
 # A 400 that means: try again.
 _BUSY = re.compile(r"\b(?:RequestTimeout|SlowDown|InternalError|ServiceUnavailable)\b")
+# A 5xx that no waiting cures: a storage that is nearly S3.
+_UNSUPPORTED = re.compile(r"\bNotImplemented\b|status(?: code)?:? 501\b")
 _CLIENT_ERROR = re.compile(r"status(?: code)?:? 4(?!08|29)\d\d\b")
 _REFUSED_BY_ARROW = re.compile(
     r"ACCESS_DENIED|INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH|INVALID_SIGNATURE|"
@@ -75,6 +77,7 @@ class Fault(StrEnum):
     DENIED = "refused"
     MISSING = "no such object"
     CONFIG = "misconfigured"
+    UNSUPPORTED = "not supported"
     OUTAGE = "cannot be reached"
     FULL = "no space left"
 
@@ -97,6 +100,8 @@ def _fault_of_obstore(error: Exception) -> Fault | None:
         return Fault.CERTIFICATE
     if _BUSY.search(text):
         return Fault.OUTAGE
+    if _UNSUPPORTED.search(text):
+        return Fault.UNSUPPORTED
     denied = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)
     if isinstance(error, denied) or _REFUSED.search(text):
         return Fault.DENIED
@@ -138,7 +143,9 @@ def translate(error: Exception, uri: str, place: str = "") -> CalveError:
     match fault_of(error):
         case Fault.NO_BUCKET:
             return PermanentError(
-                f"no such bucket: {place}", code="bucket_missing", hint="create it, or correct the location"
+                f"no such bucket: {place}",
+                code="bucket_missing",
+                hint="create it, or correct the location, or virtual_addressing if the endpoint has the other style",
             )
         case Fault.CERTIFICATE:
             return UntrustedError(
@@ -163,6 +170,12 @@ def translate(error: Exception, uri: str, place: str = "") -> CalveError:
             return NotFoundError(f"no such object: {uri}", code="object_missing")
         case Fault.CONFIG:
             return PermanentError(f"{place or uri}: {text}", code="storage_config")
+        case Fault.UNSUPPORTED:
+            return PermanentError(
+                f"{place or uri} does not support what was asked of it: {text}",
+                code="storage_unsupported",
+                hint="see docs/object-storage.md#nearly-s3 for what a storage must be able to do",
+            )
         case Fault.OUTAGE if place:
             return unavailable(place, text, _keys_hint(place, error))
         case Fault.FULL:

@@ -47,10 +47,18 @@ class RemoteObjects:
     def __init__(self, place: str, bounds: Bounds, *, ca_file: str = "") -> None:
         self._place = place
         self._bounds = bounds
+        self._ca_file = ca_file
         if ca_file:
             check_ca_file(ca_file)  # an executor may not have it
-        with self._translated(place), trusting(ca_file):
-            self._store = self._open(self._client_options(), _retries(bounds))
+        self._store = self._opened()
+
+    def _opened(self) -> Any:
+        with self._translated(self._place), trusting(self._ca_file):
+            return self._open(self._client_options(), _retries(self._bounds))
+
+    def _deleting_singly(self) -> Any:
+        """The store, asked to delete one object in each request."""
+        return self._store
 
     def _open(self, client: dict[str, Any], retries: dict[str, Any]) -> Any:
         """obstore's store of the place. Sends no request."""
@@ -176,7 +184,12 @@ class RemoteObjects:
             try:
                 # If we die here, the rest is deleted by the next call.
                 obstore.delete(self._store, keys)
-            except gone:  # some servers say so; then one at a time
+            except (*gone, exceptions.GenericError) as error:
+                # Some servers say so, and some cannot delete several at once; then one at a time.
+                if not isinstance(error, gone):
+                    if fault_of(error) is not Fault.UNSUPPORTED:
+                        raise
+                    self._store = self._deleting_singly()
                 for key in keys:
                     with contextlib.suppress(*gone):
                         obstore.delete(self._store, key)

@@ -15,6 +15,7 @@ from calve.objects.uri import Uri
 class S3Objects(RemoteObjects):
     def __init__(self, place: str, bounds: Bounds, properties: Mapping[str, str]) -> None:
         self._access = S3Access.of(properties)
+        self._deletes_in_bulk = True
         super().__init__(place, bounds, ca_file=self._access.ca_file)
 
     def _open(self, client: dict[str, Any], retries: dict[str, Any]) -> S3Store:
@@ -24,10 +25,14 @@ class S3Objects(RemoteObjects):
             client["proxy_url"] = access.proxy
         return S3Store(
             Uri.parse(f"{self._place}/").bucket,
-            config=obstore_config(access),
+            config=obstore_config(access) | {"disable_bulk_delete": not self._deletes_in_bulk},
             client_options=client,
             retry_config=retries,
         )
+
+    def _deleting_singly(self) -> S3Store:
+        self._deletes_in_bulk = False
+        return self._opened()
 
     def upload_cleanup(self, prefix_uri: str) -> UploadCleanup:
         return lifecycle.upload_cleanup(Uri.parse(prefix_uri), self._access, self._bounds)

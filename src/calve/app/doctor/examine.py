@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
-from calve.app.doctor import parts, work
+from calve.app.doctor import lake, parts, work
 from calve.app.doctor.finding import Finding
 from calve.app.wiring import App
 from calve.model.errors import CalveError, StoreError
@@ -73,6 +73,8 @@ def _probes(app: App, *, spark: bool) -> Iterator[Probe]:
         )
     for name in app.config.catalogs:
         yield Probe(part=f"catalog:{name}", look=partial(parts.catalog, name=name))
+        after = frozenset({f"catalog:{name}"})
+        yield Probe(part=f"commits:{name}", look=partial(lake.commits, name=name), after=after)
     for prefix in app.config.storages:
         yield Probe(part=f"storage:{prefix}", look=partial(parts.storage, prefix=prefix))
     yield Probe(part="backups", look=parts.backups)

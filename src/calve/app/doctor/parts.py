@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from calve.app.doctor import lake
 from calve.app.doctor.finding import Finding
 from calve.app.wiring import App
 from calve.control.ports import TaskOrder, TaskResult
@@ -18,7 +19,7 @@ from calve.destination.names import RECEIPTS_PROPERTY, receipts_hint
 from calve.model.errors import DeniedError, PermanentError
 from calve.model.process import new_process_id
 from calve.model.states import PinState
-from calve.objects.uri import Uri, is_served
+from calve.objects.uri import is_served
 
 
 def configuration(app: App) -> Iterator[Finding]:
@@ -99,19 +100,24 @@ def catalog(app: App, *, name: str) -> Iterator[Finding]:
     place = str(given.get(RECEIPTS_PROPERTY) or given.get("warehouse", ""))
     words = f"answers; {_counted(namespaces, 'namespace')}"
     served = is_served(place)
+    part = f"catalog:{name}"
+    lacking: list[Finding] = []
     if served:
-        _write_catalog(app, name, place)
+        lacking = _write_catalog(app, part, name, place)
         words += f"; {place} can be written"
-    yield Finding(part=f"catalog:{name}", ok=True, words=words)
+    if not lacking:
+        yield Finding(part=part, ok=True, words=words)
+    yield from lacking
     if served:
-        yield from _upload_cleanup(app, f"catalog:{name}", name, place)
+        yield from _upload_cleanup(app, part, name, place)
 
 
 def storage(app: App, *, prefix: str) -> Iterator[Finding]:
     """An object can be put there and removed again."""
-    _write(app, prefix, prefix)
-    yield Finding(part=f"storage:{prefix}", ok=True, words="can be written")
-    yield from _upload_cleanup(app, f"storage:{prefix}", prefix, prefix)
+    part = f"storage:{prefix}"
+    lacking = list(lake.writable(app, part, prefix, prefix))
+    yield from lacking or [Finding(part=part, ok=True, words="can be written")]
+    yield from _upload_cleanup(app, part, prefix, prefix)
 
 
 def backups(app: App) -> Iterator[Finding]:
@@ -136,20 +142,13 @@ def _upload_cleanup(app: App, part: str, name: str, place: str) -> Iterator[Find
         yield Finding(part=part, ok=True, warning=True, words=f"{place}: {found.words}", remedy=found.remedy)
 
 
-def _write_catalog(app: App, name: str, place: str) -> None:
+def _write_catalog(app: App, part: str, name: str, place: str) -> list[Finding]:
     """As an export would be refused: a bucket of tables needs another place for receipts."""
     try:
-        _write(app, name, place)
+        found = list(lake.writable(app, part, name, place))
     except DeniedError as error:
         raise DeniedError(error.message, code=error.code, hint=receipts_hint(name)) from None
-
-
-def _write(app: App, name: str, place: str) -> None:
-    storage = app.storage(name)
-    probe = str(Uri.parse(place) / f"_calve/doctor-{new_process_id()}")
-    # If we die here, an object of a few bytes is left, whose name says whose it is.
-    storage.put_if_absent(probe, b"calve doctor")
-    storage.delete([probe])
+    return found + list(lake.written_by_pyiceberg(app, part, name, place))
 
 
 def java(_app: App) -> Iterator[Finding]:

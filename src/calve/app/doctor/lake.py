@@ -1,0 +1,106 @@
+"""Probes of what exactly-once rests on: a catalog that holds assertions, a storage that puts only if absent.
+
+The quirks of storages that are nearly S3 are named here, each with what to do.
+"""
+
+from collections.abc import Iterator
+from itertools import islice
+
+from calve.app.doctor.finding import Finding
+from calve.app.wiring import App
+from calve.model.errors import CalveError
+from calve.model.process import new_process_id
+from calve.objects.uri import Uri
+
+_LOOKED_AT = 10  # tables, for one that has rows
+
+
+def commits(app: App, *, name: str) -> Iterator[Finding]:
+    """Commits that must be refused, to one table. Nothing is published."""
+    from calve.app.optimizer import all_tables
+    from calve.iceberg import tables
+    from calve.iceberg.publish.commit import CommitAnswer
+    from calve.iceberg.publish.probe import let_through
+
+    part = f"commits:{name}"
+    catalog = app.catalog(name)
+    found = [tables.load(catalog, identifier) for identifier in islice(all_tables(catalog), _LOOKED_AT)]
+    if not found:
+        yield Finding(part=part, ok=True, words="no table yet whose commits could be probed")
+        return
+    table = next((one for one in found if one.metadata.refs), found[0])
+    shown = ".".join((name, *table.name()))
+    ok = True
+    for words, reply in let_through(catalog, table):
+        ok = False
+        if reply.answer is CommitAnswer.LANDED:
+            yield Finding(
+                part=part,
+                ok=False,
+                words=f"the catalog applied a commit to {shown} that asserted something false ({words}):"
+                " exports there are not exactly once, and another writer's rows can be lost",
+                remedy="stop exporting there; see docs/catalogs.md for what each catalog promises",
+            )
+        else:
+            why = reply.error.message if reply.error else reply.answer.value
+            yield Finding(
+                part=part,
+                ok=True,
+                warning=True,
+                words=f"whether the catalog asserts {words} cannot be told: {why}",
+                remedy="a commit that must be refused was answered with something else; see docs/catalogs.md",
+            )
+    if ok:
+        yield Finding(part=part, ok=True, words=f"{shown}: commits with false assertions are refused")
+
+
+def writable(app: App, part: str, name: str, place: str) -> Iterator[Finding]:
+    """An object can be put once, seen, read and removed again. What a storage lacks is said by name."""
+    storage = app.storage(name)
+    folder = Uri.parse(place) / f"_calve/doctor-{new_process_id()}"
+    probe = str(folder / "probe")
+    # If we die here, an object of a few bytes is left, whose name says whose it is.
+    storage.put_if_absent(probe, b"calve doctor")
+    try:
+        if storage.put_if_absent(probe, b"again") or storage.read(probe) != b"calve doctor":
+            yield Finding(
+                part=part,
+                ok=False,
+                words=f"{place}: the storage replaces an object that must not be replaced"
+                " (it ignores If-None-Match): of two attempts, both would win",
+                remedy="use a storage with conditional puts, or turn them on: docs/object-storage.md#nearly-s3",
+            )
+        if probe not in storage.list(str(folder)):
+            yield Finding(
+                part=part,
+                ok=False,
+                words=f"{place}: the storage does not list an object that was just put there",
+                remedy="switch off the cache in front of it; files that are not listed are not found",
+            )
+    finally:
+        storage.delete([probe])
+
+
+def written_by_pyiceberg(app: App, part: str, name: str, place: str) -> Iterator[Finding]:
+    """A catalog's metadata is written by another client than its data, which asks more of a storage."""
+    from pyiceberg.io import load_file_io
+
+    from calve.destination.file_io import bounded
+    from calve.iceberg.errors import catalog_call
+
+    probe = str(Uri.parse(place) / f"_calve/doctor-{new_process_id()}/metadata")
+    io = load_file_io(bounded(app.catalog_properties(name)), probe)
+    try:
+        # If we die here, an object of a few bytes is left, whose name says whose it is.
+        with catalog_call(name, "writing metadata"), io.new_output(probe).create() as file:
+            file.write(b"calve doctor")
+        app.storage(name).delete([probe])  # Arrow would leave an empty folder behind
+    except CalveError as error:
+        yield Finding(
+            part=part,
+            ok=False,
+            words=f"{place} can be written by Calve, but not by PyIceberg's client: {error.message}",
+            remedy="a storage that is not AWS may refuse the checksums that it adds: set"
+            " AWS_REQUEST_CHECKSUM_CALCULATION=when_required for every program;"
+            " see docs/object-storage.md#nearly-s3",
+        )
