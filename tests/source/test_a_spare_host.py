@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from calve.clickhouse.embedded import host, source
 from calve.clickhouse.embedded.host import HostProcess, Spare
-from calve.clickhouse.embedded.source import EmbeddedSource
+from calve.clickhouse.embedded.source import EmbeddedSession, EmbeddedSource
 from calve.model.errors import CalveError
 
 
@@ -46,6 +47,41 @@ def test_one_child_serves_the_visits_that_are_expected(tmp_path: Path, expecting
     assert not first.alive
     with one.visit() as session:
         assert session.rows("EXISTS TABLE t") == [{"result": 1}]
+
+
+def test_a_session_that_is_kept_after_its_visit_has_no_part_in_the_next(
+    tmp_path: Path, expecting: Spare
+) -> None:
+    with EmbeddedSource("main", tmp_path / "one", create=True).visit() as kept:
+        kept.rows("SELECT 1")
+    with pytest.raises(CalveError, match="the visit has ended"):
+        kept.rows("SELECT 2")
+    with EmbeddedSource("main", tmp_path / "two", create=True).visit() as session:
+        assert session.rows("SELECT 3 AS x") == [{"x": 3}]
+
+
+def test_a_statement_that_outlives_its_visit_ends_with_the_child(tmp_path: Path, expecting: Spare) -> None:
+    """Its thread was given up by the caller. It must not take the answers of the next visit."""
+    told: list[CalveError] = []
+
+    def ask() -> None:
+        try:
+            kept.rows(
+                "SELECT sleepEachRow(3) FROM numbers(100)", {"function_sleep_max_microseconds_per_block": "0"}
+            )
+        except CalveError as error:
+            told.append(error)
+
+    with EmbeddedSource("main", tmp_path / "one", create=True).visit() as kept:
+        assert isinstance(kept, EmbeddedSession)
+        given_up = threading.Thread(target=ask)
+        given_up.start()
+        while not kept.is_asking:
+            given_up.join(0.01)
+    given_up.join()
+    assert [error.code for error in told] == ["source_died"]
+    with EmbeddedSource("main", tmp_path / "two", create=True).visit() as session:
+        assert session.rows("SELECT 3 AS x") == [{"x": 3}]
 
 
 def test_a_child_that_waits_leaves_the_folder_to_others(tmp_path: Path, expecting: Spare) -> None:

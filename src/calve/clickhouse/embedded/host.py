@@ -238,6 +238,11 @@ class HostProcess:
         self._child.wait()
         self._tidy()
 
+    def interrupt(self) -> None:
+        """`kill` while another thread waits for an answer: that thread finds it dead, and tidies up."""
+        self._child.kill()
+        self._child.wait()
+
     def complaint(self) -> str:
         """What the engine printed last: its start-up errors come only there."""
         try:

@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import os
 import re
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from typing import Any
 
 from calve.clickhouse import errors, tables
 from calve.clickhouse.embedded.base import EngineSession, EngineSource
-from calve.clickhouse.embedded.host import Gate, HostDied, HostProcess, HostTimeout, gate_of, spare
+from calve.clickhouse.embedded.host import Answer, Gate, HostDied, HostProcess, HostTimeout, gate_of, spare
 from calve.clickhouse.engine.engine import NO_SETTINGS, SETTINGS, decode
 from calve.clickhouse.errors import SourceBusyError
 from calve.clickhouse.pins import pin, shadow
@@ -95,7 +96,7 @@ class EmbeddedSource(EngineSource):
             session = EmbeddedSession(self, self._enter(gate), self._query_seconds, self._configured_id)
             yield session
         finally:
-            gate.leave(session.host if session is not None else None)
+            gate.leave(session.end() if session is not None else None)
 
     def establish(self) -> None:
         folder = self.folder
@@ -229,6 +230,23 @@ class EmbeddedSession(EngineSession):
         self.host: HostProcess | None = host  # None once it is gone
         self.patience_seconds = query_seconds
         self._has_config = source.has_config
+        self._asking = threading.Lock()  # question and answer belong together
+
+    @property
+    def is_asking(self) -> bool:
+        return self._asking.locked()
+
+    def end(self) -> HostProcess | None:
+        """The host, for the next visit, in which this session has no part any more. A thread that is still at a
+        statement, because its caller has given it up, would take the answers of that visit: its host is ended."""
+        host, self.host = self.host, None
+        if host is None:
+            return None
+        if not self._asking.acquire(blocking=False):
+            host.interrupt()
+            return None
+        self._asking.release()
+        return host
 
     def describe(self, database: str, table: str) -> TableInfo:
         """The engine describes all of its own functions to name those that users defined, 20 ms each time. They
@@ -263,10 +281,18 @@ class EmbeddedSession(EngineSession):
     def _ask(self, sql: str, settings: Mapping[str, str], what: str, seconds: float | None) -> bytes:
         limit = self.patience_seconds if seconds is None else seconds
         place = f"source {self.source}" + (f", {what}" if what else "")
-        if self.host is None:
+        with self._asking:
+            answer = self._answer(sql, settings, place, limit)
+        if not answer.ok:
+            raise errors.translate(answer.data.decode("utf-8", "replace"), place)
+        return answer.data
+
+    def _answer(self, sql: str, settings: Mapping[str, str], place: str, limit: float) -> Answer:
+        host = self.host
+        if host is None:
             raise TemporaryError(f"{place}: the visit has ended", code="source_closed")
         try:
-            answer = self.host.ask(sql, settings, limit)
+            return host.ask(sql, settings, limit)
         except HostTimeout:
             self.host = None
             raise TemporaryError(
@@ -281,12 +307,9 @@ class EmbeddedSession(EngineSession):
             ) from None
         except BaseException:
             # Interrupted between question and answer: the next answer would be the wrong one.
-            self.host.kill()
+            host.kill()
             self.host = None
             raise
-        if not answer.ok:
-            raise errors.translate(answer.data.decode("utf-8", "replace"), place)
-        return answer.data
 
 
 def _is_locked(folder: Path) -> bool:
