@@ -1,6 +1,6 @@
 # Every target does its own set-up. Paths are relative, so that a clone may live in any folder.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-python test-long lint format bench bench-quiet docs site screenshots model lock clean
+.PHONY: help setup demo test test-fast test-python test-long lint format bench bench-quiet docs site dist screenshots model lock clean
 MAKEFLAGS += --no-print-directory
 
 help:  ## show this
@@ -57,6 +57,9 @@ site: setup  ## build the documentation site into site/, and check every link, a
 	@.venv/bin/python scripts/check_site.py
 	@echo "site/index.html" >&2
 
+dist: setup  ## make a release in dist/: sdist, wheel, the list of parts, checksums
+	@scripts/dist
+
 screenshots:  ## take the pictures of the dashboard in docs/images anew, from a demo that is at work
 	@scripts/setup browser
 	@.venv/bin/python scripts/screenshots.py
@@ -68,4 +71,4 @@ lock: setup  ## compile requirements.lock (LOCK=--upgrade for newer versions)
 	@scripts/lock $(LOCK)
 
 clean:  ## remove what was made, the environment too
-	@rm -rf .venv .venv-* .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis calve-demo site
+	@rm -rf .venv .venv-* .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis calve-demo site dist

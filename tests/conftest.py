@@ -12,6 +12,7 @@ import pytest
 
 from calve.clickhouse.embedded.host import spare
 from support import stacks
+from support.installed import Installed, install
 from support.local_runner import LocalRunner
 from support.postgres import Postgres, postgres
 from support.spark_sql import SparkSql
@@ -39,7 +40,7 @@ os.environ["SPARK_LAUNCHER_OPTS"] = os.environ["SPARK_SUBMIT_OPTS"] = QUICK
 SLOWEST_FIRST = (
     "seen/",
     "outages/test_secrets_of_a_whole_run.py",
-    "docs/test_the_readme_s_tour.py",
+    "packages/",
     "outages/test_the_storage_answers_5xx.py",
     "formal/",
     "runner/test_the_executors_python.py",
@@ -77,10 +78,12 @@ SPARKS_OF_THEIR_OWN = ("full_disk", "cluster_over_https", "master_is_away")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The tests of a file, or of a class, stay in one program, since they share what is slow to start. So do all
     that use the shared Spark, those of one master side by side, all that ask Spark as an independent reader, and all
-    that open the dashboard in the shared browser."""
+    that open the dashboard in the shared browser, and all that use Calve as it is installed."""
     for item in items:
         item.add_marker(
-            pytest.mark.xdist_group(_jvm(item) or _browser(item) or item.nodeid.rpartition("::")[0])
+            pytest.mark.xdist_group(
+                _jvm(item) or _browser(item) or _installed(item) or item.nodeid.rpartition("::")[0]
+            )
         )
     items.sort(key=_rank)
 
@@ -120,6 +123,10 @@ def _rank(item: pytest.Item) -> tuple[int, int]:
         if f"tests/{path}" in item.nodeid:
             return rank, 0
     return len(SLOWEST_FIRST), 0
+
+
+def _installed(item: pytest.Item) -> str:
+    return "installed" if "installed" in item.fixturenames else ""  # type: ignore[attr-defined]
 
 
 @pytest.hookimpl(wrapper=True)
@@ -164,6 +171,12 @@ def _room_for_a_spark_of_its_own(request: pytest.FixtureRequest) -> None:
     """A test that starts Spark by itself, in this program, finds none running."""
     if _is_spark(request.node) and not _jvm(request.node):
         request.getfixturevalue("sparks").close()
+
+
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """The wheel in an environment of its own: nothing of the repository, and only what it says that it needs."""
+    return install(tmp_path_factory.mktemp("installed"))
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,13 @@ from pathlib import Path
 from calve.model.errors import PermanentError, UnavailableError, UsageError
 
 OLDEST = 17
-INSTALL = "apt-get install openjdk-17-jre-headless, or set JAVA_HOME to a Java runtime of 17 or newer"
+INSTALL = {
+    "apt-get": "apt-get install openjdk-17-jre-headless",
+    "dnf": "dnf install java-17-openjdk-headless",
+    "zypper": "zypper install java-17-openjdk-headless",
+    "pacman": "pacman -S jre17-openjdk-headless",
+    "brew": "brew install openjdk@17",
+}
 
 
 def java_home() -> Path:
@@ -28,7 +34,13 @@ def java_home() -> Path:
             return home
         seen.append(f"{home} ({'unusable' if version is None else version})")
     found = f"; found only {', '.join(seen)}" if seen else ""
-    raise UsageError(f"no Java runtime {OLDEST} or newer{found}", code="java_missing", hint=INSTALL)
+    raise UsageError(f"no Java runtime {OLDEST} or newer{found}", code="java_missing", hint=_how_to_install())
+
+
+def _how_to_install() -> str:
+    """One line, for the package manager that there is."""
+    manager = next((name for name in INSTALL if shutil.which(name)), "apt-get")
+    return f"{INSTALL[manager]}, or set JAVA_HOME to a Java runtime of {OLDEST} or newer"
 
 
 def java_version() -> int | None:

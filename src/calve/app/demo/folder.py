@@ -12,13 +12,15 @@ from calve.app.config.values import CONFIG_NAME
 from calve.clickhouse.embedded.source import EmbeddedSource
 from calve.clickhouse.errors import SourceBusyError
 from calve.model.errors import CalveError, RefusedError, UsageError
+from calve.spark.java import java_home
 
 MARK = ".calve-demo"
 _MADE = ("clickhouse", "lake", "calve.db", "calve.db-wal", "calve.db-shm", CONFIG_NAME)
 
 
 def prepare(folder: Path) -> Path:
-    """An empty installation; its configuration file."""
+    """An empty installation; its configuration file. Without Java nothing is made: it would be missed at the export."""
+    java_home()
     try:
         _clear(folder)
         # If we die here, the mark is there first, so that the next demo may clear what follows.

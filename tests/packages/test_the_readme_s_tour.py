@@ -1,19 +1,19 @@
-"""What the README tells people to paste works when it is pasted."""
+"""What the README tells people to paste works when it is pasted, with Calve as it is installed."""
 
 import os
 import re
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import httpx
 import pytest
 
+from support.installed import Installed, outside
 from support.programs import Program
 
 ROOT = Path(__file__).resolve().parents[2]
-MARK = "<!-- tour: tests/docs runs every line of the next blocks -->"
+MARK = "<!-- tour: tests/packages runs every line of the next blocks -->"
 
 
 def tour() -> str:
@@ -22,11 +22,11 @@ def tour() -> str:
 
 
 @pytest.mark.spark
-def test_every_line_of_the_tour_works(tmp_path: Path) -> None:
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+def test_every_line_of_the_tour_works(installed: Installed, tmp_path: Path) -> None:
+    path = f"{installed.bin}{os.pathsep}{os.environ['PATH']}"
     answer = subprocess.run(
         ["sh", "-eu"], input=tour(), cwd=tmp_path, capture_output=True, text=True, timeout=280,
-        env=os.environ | {"PATH": path},
+        env=outside() | {"PATH": path},
     )  # fmt: skip
     assert answer.returncode == 0, answer.stderr
     assert "already exported" in answer.stderr
