@@ -72,6 +72,7 @@ VIEWERS = [
     "policy_list",
     "policy_show",
     "policy_explain",
+    "policy_drop",
     "hold_list",
     "schedule_list",
     "schedule_show",

@@ -25,7 +25,11 @@ BY_ROLE = {
         now find has_workers notes outages processes show events why standing workers history page servers breakers
         halts proofs keys feed tasks totals versions partitions parts health export_preview optimize_preview
         backup_list backup_show source_tables seen attention tables table sheet vault system search
+<<<<<<< HEAD
         policy_list policy_show policy_explain hold_list view_show schedule_list schedule_show
+=======
+        policy_list policy_show policy_explain policy_drop hold_list view_show
+>>>>>>> 780fa9b (calve policy drop: a person deletes what is in quarantine, once everything is proven again)
     """,
     OPERATOR: "settings audit halt lift verify backup_verify doctor support export backup_create optimize cancel retry stop"
     " notify_test policy_run policy_pause policy_resume policy_undo hold_add schedule_run schedule_pause schedule_resume",
@@ -47,6 +51,7 @@ OPTIONS = {
     ("policy_run", "dry_run"): VIEWER,
     ("policy_approve", "dry_run"): VIEWER,
     ("policy_undo", "force"): ADMIN,
+    ("policy_drop", "approve"): ADMIN,
 }
 
 

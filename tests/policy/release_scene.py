@@ -27,7 +27,7 @@ from calve.destination.proof import Scan, ScanFile
 from calve.iceberg.released import ReleaseMark
 from calve.model.access import Asked
 from calve.model.change import Change, Item
-from calve.model.errors import NotFoundError, PermanentError, TemporaryError
+from calve.model.errors import NotFoundError, PermanentError, RefusedError, TemporaryError
 from calve.model.limits import Limits
 from calve.model.process import GuardedTable, Lease, Process, ProcessId, WorkerId
 from calve.model.reach import Service
@@ -35,6 +35,7 @@ from calve.model.states import PROCESS_TERMINAL
 from calve.model.tier import Announced, Approval, Intent, Release
 from calve.policy.proof_plan import Depth, ProofPlan, ProofReceipt, SourceRows
 from calve.policy.release import ReleaseKind
+from calve.policy.release_drop import DropKind, DropRequest
 from calve.policy.release_plan import ReleasePlan, ReleaseRequest
 from calve.policy.release_ports import Seen
 from calve.policy.release_undo import ReturnKind, ReturnRequest
@@ -105,6 +106,7 @@ class World:
     cold: bool = False  # the view reads the lake
     blocks: int = 10
     allowed_to_lose: bool = False
+    dropped: list[int] = field(default_factory=list)
     before: dict[str, Callable[[], None]] = field(default_factory=dict)
     moves: int = 0
     problems: list[str] = field(default_factory=list)
@@ -130,9 +132,12 @@ class World:
         return sorted(self.lake) if self.cold else self.hot
 
     def check(self, after: str) -> None:
-        if not self.allowed_to_lose and sorted([*self.hot, *self.held]) != sorted(self.everything):
+        kept = sorted([*self.hot, *self.held, *self.dropped])
+        if not self.allowed_to_lose and kept != sorted(self.everything):
             self.problems.append(f"after {after}: {self.hot} in the table and {self.held} in quarantine")
-        if self.held and "" not in self.marks.values():
+        if set(self.dropped) - set(self.lake):
+            self.problems.append(f"after {after}: rows are dropped that the lake does not have")
+        if (self.held or self.dropped) and "" not in self.marks.values():
             self.problems.append(f"after {after}: rows are out of the table, and the lake has no mark")
         if sorted(self.lake) == ALL and not (set(ALL) <= set(self.shown)):
             self.problems.append(f"after {after}: the view shows {self.shown}")
@@ -208,6 +213,33 @@ class FakeHot:
             self.world.places[self._name(attempt, "_back")] = []
 
         self.world.do("put_back", work)
+
+    def _doomed(self, attempt: Attempt, process_id: str) -> str:
+        return self._name(attempt, f"_drop_{process_id}")
+
+    def remove(self, attempt: Attempt, process_id: str, query_id: str) -> None:
+        def work() -> None:
+            closed = self.world.places.pop(self._name(attempt, ""), None)
+            if closed is not None:
+                self.world.places[self._doomed(attempt, process_id)] = closed
+            self.drop_statement(attempt, process_id)
+
+        self.world.do("remove", work)
+
+    def drop_statement(self, attempt: Attempt, process_id: str) -> None:
+        for part in self.world.places.pop(self._doomed(attempt, process_id), []):
+            self.world.dropped += part.rows
+
+    def spare(self, attempt: Attempt, process_id: str, query_ids: Sequence[str]) -> None:
+        def work() -> None:
+            doomed = self.world.places.pop(self._doomed(attempt, process_id), None)
+            if doomed is not None:
+                self.world.places[self._name(attempt, "")] = doomed
+
+        self.world.do("spare", work)
+
+    def is_gone(self, attempt: Attempt, process_id: str) -> bool:
+        return not self._found(attempt) and self._doomed(attempt, process_id) not in self.world.places
 
     def placements(self, attempt: Attempt) -> list[Placement]:
         found = self._found(attempt)
@@ -293,6 +325,7 @@ class ReleaseScene:
         self.view: FakeView | None = FakeView(self.world) if view else None
         self.clock = FakeClock(datetime(2026, 1, 1, tzinfo=UTC))
         self.memory = MemoryStore(self.clock)
+        self.backup = "nightly"  # that has what is in quarantine
         self.hash = "h1"  # of the policy in this program's configuration
         self._store = crashing_store(self.memory, self.faults)
         self._workers = 0
@@ -348,6 +381,13 @@ class ReleaseScene:
             Lease(process_id=process.id, worker=process.owner, fence=process.fence), Change(*items)
         )
 
+    def now(self) -> datetime:
+        return self.memory.now()
+
+    def check_backup(self, plan: ReleasePlan, release: Release, backup: str, *, read: bool) -> None:
+        if backup not in ("", self.backup):
+            raise RefusedError("no such backup", code="no_backup")
+
     def plan_of(self, process_id: ProcessId) -> ReleasePlan:
         text = self.memory.plan(process_id)
         assert text is not None
@@ -363,6 +403,16 @@ class ReleaseScene:
 
     def submit_undo(self, release: ProcessId, *, insist: bool = False) -> ProcessId:
         request = ReturnRequest(release=release, of=REQUEST, insist=insist)
+        new = request.process(needs=["source:main"], locks=["lock"], deadline_seconds=86_400.0)
+        return self.memory.submit([new])[0].id
+
+    def submit_drop(self, release: ProcessId, *, approved: bool = True, backup: str = "nightly") -> ProcessId:
+        request = DropRequest(
+            release=release, of=REQUEST, hash="plan-1", grace_seconds=86_400.0, backup=backup
+        )
+        if approved:
+            allowed = Approval(what="drop", hash="plan-1", identity=IDENTITY, destination=TO, who="anne")
+            self.memory.approve(allowed, Asked(who="anne", verb="policy_drop"))
         new = request.process(needs=["source:main"], locks=["lock"], deadline_seconds=86_400.0)
         return self.memory.submit([new])[0].id
 
@@ -391,7 +441,11 @@ class ReleaseScene:
 
     def worker(self) -> WorkerLoop:
         self._workers += 1
-        kinds = {"release": ReleaseKind(cast(Any, self)), "return": ReturnKind(cast(Any, self))}
+        kinds = {
+            "release": ReleaseKind(cast(Any, self)),
+            "return": ReturnKind(cast(Any, self)),
+            "drop": DropKind(cast(Any, self)),
+        }
         return WorkerLoop(
             store=self._store,
             kinds={name: crashing_kind(kind, self.faults) for name, kind in kinds.items()},

@@ -3,14 +3,21 @@
 import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
-from calve.app import policies, policy_view, release_verbs
+from calve.app import backups, policies, policy_view, release_verbs
+from calve.app.attention import attention
+from calve.app.policy_look import look
+from calve.app.release_verbs import Json
 from calve.app.tier import view_create
 from calve.app.wiring import App
+from calve.backup.deletion import Keep
 from calve.iceberg.released import read_marks
 from calve.model.access import Asked
+from calve.model.errors import RefusedError
 from calve.model.process import Process
 from calve.model.states import ProcessState
 from calve.policy.policy import Policy
@@ -105,6 +112,8 @@ def test_a_partition_leaves_once_it_is_approved_and_what_differs_goes_back(kept:
         }
         assert len(read_marks(kept.table(f"lake.{name}.events").metadata)) == 1
         assert _run(kept, app, name) == []
+        every = replace(policy, name="every", tables="*.*", to=f"lake.{name}.{{database}}_{{table}}")
+        assert "calve_released" not in {one.database for one in look(app, every, again=timedelta()) or ()}
 
 
 def test_a_view_turns_with_what_leaves_and_with_what_comes_back(kept: Place, name: str) -> None:
@@ -127,6 +136,70 @@ def test_a_view_turns_with_what_leaves_and_with_what_comes_back(kept: Place, nam
         assert back.state is ProcessState.COMPLETED, back.error
         assert [row["n"] for row in kept.select(shown)] == [101, 50, 10]
         assert len(read_marks(kept.table(f"lake.{name}.events").metadata)) == 1
+
+
+def test_a_person_drops_what_is_in_quarantine_with_a_backup_that_is_kept(kept: Place, name: str) -> None:
+    with _app(kept, name) as (app, policy):
+        _run(kept, app, name)
+        _prove(kept, app, policy)
+        release_verbs.policy_approve(app, name, _ASKED)
+        _run(kept, app, name)
+        places = {one.partition: one.place for one in app.registry.releases(_identity(app, name))}
+        [card] = [
+            one for one in attention(app, app.overview)["cards"] if one["source"] == f"main:{name}.events"
+        ]
+        assert (card["kind"], card["command"]) == (
+            "drops",
+            f"calve policy drop main:{name}.events 202401 202402",
+        )
+        with pytest.raises(RefusedError) as refused:
+            _drop(app, name)
+        pattern = places["202401"].replace("`", "")
+        assert (refused.value.code, f"--tables '{pattern}'" in refused.value.hint) == ("no_backup", True)
+        _back_up(kept, app, f"{name}-backup", pattern)
+        plan = _drop(app, name)
+        assert [(one["partition"], one["rows"], one["backup"]) for one in plan["plan"]] == [
+            ("202401", 100, f"{name}-backup")
+        ]
+        assert _count(kept, places["202401"]) == 100
+        with pytest.raises(RefusedError) as other:
+            _drop(app, name, approve="another")
+        assert other.value.code == "plan_differs"
+        begun = _drop(app, name, approve=plan["hash"])
+        [done] = kept.finish(app, [app.store.process(one["id"]).id for one in begun["processes"]])
+        assert done.state is ProcessState.COMPLETED, done.error
+        [left] = kept.select(
+            "SELECT count() AS n FROM system.tables WHERE database = 'calve_released' AND total_rows = 100"
+        )
+        assert left["n"] == 0
+        assert _states(app, policy) == {
+            "202401": ("DROPPED", ""),
+            "202402": ("QUARANTINED", ""),
+            "202403": ("VERIFIED", "newest_partition"),
+        }
+        assert kept.read(f"lake.{name}.events").num_rows == 160
+        with pytest.raises(RefusedError) as pinned:
+            backups.delete_backup(app, f"{name}-backup")
+        assert pinned.value.code == "backup_pinned"
+        _back_up(kept, app, f"{name}-later", f"{name}.events")
+        assert f"{name}-backup" in backups.prune(app, Keep(last=1), dry_run=False).kept
+        with pytest.raises(RefusedError) as late:
+            release_verbs.policy_undo(app, app.store, f"{name}.events", "202401")
+        assert late.value.code == "not_in_quarantine"
+    with _app(kept, name, only_copy="accepted") as (app, _):
+        assert _drop(app, name, "202402")["plan"][0]["backup"] is None
+    with _app(kept, name, release_after="1d") as (app, _), pytest.raises(RefusedError) as early:
+        _drop(app, name, "202402")
+    assert early.value.code == "grace"
+
+
+def _back_up(place: Place, app: App, name: str, pattern: str) -> None:
+    [done] = place.finish(app, [backups.create(app, app.store, name, [pattern]).process.id])
+    assert done.state is ProcessState.COMPLETED, done.error
+
+
+def _drop(app: App, name: str, partition: str = "202401", *, approve: str = "") -> Json:
+    return release_verbs.policy_drop(app, app.store, f"{name}.events", [partition], _ASKED, approve=approve)
 
 
 def _delete_in_the_lake(place: Place, name: str) -> None:

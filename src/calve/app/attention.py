@@ -24,7 +24,9 @@ from calve.control.why import why
 from calve.model.access import NAMED_HALTS
 from calve.model.process import Process, ProcessId, ProcessQuery, Worker
 from calve.model.reach import reaches
-from calve.model.states import ProcessState
+from calve.model.record import fields_of
+from calve.model.states import ProcessState, ReleaseState
+from calve.model.tier import Release
 
 CARDS = 20
 _FAILED_DAYS = 14.0
@@ -402,9 +404,34 @@ def _wait(count: int) -> str:
     return "1 process waits" if count == 1 else f"{count} processes wait"
 
 
+def _drops(look: _Look) -> Iterator[Card]:
+    """Partitions in quarantine whose second grace is over: a person drops them, or leaves them there."""
+    after = {policy.name: policy.release_after for policy in look.app.config.policies}
+    waiting = look.app.registry.releases_in(frozenset({ReleaseState.QUARANTINED}))
+    moved = {one.id: one for one in look.app.store.known([one.process_id for one in waiting])}
+    groups: dict[tuple[str, str], list[Release]] = {}
+    for one in waiting:
+        process = moved.get(one.process_id)
+        grace = after.get(str(fields_of(process.request).get("policy"))) if process else None
+        if process and grace is not None and one.settled_at and one.settled_at + grace <= look.now:
+            groups.setdefault((process.source, process.destination), []).append(one)
+    for (source, destination), found in groups.items():
+        partitions = [one.partition for one in found]
+        yield Card(
+            kind="drops",
+            title=f"{len(found)} {'partitions' if len(found) > 1 else 'partition'} of {source} may be dropped",
+            why=f"{sum(one.rows for one in found):,} rows are in quarantine and proven in {destination}; nothing drops them by itself",
+            since=min((one.settled_at for one in found if one.settled_at), default=None),
+            count=len(found),
+            source=source,
+            destination=destination,
+            command=command("policy_drop", table=source, partitions=partitions[:_SHOWN_IDS]),
+        )
+
+
 # In order of urgency.
 CARD_KINDS: tuple[Callable[[_Look], Iterator[Card]], ...] = (
-    _released, _unknown, _damaged, _failed, _down, _workers, _stuck, _late, _pins, _halts, _versions
+    _released, _unknown, _damaged, _failed, _down, _workers, _stuck, _late, _pins, _halts, _drops, _versions
 )  # fmt: skip
 _SAID = {
     "released_rows_missing": ("table lacks released rows", "tables lack released rows"),
@@ -419,6 +446,7 @@ _SAID = {
     "overdue": ("table is late", "tables are late"),
     "unproven": ("table is unproven", "tables are unproven"),
     "held": ("freeze is held too long", "freezes are held too long"),
+    "drops": ("table has partitions to drop", "tables have partitions to drop"),
     "halted": ("halt is older than a day", "halts are older than a day"),
 }
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from calve.app.destination import backup_properties
+from calve.app.release_backup import needed
 from calve.app.wiring import App
 from calve.archive import backups as archived
 from calve.archive.left_out import LeftOut, left_out
@@ -188,6 +189,8 @@ def prune(app: App, keep: Keep, *, dry_run: bool) -> Pruned:
     whole = [one.manifest for one in found if one.manifest]
     standing = kept(whole, lambda one: datetime.fromisoformat(one.created_at), keep)
     doomed = [one.name for one in whole if one not in standing]
+    pinned = needed(app, doomed)
+    doomed = [name for name in doomed if name not in pinned]
     deleted: list[Deleted] = []
     for name in doomed:
         deleted.append(Deleted(name=name) if dry_run else delete_backup(app, name))
@@ -195,14 +198,22 @@ def prune(app: App, keep: Keep, *, dry_run: bool) -> Pruned:
         earlier = [key for key in deletion.unfinished(location) if key.name not in doomed]
         deleted += [deletion.sweep(location, key) for key in earlier]
     return Pruned(
-        kept=tuple(one.name for one in standing),
+        kept=tuple(one.name for one in whole if one.name not in doomed),
         deleted=tuple(deleted),
         unreadable=tuple(sorted({one.key.name for one in found if one.error})),
     )
 
 
 def refuse_used(app: App, name: str) -> None:
-    """A restore or an export that reads it, as far as this store knows. Others fail, and say why."""
+    """A restore or an export that reads it, as far as this store knows; or rows that were dropped, of which it has the only copy
+    beside the lake. Others fail, and say why."""
+    if release := needed(app, [name]).get(name):
+        raise RefusedError(
+            f"backup {name} has the only copy beside the lake of partition {release.partition}, which was dropped"
+            f" from {release.place}",
+            code="backup_pinned",
+            hint="it is kept while the release stands",
+        )
     for process in app.store.live():
         request = fields_of(process.request)
         if name in (request.get("backup"), request.get("from_backup")):

@@ -478,6 +478,16 @@ class Calve:
         asked = self._asking("policy_approve", name)
         return release_verbs.policy_approve(self._app, name, asked, dry_run=dry_run)
 
+    def policy_drop(self, table: str, partitions: Sequence[str], *, approve: str = "") -> Json:
+        """The plan of deleting partitions that are in quarantine; with its hash as `approve`, begun."""
+        from calve.app import release_verbs
+
+        about = f"{table} {' '.join(partitions)}"
+        asked = self._asking("policy_drop", about)
+        return release_verbs.policy_drop(
+            self._app, self._store("policy_drop", about), table, partitions, asked, approve=approve
+        )
+
     def policy_undo(self, table: str, partition: str, *, force: bool = False) -> Submitted:
         """Bring a partition back out of quarantine. `force`: though rows came, or were deleted, since it left."""
         from calve.app import release_verbs

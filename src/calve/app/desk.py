@@ -86,6 +86,7 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
             *_verbs(_O, Reach.STORE, "policy_pause policy_resume schedule_pause schedule_resume", changes=True),
             *_verbs(_O, Reach.OUTSIDE, "hold_add", changes=True),
             Verb(name="policy_undo", role=_O, reach=Reach.OUTSIDE, changes=True, raised={"force": _A}),
+            Verb(name="policy_drop", role=_V, reach=Reach.OUTSIDE, changes=True, raised={"approve": _A}),
             Verb(name="policy_approve", role=_A, reach=Reach.STORE, changes=True, lowered={"dry_run": _V}),
             Verb(name="policy_run", role=_O, reach=Reach.OUTSIDE, changes=True, lowered={"dry_run": _V}),
             *_verbs(_O, Reach.STORE, "halt lift", changes=True),
@@ -113,7 +114,7 @@ _OUTSIDE = (
 
 Given = Mapping[str, Any]
 
-KINDS = ("export", "backup", "restore", "optimize", "proof", "release", "return")
+KINDS = ("export", "backup", "restore", "optimize", "proof", "release", "return", "drop")
 # Their processes and their key are one transaction of the store.
 SUBMITS = frozenset(
     {"export", "optimize", "backup_create", "backup_restore", "policy_undo", "retry", "schedule_run"}
@@ -643,6 +644,12 @@ _SERVED: Mapping[str, _Served] = {
     "policy_approve": _Served(
         answer=lambda calve, given: calve.policy_approve(given["name"], dry_run=given.get("dry_run", False)),
         options={"name": str, "dry_run": bool}, required=("name",),
+    ),
+    "policy_drop": _Served(
+        answer=lambda calve, given: calve.policy_drop(
+            given["table"], given["partitions"], approve=given.get("approve", "")
+        ),
+        options={"table": str, "partitions": list, "approve": str}, required=("table", "partitions"),
     ),
     "policy_undo": _Served(
         answer=lambda calve, given: view.submitted_json(

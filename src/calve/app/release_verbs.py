@@ -1,18 +1,27 @@
 """What people say of releases: that a policy may begin them, and that a partition comes back."""
 
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from calve.app import policies, view
 from calve.app.policies import Stood
+from calve.app.release_backup import backup_line, backup_of
 from calve.app.releases import ReleaseReach
 from calve.app.wiring import App
 from calve.control.client import Submitted, submit_once
 from calve.control.ports import Store
 from calve.model.access import Asked
 from calve.model.errors import NotFoundError, RefusedError, UsageError
+from calve.model.process import NewProcess, Process
 from calve.model.states import ReleaseState
 from calve.model.tier import RELEASE, Approval, Release
 from calve.policy.policy import Policy
+from calve.policy.release_drop import NAME as DROP
+from calve.policy.release_drop import DropRequest
 from calve.policy.release_plan import BACK
 from calve.policy.release_undo import ReturnRequest
 from calve.policy.stand import State
@@ -91,6 +100,97 @@ def policy_undo(app: App, store: Store, table: str, partition: str, *, force: bo
         store,
         lambda process: process.kind == BACK and process.request == new.request,
         lambda joined: [] if joined else [new],
+    )
+
+
+def policy_drop(
+    app: App, store: Store, table: str, partitions: Sequence[str], asked: Asked, *, approve: str = ""
+) -> Json:
+    """The plan of dropping partitions from quarantine, and its hash. With that hash as `approve`, it is allowed and begun."""
+    drops = [_drop(app, _quarantined(app, table, one)) for one in dict.fromkeys(partitions)]
+    plan = [
+        {
+            "release": release.process_id,
+            "partition": release.partition,
+            "rows": release.rows,
+            "sums": release.sums,
+            "place": release.place,
+            "destination": release.destination,
+            "backup": drop.backup or None,
+            "grace_seconds": drop.grace_seconds,
+        }
+        for release, drop in drops
+    ]
+    hash = hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest()[:16]
+    if approve not in ("", hash):
+        raise RefusedError(
+            f"the plan is another than {approve!r}: its hash is {hash}",
+            code="plan_differs",
+            hint=f"calve policy drop {table} {' '.join(partitions)}",
+        )
+    begun: list[Process] = []
+    if approve:
+        new = []
+        for release, drop in drops:
+            approval = Approval(
+                what=DROP,
+                hash=hash,
+                identity=release.identity,
+                destination=release.destination,
+                who=asked.who,
+            )
+            # If we die here, it is allowed, and nothing has begun.
+            app.registry.approve(approval, asked)
+            new.append(_process(app, release, replace(drop, hash=hash)))
+        made = submit_once(
+            store,
+            lambda process: process.kind == DROP and process.request in {one.request for one in new},
+            lambda joined: [one for one in new if one.request not in {each.request for each in joined}],
+        )
+        begun = list(made.processes)
+    return {"hash": hash, "plan": plan, "processes": [view.process_json(one) for one in begun]}
+
+
+def _drop(app: App, release: Release) -> tuple[Release, DropRequest]:
+    """RefusedError while it is not due, or the lake would have the only copy and nobody accepted that."""
+    plan = ReleaseReach(app).plan_of(release.process_id)
+    policy = app.config.policy(plan.request.policy)
+    due = dropped_from(policy, release)
+    where = f"partition {release.partition} of {plan.request.name}"
+    if due is None or app.store.now() < due:
+        raise RefusedError(
+            f"{where} stays in quarantine until {view.time_json(due)}",
+            code="grace",
+            hint=f"[policy.{policy.name}] release_after",
+        )
+    backup = "" if policy.only_copy else backup_of(app, plan, release)
+    if not backup and not policy.only_copy:
+        raise RefusedError(
+            f"no backup has {where}, and the lake would have the only copy",
+            code="no_backup",
+            hint=f'{backup_line(release)}; or [policy.{policy.name}] only_copy = "accepted"',
+        )
+    request = DropRequest(
+        release=release.process_id,
+        of=plan.request,
+        hash="",
+        grace_seconds=policy.release_after.total_seconds(),
+        backup=backup,
+    )
+    return release, request
+
+
+def dropped_from(policy: Policy, release: Release) -> datetime | None:
+    """From when on a person may drop it."""
+    return release.settled_at and release.settled_at + policy.release_after
+
+
+def _process(app: App, release: Release, request: DropRequest) -> NewProcess:
+    moved = app.store.process(release.process_id)
+    return request.process(
+        needs=[app.source(request.of.source).need],
+        locks=[lock.name for lock in moved.locks],
+        deadline_seconds=app.limits.process_hours * 3600,
     )
 
 

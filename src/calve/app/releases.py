@@ -8,8 +8,10 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 
 from calve.app.policies import ProofReach
+from calve.app.release_backup import check_backup
 from calve.app.tier import view_create
 from calve.app.wiring import App
 from calve.clickhouse.sql.tokens import string
@@ -116,6 +118,13 @@ class ReleaseReach:
     def announce(self) -> None:
         announce(self._app)
 
+    def now(self) -> datetime:
+        return self._app.store.now()
+
+    def check_backup(self, plan: ReleasePlan, release: Release, backup: str, *, read: bool) -> None:
+        if backup:
+            check_backup(self._app, plan, release, backup, read=read)
+
     def guard(self, table: GuardedTable) -> int:
         return self._app.registry.guard(table)
 
@@ -159,6 +168,12 @@ def return_kind(app: App) -> Kind:
     from calve.policy.release_undo import ReturnKind
 
     return ReturnKind(ReleaseReach(app))
+
+
+def drop_kind(app: App) -> Kind:
+    from calve.policy.release_drop import DropKind
+
+    return DropKind(ReleaseReach(app))
 
 
 # -- the view ---------------------------------------------------------------------------------------

@@ -327,8 +327,13 @@ class App:
 
             return return_kind(self)
 
+        def drop() -> Kind:
+            from calve.app.releases import drop_kind
+
+            return drop_kind(self)
+
         made = {"export": export, "optimize": optimize, "backup": backup, "restore": restore, "proof": proof}
-        return Kinds(made | {"release": release, "return": back})
+        return Kinds(made | {"release": release, "return": back, "drop": drop})
 
     def worker(
         self,

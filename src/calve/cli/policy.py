@@ -169,6 +169,44 @@ def approve(session: CliSession, name: str, dry_run: bool) -> None:
     session.say(f"policy {name} (hash {found['hash']}) {allowed} partitions out of: {tables}")
 
 
+@command(
+    "drop",
+    examples=[
+        "calve policy drop db.events 202401 202402",
+        "calve policy drop db.events 202401 202402 --approve 3f2c…",
+    ],
+)
+@click.argument("table")
+@click.argument("partitions", nargs=-1, required=True)
+@click.option(
+    "--approve", default="", metavar="HASH", help="The hash of the plan that was shown: carry it out."
+)
+def drop(session: CliSession, table: str, partitions: tuple[str, ...], approve: str) -> int:
+    """Delete partitions that are in quarantine, for good: the destination then has them, and the backup that is named.
+
+    Without --approve, print the plan and its hash, and delete nothing. Workers prove everything again before they delete.
+    """
+    found = session.calve.policy_drop(table, partitions, approve=approve)
+    rows = [
+        (
+            one["partition"],
+            output.count(one["rows"]),
+            one["place"],
+            one["backup"] or "the lake has the only copy",
+        )
+        for one in found["plan"]
+    ]
+    session.answer(found, output.table(("PARTITION", "ROWS", "IN", "ALSO IN BACKUP"), rows))
+    if approve:
+        session.say(
+            "begun: " + ", ".join(one["id"] for one in found["processes"]) + "; follow with: calve wait ID"
+        )
+        return output.DONE
+    session.say("nothing was deleted. To delete these partitions:")
+    session.say(f"  calve policy drop {table} {' '.join(partitions)} --approve {found['hash']}")
+    return output.DONE
+
+
 @command("undo", examples=["calve policy undo db.events 202401"])
 @click.argument("table")
 @click.argument("partition")
@@ -206,7 +244,7 @@ def undo(
 
 @group(
     "policy",
-    commands=(list_, show, explain, run, pause, resume, approve, undo),
+    commands=(list_, show, explain, run, pause, resume, approve, undo, drop),
     examples=["calve policy list", "calve policy show events", "calve policy explain db.events 202401"],
 )
 def policy() -> None:

@@ -230,6 +230,9 @@ class RemoteCalve:
     def policy_approve(self, name: str, *, dry_run: bool = False) -> Json:
         return dict(self._ask("policy_approve", name=name, dry_run=dry_run))
 
+    def policy_drop(self, table: str, partitions: Sequence[str], *, approve: str = "") -> Json:
+        return dict(self._ask("policy_drop", table=table, partitions=list(partitions), approve=approve))
+
     def policy_undo(self, table: str, partition: str, *, force: bool = False) -> Submitted:
         return values.submitted(self._ask("policy_undo", table=table, partition=partition, force=force))
 

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from calve.model.access import Asked
 from calve.model.process import GuardedTable, ProcessId
+from calve.model.states import ReleaseState
 from calve.model.tier import Announced, Approval, Hold, HoldAdded, Intent, Release
 
 
@@ -29,6 +30,9 @@ class Tiers(Protocol):
     def intents(self, process_id: ProcessId) -> list[Intent]: ...  # in order
 
     def releases(self, identity: str, destination: str = "") -> list[Release]: ...  # by attempt
+
+    def releases_in(self, states: frozenset[ReleaseState]) -> list[Release]:
+        """Of all tables, those that are in one of these states; in the order in which they were made."""
 
     def approve(self, approval: Approval, asked: Asked) -> Approval:
         """The approval that stands: where there was one already it stays."""

@@ -103,6 +103,7 @@ ROUTES = (
     Route(method="POST", path="/policies/{name}/pause", verb="policy_pause", about="Start nothing more of a policy"),
     Route(method="POST", path="/policies/{name}/resume", verb="policy_resume", about="Resume a policy"),
     Route(method="POST", path="/policies/{name}/approve", verb="policy_approve", about="Let a policy move partitions out"),
+    Route(method="POST", path="/drop", verb="policy_drop", about="Delete partitions that are in quarantine, or plan it"),
     Route(method="POST", path="/undo", verb="policy_undo", about="Bring a partition back out of quarantine"),
     Route(method="POST", path="/schedules/{name}/run", verb="schedule_run", about="Make one more backup of a schedule now"),
     Route(method="POST", path="/schedules/{name}/pause", verb="schedule_pause", about="Begin nothing more of a schedule"),

@@ -53,7 +53,8 @@ class Policy:
     bytes_per_day: int = 0  # 0 means no limit
     look_every: timedelta = timedelta(minutes=5)
     release: Release = Release.NEVER
-    release_after: timedelta = timedelta(days=30)  # the proof
+    release_after: timedelta = timedelta(days=30)  # the proof; and so long again, until a person may drop it
+    only_copy: bool = False  # it is accepted that the lake has it, and no backup
 
     @property
     def releases(self) -> bool:

@@ -14,8 +14,6 @@ in the table nor proven elsewhere.
 import json
 from collections.abc import Callable, Sequence
 
-from pyiceberg.schema import Schema
-
 from calve.clickhouse.tier import obstacles
 from calve.clickhouse.tier.quarantine import Attempt, Where, closed_table
 from calve.control.kind import AdoptedWork, Fenced, Kind, NothingToDo, Planned, Published
@@ -29,11 +27,10 @@ from calve.model.process import NewTask, Process, Task
 from calve.model.reach import Service
 from calve.model.states import ReleaseState
 from calve.model.tier import RELEASE, Release
-from calve.policy.proof_plan import ProofReceipt
-from calve.policy.proof_task import lake_order, sums_of
+from calve.policy.lake_read import LakeRead
+from calve.policy.proof_task import lake_order
 from calve.policy.release_plan import NAME, Journal, ReleasePlan, ReleaseRequest
 from calve.policy.release_ports import ReleasePorts, Seen
-from calve.policy.row_hash import RowSums
 from calve.policy.way_back import MOVE, WayBack
 
 _MARK = "mark"
@@ -108,20 +105,10 @@ class _Departure:
     ) -> None:
         self._ports, self._process, self._plan = ports, process, plan
         self._hot, self._cold, self._shown = ports.hot(plan), ports.cold(plan), ports.shown(plan)
-        self._lake = self._read([ProofReceipt.from_json(text) for text in receipts])
+        where = f"{plan.request.destination}, partition {plan.request.partition}"
+        self._read = LakeRead(proof=plan.proof, where=where)
+        self._lake = self._read.sums(receipts)
         self._allowed_now: tuple[Seen, Scan] | None = None  # an announcement is good for one statement
-
-    def _read(self, receipts: Sequence[ProofReceipt]) -> RowSums:
-        """Of the lake's rows in the time of the partition; RefusedError where there are rows of others."""
-        own, others = sums_of(receipts)
-        if self._plan.proof.scan.whole and others.rows:
-            raise RefusedError(
-                f"{self._process.destination} has {others.rows} rows of others in the time of partition"
-                f" {self._plan.request.partition}: nobody could tell which are its own",
-                code="rows_of_others",
-                hint="export into a table of its own",
-            )
-        return own if self._plan.proof.scan.whole else others
 
     def carry_out(self) -> Published:
         for _ in range(_STEPS):
@@ -241,7 +228,7 @@ class _Departure:
                 code="quarantine_changed",
             )
         held = self._hot.held(attempt)
-        self._same_files()
+        self._read.same(self._cold)
         if held != self._lake:
             raise PermanentError(
                 f"{self._process.destination} does not have the rows that left partition {release.partition} of"
@@ -275,22 +262,7 @@ class _Departure:
                 code="source_changed",
                 hint="calve policy explain says more; its new rows are exported first",
             )
-        return version, seen, self._same_files()
-
-    def _same_files(self) -> Scan:
-        """Of which the tasks of this process read every row."""
-        scan, read = self._cold.scan(), self._plan.proof.scan
-        now = {field.field_id: field.field_type for field in scan.table.schema().fields}
-        compared = Schema.model_validate_json(self._plan.proof.schema).fields
-        same = all(now.get(field.field_id) == field.field_type for field in compared)
-        if not same or (set(scan.files), scan.whole) != (set(read.files), read.whole):
-            raise PermanentError(
-                f"{self._process.destination} has other files of partition {self._plan.request.partition} than were"
-                " read and compared",
-                code="lake_changed",
-                hint="it was rewritten meanwhile; the policy tries again later",
-            )
-        return scan
+        return version, seen, self._read.same(self._cold)
 
     def _move(self, attempt: Attempt, version: int, *also: Item) -> None:
         query_id = f"calve-{self._process.id}-out-{len(self._ports.intents(self._process.id))}"

@@ -3,6 +3,7 @@ repeated after any crash, by any worker."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
 from calve.clickhouse.tables import TableInfo
@@ -44,6 +45,15 @@ class HotSide(Protocol):
     def close(self, attempt: Attempt, query_ids: Sequence[str]) -> None: ...
 
     def put_back(self, attempt: Attempt, query_id: str) -> None: ...
+
+    def remove(self, attempt: Attempt, process_id: str, query_id: str) -> None:
+        """Delete the quarantine, under a name that is the process's own."""
+
+    def spare(self, attempt: Attempt, process_id: str, query_ids: Sequence[str]) -> None:
+        """From now on no `remove` of this process can delete it; those under way have ended."""
+
+    def is_gone(self, attempt: Attempt, process_id: str) -> bool:
+        """Whether it is deleted at every server."""
 
     def placements(self, attempt: Attempt) -> list[Placement]: ...  # one a server
 
@@ -94,6 +104,11 @@ class ReleasePorts(Protocol):
 
     def keys(self, address: DestinationAddress) -> Mapping[str, str]:
         """Of the storage, for executors."""
+
+    def now(self) -> datetime: ...  # the store's clock
+
+    def check_backup(self, plan: ReleasePlan, release: Release, backup: str, *, read: bool) -> None:
+        """RefusedError unless that backup has the quarantine, whole; with `read`, bit for bit. "" needs none."""
 
     def announce(self) -> None:
         """Say what this program's configuration says of policies."""

@@ -128,6 +128,17 @@ class TableSide:
                 found.append(MovingQuarantine(session).placement(attempt))
         return found
 
+    def remove(self, attempt: Attempt, process_id: str, query_id: str) -> None:
+        self._each(lambda quarantine: quarantine.remove(attempt, process_id, query_id))
+
+    def spare(self, attempt: Attempt, process_id: str, query_ids: Sequence[str]) -> None:
+        self._each(lambda quarantine: quarantine.spare(attempt, process_id, query_ids))
+
+    def is_gone(self, attempt: Attempt, process_id: str) -> bool:
+        found = []
+        self._each(lambda quarantine: found.append(quarantine.is_gone(attempt, process_id)))
+        return all(found)
+
     def _each(self, do: Callable[[MovingQuarantine], None]) -> None:
         for visit in self.source.visits():
             with visit as session:

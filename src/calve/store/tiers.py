@@ -7,6 +7,7 @@ from sqlalchemy import Connection, delete, insert, or_, select, update
 
 from calve.model.access import Asked
 from calve.model.process import GuardedTable, ProcessId
+from calve.model.states import ReleaseState
 from calve.model.tier import Announced, Approval, Hold, HoldAdded, Intent, Release, no_such_hold
 from calve.store import rows
 from calve.store.database import seconds_to_us
@@ -69,6 +70,13 @@ class Tiers(Registry):
         wanted = select(releases).where(c.identity == plain(identity)).order_by(c.attempt)
         if destination:
             wanted = wanted.where(c.destination == plain(destination))
+        return self._database.read(
+            lambda connection: [release_of(row) for row in connection.execute(wanted).mappings()]
+        )
+
+    def releases_in(self, states: frozenset[ReleaseState]) -> list[Release]:
+        c = releases.c
+        wanted = select(releases).where(c.state.in_(rows.names(states))).order_by(c.made_at, c.process_id)
         return self._database.read(
             lambda connection: [release_of(row) for row in connection.execute(wanted).mappings()]
         )

@@ -11,6 +11,7 @@ from calve.model.access import Asked, Halt
 from calve.model.change import ANNOUNCED, Achieved, Change, Intend, NewEvent, NewRelease, ReleaseTo
 from calve.model.process import GuardedTable, Process, ProcessId
 from calve.model.refusals import conflict
+from calve.model.states import ReleaseState
 from calve.model.tier import (
     Announced,
     Approval,
@@ -92,6 +93,11 @@ class MemoryTiers:
             found = [one for one in self._tiers.releases.values() if one.identity == identity]
         wanted = [one for one in found if destination in ("", one.destination)]
         return sorted(wanted, key=lambda one: one.attempt)
+
+    def releases_in(self, states: frozenset[ReleaseState]) -> list[Release]:
+        with self._transaction:
+            found = [one for one in self._tiers.releases.values() if one.state in states]
+        return sorted(found, key=lambda one: (one.made_at, one.process_id))
 
     def approve(self, approval: Approval, asked: Asked) -> Approval:
         with self._transaction:

@@ -59,6 +59,7 @@ _CARDS: Mapping[str, Look] = {
     "unproven": Look(word="unproven", icon="proven", tone="warn"),
     "held": Look(word="held", icon="held", tone="warn"),
     "halted": Look(word="stopped", icon="halted", tone="wait"),
+    "drops": Look(word="to drop", icon="waiting", tone="off"),
     "versions": Look(word="versions", icon="changed", tone="off"),
 }
 _EXPORTED: Mapping[str, Look] = {

@@ -310,7 +310,15 @@ class PolicySection(Section):
         default="never",
         description='whether proven partitions leave the table: "quarantine" moves them aside, once somebody approved it',
     )
-    release_after: str = Field(default="30d", description="how long after the proof they leave")
+    release_after: str = Field(
+        default="30d",
+        description="how long after the proof they leave; and how long they stay in quarantine before they may be dropped",
+    )
+    only_copy: Literal["", "accepted"] = Field(
+        default="",
+        description='"accepted": a partition may be dropped from quarantine though no backup has it; the lake then has its'
+        " only copy",
+    )
     window: str = Field(
         default="", description='when exports begin: "01:00-05:00 Europe/Berlin"; empty for any time'
     )
@@ -362,6 +370,7 @@ def policy_of(name: str, section: PolicySection) -> Policy:
         bytes_per_day=_size(section.bytes_per_day) if section.bytes_per_day else 0,
         release=Release(section.release),
         release_after=span(section.release_after, units="smhdw"),
+        only_copy=section.only_copy == "accepted",
         look_every=max(span(section.look_every, units="smhdw"), timedelta(seconds=1)),
     )
     made.check()

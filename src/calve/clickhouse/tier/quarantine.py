@@ -11,7 +11,7 @@ statement and read every obstacle. The invariants that live here:
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Protocol
@@ -200,6 +200,34 @@ class MovingQuarantine:
         closed = open_table(attempt).table not in found
         return Placement(live=live, held=tuple(held), closed=closed, top=attempt.top, known=attempt.hashes)
 
+    def remove(self, attempt: Attempt, process: str, query_id: str) -> None:
+        """Delete what is in quarantine, under a name that only `process` knows."""
+        doomed = doomed_table(attempt, process)
+        self._rename(attempt, closed_table(attempt), doomed)
+        # If we die here, it is deleted or not: `is_gone` says.
+        self._session.execute(
+            f"DROP TABLE IF EXISTS {doomed.sql} SYNC",
+            what=f"quarantine {attempt.number} of {attempt.table}",
+            query_id=query_id,
+        )
+
+    def spare(self, attempt: Attempt, process: str, query_ids: Sequence[str]) -> None:
+        """Take that name away again: a statement that wakes up late deletes nothing."""
+        for query_id in query_ids:
+            end(self._session, query_id)
+        self._rename(attempt, doomed_table(attempt, process), closed_table(attempt), self._doomed(attempt))
+
+    def is_gone(self, attempt: Attempt, process: str) -> bool:
+        return not self._found(attempt) and doomed_table(attempt, process).table not in self._doomed(attempt)
+
+    def _doomed(self, attempt: Attempt) -> set[str]:
+        prefix = string(f"{closed_table(attempt).table}_drop_")
+        found = self._session.rows(
+            f"SELECT name FROM system.tables WHERE database = {string(DATABASE)} AND startsWith(name, {prefix})",
+            what=f"quarantine of {attempt.table}",
+        )
+        return {row["name"] for row in found}
+
     def _move(self, out_of: TableName, into: TableName, attempt: Attempt, query_id: str) -> None:
         replicated = attempt.table.clause.replicated
         self._session.execute(
@@ -211,9 +239,11 @@ class MovingQuarantine:
             query_id=query_id,
         )
 
-    def _rename(self, attempt: Attempt, old: TableName, new: TableName) -> None:
+    def _rename(
+        self, attempt: Attempt, old: TableName, new: TableName, known: Set[str] = frozenset()
+    ) -> None:
         """Once: the next try finds the new name."""
-        names = {row["name"] for row in self._found(attempt)}
+        names = known or {row["name"] for row in self._found(attempt)}
         if old.table not in names:
             return
         try:
@@ -273,6 +303,12 @@ def open_table(attempt: Attempt) -> TableName:
 def back_table(attempt: Attempt) -> TableName:
     """The name that `put_back` knows."""
     named = f"{attempt.table.uuid}_{attempt.number}_back_{attempt.process}"
+    return TableName(source=None, database=DATABASE, table=named)
+
+
+def doomed_table(attempt: Attempt, process: str) -> TableName:
+    """The name that `remove` knows."""
+    named = f"{closed_table(attempt).table}_drop_{process}"
     return TableName(source=None, database=DATABASE, table=named)
 
 

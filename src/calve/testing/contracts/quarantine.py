@@ -5,13 +5,22 @@ import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import cast
 
 import pytest
 
 from calve.clickhouse.source import LiveSource, Session
 from calve.clickhouse.tables import TableInfo
 from calve.clickhouse.tier.detached import DetachingQuarantine
-from calve.clickhouse.tier.quarantine import Attempt, Quarantine, Where, closed_table, parts
+from calve.clickhouse.tier.quarantine import (
+    Attempt,
+    MovingQuarantine,
+    Quarantine,
+    Where,
+    closed_table,
+    doomed_table,
+    parts,
+)
 from calve.model.errors import CalveError, RefusedError
 
 _NUMBERS = itertools.count(1)
@@ -198,6 +207,22 @@ class MovingContract(QuarantineContract):
             assert self._where(one) == "both"
             one.session.execute(f"ALTER TABLE {one.table.sql} DROP PART '{self._part(one)}'")
             assert self._where(one) == "divided"
+
+    def test_what_is_removed_is_gone_and_what_is_spared_stays(self, source: LiveSource, way: Way) -> None:
+        with trial(source, way) as one:
+            one.take_out()
+            quarantine = cast(MovingQuarantine, one.quarantine)
+            doomed = doomed_table(one.attempt, "drop1")
+            one.session.execute(f"RENAME TABLE {closed_table(one.attempt).sql} TO {doomed.sql}")
+            for _ in range(2):
+                quarantine.spare(one.attempt, "drop1", ["calve-contract-drop"])
+            one.session.execute(f"DROP TABLE IF EXISTS {doomed.sql} SYNC")  # that wakes up late
+            assert (one.where, quarantine.is_gone(one.attempt, "drop1")) == (Where.QUARANTINE, False)
+            for _ in range(2):
+                quarantine.remove(one.attempt, "drop2", "calve-contract-drop")
+            quarantine.spare(one.attempt, "drop2", [])
+            assert (one.where, quarantine.is_gone(one.attempt, "drop2")) == (Where.NOWHERE, True)
+            assert one.ids() == FEBRUARY
 
     def _where(self, one: Trial) -> str:
         return one.where.value

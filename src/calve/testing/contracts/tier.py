@@ -395,6 +395,8 @@ class TierContract(Contract):
         assert found.moved_at is not None
         assert found.settled_at is not None
         assert store.releases(TABLE.identity, "lake.ns.other") == []
+        assert store.releases_in(frozenset({ReleaseState.QUARANTINED, ReleaseState.MOVED})) == [found]
+        assert store.releases_in(frozenset({ReleaseState.DROPPED})) == []
         drop = publishing(store)
         store.apply(lease_of(drop), Change(ReleaseTo(state=ReleaseState.DROPPING, release=row.id)))
         assert store.releases(TABLE.identity)[0].state is ReleaseState.DROPPING
