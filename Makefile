@@ -27,7 +27,7 @@ test-python:  ## run those on another Python, in an environment of its own (PYTH
 	@scripts/test fast
 
 test-long:  ## run what takes longer: more rounds of kills, more generated tables, bigger tables
-	@scripts/setup tests
+	@scripts/setup long
 	@scripts/test long
 
 lint: setup  ## ruff, mypy strict, import contracts

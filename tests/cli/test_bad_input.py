@@ -270,4 +270,4 @@ def test_an_error_with_debug_shows_where_it_came_from(run: Run) -> None:
 
 
 def test_L7_a_destination_of_the_wrong_kind_is_a_clear_error(run: Run) -> None:
-    run(*export("--all", to="gs://some/folder")).is_error(2, "gs://some/folder", "s3://bucket/prefix/")
+    run(*export("--all", to="ftp://some/folder")).is_error(2, "ftp://some/folder", "s3://bucket/prefix/")

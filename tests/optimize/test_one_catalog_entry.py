@@ -7,9 +7,10 @@ import pytest
 
 from calve.model.errors import UsageError
 from calve.model.states import ProcessState
-from calve.spark.catalog_conf import AZURE_FILE_IO, S3_FILE_IO, jars_for, spark_catalog
-from calve.spark.java import ICEBERG_AWS, ICEBERG_SPARK, POSTGRES_JDBC, SQLITE_JDBC
+from calve.spark.catalog_conf import AZURE_FILE_IO, GCS_FILE_IO, S3_FILE_IO, jars_for, spark_catalog
+from calve.spark.java import ICEBERG_AWS, ICEBERG_GCP, ICEBERG_SPARK, POSTGRES_JDBC, SQLITE_JDBC
 from calve.spark.runner import SparkRunner
+from support.fake_gcs import fake_gcs
 from support.iceberg_rest import apache_rest
 from support.optimizing import OptimizeScene
 from support.s3 import s3_server
@@ -79,6 +80,13 @@ def test_azure_s_settings_are_translated() -> None:
         spark_catalog("lake", given | {"warehouse": "abfss://box/w"})
 
 
+def test_google_s_settings_are_translated() -> None:
+    given = {"type": "sql", "uri": "sqlite:////c.db", "warehouse": "gs://box/w", "gcs.oauth2.token": "t"}
+    conf = spark_catalog("lake", given | {"gcs.service-account-key": "{}"})
+    assert (of(conf, "io-impl"), of(conf, "gcs.oauth2.token")) == (GCS_FILE_IO, "t")
+    assert of(conf, "gcs.service-account-key") is None and ICEBERG_GCP in jars_for(conf)
+
+
 def test_a_catalog_that_spark_does_not_have_is_said_to_be_so() -> None:
     with pytest.raises(UsageError, match="dynamodb"):
         spark_catalog("lake", {"type": "dynamodb"})
@@ -129,6 +137,16 @@ def test_a_table_in_s3_is_optimized_and_cleaned_over_https(spark: SparkRunner, t
         assert later.state is ProcessState.COMPLETED, later.error
         assert json.loads(later.result)["expired"]["snapshots"] == 1
         assert len(scene.rows("ns.t")) == 130
+
+
+@pytest.mark.spark
+@pytest.mark.services
+@pytest.mark.long
+def test_a_table_in_google_s_cloud_is_optimized(spark: SparkRunner, tmp_path: Path) -> None:
+    with fake_gcs(tmp_path) as server:
+        server.create_bucket("lake")
+        given = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": "gs://lake/warehouse"}
+        optimized(OptimizeScene(spark, "lake", given | server.properties()))
 
 
 @pytest.mark.spark

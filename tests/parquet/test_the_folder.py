@@ -150,7 +150,7 @@ def test_show_lists_the_files_for_readers(place: PlainPlace, out: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("text", ["s3:///no-bucket", "gs://bucket/x", "s3://bucket/../x", "./a?b/"])
+@pytest.mark.parametrize("text", ["s3:///no-bucket", "ftp://bucket/x", "s3://bucket/../x", "./a?b/"])
 def test_what_is_no_place_is_told_at_once(place: PlainPlace, text: str) -> None:
     with place.app() as app, pytest.raises(UsageError) as told:
         parse_destination(text, app.config)

@@ -1,4 +1,4 @@
-"""The obligations of `objects.storage`: a local folder, S3, S3 by Hadoop's name, lent keys, and Azure."""
+"""The obligations of `objects.storage`: a local folder, S3, S3 by Hadoop's name, lent keys, Azure, Google."""
 
 import secrets
 from collections.abc import Mapping
@@ -10,6 +10,7 @@ from calve.objects import local
 from calve.objects.storage import ObjectStore, Storage
 from calve.testing.contracts.objects import ObjectStoreContract
 from support.azurite import HOST, Azurite
+from support.fake_gcs import FakeGcs
 from support.s3 import S3Server
 
 BUCKET = "calve-objects"
@@ -85,3 +86,15 @@ class TestAzureByItsShortName(TestAzure):
     @pytest.fixture
     def root(self) -> str:
         return f"az://{BUCKET}/{secrets.token_hex(6)}"
+
+
+@pytest.mark.services
+@pytest.mark.long
+class TestGoogle(ObjectStoreContract):
+    @pytest.fixture
+    def storage(self, google: FakeGcs) -> ObjectStore:
+        return Storage(google.properties())
+
+    @pytest.fixture
+    def root(self) -> str:
+        return f"gs://{BUCKET}/{secrets.token_hex(6)}"

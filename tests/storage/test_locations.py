@@ -30,7 +30,7 @@ def test_a_uri_has_a_bucket_a_key_and_a_kind() -> None:
         is_served("s3a://b")
         and is_served("file:///")
         and not is_served("s3:///k")
-        and not is_served("gs://b/k")
+        and not is_served("ftp://b/k")
     )
 
 

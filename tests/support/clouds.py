@@ -5,7 +5,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from support.azurite import ACCOUNT, HOST, KEY, azurite
+from support.fake_gcs import fake_gcs
+from support.gcs_front import TOKEN
 
 BUCKET = "calve-cloud"
 
@@ -49,5 +53,14 @@ def _azure(folder: Path) -> Iterator[Cloud]:
         )
 
 
-_OPENERS = {"azure": _azure}
-CLOUDS = tuple(_OPENERS)
+@contextmanager
+def _google(folder: Path) -> Iterator[Cloud]:
+    with fake_gcs(folder) as server:
+        server.create_bucket(BUCKET)
+        section = {"token": TOKEN, "endpoint": server.front.endpoint}
+        yield Cloud(root=f"gs://{BUCKET}", properties=server.properties(), section=section, secret=TOKEN)
+
+
+_OPENERS = {"azure": _azure, "google": _google}
+# Google's server is built for the long tests only.
+CLOUDS = ("azure", pytest.param("google", marks=pytest.mark.long))

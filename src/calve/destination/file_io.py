@@ -26,7 +26,7 @@ from calve.model.errors import (
 )
 from calve.objects.credentials import CA_FILE, S3Access
 from calve.objects.storage import Storage
-from calve.objects.uri import AZURE, LOCAL, is_served, kind_of
+from calve.objects.uri import AZURE, GCS, LOCAL, is_served, kind_of
 
 IMPLEMENTATION = "calve.destination.file_io.BoundedFileIO"
 _METADATA = (".json", ".avro", ".json.gz")
@@ -64,7 +64,7 @@ class BoundedFileIO(PyArrowFileIO):
         return {name: value for name, value in super().__getstate__().items() if name != "_opened"}
 
     def _initialize_fs(self, scheme: str, netloc: str | None = None) -> FileSystem:
-        if kind_of(f"{scheme}://") != AZURE:
+        if kind_of(f"{scheme}://") not in (AZURE, GCS):
             return super()._initialize_fs(scheme, netloc)
         from calve.destination.cloud_files import filesystem
 

@@ -1,4 +1,4 @@
-"""Object storage: one port (`storage`), its implementations (`local`, `s3`, `azure`), and how they are reached.
+"""Object storage: one port (`storage`), its implementations (`local`, `s3`, `azure`, `gcs`), and how they are reached.
 
 `storage.Storage` serves every location by its full URI; `remote` is what the clouds have in common;
 `credentials` finds keys, region, endpoint and certificates; `errors` is the one place that classifies what a storage answers. To add another cloud,

@@ -8,7 +8,7 @@ default profile. What is found nowhere stays open: each program asks for the rol
 The result travels as PyIceberg's properties. `S3Access` is the same as a value, whatever the spelling;
 each client's own form is made from it in one place: obstore's in `objects.s3`, Arrow's in
 `destination.file_io`, Spark's in `spark.catalog_conf`, a signature's in `objects.lifecycle`. Other clouds have
-words of their own: `azure_access`.
+words of their own: `azure_access`, `gcs_access`.
 
 AWS profiles, as every AWS tool reads them: `~/.aws/credentials` and `~/.aws/config`.
 """
@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from calve.model.errors import UsageError
-from calve.objects import azure_access
-from calve.objects.uri import AZURE, S3, kind_of
+from calve.objects import azure_access, gcs_access
+from calve.objects.uri import AZURE, GCS, S3, kind_of
 
 DEFAULT = "default"
 _CREDENTIALS = ("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials")
@@ -160,7 +160,11 @@ class S3Access:
 
 
 # What a `[storage."…"]` section may say of each kind of storage.
-_SECTIONS: Mapping[str, Mapping[str, str]] = {S3: _NAMES, AZURE: azure_access.NAMES}
+_SECTIONS: Mapping[str, Mapping[str, str]] = {
+    S3: _NAMES,
+    AZURE: azure_access.NAMES,
+    GCS: gcs_access.NAMES,
+}
 
 
 def section_properties(section: Mapping[str, str], location: str) -> dict[str, str]:
@@ -192,7 +196,11 @@ def resolve(
     found = dict(properties)
     if kind in ("", AZURE):
         found = azure_access.completed(found, environ)
-    return found if kind == AZURE else _resolved_s3(found, environ, keys_may_be_lent=keys_may_be_lent)
+    if kind in ("", GCS):
+        found = gcs_access.completed(found, environ)
+    if kind in (AZURE, GCS):
+        return found
+    return _resolved_s3(found, environ, keys_may_be_lent=keys_may_be_lent)
 
 
 def _resolved_s3(

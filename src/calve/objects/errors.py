@@ -29,7 +29,7 @@ from calve.model.errors import (
     UnavailableError,
     UntrustedError,
 )
-from calve.objects.uri import AZURE, S3, kind_of
+from calve.objects.uri import AZURE, GCS, S3, kind_of
 
 _NO_ACCESS = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -37,7 +37,7 @@ _NO_BUCKET = re.compile(
     r"NoSuchBucket|NO_SUCH_BUCKET|bucket does not exist|no such bucket|ContainerNotFound", re.IGNORECASE
 )
 # Where clouds give a machine, or a container, the keys of its role.
-_ROLE_PLACES = ("//169.254.169.254/", "//169.254.170.2/")
+_ROLE_PLACES = ("//169.254.169.254/", "//169.254.170.2/", "//metadata.google.internal/")
 # In the words of obstore; of Arrow and `requests`, whose errors differ in words only.
 _CERTIFICATE = re.compile(
     r"InvalidCertificate|invalid peer certificate|certificate verify failed|CERTIFICATE_VERIFY_FAILED|"
@@ -65,6 +65,7 @@ _OUTAGE_BY_ARROW = re.compile(
 _KEYS = {
     S3: ("access_key_id and secret_access_key_file", "AWS_ACCESS_KEY_ID"),
     AZURE: ("account_key_file or sas_token_file", "AZURE_STORAGE_ACCOUNT_KEY"),
+    GCS: ("service_account_key_file", "GOOGLE_APPLICATION_CREDENTIALS"),
 }
 _FOREIGN = (exceptions.BaseError, OSError, ValueError)
 

@@ -17,7 +17,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from calve.model.errors import DeniedError, PermanentError
-from calve.objects.uri import AZURE, FORMS, LOCAL, S3, Uri
+from calve.objects.uri import AZURE, FORMS, GCS, LOCAL, S3, Uri
 
 if TYPE_CHECKING:
     from calve.objects.pace import Pace
@@ -172,11 +172,18 @@ def _azure(place: str, bounds: Bounds, properties: Properties) -> ObjectStore:
     return AzureObjects(place, bounds, properties)
 
 
+def _gcs(place: str, bounds: Bounds, properties: Properties) -> ObjectStore:
+    from calve.objects.gcs import GcsObjects
+
+    return GcsObjects(place, bounds, properties)
+
+
 # A kind of storage (`uri`) and what opens one of its buckets. Imported when first needed.
 _OPENERS: Mapping[str, Callable[[str, Bounds, Properties], ObjectStore]] = {
     LOCAL: _local,
     S3: _s3,
     AZURE: _azure,
+    GCS: _gcs,
 }
 
 

@@ -11,11 +11,14 @@ from typing import Self
 
 from calve.model.errors import PermanentError
 
-LOCAL, S3, AZURE = "file", "s3", "abfss"
+LOCAL, S3, AZURE, GCS = "file", "s3", "abfss", "gs"
 # What each scheme means: Hadoop says s3a and s3n where others say s3, and has four names for Azure.
 _KINDS = {"file": LOCAL} | dict.fromkeys(("s3", "s3a", "s3n"), S3)
-_KINDS |= dict.fromkeys(("abfss", "abfs", "wasbs", "wasb", "az"), AZURE)
-FORMS = "file:///absolute/path, s3://bucket/path or abfss://container@account.dfs.core.windows.net/path"
+_KINDS |= dict.fromkeys(("abfss", "abfs", "wasbs", "wasb", "az"), AZURE) | {"gs": GCS}
+FORMS = (
+    "file:///absolute/path, s3://bucket/path, gs://bucket/path"
+    " or abfss://container@account.dfs.core.windows.net/path"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,17 +9,17 @@ from urllib.parse import unquote, urlsplit
 
 from calve.destination.names import catalog_type, property_text
 from calve.model.errors import UsageError
-from calve.objects import azure_access
+from calve.objects import azure_access, gcs_access
 from calve.objects.azure_access import AzureAccess
 from calve.objects.credentials import S3Access
-from calve.objects.uri import AZURE, S3, Uri, kind_of
-from calve.spark.java import ICEBERG_AWS, ICEBERG_SPARK, POSTGRES_JDBC, SQLITE_JDBC, Jar
+from calve.objects.uri import AZURE, GCS, S3, Uri, kind_of
+from calve.spark.java import ICEBERG_AWS, ICEBERG_GCP, ICEBERG_SPARK, POSTGRES_JDBC, SQLITE_JDBC, Jar
 
 SPARK_CATALOG = "org.apache.iceberg.spark.SparkCatalog"
 S3_FILE_IO = "org.apache.iceberg.aws.s3.S3FileIO"
-AZURE_FILE_IO = (
-    "org.apache.iceberg.azure.adlsv2.ADLSFileIO"  # without Azure's own classes: see docs/object-storage.md
-)
+GCS_FILE_IO = "org.apache.iceberg.gcp.gcs.GCSFileIO"
+# Azure's own classes are the user's to add: see docs/object-storage.md.
+AZURE_FILE_IO = "org.apache.iceberg.azure.adlsv2.ADLSFileIO"
 _BUSY_MS = 15_000  # SQLite: how long a writer waits for another
 
 # Of Python's client only.
@@ -28,6 +28,7 @@ _NOT_HANDED_ON = (
     "s3.connect-timeout", "s3.request-timeout", "s3.region", "s3.force-virtual-addressing", "s3.proxy-uri",
     "s3.role-arn", "s3.role-session-name", "s3.anonymous", "s3.profile-name", "client.profile-name",
     "ca_file", "ca-file", "s3.ca-file", *azure_access.NAMES.values(), azure_access.CONNECTION,
+    *(set(gcs_access.NAMES.values()) - {"gcs.oauth2.token", "gcs.service.host"}),
 )  # fmt: skip
 _OURS = "calve."
 # Python's client always asks for the keys of a table's files; Java's asks if this header says so.
@@ -58,6 +59,8 @@ def jars_for(conf: Mapping[str, str]) -> tuple[Jar, ...]:
         needed.append(POSTGRES_JDBC)
     if S3_FILE_IO in values or any(key.endswith(".type") and conf[key] == "glue" for key in conf):
         needed.append(ICEBERG_AWS)
+    if GCS_FILE_IO in values:
+        needed.append(ICEBERG_GCP)
     return tuple(needed)
 
 
@@ -121,6 +124,8 @@ def _files(given: Mapping[str, str], location: str) -> dict[str, str]:
     kinds = (kind_of(warehouse), kind_of(location))
     if AZURE in kinds:
         return _azure(given, location if kinds[1] == AZURE else warehouse)
+    if GCS in kinds:
+        return {"io-impl": GCS_FILE_IO}
     if S3 not in kinds:
         return {}
     access = S3Access.of(given)

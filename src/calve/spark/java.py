@@ -167,6 +167,12 @@ ICEBERG_AWS = Jar(
     version="1.11.0",
     sha256="38f01da7e96850cdd05e6616d758b77b43314b712a8808e3f9a824d56976162f",
 )
+ICEBERG_GCP = Jar(
+    group="org.apache.iceberg",
+    artifact="iceberg-gcp-bundle",
+    version="1.11.0",
+    sha256="d9248fc76d94d232e153bf760631229cd3b7c6bc3b20f47d4b2caffe011a8a2f",
+)
 
 
 def cache_folder() -> Path:

@@ -84,6 +84,10 @@ class StorageSection(Section):
     client_secret: str = Field(
         default="", description="Azure: the service principal's secret; prefer client_secret_file"
     )
+    service_account_key: str = Field(
+        default="", description="Google: the key of a service account, JSON; prefer service_account_key_file"
+    )
+    token: str = Field(default="", description="Google: an OAuth token, which is not renewed")
 
 
 class StoreSection(Section):

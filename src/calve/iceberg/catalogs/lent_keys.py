@@ -21,7 +21,7 @@ from calve.iceberg.catalogs.catalog import open_catalog
 from calve.model.errors import NotFoundError, PermanentError
 from calve.model.limits import Limits
 
-_OF_STORAGE = ("s3.", "client.", "adls.")
+_OF_STORAGE = ("s3.", "client.", "adls.", "gcs.")
 _KEY = "s3.access-key-id"
 _ENDS = "s3.session-token-expires-at-ms"
 _EARLY_SECONDS = 300.0  # longer than any one upload takes
