@@ -39,6 +39,9 @@ class Ports:
     def source(self, name: str) -> LiveSource:
         return self.source_
 
+    def disks_are_near(self, source: str) -> bool:
+        return False
+
     def location(self) -> Location:
         return Location(self.url or f"file://{self.folder}", Storage(self.storage))
 

@@ -201,7 +201,7 @@ def test_a_wait_that_times_out_says_how_to_go_on(run: Run, url: str, ids: dict[s
     assert f"calve --server {url} cancel" in answer.err
 
 
-NEEDS_THIS_PROGRAM = {"demo", "init", "worker", "serve"}
+NEEDS_THIS_PROGRAM = {"demo", "init", "worker", "serve", "spark package"}
 
 
 def test_every_command_is_compared_or_refused() -> None:

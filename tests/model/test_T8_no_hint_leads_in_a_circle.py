@@ -36,6 +36,7 @@ NO_CIRCLE = {
     ("not_exported", "export"): "said by view",
     ("no_longer_there", "export"): "said by view; an export says that --force puts it back",
     ("disk_full", "retry"): "once there is room, as the hint says first",
+    ("spark_connect", "worker"): "with the cluster's own master, as the hint says",
 }
 
 

@@ -21,6 +21,7 @@ from typing import Self
 
 import pyspark
 
+import calve
 from calve.spark.java import java_home
 from support.programs import Program, free_ports
 from support.sparks import java_options
@@ -42,6 +43,8 @@ class Standalone:
         self._master: Program | None = None
         self.workers: list[Program] = []
         self._work = folder / "work"
+        self.python = sys.executable  # that executors can run
+        self._become: list[str] = []
 
     @property
     def url(self) -> str:
@@ -51,6 +54,8 @@ class Standalone:
         if self._strangers:  # nobody else may look into a folder of pytest
             self._work = Path(tempfile.mkdtemp(prefix="calve-cluster-", dir="/tmp"))
             self._work.chmod(0o777)
+            self.python = self._make_python()
+            self._become = _BECOME_NOBODY if _nobody_runs(self.python) else []
         self.start_master()
         for _ in range(self._count):
             self.add_worker()
@@ -100,33 +105,48 @@ class Standalone:
         """What a cloud tells a spot instance before it takes it away."""
         worker.send(signal.SIGPWR)
 
+    def _make_python(self) -> str:
+        """The system's own Python with the packages of this one, as `calve spark package` has it: this one may be in
+        a home that is closed to others."""
+        minor = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+        found = shutil.which(minor, path="/usr/local/bin:/usr/bin")
+        if found is None:
+            return sys.executable
+        paths = [path for path in sys.path if path.endswith("site-packages")]
+        paths += [str(Path(calve.__file__).parents[1]), str(Path(__file__).parents[1])]
+        script = self._work / "python"
+        script.write_text(f'#!/bin/sh\nPYTHONPATH="{":".join(paths)}:$PYTHONPATH" exec {found} "$@"\n')
+        script.chmod(0o755)
+        return str(script)
+
     def _start(self, name: str, ready: str, *arguments: str) -> Program:
         log = self._folder / f"{name}{len(self.workers)}.log"
         begin = log.stat().st_size if log.exists() else 0
         options = f"{java_options()} -Dspark.decommission.enabled=true"
-        become = _BECOME_NOBODY if self._strangers and can_become_nobody() else []
         program = Program(
             name,
             [
-                *become, str(SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}",
+                *self._become, str(SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}",
                 "--host", "127.0.0.1", "--webui-port", "0", *arguments,
             ],
             log,
             {
                 "JAVA_HOME": str(java_home()), "SPARK_HOME": str(SPARK_HOME),
                 "SPARK_DAEMON_JAVA_OPTS": options, "PYTHONPATH": "", "VIRTUAL_ENV": "",
-                **({"HOME": "/nonexistent", "TMPDIR": "/tmp"} if become else {}),
+                **({"HOME": "/nonexistent", "TMPDIR": "/tmp"} if self._become else {}),
             },
         )  # fmt: skip
         program.wait_ready(lambda: ready in log.read_text(errors="replace")[begin:])
         return program
 
 
-def can_become_nobody() -> bool:
-    """Whether another user may run this Python: not where it is installed in a home that is closed to others."""
+def _nobody_runs(python: str) -> bool:
+    """In a shell of its own, as an executor does: root's rights last for one program longer than it is root."""
     if os.geteuid() != 0 or shutil.which("setpriv") is None:
         return False
-    tried = subprocess.run([*_BECOME_NOBODY, sys.executable, "-c", "import calve"], capture_output=True)
+    tried = subprocess.run(
+        [*_BECOME_NOBODY, "sh", "-c", f"{python} -c 'import calve'; exit $?"], capture_output=True
+    )
     return tried.returncode == 0
 
 

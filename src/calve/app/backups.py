@@ -52,7 +52,10 @@ class BackupReach:
         return self._app.config.backup_hard_links
 
     def source(self, name: str) -> LiveSource:
-        return self._app.source(name)
+        return self._app.source_with_disks(name)
+
+    def disks_are_near(self, source: str) -> bool:
+        return self._app.config.source(source).disks_at == "worker"
 
     def location(self) -> Location:
         limits = self._app.limits

@@ -162,6 +162,17 @@ class App:
                 self._sources[name] = self._open_source(name)
             return self._sources[name]
 
+    def source_with_disks(self, name: str) -> "LiveSource":
+        """Also with the disks of a server that only the worker sees: tasks that need them run there."""
+        config = self.config.source(name)
+        if config.embedded or config.disks_at == "executors":
+            return self.source(name)
+        key = f"{name}/disks"  # no name of a source has a /
+        with self.lock(f"source:{key}"):
+            if key not in self._sources:
+                self._sources[key] = self._open_server(config, disks=config.disks)
+            return self._sources[key]
+
     def table(self, text: str) -> "TableName":
         """A table as a person names it: `[source:][db.]table`, with the defaults of the configuration."""
         return parse_source_table(text, self.config)
@@ -171,7 +182,7 @@ class App:
 
         config, limits = self.config.source(name), self.config.limits
         if not config.embedded:
-            return self._open_server(config)
+            return self._open_server(config, disks=config.disks if config.disks_at == "executors" else {})
         return EmbeddedSource(
             name,
             config.folder,
@@ -181,7 +192,7 @@ class App:
             query_seconds=limits.query_seconds,
         )
 
-    def _open_server(self, config: SourceConfig) -> "LiveSource":
+    def _open_server(self, config: SourceConfig, *, disks: Mapping[str, str]) -> "LiveSource":
         from calve.clickhouse.server.source import ServerOptions, ServerSource
 
         limits = self.config.limits
@@ -192,7 +203,7 @@ class App:
             database=config.database,
             ca_file=config.ca_file,
             id=config.id,
-            disks=config.disks,
+            disks=disks,
             connect_seconds=limits.connect_seconds,
             call_seconds=limits.call_seconds,
             query_seconds=limits.query_seconds,
@@ -355,10 +366,10 @@ class App:
             limits=replace(self.config.limits, slots=0 if runner else self.known_slots()),
             reach=self.config.reach | also,
             probes=self._probes(),
-            granted=self._granted,
+            granted=self.granted,
         )
 
-    def _granted(self) -> Granted | None:
+    def granted(self) -> Granted | None:
         """What a cluster gives to our Spark, if there is one and it runs. Starts nothing."""
         ask = getattr(self.__dict__.get("runner"), "granted", None)  # a runner that is lent need not know
         made: Granted | None = ask() if ask else None

@@ -19,7 +19,11 @@ class BackupPorts(Protocol):
     def hard_links(self) -> bool:
         """Whether files are linked to the location instead of copied."""
 
-    def source(self, name: str) -> LiveSource: ...
+    def source(self, name: str) -> LiveSource:
+        """With its disks, whoever sees them."""
+
+    def disks_are_near(self, source: str) -> bool:
+        """Whether the worker sees them, and executors do not."""
 
     def location(self) -> Location:
         """The one of `[backup]`."""

@@ -165,7 +165,8 @@ class BackupKind(Kind):
             call_seconds=limits.call_seconds,
             pace=upload_pace(limits),
         )
-        return order_for(process, task, attempt, function=TASK_FUNCTION, payload=payload.to_json())
+        near = self._ports.disks_are_near(BackupRequest.from_json(process.request).source)
+        return order_for(process, task, attempt, function=TASK_FUNCTION, payload=payload.to_json(), near=near)
 
     def find_receipt(self, process: Process, plan: str, task: Task) -> TaskResult | None:
         location = self._location(_read(plan))

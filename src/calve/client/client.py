@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from calve.app.front import CancelAnswer
 from calve.client import values
@@ -22,6 +22,10 @@ from calve.client.watch import Reset, Seen, Watch, polled, streamed
 from calve.model.errors import TemporaryError, UsageError
 from calve.model.process import Event, Process, ProcessId
 from calve.model.states import PROCESS_TERMINAL
+
+if TYPE_CHECKING:
+    from calve.app.calve import Calve
+    from calve.client.local import Local
 
 __all__ = ["Client", "Reset", "Watch"]
 
@@ -69,8 +73,19 @@ class Client:
         done by `calve worker`."""
         from calve.client.local import Local
 
+        return cls._of(Local.opened(config))
+
+    @classmethod
+    def _over(cls, calve: "Calve") -> "Client":
+        """On a façade that is open, and stays so."""
+        from calve.client.local import Local
+
+        return cls._of(Local(calve))
+
+    @classmethod
+    def _of(cls, local: "Local") -> "Client":
         made = cls.__new__(cls)
-        made._calve = Local(config)
+        made._calve = local
         made._look = lambda _of, cursor: polled(lambda after: made._ask("feed", after=after), cursor)
         return made
 

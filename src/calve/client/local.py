@@ -9,20 +9,29 @@ from typing import TYPE_CHECKING, Any
 from calve.client.transport import Answer
 
 if TYPE_CHECKING:
+    from calve.app.calve import Calve
     from calve.sql.execution import Sql
 
 
 class Local:
     """The user of this program may do everything: the configuration is theirs."""
 
-    def __init__(self, config: str | Path | None) -> None:
-        from calve.app.calve import Calve
-        from calve.app.config import load_config
+    def __init__(self, calve: "Calve") -> None:
+        """`calve` is closed by whoever opened it."""
         from calve.app.desk import Desk, local_caller
 
         self._ends = ExitStack()
-        self._calve = self._ends.enter_context(Calve(load_config(config)))
-        self._desk, self._caller = Desk(self._calve), local_caller()
+        self._calve = calve
+        self._desk, self._caller = Desk(calve), local_caller()
+
+    @classmethod
+    def opened(cls, config: str | Path | None) -> "Local":
+        from calve.app.calve import Calve
+        from calve.app.config import load_config
+
+        made = cls(Calve(load_config(config)))
+        made._ends.callback(made._calve.close)
+        return made
 
     def close(self) -> None:
         self._ends.close()

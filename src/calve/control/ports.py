@@ -206,6 +206,7 @@ class TaskOrder:
     function: str  # "package.module:name", called on the executor with the payload
     payload: str = field(repr=False)  # may hold secrets (P22)
     on_driver: bool = False  # called in the runner's own program instead, with its driver as well
+    near: bool = False  # on the runner's own machine: it needs files that executors do not see
 
 
 @dataclass(frozen=True, kw_only=True)

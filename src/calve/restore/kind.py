@@ -95,7 +95,8 @@ class RestoreKind(Kind):
             connect_seconds=limits.connect_seconds,
             call_seconds=limits.call_seconds,
         )
-        return order_for(process, task, attempt, function=TASK_FUNCTION, payload=payload.to_json())
+        near = self._ports.disks_are_near(RestoreRequest.from_json(process.request).source)
+        return order_for(process, task, attempt, function=TASK_FUNCTION, payload=payload.to_json(), near=near)
 
     def find_receipt(self, process: Process, plan: str, task: Task) -> TaskResult | None:
         read = _read(plan)

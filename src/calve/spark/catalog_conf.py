@@ -13,7 +13,7 @@ from calve.objects import azure_access, gcs_access
 from calve.objects.azure_access import AzureAccess
 from calve.objects.credentials import S3Access
 from calve.objects.uri import AZURE, GCS, S3, Uri, kind_of
-from calve.spark.java import ICEBERG_AWS, ICEBERG_GCP, ICEBERG_SPARK, POSTGRES_JDBC, SQLITE_JDBC, Jar
+from calve.spark.java import ICEBERG_AWS, ICEBERG_GCP, POSTGRES_JDBC, SQLITE_JDBC, Jar, iceberg_spark
 
 SPARK_CATALOG = "org.apache.iceberg.spark.SparkCatalog"
 S3_FILE_IO = "org.apache.iceberg.aws.s3.S3FileIO"
@@ -51,7 +51,7 @@ def spark_catalog(name: str, properties: Mapping[str, Any], location: str = "") 
 
 def jars_for(conf: Mapping[str, str]) -> tuple[Jar, ...]:
     """What the JVM needs beside Spark's own for that configuration."""
-    needed = [ICEBERG_SPARK]
+    needed = [iceberg_spark()]
     values = set(conf.values())
     if any(value.startswith("jdbc:sqlite:") for value in values):
         needed.append(SQLITE_JDBC)

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from calve.spark.java import Jar, resolve
+from calve.spark.java import ICEBERG_RUNTIME, Jar, resolve
 
 _PASSWORD = "changeit"  # of every Java's own store: certificates are no secret
 _TRUST_STORE = "javax.net.ssl.trustStore"
@@ -47,8 +47,13 @@ class Driver:
                     session.conf.set(name, value)
                 self._sessions[key] = session._jsparkSession
             found = self._sessions[key]
-        self.jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(found)
+        self._sessions_of_jvm().setActiveSession(found)
         return found
+
+    def _sessions_of_jvm(self) -> Any:
+        """The class whose sessions these are; Spark 3 has one kind."""
+        sql = self.jvm.org.apache.spark.sql
+        return sql.SparkSession if self._context.version.startswith("3.") else sql.classic.SparkSession
 
     def trust(self, ca_files: Sequence[str]) -> None:
         """Have this JVM trust these authorities beside those that it trusts already. The executors of a
@@ -58,12 +63,25 @@ class Driver:
                 _trust_too(self.jvm, sorted(self._trusted | set(ca_files)))
                 self._trusted |= set(ca_files)
 
+    def _knows(self, name: str, loader: Any) -> bool:
+        from py4j.protocol import Py4JJavaError
+
+        try:
+            self.jvm.java.lang.Class.forName(name, False, loader)
+        except Py4JJavaError:
+            return False
+        return True
+
     def _add(self, jar: Jar) -> None:
         if jar.file_name in self._jars:
             return
+        loader = self.jvm.java.lang.Thread.currentThread().getContextClassLoader()
+        if jar.artifact.startswith(ICEBERG_RUNTIME) and self._knows(
+            "org.apache.iceberg.spark.SparkCatalog", loader
+        ):
+            return  # a platform has its own, or [spark.conf] names one
         path = str(resolve(jar))
         self._context._jsc.addJar(path)  # the executors
-        loader = self.jvm.java.lang.Thread.currentThread().getContextClassLoader()
         loader.addURL(self.jvm.java.io.File(path).toURI().toURL())  # the driver itself
         if driver := _DRIVERS.get(jar.artifact):
             # JDBC looks for drivers once, at its first use, which may be past.

@@ -143,12 +143,37 @@ class Jar:
         return f"{self.artifact}-{self.version}.jar"
 
 
-ICEBERG_SPARK = Jar(
-    group="org.apache.iceberg",
-    artifact="iceberg-spark-runtime-4.1_2.13",
-    version="1.11.0",
-    sha256="d6ea6c5d099288daeb7d5a92061bd3d7d8f296492632b42378e5f2f0e3066242",
-)
+ICEBERG_RUNTIME = "iceberg-spark-runtime-"
+# By Spark's minor version, for the Scala that PySpark of that version comes with.
+_ICEBERG_OF = {
+    "3.5": ("3.5_2.12", "94b8e36fc329f0293d44ba9e01b784a56e9501affec1842d898144c51f6e486a"),
+    "4.0": ("4.0_2.13", "63c3b812549dc232c1920865ff42436df8604a9bbacd693930985c06bd97e6dc"),
+    "4.1": ("4.1_2.13", "d6ea6c5d099288daeb7d5a92061bd3d7d8f296492632b42378e5f2f0e3066242"),
+}
+
+
+def _iceberg_of(spark: str) -> Jar:
+    built_for, sha256 = _ICEBERG_OF[spark]
+    return Jar(
+        group="org.apache.iceberg", artifact=f"{ICEBERG_RUNTIME}{built_for}", version="1.11.0", sha256=sha256
+    )
+
+
+def iceberg_spark() -> Jar:
+    """Iceberg's runtime for the PySpark that is here."""
+    import pyspark
+
+    minor = ".".join(pyspark.__version__.split(".")[:2])
+    if minor not in _ICEBERG_OF:
+        raise UsageError(
+            f"Spark {pyspark.__version__} has no Iceberg runtime that Calve was tried with",
+            code="spark_version",
+            hint=f"use Spark {', '.join(_ICEBERG_OF)}",
+        )
+    return _iceberg_of(minor)
+
+
+ICEBERG_SPARK = _iceberg_of("4.1")  # of the PySpark in our lock
 SQLITE_JDBC = Jar(
     group="org.xerial",
     artifact="sqlite-jdbc",

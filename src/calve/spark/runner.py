@@ -27,6 +27,7 @@ from calve.spark.java import ClassArchive, java_home
 if TYPE_CHECKING:
     from calve.model.process import Granted
     from calve.spark.master import Watch
+    from calve.spark.near import Near
 
 OnResult = Callable[[TaskResult], None]
 
@@ -79,6 +80,7 @@ class SparkRunner:
         self._results: Any = None
         self._driver: Driver | None = None
         self._cancelled: dict[str, threading.Event] = {}
+        self._near: Near | None = None
         self._watch: Watch | None = None
         self._gone: CalveError | None = None  # why it is of no use to go on starting
         self._starting = False
@@ -126,9 +128,19 @@ class SparkRunner:
         on_driver = [order for order in orders if order.on_driver]
         if on_driver:
             self._run_on_driver(group, on_driver, on_result)
-        shipped = [order for order in orders if not order.on_driver]
+        near = [order for order in orders if order.near and not self._is_local]
+        if near:
+            self._near_tasks().run(group, near, on_result)
+        shipped = [order for order in orders if not order.on_driver and order not in near]
         if shipped:
             self._ship(group, shipped, on_result)
+
+    def _near_tasks(self) -> "Near":
+        from calve.spark.near import Near
+
+        with self._lock:
+            self._near = self._near or Near()
+            return self._near
 
     def _ship(self, group: str, orders: Sequence[TaskOrder], on_result: OnResult) -> None:
         from py4j.protocol import Py4JError, Py4JJavaError
@@ -169,7 +181,8 @@ class SparkRunner:
         except (Py4JError, OSError, AttributeError, AssertionError) as error:
             # The JVM is gone, and the attempts with it. PySpark meets an AttributeError or an assertion of
             # its own where it was ended between two of its calls.
-            if isinstance(error, AttributeError | AssertionError) and self._context is context:
+            stopped = self._context is not context or context._jsc is None
+            if isinstance(error, AttributeError | AssertionError) and not stopped:
                 raise
             raise self._why_lost(context, error) from error
         finally:
@@ -217,6 +230,8 @@ class SparkRunner:
         """See `control.ports.Runner`."""
         if cancelled := self._cancelled.get(group):
             cancelled.set()
+        if self._near is not None:
+            self._near.cancel(group)
         context = self._context
         if context is not None:
             from py4j.protocol import Py4JError
@@ -225,6 +240,8 @@ class SparkRunner:
                 context.cancelJobGroup(group)
 
     def close(self) -> None:
+        if self._near is not None:
+            self._near.close()
         if given_up := self._starting:
             # Nobody will use it, and on a busy machine starting takes longer than anyone waits for an end.
             self._gone = TemporaryError("the program ends", code=_GIVEN_UP)
@@ -324,6 +341,10 @@ class SparkRunner:
     def _start(self) -> Any:
         os.environ["JAVA_HOME"] = str(java_home())
         remove_old_logs(self.log.parent)
+        if self._master.startswith("sc://"):
+            from calve.spark.session import no_connect
+
+            raise no_connect(f"[spark] master {self._master!r}")
         import pyspark
         from pyspark.java_gateway import launch_gateway
 
@@ -350,7 +371,7 @@ class SparkRunner:
                     conf.set(key, value)
                 context = pyspark.SparkContext(conf=conf, gateway=gateway)
             self._driver = Driver(context)
-            self._results = context.accumulator([], _Results(self._deliver))
+            self._results = self._accumulator(context)
             return context
         except Exception as error:  # pyspark raises several unrelated kinds here
             self._failed = self._gone is None or self._gone.code != _GIVEN_UP
@@ -371,6 +392,9 @@ class SparkRunner:
                 code="spark_unavailable",
                 hint=f"calve doctor; Spark's own log is {self.log}",
             ) from error
+
+    def _accumulator(self, context: Any) -> Any:
+        return context.accumulator([], _Results(self._deliver))
 
     def _pythons(self, *, local: bool) -> dict[str, str]:
         """PySpark itself reads these names only from the environment. Executors on this machine run this very

@@ -90,9 +90,16 @@ def upload_pace(limits: Limits) -> str:
     return f"{limits.upload_mb_per_second:g}@{socket.gethostname()}-{os.getpid()}"
 
 
-def order_for(process: Process, task: Task, attempt: int, *, function: str, payload: str) -> TaskOrder:
+def order_for(
+    process: Process, task: Task, attempt: int, *, function: str, payload: str, near: bool = False
+) -> TaskOrder:
     return TaskOrder(
-        process_id=process.id, number=task.number, attempt=attempt, function=function, payload=payload
+        process_id=process.id,
+        number=task.number,
+        attempt=attempt,
+        function=function,
+        payload=payload,
+        near=near,
     )
 
 

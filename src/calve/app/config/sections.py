@@ -46,6 +46,11 @@ class SourceSection(Section):
     disks: dict[str, str] = Field(
         default={}, description="where executors see the server's disks: {default = '/var/lib/clickhouse'}"
     )
+    disks_at: Literal["executors", "worker"] = Field(
+        default="executors",
+        description='who sees the disks: with "worker", on a Spark cluster, backups and restores run on the worker\'s'
+        " machine, and exports read a server over HTTP",
+    )
     lake: dict[str, str] = Field(
         default={},
         description="the table engine by which the server itself reads a catalog's tables, for `calve view`:"

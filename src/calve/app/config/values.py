@@ -33,6 +33,7 @@ class SourceConfig:
     ca_file: str = ""
     id: str = ""
     disks: Mapping[str, str] = field(default_factory=dict)
+    disks_at: str = "executors"
     lake: Mapping[str, str] = field(default_factory=dict)  # catalog -> engine
     engine_config: str = ""
 

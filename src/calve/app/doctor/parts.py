@@ -179,10 +179,11 @@ def spark(app: App) -> Iterator[Finding]:
             code=results[0].error.code,
             hint=results[0].error.hint or "every executor needs Calve and its dependencies installed",
         )
+    granted = app.granted()
     yield Finding(
         part="spark",
         ok=True,
-        words=f"{app.config.spark.master}, {runner.slots} slots; an executor ran ClickHouse {results[0].receipt};"
+        words=f"{app.config.spark.master}, {runner.slots} slots{f' ({granted})' if granted else ''}; an executor ran ClickHouse {results[0].receipt};"
         f" each program's Spark log is {log_file('PID')}",
     )
 
