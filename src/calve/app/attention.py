@@ -416,7 +416,7 @@ def _drops(look: _Look) -> Iterator[Card]:
         if process and grace is not None and one.settled_at and one.settled_at + grace <= look.now:
             groups.setdefault((process.source, process.destination), []).append(one)
     for (source, destination), found in groups.items():
-        partitions = [one.partition for one in found]
+        partitions = sorted(one.partition for one in found)
         yield Card(
             kind="drops",
             title=f"{len(found)} {'partitions' if len(found) > 1 else 'partition'} of {source} may be dropped",
