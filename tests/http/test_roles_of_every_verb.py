@@ -25,11 +25,7 @@ BY_ROLE = {
         now find has_workers notes outages processes show events why standing workers history page servers breakers
         halts proofs keys feed tasks totals versions partitions parts health export_preview optimize_preview
         backup_list backup_show source_tables seen attention tables table sheet vault system search
-<<<<<<< HEAD
-        policy_list policy_show policy_explain hold_list view_show schedule_list schedule_show
-=======
-        policy_list policy_show policy_explain policy_drop hold_list view_show
->>>>>>> 780fa9b (calve policy drop: a person deletes what is in quarantine, once everything is proven again)
+        policy_list policy_show policy_explain policy_drop hold_list view_show schedule_list schedule_show
     """,
     OPERATOR: "settings audit halt lift verify backup_verify doctor support export backup_create optimize cancel retry stop"
     " notify_test policy_run policy_pause policy_resume policy_undo hold_add schedule_run schedule_pause schedule_resume",
@@ -107,6 +103,8 @@ GIVEN: dict[str, dict[str, Any]] = {
     "partitions": {"table": "none.none"},
     "parts": {"table": "none.none"},
     "policy_explain": {"table": "none.none", "partition": "none"},
+    "policy_undo": {"table": "none.none", "partition": "none"},
+    "policy_drop": {"table": "none.none", "partitions": ["none"]},
     "hold_add": {"table": "none.none", "reason": "none"},
     "view_show": {"table": "none.none"},
     "view_create": {"table": "none.none", "to": "lake.none.none", "into": "none.all"},
