@@ -105,7 +105,7 @@ ERRORS = [
     "cancel COMPLETED --json", "optimize lake.ns.none", "wait CANCELLED", "sql 'SELECT * FROM system.parts'",
     "sql 'DROP TABLE db.t'", "backup create b --tables 'none.*'", "backup restore none", "backup show ../x", "token revoke none", "notify test none",
     "token new --role viewer --expires soon", "policy show none", "policy explain db.t 0 --json", "policy run none --dry-run",
-    "policy pause none", "backup schedule show none", "backup schedule run none --json", "hold add db.none --reason x", "hold release none", "view db.none", "view db.none --drop",
+    "policy pause none", "backup schedule show none", "backup drill none", "backup schedule run none --json", "hold add db.none --reason x", "hold release none", "view db.none", "view db.none --drop",
     "view db.none --to lake.ns.t --as db.all", "view db.t --cold 1",
 ]  # fmt: skip
 

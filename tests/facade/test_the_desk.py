@@ -85,6 +85,7 @@ OPERATORS = [
     "policy_undo",
     "hold_add",
     "schedule_run",
+    "backup_drill",
     "schedule_pause",
     "schedule_resume",
     "stop",

@@ -17,6 +17,8 @@ _LONGEST = timedelta(days=36_500)  # what is longer leads out of the calendar
 # No store keeps a text with NUL, or with half of a surrogate pair.
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _SPAN = re.compile(r"(\d{1,9})([smhdw])")
+_SIZE = re.compile(r"(\d{1,9})([KMGTP]?)B")
+_BYTES: dict[str, int] = {unit: 1000**power for power, unit in enumerate(("", "K", "M", "G", "T", "P"))}
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 # `list` is one of texts, `dict` one of texts by name.
 _NAMES = {
@@ -39,6 +41,14 @@ def span(text: str, *, what: str = "age", code: str = "bad_age", units: str = "h
     if number > _LONGEST / unit:
         raise UsageError(f"invalid {what} {text!r}", code=code, hint="give less than a hundred years")
     return number * unit
+
+
+def size(text: str) -> int:
+    """`500GB`, `2TB`: a number of bytes, by powers of 1000."""
+    found = _SIZE.fullmatch(text.strip())
+    if found is None:
+        raise UsageError(f"invalid size {text!r}", code="config_bad_value", hint="give 500GB or 2TB")
+    return int(found[1]) * _BYTES[found[2]]
 
 
 def checked(

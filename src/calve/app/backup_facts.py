@@ -1,7 +1,7 @@
 """What the store knows of backups: how they were last seen, and what ever proved one."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -11,6 +11,7 @@ from calve.model.process import ProcessId, ProcessQuery
 from calve.model.states import ProcessState
 
 _RESTORES = 200
+RESTORED = "restored"  # how, of a restore and of a drill that restored a sample
 Json = dict[str, Any]
 
 
@@ -31,6 +32,31 @@ def backup_rows(store: ServedStore, location: str, *, first: int = 0, limit: int
 
 def proven(store: ServedStore, location: str, rows: Sequence[Json]) -> dict[str, Proven]:
     """By the name of the backup: read back, or restored, after it was made."""
+    return {name: max(found, key=lambda one: one.at) for name, found in _since_made(store, location, rows)}
+
+
+def restored(store: ServedStore, location: str, rows: Sequence[Json]) -> dict[str, Proven]:
+    """By the name of the backup: when it last was restored whole, or a sample of it."""
+    some = {
+        name: [one for one in found if one.how == RESTORED and one.ok]
+        for name, found in _since_made(store, location, rows)
+    }
+    return {name: max(found, key=lambda one: one.at) for name, found in some.items() if found}
+
+
+def _since_made(
+    store: ServedStore, location: str, rows: Sequence[Json]
+) -> Iterator[tuple[str, list[Proven]]]:
+    """Those of an earlier backup of the name do not count."""
+    made_at = {row["name"]: row.get("created_at") or "" for row in rows}
+    for name, found in _known(store, location, rows).items():
+        if name in made_at:
+            made = datetime.fromisoformat(made_at[name]) if made_at[name] else None
+            if some := [one for one in found if made is None or one.at >= made]:
+                yield name, some
+
+
+def _known(store: ServedStore, location: str, rows: Sequence[Json]) -> dict[str, list[Proven]]:
     named: dict[str, list[Proven]] = {}
     by_process = {ProcessId(row["process"]): row["name"] for row in rows if row.get("process")}
     for proof in store.proofs(list(by_process)):
@@ -47,13 +73,5 @@ def proven(store: ServedStore, location: str, rows: Sequence[Json]) -> dict[str,
     for one in store.processes(ProcessQuery(kind="restore", states=done, limit=_RESTORES)):
         place, _, name = one.source.rpartition("/")
         if place == location.rstrip("/") and one.finished_at:
-            named.setdefault(name, []).append(Proven(at=one.finished_at, how="restored"))
-    made_at = {row["name"]: row.get("created_at") or "" for row in rows}
-    newest = {
-        name: max(found, key=lambda one: one.at) for name, found in named.items() if name in made_at
-    }  # fmt: skip
-    return {
-        name: one
-        for name, one in newest.items()
-        if not made_at[name] or one.at >= datetime.fromisoformat(made_at[name])
-    }
+            named.setdefault(name, []).append(Proven(at=one.finished_at, how=RESTORED))
+    return named

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 from calve.app import processes as _processes
 from calve.app import view
 from calve.app.config import Config
-from calve.app.front import ExportAnswer, Json
+from calve.app.front import DRILL_BYTES, ExportAnswer, Json
 from calve.app.wiring import App
 from calve.control.client import CancelAnswer, Submitted, asked_store
 from calve.control.ports import Runner, Store
@@ -370,10 +370,15 @@ class Calve:
         """`backups`, oldest first, damaged ones too; what they take together, shared parts once; and those
         that are encrypted with a key that is not configured. `contents`: with the partitions of each table in
         the newest of them."""
-        from calve.app import backup_view, backups
+        from calve.app import backup_facts, backup_view, backups
 
-        found = backups.entries(self._app)
-        return backup_view.backups_json(self.config.backup_url, found, contents=contents)
+        location = self.config.backup_url
+        document = backup_view.backups_json(location, backups.entries(self._app), contents=contents)
+        proofs = backup_facts.restored(self.registry, location, document["backups"])
+        for one in document["backups"]:
+            proof = proofs.get(one["name"])
+            one["restored_at"] = view.time_json(proof.at) if proof else None
+        return document
 
     def backup_show(self, name: str) -> Json:
         from calve.app import backup_view, backups
@@ -562,6 +567,12 @@ class Calve:
         from calve.app import backups
 
         return backups.restore(self._app, self._store("backup_restore", name), name, options, source=source)
+
+    def backup_drill(self, name: str, *, restore_bytes: int = DRILL_BYTES) -> Submitted:
+        """Restore a sample of a backup into an engine of a worker, compare it, and remove it."""
+        from calve.app import drills
+
+        return drills.drill(self._app, self._store("backup_drill", name), name, restore_bytes=restore_bytes)
 
     def backup_delete(self, name: str) -> Json:
         from calve.app import backup_view, backups

@@ -40,6 +40,7 @@ _LINES: Mapping[str, _Line] = {
     "backup_show": _Line(words="backup show", given=("name",)),
     "backup_create": _Line(words="backup create", given=("name",)),
     "backup_verify": _Line(words="backup verify", given=("name",), flags={"read_share": "--read-data"}),
+    "backup_drill": _Line(words="backup drill", given=("name",), flags={"restore_bytes": "--bytes"}),
     "backup_restore": _Line(words="backup restore", given=("name",), flags=_RESTORE),
     "restore_preview": _Line(words="backup restore --dry-run", given=("name",), flags=_RESTORE),
     "backup_delete": _Line(words="backup delete", given=("name",)),

@@ -23,7 +23,7 @@ from calve.app import view
 from calve.app.arguments import checked
 from calve.app.calve import Calve, person
 from calve.app.destination import as_stored, parse_destination, parse_source_table
-from calve.app.front import ExportAnswer, Json, Submitted
+from calve.app.front import DRILL_BYTES, ExportAnswer, Json, Submitted
 from calve.app.sightings import keep
 from calve.destination.names import is_folder
 from calve.model.access import Asked, Caller, Replayed, Role
@@ -94,7 +94,7 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
             Verb(name="export", role=_O, reach=Reach.OUTSIDE, changes=True, raised=_RAISED),
             Verb(name="backup_create", role=_O, reach=Reach.OUTSIDE, changes=True,
                  raised={"ignore_row_policies": _A}),
-            *_verbs(_O, Reach.OUTSIDE, "optimize stop notify_test schedule_run", changes=True),
+            *_verbs(_O, Reach.OUTSIDE, "optimize stop notify_test schedule_run backup_drill", changes=True),
             *_verbs(_O, Reach.STORE, "cancel retry", changes=True),
             *_verbs(_A, Reach.OUTSIDE, "backup_restore backup_delete view_create view_drop", changes=True),
             Verb(name="backup_prune", role=_A, reach=Reach.OUTSIDE, changes=True, lowered={"dry_run": _V}),
@@ -114,10 +114,19 @@ _OUTSIDE = (
 
 Given = Mapping[str, Any]
 
-KINDS = ("export", "backup", "restore", "optimize", "proof", "release", "return", "drop")
+KINDS = ("export", "backup", "restore", "optimize", "proof", "drill", "release", "return", "drop")
 # Their processes and their key are one transaction of the store.
 SUBMITS = frozenset(
-    {"export", "optimize", "backup_create", "backup_restore", "policy_undo", "retry", "schedule_run"}
+    {
+        "export",
+        "optimize",
+        "backup_create",
+        "backup_restore",
+        "policy_undo",
+        "retry",
+        "schedule_run",
+        "backup_drill",
+    }
 )
 _MOST = 1000  # of a list
 _FILTERS = {
@@ -597,6 +606,12 @@ _SERVED: Mapping[str, _Served] = {
         answer=_backup_create, required=("name", "tables"), choices={"mutations": ("refuse", "wait")},
         options={"name": str, "tables": list, "source": str, "partitions": list, "mutations": str,
                  "ignore_row_policies": bool, "rbac": bool},
+    ),
+    "backup_drill": _Served(
+        answer=lambda calve, given: view.submitted_json(
+            calve.backup_drill(given["name"], restore_bytes=given.get("restore_bytes", DRILL_BYTES))
+        ),
+        options={"name": str, "restore_bytes": int}, required=("name",),
     ),
     "backup_restore": _Served(
         answer=_backup_restore, required=("name",), choices={"existing": ("refuse", "append", "replace")},

@@ -21,6 +21,7 @@ from calve.policy.calendar import zone_of
 from calve.policy.schedule import Schedule
 
 Json = dict[str, object]
+_ALL = f"{1:.0%} of the data"  # as a proof names it: a sample takes nothing back
 
 
 def prune(app: App, schedule: Schedule) -> Json:
@@ -53,9 +54,11 @@ def prune(app: App, schedule: Schedule) -> Json:
 
 
 def _is_damaged(app: App, one: Manifest) -> bool:
-    """By the newest proof. Of a backup that another store made nothing is known here."""
-    newest = next(iter(app.registry.proofs([ProcessId(one.process_id)])), None)
-    return newest is not None and not newest.ok
+    """As a proof said, and none that read all of it since. Of a backup that another store made nothing is known here."""
+    for proof in app.registry.proofs([ProcessId(one.process_id)]):  # newest first
+        if not proof.ok or proof.depth == _ALL:
+            return not proof.ok
+    return False
 
 
 def _is_held(one: Manifest, holds: list[Hold]) -> bool:

@@ -36,6 +36,7 @@ def _summary(app: App, schedule: Schedule, now: datetime) -> Json:
         "zone": schedule.clock.zone,
         "paused": schedules.is_paused(app, schedule),
         "last": view.process_json(made) if made else None,
+        "drilled_at": view.time_json(schedules.last_restore(app, schedule)),
         "next": _coming(schedule, coming.name, coming.begins_at),
         "seen_at": view.time_json(seen.seen_at) if seen else None,
         "error": seen.error if seen else "",
@@ -57,6 +58,9 @@ def schedule_show(app: App, name: str) -> Json:
     return _summary(app, schedule, now) | {
         "jitter_seconds": schedule.jitter.total_seconds(),
         "keep": dict(schedule.keep),
+        "verify": schedule.verify,
+        "drill_seconds": schedule.drill_every.total_seconds() if schedule.drill_every else None,
+        "drill_bytes": schedule.drill_bytes,
         "halt": view.plain_json(halt) if halt else None,
         "pruned": {key: noted[key] for key in ("pruned_at", "kept", "deleted", "spared") if key in noted},
         "occurrences": [

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 
-from calve.app import backups
 from calve.app.wiring import App
 from calve.model.access import Asked
 from calve.model.errors import CalveError, LockedError, RefusedError
@@ -32,6 +31,7 @@ _LEASE_SECONDS = 600.0  # a claim: who looks for longer has died
 _NEWEST = 50
 _REFUSED = ("already_started", "over_limit")
 BACKUP = "backup"  # an action
+DRILLS = "drills"  # what the starts of drills are about: the last of them says when that was
 
 Json = dict[str, object]
 
@@ -138,6 +138,18 @@ def start_of(
     )
 
 
+def starts_of(app: App, schedule: Schedule, what: str) -> list[Start]:
+    """Newest first."""
+    return app.store.starts(schedule.subject, app.config.backup_url, [what])
+
+
+def last_restore(app: App, schedule: Schedule) -> datetime | None:
+    """When a drill of the schedule last proved that its backups restore."""
+    newest = [start.process_id for start in starts_of(app, schedule, DRILLS)[:_NEWEST]]
+    done = [one for one in app.store.known(newest) if one.state is ProcessState.COMPLETED]
+    return max((one.finished_at for one in done if one.finished_at), default=None)
+
+
 def start(app: App, schedule: Schedule, since: datetime, now: datetime) -> list[Process]:
     """Queue the last occurrence, if nobody has. One that began before anybody knew the schedule is not due."""
     tried = recent(app, schedule, now)
@@ -149,6 +161,8 @@ def start(app: App, schedule: Schedule, since: datetime, now: datetime) -> list[
     attempt = last.next_attempt(now)
     if not attempt:
         return []
+    from calve.app import backups  # which needs all that backups are made of
+
     name = last.occurrence.name
     new = backups.scheduled(app, schedule, schedule.backup(last.occurrence))
     item = start_of(app, schedule, new.id, action=BACKUP, what=name, attempt=attempt)
@@ -195,19 +209,31 @@ def _start(app: App, schedule: Schedule, noted: Json, now: datetime) -> list[Pro
     return start(app, schedule, datetime.fromisoformat(str(noted["since"])), now)
 
 
+def _prove(app: App, schedule: Schedule, _: Json, now: datetime) -> Sequence[Process]:
+    newest = made(app, schedule)
+    if newest is None or not (schedule.verify or schedule.drill_every):
+        return []
+    from calve.app import drills
+
+    return drills.prove(app, schedule, newest, now)
+
+
 def _prune(app: App, schedule: Schedule, noted: Json, now: datetime) -> list[Process]:
-    """Once for each new backup."""
+    """Once for each new backup, and only after it was found whole, if it is read back at all."""
     newest = made(app, schedule)
     if not schedule.keep or newest is None or noted.get("pruned_for") == newest.id:
         return []
-    from calve.app import retention
+    from calve.app import drills, retention
+
+    if not drills.is_read_back(app, schedule, newest):
+        return []
 
     noted.update(retention.prune(app, schedule), pruned_for=newest.id, pruned_at=now.isoformat())
     return []
 
 
 Work = Callable[[App, Schedule, Json, datetime], Sequence[Process]]
-_WORK: tuple[Work, ...] = (_start, _prune)
+_WORK: tuple[Work, ...] = (_start, _prove, _prune)
 
 
 def upcoming(schedule: Schedule, now: datetime, count: int) -> Iterator[Occurrence]:
@@ -216,6 +242,8 @@ def upcoming(schedule: Schedule, now: datetime, count: int) -> Iterator[Occurren
 
 def run_now(app: App, schedule: Schedule, asked: Asked) -> Process:
     """One more backup, whatever the time is. It is the schedule's own: its rules keep it or not."""
+    from calve.app import backups
+
     name = f"{schedule.name}-{app.store.now():%Y-%m-%dT%H%M%SZ}"
     new = backups.scheduled(app, schedule, name)
     # If we die here, it is queued or not: `calve ps` says.

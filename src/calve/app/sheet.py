@@ -48,6 +48,7 @@ PHASE_WORDS = {
     "restore": {"read": "fetching"},
     "optimize": {"write": "rewriting"},
     "proof": {"read": "reading back"},
+    "drill": {"read": "reading back", "write": "restoring and comparing"},
 }
 
 

@@ -4,10 +4,11 @@ from collections import Counter
 from datetime import datetime, timedelta
 
 from calve.app import view
-from calve.app.backup_facts import Proven, backup_rows, proven
+from calve.app.backup_facts import Proven, backup_rows, proven, restored
 from calve.app.commands import command
 from calve.app.counts import summary_of
 from calve.app.documents import Remembered, head, with_why
+from calve.app.schedule_view import schedule_list
 from calve.app.sightings import PIECE
 from calve.app.view import Json
 from calve.app.wiring import App
@@ -31,6 +32,7 @@ def vault(app: App, *, name: str = "", page: int = 1) -> Json:
     made = store.processes(ProcessQuery(kind="backup", limit=_NEWEST))
     rows = [*_since(made, rows, seen.seen_at if seen else None), *rows]
     proofs = proven(app.registry, location, rows)
+    restores_proven = restored(app.registry, location, rows)
     restores = store.processes(ProcessQuery(kind="restore", limit=_NEWEST))
     shown = [row for row in rows if not name or row["name"] == name]
     if name and not shown:
@@ -58,6 +60,8 @@ def vault(app: App, *, name: str = "", page: int = 1) -> Json:
         "pages": pages,
         "complete": len(rows) < PIECE * _PIECES,
         "stored_bytes": summary_of(seen).get("stored_bytes"),
+        "restored_at": view.time_json(max((one.at for one in restores_proven.values()), default=None)),
+        "schedules": [] if name else schedule_list(app),
         "calendar": _calendar(app, rows, proofs, now),
         "live": with_why(reader, live),
         "restores": with_why(reader, [one for one in restores if not name or _named(one.source) == name]),

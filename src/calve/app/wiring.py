@@ -343,8 +343,13 @@ class App:
 
             return drop_kind(self)
 
+        def drill() -> Kind:
+            from calve.app.drills import drill_kind
+
+            return drill_kind(self)
+
         made = {"export": export, "optimize": optimize, "backup": backup, "restore": restore, "proof": proof}
-        return Kinds(made | {"release": release, "return": back, "drop": drop})
+        return Kinds(made | {"drill": drill, "release": release, "return": back, "drop": drop})
 
     def worker(
         self,

@@ -39,36 +39,38 @@ class Verified:
         return not self.flaws
 
 
-def verify(location: Location, manifest: Manifest, *, read_share: float = 0.0) -> Verified:
+def verify(
+    location: Location, manifest: Manifest, *, read_share: float = 0.0, parts: slice = slice(None)
+) -> Verified:
     """Presence, sizes and all hashes of indexes; of the data, `read_share` (0 to 1) of the bytes, drawn
-    anew each time."""
+    anew each time. `parts`: these of the stored parts alone."""
     tables: dict[str, list[str]] = {}
     for table in manifest.tables:
         for part in table.parts:
             tables.setdefault(part.place, []).append(f"{table.database}.{table.name}")
-    parts = list(manifest.places.values())
+    chosen = list(manifest.places.values())[parts]
     foreign = _foreign(location, manifest)
     with ThreadPoolExecutor(PARTS_AT_ONCE) as pool:
-        looks = list(pool.map(lambda part: _look(location, part), parts))
-        drawn = _drawn(list(zip(parts, looks, strict=True)), read_share)
+        looks = list(pool.map(lambda part: _look(location, part), chosen))
+        drawn = _drawn(list(zip(chosen, looks, strict=True)), read_share)
         read = list(pool.map(lambda item: _read(location, *item), drawn))
     found: dict[str, list[Problem]] = {
-        part.place: list(look.problems) for part, look in zip(parts, looks, strict=True)
+        part.place: list(look.problems) for part, look in zip(chosen, looks, strict=True)
     }
     for (part, _), problem in zip(drawn, read, strict=True):
         told = {one.object for one in found[part.place]}
         found[part.place] += [problem] if problem is not None and problem.object not in told else []
     flaws = [
         Flaw(problem=problem, tables=tuple(dict.fromkeys(tables[part.place])), part=part.name)
-        for part in parts
+        for part in chosen
         for problem in found[part.place]
     ]
     return Verified(
         name=manifest.name,
         process_id=manifest.process_id,
-        parts=len(parts),
+        parts=len(chosen),
         objects=sum(look.objects for look in looks),
-        bytes=sum(part.bytes for part in parts),
+        bytes=sum(part.bytes for part in chosen),
         read_bytes=sum(file.bytes for _, file in drawn),
         flaws=(*foreign, *flaws),
     )

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from calve.app.arguments import size
 from calve.cli import output
 from calve.cli.command import CliSession, command, group, no_wait_option, timeout_option
 from calve.cli.schedule import schedule
@@ -112,6 +113,31 @@ def verify(session: CliSession, name: str, read_data: str) -> int:
     found = session.calve.backup_verify(name, read_share=_share(read_data))
     session.answer(found, verified_page(found))
     return output.DONE if found["whole"] else output.FAILED
+
+
+@command(
+    "drill",
+    examples=["calve backup drill nightly-2026-01-31", "calve backup drill january --bytes 10GB"],
+)
+@click.argument("name", metavar="NAME")
+@click.option(
+    "--bytes", "limit", default="1GB", show_default=True, metavar="SIZE", help="Restore at most so much."
+)
+@no_wait_option
+@timeout_option
+def drill(
+    session: CliSession, name: str, limit: str, no_wait: str | None, timeout_seconds: float | None
+) -> int:
+    """Prove that a backup restores: restore a sample into an engine of a worker, compare it, and remove it.
+
+    Parts are drawn at random. Every byte of them is checked, every row is read, and nothing else is touched.
+    """
+    from calve.cli.report import hand_over
+
+    queued = session.calve.backup_drill(name, restore_bytes=size(limit))
+    return hand_over(
+        session, queued.processes, joined=queued.joined, no_wait=no_wait, as_list=False, timeout_seconds=timeout_seconds
+    )  # fmt: skip
 
 
 @command(
@@ -268,7 +294,7 @@ def prune(
 
 @group(
     "backup",
-    commands=(create, list_, show, verify, restore, delete, prune, schedule),
+    commands=(create, list_, show, verify, drill, restore, delete, prune, schedule),
     examples=[
         "calve backup create nightly-2026-01-31 --tables 'db.*'",
         "calve backup list",

@@ -14,7 +14,7 @@ Json = dict[str, Any]
 def list_page(found: Json, now: datetime) -> str:
     lines, keyless = found["backups"], frozenset(found["without_key"])
     rows = [
-        (line["name"], "no key" if line["name"] in keyless else "damaged", "", "", "", "", "")
+        (line["name"], "no key" if line["name"] in keyless else "damaged", "", "", "", "", "", "")
         if line["error"]
         else (
             line["name"],
@@ -24,11 +24,12 @@ def list_page(found: Json, now: datetime) -> str:
             output.count(line["rows"]),
             output.size(line["bytes"]),
             output.size(line["own_bytes"]),
+            _restored(line, now),
         )
         for line in lines
     ]
     numbers = frozenset({"TABLES", "ROWS", "SIZE", "UNSHARED"})
-    head = ("BACKUP", "AGE", "SOURCE", "TABLES", "ROWS", "SIZE", "UNSHARED")
+    head = ("BACKUP", "AGE", "SOURCE", "TABLES", "ROWS", "SIZE", "UNSHARED", "RESTORED")
     table = output.table(head, rows, right=numbers)
     total = f"{output.counted(len(lines), 'backup')}, {output.size(found['stored_bytes'])} stored"
     damaged = [
@@ -38,6 +39,12 @@ def list_page(found: Json, now: datetime) -> str:
         if line["error"]
     ]
     return "\n\n".join([table, *damaged, total])
+
+
+def _restored(line: Json, now: datetime) -> str:
+    """How long ago a restore of it, or of a sample, was proven."""
+    at = line.get("restored_at")
+    return f"{output.age(datetime.fromisoformat(at), now)} ago" if at else "never"
 
 
 def show_page(found: Json) -> str:

@@ -24,6 +24,7 @@ KINDS = (
     "restore",
     "optimize",
     "proof",
+    "drill",
 )  # named here: the kinds themselves are slow to import
 _HEAD = (
     "ID", "KIND", "STATE", "SOURCE", "DESTINATION", "PARTITIONS", "TASKS", "ROWS", "AGE", "DURATION", "ENDED", "BATCH",

@@ -67,6 +67,8 @@ def _shown(found: Json) -> str:
         ("tables", f"{found['source']}:{','.join(found['tables'])}"),
         ("every", f"{_span(found['every_seconds'])} at {found['at']} {found['zone']}"),
         ("keeps", keep or "all"),
+        ("verifies", f"{found['verify']:.0%} of each" if found["verify"] else "nothing"),
+        ("drills", _drills(found)),
     )
     blocks = [output.facts(facts)]
     past = [one for one in found["occurrences"] if one["state"] != "before"]
@@ -79,6 +81,14 @@ def _shown(found: Json) -> str:
     coming = [(one["at"], one["backup"]) for one in found["upcoming"]]
     blocks.append(output.table(("NEXT", "BACKUP"), coming))
     return "\n\n".join(blocks)
+
+
+def _drills(found: Json) -> str:
+    if not found["drill_seconds"]:
+        return "never"
+    last = found["drilled_at"]
+    proven = f"; a restore was last proven at {last}" if last else "; no restore is proven yet"
+    return f"every {_span(found['drill_seconds'])}, at most {output.size(found['drill_bytes'])}{proven}"
 
 
 @command("run", examples=["calve backup schedule run nightly"])

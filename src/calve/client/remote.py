@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from calve.app.front import (
+    DRILL_BYTES,
     CancelAnswer,
     ExportAnswer,
     Json,
@@ -190,6 +191,9 @@ class RemoteCalve:
         self, name: str, options: "RestoreOptions | None" = None, *, source: str = ""
     ) -> Json:
         return dict(self._ask("restore_preview", name=name, source=source, **_given(options)))
+
+    def backup_drill(self, name: str, *, restore_bytes: int = DRILL_BYTES) -> Submitted:
+        return values.submitted(self._ask("backup_drill", name=name, restore_bytes=restore_bytes))
 
     def backup_delete(self, name: str) -> Json:
         return dict(self._ask("backup_delete", name=name))

@@ -90,6 +90,7 @@ ROUTES = (
     Route(method="POST", path="/backups", verb="backup_create", about="Back tables up"),
     Route(method="POST", path="/backups/prune", verb="backup_prune", about="Delete backups that no rule keeps"),
     Route(method="POST", path="/backups/{name}/verify", verb="backup_verify", about="Read a backup back"),
+    Route(method="POST", path="/backups/{name}/drill", verb="backup_drill", about="Restore a sample of a backup, compare it, remove it"),
     Route(method="POST", path="/backups/{name}/restore", verb="backup_restore", about="Restore a backup"),
     Route(method="POST", path="/backups/{name}/restore/preview", verb="restore_preview", about="What a restore would make"),
     Route(method="DELETE", path="/backups/{name}", verb="backup_delete", about="Delete a backup"),

@@ -238,8 +238,9 @@ class Latest:
 
     @property
     def table(self) -> str:
-        """What the work is about: of a restore that is what it makes, not the backup, whose names never end."""
-        return self.destination if self.kind == "restore" else self.source
+        """What the work is about: of a restore that is what it makes, of a drill the schedule that asked for it, and not
+        the backup, whose names never end."""
+        return self.destination if self.kind in ("restore", "drill") else self.source
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -68,6 +68,9 @@ class Schedule:
     keep: tuple[tuple[str, int], ...] = ()  # last, daily, weekly, … and how many; none: nothing is deleted
     rbac: bool = False
     ignore_row_policies: bool = False
+    verify: float = 0.0  # the share of each backup that is read back
+    drill_every: timedelta | None = None
+    drill_bytes: int = 10**9
 
     @property
     def subject(self) -> str:

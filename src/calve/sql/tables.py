@@ -170,6 +170,24 @@ def _holds(reader: Reader) -> Iterator[Json]:
         }
 
 
+def _schedules(reader: Reader) -> Iterator[Json]:
+    for one in reader.ask("schedule_list", {}):
+        yield {
+            "name": one["name"],
+            "source": one["source"],
+            "tables": one["tables"],
+            "every_seconds": int(one["every_seconds"]),
+            "at": one["at"],
+            "zone": one["zone"],
+            "paused": one["paused"],
+            "last_backup": one["last"]["destination"].rpartition("/")[2] if one["last"] else "",
+            "last_at": moment(one["last"]["finished_at"]) if one["last"] else None,
+            "next_at": moment(one["next"]["at"]),
+            "restored_at": moment(one["drilled_at"]),
+            "error": one["error"],
+        }
+
+
 _OWN = (
     table(
         "calve.processes",
@@ -230,6 +248,15 @@ _OWN = (
         executors Nullable(UInt64); processes UInt64; reach Array(String); kinds Array(String); error_code LowCardinality(String);
         error_message String; error_hint String; started_at DateTime('UTC');
         heartbeat_at DateTime('UTC')
+        """,
+    ),
+    table(
+        "calve.schedules",
+        _schedules,
+        """
+        name String; source String; tables Array(String); every_seconds UInt64; at String; zone String; paused Bool;
+        last_backup String; last_at Nullable(DateTime('UTC')); next_at DateTime('UTC');
+        restored_at Nullable(DateTime('UTC')); error String
         """,
     ),
     table(

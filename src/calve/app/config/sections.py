@@ -4,7 +4,6 @@ The reference in the docs, the file that `calve init` writes, the check for unkn
 the suggestions are all made of these classes. Limits are `model.limits.Limits`, not repeated.
 """
 
-import re
 from dataclasses import fields
 from datetime import timedelta
 from typing import Any, Literal, Self
@@ -12,7 +11,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, create_model, field_validator, model_validator
 
-from calve.app.arguments import span
+from calve.app.arguments import size, span
 from calve.destination.names import SORT_ORDER_IDS
 from calve.export.choices import NanosecondsAs, StringAs, UInt64As, UuidAs, WideIntegersAs
 from calve.model.errors import UsageError
@@ -129,6 +128,14 @@ class ScheduleSection(Section):
     keep_yearly: int = Field(default=0, ge=0, description="of how many years the newest one is kept")
     rbac: bool = Field(default=False, description="also users, roles, grants, quotas and the like")
     ignore_row_policies: bool = Field(default=False, description="also rows that row policies hide")
+    verify: str = Field(
+        default="0%",
+        description="how much of each backup is read back afterwards: 5%; 0% for none, and nothing is looked at",
+    )
+    drill: str = Field(
+        default="", description="how often a sample is restored, compared and removed: 7d; empty for never"
+    )
+    drill_bytes: str = Field(default="1GB", description="how much a drill restores at most")
 
     @field_validator("tables", mode="before")
     @classmethod
@@ -162,9 +169,23 @@ def schedule_of(name: str, section: ScheduleSection, *, source: str = "", seed: 
         keep=tuple((name, count) for name, count in counts.items() if count),
         rbac=section.rbac,
         ignore_row_policies=section.ignore_row_policies,
+        verify=_share(section.verify),
+        drill_every=span(section.drill, units="hdw") if section.drill else None,
+        drill_bytes=size(section.drill_bytes),
     )
     made.check()
     return made
+
+
+def _share(text: str) -> float:
+    number = text.strip().removesuffix("%")
+    try:
+        share = float(number) / 100
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise UsageError(f"invalid percentage {text!r}", code="bad_share", hint="give 0% to 100%")
+    return share
 
 
 class BackupSection(Section):
@@ -347,17 +368,6 @@ class PolicySection(Section):
         return self
 
 
-_SIZE = re.compile(r"(\d{1,9})([KMGTP]?)B")
-_BYTES: dict[str, int] = {unit: 1000**power for power, unit in enumerate(("", "K", "M", "G", "T", "P"))}
-
-
-def _size(text: str) -> int:
-    size = _SIZE.fullmatch(text)
-    if size is None:
-        raise UsageError(f"invalid size {text!r}", code="config_bad_value", hint="give 500GB or 2TB")
-    return int(size[1]) * _BYTES[size[2]]
-
-
 def policy_of(name: str, section: PolicySection) -> Policy:
     """UsageError for what does not read."""
     source, colon, tables = section.source.partition(":")
@@ -376,7 +386,7 @@ def policy_of(name: str, section: PolicySection) -> Policy:
         window=window,
         zone=zone,
         partitions_per_run=section.partitions_per_run,
-        bytes_per_day=_size(section.bytes_per_day) if section.bytes_per_day else 0,
+        bytes_per_day=size(section.bytes_per_day) if section.bytes_per_day else 0,
         release=Release(section.release),
         release_after=span(section.release_after, units="smhdw"),
         only_copy=section.only_copy == "accepted",
@@ -410,7 +420,7 @@ class NotifySection(Section):
         default=["failed", "unknown", "recovered", "stuck"],
         description='what it is told; "done" is the fifth',
     )
-    kinds: list[_Kind | Literal["proof"]] = Field(
+    kinds: list[_Kind | Literal["proof", "drill"]] = Field(
         default=[], description='such as ["export", "backup"]; empty for all'
     )
     tables: list[str] = Field(
@@ -435,7 +445,7 @@ class NotifySection(Section):
 class PingSection(Section):
     """A service that raises the alarm if nothing calls it: start, success and fail of a nightly job."""
 
-    kind: Literal["", "export", "backup", "restore", "optimize", "proof"] = Field(
+    kind: Literal["", "export", "backup", "restore", "optimize", "proof", "drill"] = Field(
         default="", description="which work it is about; empty for all"
     )
     table: str = Field(default="", description='pattern of a source or destination such as "db.*"')

@@ -68,7 +68,7 @@ def render() -> str:
             _section(
                 "backup.schedule.nightly",
                 ScheduleSection,
-                given={"tables": ["db.*"], "keep_daily": 14},
+                given={"tables": ["db.*"], "keep_daily": 14, "verify": "5%", "drill": "7d"},
                 commented=True,
             ),
             _section("spark", SparkSection, given={"master": "local[*]"}, leave_out=frozenset({"conf"})),

@@ -9,6 +9,7 @@ from calve.app.doctor import lake, parts, work
 from calve.app.doctor.finding import Finding
 from calve.app.wiring import App
 from calve.model.errors import CalveError, StoreError
+from calve.policy.schedule import Schedule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +50,12 @@ def _views(app: App, *, source: str) -> Iterator[Finding]:
     yield from views.views(app, source=source)
 
 
+def _schedule(app: App, *, schedule: Schedule) -> Iterator[Finding]:
+    from calve.app.doctor import schedules  # which needs all that backups are made of
+
+    yield from schedules.schedule(app, schedule)
+
+
 def _released(app: App, *, bucket: bool) -> Iterator[Finding]:
     from calve.app.doctor import released  # which needs the clients of catalogs
 
@@ -78,6 +85,8 @@ def _probes(app: App, *, spark: bool) -> Iterator[Probe]:
     for prefix in app.config.storages:
         yield Probe(part=f"storage:{prefix}", look=partial(parts.storage, prefix=prefix))
     yield Probe(part="backups", look=parts.backups)
+    for one in app.config.schedules:
+        yield Probe(part=f"schedule:{one.name}", look=partial(_schedule, schedule=one), after=store)
     yield Probe(part="leftovers", look=work.leftovers, after=store)
     yield Probe(part="java", look=parts.java)
     if spark:
