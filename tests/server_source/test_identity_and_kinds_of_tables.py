@@ -8,7 +8,8 @@ from executor_child import ExecutorChild
 from servers import PASSWORD, TIMEZONE, UUID, WITH_UUID, Place, pin_name
 
 from calve.clickhouse.server import clone, pin
-from calve.clickhouse.server.parts import partitions
+from calve.clickhouse.server.live import why_no_clone
+from calve.clickhouse.server.parts import listed_parts, partitions
 from calve.clickhouse.server.pin import UNKNOWN_POLICIES
 from calve.clickhouse.server.source import ServerOptions, ServerSource
 from calve.clickhouse.server.tables import describe
@@ -281,6 +282,47 @@ def test_disks_without_plain_files_are_read_live(front: Front, stand_in: dict[st
     pinned = Place(url="", data=Path(), modern=True).pin("db.t", source=source, partitions=("all",))
     assert pinned.relation.mode == "live"
     assert "object storage, or encrypted" in pinned.notes[0]
+
+
+_REPLICATED = {
+    "engine_full,": "concat('Replicated', engine_full) AS engine_full,",
+}
+_IN_S3 = {"lower(type)": "'s3'"}
+_OF_THE_SERVER = {"AND value = '1'": ""}
+_CLOSED = {"WHERE is_read_only": "WHERE NOT is_read_only"}
+
+
+@pytest.mark.parametrize(
+    ("stand_ins", "setting", "why"),
+    [
+        (_REPLICATED | _IN_S3, "", ""),
+        (_REPLICATED | _IN_S3, "1", "share the objects of disk default"),
+        (_REPLICATED | _IN_S3 | _OF_THE_SERVER, "", "share the objects of disk default"),
+        (_REPLICATED | _IN_S3 | _OF_THE_SERVER, "0", ""),
+        (_REPLICATED | _OF_THE_SERVER, "", ""),
+        (_IN_S3 | _OF_THE_SERVER, "1", ""),
+        (_CLOSED, "", "disk default is read-only"),
+    ],
+)
+def test_no_clone_is_made_where_dropping_it_could_harm_or_it_cannot_be(
+    front: Front, stand_ins: dict[str, str], setting: str, why: str
+) -> None:
+    """Only Keeper knows which replica needs an object, and it does not know a clone."""
+    started = front(FrontOptions(stand_ins=WITH_UUID | stand_ins))
+    tail = f" SETTINGS allow_remote_fs_zero_copy_replication = {setting}" if setting else ""
+    source = ServerSource("main", ServerOptions(url=started.url))
+    with source.visit() as session:
+        session.execute("CREATE DATABASE db")
+        session.execute(f"CREATE TABLE db.t (a UInt8) ENGINE = MergeTree ORDER BY a{tail}")
+        session.execute("INSERT INTO db.t VALUES (1)")
+        found = describe(session, "db", "t")
+        told = why_no_clone(session, found, listed_parts(session, "db", "t", ("all",)))
+        assert bool(told) == bool(why) and why in told
+        name = pin_name()
+        if not found.clause.replicated:  # which has a replica to wait for
+            pinned = Place(url="", data=Path(), modern=True).pin("db.t", name, source, partitions=("all",))
+            assert pinned.relation.detail["pinned"] is (not why)
+            assert clone.exists(session, name) is (not why)
 
 
 def test_after_the_pin_nobody_fails_over(front: Front) -> None:

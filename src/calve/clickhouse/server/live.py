@@ -31,6 +31,9 @@ def engine_version() -> Version:
     return parse(importlib.metadata.version("chdb-core"))
 
 
+_ZERO_COPY = "allow_remote_fs_zero_copy_replication"
+
+
 def obstacle(session: ServerSession, table: TableInfo, parts: Sequence[ListedPart]) -> str:
     """Why these parts cannot be frozen and read as files; "" when they can."""
     seen = {disk.name: disk.path for disk in session.mapped_disks()}
@@ -57,6 +60,30 @@ def unknown_columns(table: TableInfo) -> list[str]:
         for column in table.columns
         if isinstance(types.strip_wrappers(types.parse(column.type)), types.Other | types.Object)
     ]
+
+
+def why_no_clone(session: ServerSession, table: TableInfo, parts: Sequence[ListedPart]) -> str:
+    """Why a clone of links could not be made, or would harm; "" if nothing is against it.
+
+    With zero-copy replication, replicas share a part's objects and count them in Keeper, where a plain table is not
+    counted: dropping a clone could take objects that another replica still needs. No setting makes such a clone copy
+    (tried: `always_use_copy_instead_of_hardlinks` does not)."""
+    used = sorted({part.disk for part in parts})
+    if session.has("disks", "is_read_only"):
+        found = session.rows("SELECT name FROM system.disks WHERE is_read_only")
+        if closed := sorted({row["name"] for row in found} & set(used)):
+            return f"disk {', '.join(closed)} is read-only"
+    if not table.clause.replicated or not _zero_copy(session, table):
+        return ""
+    shared = _not_plain(session, used)
+    return f"its replicas share the objects of disk {', '.join(shared)} (zero copy)" if shared else ""
+
+
+def _zero_copy(session: ServerSession, table: TableInfo) -> bool:
+    if (given := table.settings.get(_ZERO_COPY)) is not None:
+        return given == "1"
+    query = f"SELECT name FROM system.merge_tree_settings WHERE name = {string(_ZERO_COPY)} AND value = '1'"
+    return bool(session.rows(query))
 
 
 def _not_plain(session: ServerSession, names: Sequence[str]) -> list[str]:

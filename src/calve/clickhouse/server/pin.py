@@ -107,7 +107,7 @@ def pin(session: ServerVisit, wanted: PinRequest, name: str) -> Pinned:
     )
     parts = listed_parts(session, table.database, table.name, wanted.partitions)
     freeze.refuse_absent(table, wanted.partitions, parts)
-    pinned = _held_somehow(session, table, wanted, name, obstacle(session, table, parts))
+    pinned = _held_somehow(session, table, wanted, name, parts)
     return replace(pinned, notes=pinned.notes + ignored)
 
 
@@ -128,12 +128,15 @@ def replica_of(detail: str) -> str:
 
 
 def _held_somehow(
-    session: ServerVisit, table: TableInfo, wanted: PinRequest, name: str, why_not_frozen: str
+    session: ServerVisit, table: TableInfo, wanted: PinRequest, name: str, parts: Sequence[ListedPart]
 ) -> Pinned:
     if session.read_only:
         return _by_name(session, table, wanted, "its user may only read")
+    why_not_frozen = obstacle(session, table, parts)
     if not why_not_frozen:
         return _frozen(session, table, wanted, name)
+    if why := live.why_no_clone(session, table, parts):
+        return _by_name(session, table, wanted, why)
     try:
         return _cloned(session, table, wanted, name, why_not_frozen)
     except PermanentError as error:
