@@ -136,6 +136,7 @@ def test_workers_that_were_silent_for_a_minute_are_not_waited_for(url: str, old:
         assert version(store) == newest()
 
 
+@pytest.mark.parametrize("root", ["v0_1"], indirect=True)
 def test_a_command_says_which_workers_are_in_the_way_and_how_to_go_on(root: Path, run: Run) -> None:
     with contextlib.closing(sqlite3.connect(root / "calve.db")) as database, database:
         now_us = time.time_ns() // 1000

@@ -61,8 +61,14 @@ def zipped(found: Mapping[str, Any]) -> bytes:
 
 
 def versions() -> Json:
-    """Of this program and of the libraries that it stands on; None for one that is not installed."""
+    """Of this program, of the libraries that it stands on (None for one that is not installed), and of what it
+    writes for other versions to read."""
+    from calve.archive.manifest import MANIFEST_VERSION
+    from calve.destination.plan import PLAN_VERSION
+    from calve.destination.receipt import RECEIPT_VERSION
+    from calve.iceberg.tables import READABLE_FORMATS, WRITABLE_FORMATS
     from calve.spark.java import ICEBERG_SPARK, java_version
+    from calve.store.store import newest
 
     java = java_version()
     return {
@@ -72,6 +78,14 @@ def versions() -> Json:
         "platform": platform.platform(),
         **{package: _version(package) for package in _PACKAGES},
         "iceberg-spark-runtime": ICEBERG_SPARK.version,
+        # The engine's own version: parts of servers up to it are read as files, those of newer ones by HTTP.
+        "clickhouse-engine": ".".join((_version("chdb-core") or "").split(".")[:2]) or None,
+        "iceberg-formats-written": ", ".join(map(str, WRITABLE_FORMATS)),
+        "iceberg-formats-read": ", ".join(map(str, READABLE_FORMATS)),
+        "store-schema": str(newest()),
+        "plan-format": str(PLAN_VERSION),
+        "receipt-format": str(RECEIPT_VERSION),
+        "backup-format": str(MANIFEST_VERSION),
     }
 
 

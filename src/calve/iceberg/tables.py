@@ -51,6 +51,7 @@ from calve.model.errors import (
 from calve.objects.uri import full_uri
 
 WRITABLE_FORMATS = (1, 2)
+READABLE_FORMATS = (*WRITABLE_FORMATS, 3)
 _COMMIT_TRIES = 5
 
 

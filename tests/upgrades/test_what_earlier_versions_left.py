@@ -1,4 +1,4 @@
-"""L12: today's code on the store, lake, folder and backups that release 0.1.0 left (`make_v0_1.py`)."""
+"""L12: today's code on the store, lake, folder and backups that earlier versions left (`make.py`)."""
 
 import json
 from collections import Counter

@@ -1,16 +1,19 @@
-"""Makes `v0_1.tar.xz`: an installation as the first release (0.1.0, commit 420a629) left it.
+"""Makes a fixture: an installation as one version of Calve leaves it, with work in every state.
 
-Run once, with the Python of a checkout of that commit, and keep the archive forever:
+    .venv/bin/python tests/upgrades/make.py tests/upgrades/NAME.tar.xz
 
-    cd /path/to/checkout-of-420a629 && .venv/bin/python /path/to/this/make_v0_1.py OUT.tar.xz
+Run it once when a version is released, or when the store's schema, a plan, a receipt or a manifest changes, with the
+Python of a checkout of that version, and keep the archive for ever (`FIXTURES` in conftest.py). `v0_1.tar.xz` is of
+commit 420a629, whose modules had other names: `home` knows both.
 
-Everything in it was written by that release's own commands. Three things differ from an ordinary
+Everything in it was written by that version's own commands. Three things differ from an ordinary
 installation: tasks run in child processes instead of Spark, manifests are written uncompressed, and
 everything lies under a root path of ROOT_LENGTH characters. The last two let a test put another root
 of the same length in place of it, byte for byte, in every file (`upgrades.unpack`).
 """
 
 import contextlib
+import importlib
 import io
 import json
 import os
@@ -23,6 +26,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +80,14 @@ def counts(shard: int, part: int) -> str:
     return f"INSERT INTO db.counts SELECT {shard}, number + {part * ROWS} FROM numbers({ROWS})"
 
 
+def home(*names: str) -> Any:
+    """The first of these modules that there is: now, and in the first release."""
+    for name in names:
+        with contextlib.suppress(ModuleNotFoundError):
+            return importlib.import_module(name)
+    raise ModuleNotFoundError(" or ".join(names))
+
+
 def main(target: Path) -> None:
     with tempfile.TemporaryDirectory() as temporary:
         root = Path(temporary).resolve()
@@ -88,10 +100,9 @@ def main(target: Path) -> None:
 
 
 def fill(root: Path) -> None:
-    from calve.source.embedded import EmbeddedSource
-
     (root / "calve.toml").write_text(CONFIG)
-    source = EmbeddedSource("main", root / "clickhouse", create=True)
+    embedded = home("calve.clickhouse.embedded.source", "calve.source.embedded")
+    source = embedded.EmbeddedSource("main", root / "clickhouse", create=True)
 
     def execute(*statements: str) -> None:
         with source.visit() as session:
@@ -109,6 +120,9 @@ def fill(root: Path) -> None:
         "CREATE VIEW db.latest AS SELECT max(at) AS at FROM db.events",
     )
     calve = Commands(root)
+    queued = (
+        "--no-wait=queued" if find_spec("calve.clickhouse") else "--no-wait"
+    )  # the first release pinned later
     export = ("export", "db.events", "--to", "lake.ns.events", "--partition")
     calve("export", "db.counts", "--all", "--to", "lake.ns.counts")
     calve("optimize", "lake.ns.counts", "--full", "--no-expire", "--no-orphans")
@@ -120,10 +134,10 @@ def fill(root: Path) -> None:
     calve(*export, "202401", "--force")  # a second generation of the key
     calve("export", "db.events", "--partition", "202401", "--to", f"{root}/plain/", "--force")
     calve("backup", "restore", "first", "--tables", "db.events", "--as", "restored")
-    calve(*export, "202408", "--no-wait")
+    calve(*export, "202408", queued)
     execute("ALTER TABLE db.events DROP PARTITION 202408")
     calve(*export, "202403", expect=0)  # its worker meets 202408 as well, and that one fails
-    calve(*export, "202409", "--no-wait")
+    calve(*export, "202409", queued)
     calve("cancel", calve.live())
     # From here on work is left undone, and the leases of the dead are prolonged until the end.
     calve(*export, "202404", expect=-signal.SIGKILL, die_at="second_task")
@@ -139,8 +153,8 @@ def fill(root: Path) -> None:
         expect=-signal.SIGKILL,
         die_at="parquet_commit",
     )
-    calve("export", "db.events", "--partition", "202407", "--to", "other.ns.events", "--no-wait")
-    calve("backup", "create", "third", "--tables", "db.counts", "--no-wait")
+    calve("export", "db.events", "--partition", "202407", "--to", "other.ns.events", queued)
+    calve("backup", "create", "third", "--tables", "db.counts", queued)
     trip(root)
     leases(root, time.time())
 
@@ -198,21 +212,20 @@ def pack(root: Path, target: Path) -> None:
 
 
 def run_calve(arguments: Sequence[str]) -> None:
-    import importlib
-
-    from calve.kinds.export import slicing
-    from calve.lake import catalogs
-    from calve.lake.storage import Storage
     from pyiceberg.table import TableProperties
 
     from calve.app.wiring import App
     from calve.cli.main import main as command
 
+    slicing = home("calve.export.slices", "calve.kinds.export.slicing")
+    catalogs = home("calve.iceberg.catalogs.catalog", "calve.lake.catalogs")
+    storages = home("calve.objects.local", "calve.lake.storage")
+    storage = getattr(storages, "LocalObjects", None) or storages.Storage
+    publish = home("calve.iceberg.publish.publish", "calve.lake.publish.publish")
     TableProperties.WRITE_AVRO_COMPRESSION_DEFAULT = "null"
     slicing.PARTS_A_TASK = 1
     die_at = os.environ.get("DIE_AT", "")
-    publish = importlib.import_module("calve.lake.publish.publish")
-    send, put = publish.send, Storage.put_if_absent
+    send, put = publish.send, storage.put_if_absent
 
     def dying_send(*given: Any) -> Any:
         if die_at == "before_send":
@@ -229,10 +242,11 @@ def run_calve(arguments: Sequence[str]) -> None:
 
     def runner(app: App) -> Any:
         made = runner_class(die_at)(lambda: catalogs.open_catalog("lake", app.catalog_properties("lake")))
-        app._closing.callback(made.close)
+        closing: Any = getattr(app, "closing", None) or app._closing
+        closing.callback(made.close)
         return made
 
-    publish.send, Storage.put_if_absent = dying_send, dying_put
+    publish.send, storage.put_if_absent = dying_send, dying_put
     App.runner = cached_property(runner)
     App.runner.__set_name__(App, "runner")
     sys.argv = ["calve", *arguments]
@@ -245,9 +259,9 @@ def die() -> None:
 
 
 def runner_class(die_at: str) -> Any:
-    from calve.testing.plain_rewriting import PlainRewriter
-
     from support.local_runner import LocalRunner
+
+    rewriting = home("support.plain_rewriting", "calve.testing.plain_rewriting")
 
     class Runner(LocalRunner):
         """Rewrites by PyIceberg, tasks in child processes, one at a time."""
@@ -265,9 +279,9 @@ def runner_class(die_at: str) -> Any:
                     die()
                 on_result(result)
 
-            rewrites = [order for order in orders if order.function == "calve.runner.actions:rewrite"]
+            rewrites = [order for order in orders if order.function.endswith(".actions:rewrite")]
             if rewrites:
-                PlainRewriter(self._catalog()).run(group, rewrites, taken)
+                rewriting.PlainRewriter(self._catalog()).run(group, rewrites, taken)
             others = [order for order in orders if order not in rewrites]
             if others:
                 super().run(group, others, taken)
