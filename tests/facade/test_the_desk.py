@@ -83,6 +83,7 @@ OPERATORS = [
     "policy_pause",
     "policy_resume",
     "policy_undo",
+    "untier",
     "hold_add",
     "schedule_run",
     "backup_drill",

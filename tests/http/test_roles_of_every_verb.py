@@ -28,7 +28,7 @@ BY_ROLE = {
         policy_list policy_show policy_explain policy_drop hold_list view_show schedule_list schedule_show
     """,
     OPERATOR: "settings audit halt lift verify backup_verify doctor support export backup_create optimize cancel retry stop"
-    " notify_test policy_run policy_pause policy_resume policy_undo hold_add schedule_run backup_drill schedule_pause schedule_resume",
+    " notify_test policy_run policy_pause policy_resume policy_undo hold_add untier schedule_run backup_drill schedule_pause schedule_resume",
     ADMIN: "backup_restore restore_preview backup_delete backup_prune token_list token_new token_revoke hold_release"
     " view_create view_drop policy_approve",
 }

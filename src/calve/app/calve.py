@@ -517,6 +517,14 @@ class Calve:
 
         return schedule_view.schedule_resume(self._app, name, self._asking("schedule_resume", name))
 
+    def untier(self, table: str, partition: str, *, to: str = "") -> Submitted:
+        """Bring a partition back from the lake table `to`, into its table, where it has no rows. "": the one that it was
+        exported to."""
+        from calve.app import untier
+
+        store = self._store("untier", f"{table} {partition}")
+        return untier.untier(self._app, store, table, partition, to)
+
     def view_create(
         self,
         table: str,

@@ -84,7 +84,7 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
             *_verbs(_V, Reach.STORE, "policy_list policy_show policy_explain hold_list schedule_list schedule_show"),
             *_verbs(_O, Reach.STORE, "settings audit"),
             *_verbs(_O, Reach.STORE, "policy_pause policy_resume schedule_pause schedule_resume", changes=True),
-            *_verbs(_O, Reach.OUTSIDE, "hold_add", changes=True),
+            *_verbs(_O, Reach.OUTSIDE, "hold_add untier", changes=True),
             Verb(name="policy_undo", role=_O, reach=Reach.OUTSIDE, changes=True, raised={"force": _A}),
             Verb(name="policy_drop", role=_V, reach=Reach.OUTSIDE, changes=True, raised={"approve": _A}),
             Verb(name="policy_approve", role=_A, reach=Reach.STORE, changes=True, lowered={"dry_run": _V}),
@@ -114,7 +114,7 @@ _OUTSIDE = (
 
 Given = Mapping[str, Any]
 
-KINDS = ("export", "backup", "restore", "optimize", "proof", "drill", "release", "return", "drop")
+KINDS = ("export", "backup", "restore", "optimize", "proof", "drill", "release", "return", "drop", "untier")
 # Their processes and their key are one transaction of the store.
 SUBMITS = frozenset(
     {
@@ -123,6 +123,7 @@ SUBMITS = frozenset(
         "backup_create",
         "backup_restore",
         "policy_undo",
+        "untier",
         "retry",
         "schedule_run",
         "backup_drill",
@@ -686,6 +687,12 @@ _SERVED: Mapping[str, _Served] = {
     ),
     "schedule_resume": _Served(
         answer=lambda calve, given: calve.schedule_resume(given["name"]), options={"name": str}, required=("name",)
+    ),
+    "untier": _Served(
+        answer=lambda calve, given: view.submitted_json(
+            calve.untier(given["table"], given["partition"], to=given.get("to", ""))
+        ),
+        options={"table": str, "partition": str, "to": str}, required=("table", "partition"),
     ),
     "hold_add": _Served(
         answer=lambda calve, given: calve.hold_add(

@@ -241,13 +241,13 @@ def _lake(app: App, address: DestinationAddress, source: str) -> Lake:
     return Lake(
         address=address,
         engine=lake_engine(app, source, address.catalog, table.location().rstrip("/")),
-        metadata=_metadata(address, table),
+        metadata=lake_metadata(address, table),
         head=str(table.metadata.current_snapshot_id),
         exports=tuple(found.exports()),
     )
 
 
-def _metadata(address: DestinationAddress, table: "Table") -> str:
+def lake_metadata(address: DestinationAddress, table: "Table") -> str:
     location, metadata = table.location().rstrip("/"), table.metadata_location
     if not metadata.startswith(f"{location}/"):
         raise RefusedError(
@@ -267,7 +267,7 @@ def _held(app: App, lake: Lake, table: TableInfo) -> Lake:
     found = keep_head(app.catalog(address.catalog), address.identifier, tag_of_view(table.uuid))
     if str(found.metadata.current_snapshot_id) != lake.head:
         raise TemporaryError(f"{address} was written to meanwhile", code="head_moved", hint="run it again")
-    return replace(lake, metadata=_metadata(address, found))
+    return replace(lake, metadata=lake_metadata(address, found))
 
 
 def lake_engine(app: App, source: str, catalog: str, location: str) -> str:
@@ -379,14 +379,16 @@ _REASONS: Mapping[Exported | None, str] = {
 def _resident(id: str, key: object, partition: PartitionInfo | None) -> Resident:
     bounds = None
     if isinstance(key, TimeKey):
-        bounds = key.bounds(partition.value if partition is not None else _value(id, key))
+        bounds = key.bounds(partition.value if partition is not None else partition_value(id, key))
     if bounds is None:
         return Resident(id=id, cold=True)
     return Resident(id=id, cold=True, lower=bounds.lower, upper=bounds.upper)
 
 
-def _value(id: str, key: TimeKey) -> str:
+def partition_value(id: str, key: object) -> str:
     """The value that ClickHouse made an id of, where the table has it no longer. Other ids have no bounds."""
+    if not isinstance(key, TimeKey):
+        return id
     if len(id) == 8 and id.isdigit() and key.unit in (Unit.WEEK, Unit.MONTH, Unit.QUARTER, Unit.YEAR):
         return f"{id[:4]}-{id[4:6]}-{id[6:]}"  # the first day
     if len(id) in (9, 10) and id.isdigit() and key.zone:

@@ -348,8 +348,15 @@ class App:
 
             return drill_kind(self)
 
+        def untier() -> Kind:
+            from calve.app.untier import untier_kind
+
+            return untier_kind(self)
+
         made = {"export": export, "optimize": optimize, "backup": backup, "restore": restore, "proof": proof}
-        return Kinds(made | {"drill": drill, "release": release, "return": back, "drop": drop})
+        return Kinds(
+            made | {"drill": drill, "release": release, "return": back, "drop": drop, "untier": untier}
+        )
 
     def worker(
         self,

@@ -33,11 +33,12 @@ from calve.cli.ps import ps
 from calve.cli.serve import serve
 from calve.cli.show import events, show, verify, why
 from calve.cli.sql import sql
+from calve.cli.untier import untier
 from calve.cli.view import view
 from calve.model.errors import CalveError, ErrorInfo
 
 COMMANDS: tuple[CalveCommand | CommandGroup, ...] = (
-    demo, init, config, doctor, partitions, export, backup, health, optimize, history, policy, hold, view, ps, show, events, why, wait, cancel, retry, verify, sql, worker, serve, token, notify, spark, support, version,
+    demo, init, config, doctor, partitions, export, backup, health, optimize, history, policy, hold, untier, view, ps, show, events, why, wait, cancel, retry, verify, sql, worker, serve, token, notify, spark, support, version,
 )  # fmt: skip
 
 

@@ -25,6 +25,9 @@ KINDS = (
     "optimize",
     "proof",
     "drill",
+    "release",
+    "return",
+    "untier",
 )  # named here: the kinds themselves are slow to import
 _HEAD = (
     "ID", "KIND", "STATE", "SOURCE", "DESTINATION", "PARTITIONS", "TASKS", "ROWS", "AGE", "DURATION", "ENDED", "BATCH",

@@ -255,6 +255,9 @@ class RemoteCalve:
     def schedule_resume(self, name: str) -> Json:
         return dict(self._ask("schedule_resume", name=name))
 
+    def untier(self, table: str, partition: str, *, to: str = "") -> Submitted:
+        return values.submitted(self._ask("untier", table=table, partition=partition, to=to))
+
     def hold_add(
         self, table: str, partition: str = "", *, reason: str, until: str = "", force: bool = False
     ) -> Json:

@@ -109,6 +109,7 @@ ROUTES = (
     Route(method="POST", path="/schedules/{name}/run", verb="schedule_run", about="Make one more backup of a schedule now"),
     Route(method="POST", path="/schedules/{name}/pause", verb="schedule_pause", about="Begin nothing more of a schedule"),
     Route(method="POST", path="/schedules/{name}/resume", verb="schedule_resume", about="Resume a schedule"),
+    Route(method="POST", path="/untiers", verb="untier", about="Bring a partition back from the lake"),
     Route(method="POST", path="/holds", verb="hold_add", about="Keep policies from replacing or removing rows"),
     Route(method="POST", path="/holds/{id}/release", verb="hold_release", about="End a hold"),
     Route(method="POST", path="/views", verb="view_create", about="Make a view over a table and its lake, or bring it up to date"),

@@ -103,6 +103,28 @@ class ReleasedTable:
         if not _is_returned(self._load().metadata, process_id):
             raise self._unsettled(reply)
 
+    def settle(self, process_id: str, key_hash: str, content: str, top: int) -> None:
+        """The key's rows are in the source again, brought there by that process. Whoever released them, their marks go.
+        Twice is harmless."""
+        table = self._load()
+        for one in list(marks.released_exports(table.metadata)):
+            if one.key_hash == key_hash:
+                # If we die here, the marks are gone and the next call goes on.
+                self.unmark(one.released, {})
+        table = self._load()
+        name = marks.property_of(key_hash)
+        text = table.metadata.properties.get(name, "")
+        if marks.read_property(key_hash, text) is None:
+            raise PermanentError(
+                f"table {self} has no property {name} that can be read", code="mark_unreadable"
+            )
+        here = marks.as_here(text, content, top)
+        if text == here:
+            return
+        reply = self._send(table, process_id, RETURNED_BY, {name: here}, (), TagMove.STAYS)
+        if self._load().metadata.properties.get(name) != here:
+            raise self._unsettled(reply)
+
     def _load(self) -> Table:
         table = find_by_uuid(self.catalog, self.identifier, self.uuid)
         if table is None:

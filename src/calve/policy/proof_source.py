@@ -39,7 +39,7 @@ from calve.policy.row_hash import HashedColumn, RowHash, RowSums, is_comparable
 _QUERY_ROWS = 20_000_000
 _NOT_STORED = ("ALIAS", "EPHEMERAL")
 # A column's own name before an alias, as the tasks of an export read; nothing but the rows themselves.
-_SETTINGS = {"prefer_column_name_to_alias": "1", "optimize_use_projections": "0"}
+COMPARED = {"prefer_column_name_to_alias": "1", "optimize_use_projections": "0"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,18 +72,18 @@ def compare_with(
         if why := _changed(session, table, plan.source_identity, _contents(plan)):
             return why
         values = [one.value for one in session.partitions(table) if one.id in _contents(plan)]
-    found = _columns(table.columns, plan.columns, schema)
+    found = comparable_columns(table.columns, plan.columns, schema)
     if isinstance(found, str):
         return found
     columns, notes = found
     rows = SourceRows(
-        identity=plan.source_identity, contents=_contents(plan), settings={**plan.settings, **_SETTINGS}
+        identity=plan.source_identity, contents=_contents(plan), settings={**plan.settings, **COMPARED}
     )
-    boxes = _boxes(table, values, plan.columns, schema)
+    boxes = boxes_of(table, values, plan.columns, schema)
     return Comparison(rows=rows, columns=columns, boxes=boxes, notes=notes)
 
 
-def _boxes(
+def boxes_of(
     table: TableInfo, values: Sequence[str], columns: Sequence[ColumnPlan], schema: Schema
 ) -> tuple[Box, ...]:
     """() unless the partition key tells of each row of the destination whether it is of these partitions: by a time,
@@ -149,7 +149,7 @@ def _changed(session: Session, table: TableInfo, identity: str, contents: Mappin
     return ""
 
 
-def _columns(
+def comparable_columns(
     now: Sequence[Column], exported: Sequence[ColumnPlan], schema: Schema
 ) -> tuple[tuple[HashedColumn, ...], tuple[str, ...]] | str:
     stored = {column.name: column for column in now if column.default_kind not in _NOT_STORED}

@@ -9,6 +9,7 @@ from calve.clickhouse.sql.tokens import Sort, TableName, tokens
 from calve.clickhouse.tables import TableInfo
 from calve.clickhouse.tier import residency, view
 from calve.clickhouse.tier.quarantine import DATABASE, Attempt, closed_table
+from calve.clickhouse.tier.residency import Resident
 from calve.policy.bounds import TimeKey, time_key
 from calve.policy.proof_source import parts_sums
 from calve.policy.release_plan import ReleasePlan
@@ -22,7 +23,7 @@ def differs(source: LiveSource, plan: ReleasePlan, attempt: Attempt) -> str:
         with visit as session:
             text, columns = _text(session, plan)
             row_hash = RowHash(columns, Schema.model_validate_json(plan.proof.schema))
-            rows = f"FROM ({text.cold_rows(attempt.partition)})"
+            rows = f"FROM ({text.cold_rows(Resident(id=attempt.partition, cold=True))})"
             [found] = session.rows(row_hash.query(rows), plan.proof.rows.settings, what=f"view {plan.view}")
             held = session.describe(DATABASE, closed_table(attempt).table)
             parts = session.parts(held, [attempt.partition])

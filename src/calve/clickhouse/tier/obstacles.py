@@ -78,7 +78,7 @@ def _of_ttl(session: Session, table: TableInfo, partition: str) -> Found:
     """A TTL that removes or changes rows, and may do so before long; or nobody can say when."""
     if columns := columns_with_ttl(table.create_query):
         yield "ttl_first", f"column {columns[0]} has a TTL, and no part says when it is due"
-    if not any(_removes(rule) for rule in split_arguments(table.clause.ttl)):
+    if not any(removes_rows(rule) for rule in split_arguments(table.clause.ttl)):
         return
     found = session.rows(
         "SELECT count() AS parts, countIf(toUnixTimestamp(delete_ttl_info_max) = 0) AS unknown, "
@@ -95,7 +95,7 @@ def _of_ttl(session: Session, table: TableInfo, partition: str) -> Found:
         yield "ttl_first", "a TTL removes rows of the partition within 48 hours, or has begun to"
 
 
-def _removes(rule: str) -> bool:
+def removes_rows(rule: str) -> bool:
     """Not one that moves rows to another disk, or compresses them anew."""
     words = [word.text.upper() for word in tokens(rule) if word.sort is Sort.NAME]
     pairs = set(itertools.pairwise(words))

@@ -82,10 +82,13 @@ class ViewText:
             found += f" AND {self._bounds(_sql(lowest), _sql(highest))}"
         return f"SELECT {self.id} AS id, count() AS rows FROM {trial_table(self.table.uuid).sql} AS c WHERE {found} GROUP BY id"
 
-    def cold_rows(self, id: str) -> str:
-        """All rows of a partition, as the cold half has them now."""
-        cold = ", ".join(f"{one.cold.guarded} AS {name(one.name)}" for one in self.columns)
-        return f"SELECT {cold} FROM {cold_table(self.table.uuid).sql} AS c WHERE {self.id} = {string(id)}"
+    def cold_rows(self, one: Resident, relation: TableName | None = None) -> str:
+        """All rows of a partition, as the cold half has them now, or another table that reads the lake."""
+        cold = ", ".join(f"{column.cold.guarded} AS {name(column.name)}" for column in self.columns)
+        found = f"{self.id} = {string(one.id)}"
+        if self.bound is not None:
+            found += f" AND {self._bounds(_sql(one.lower), _sql(one.upper))}"
+        return f"SELECT {cold} FROM {(relation or cold_table(self.table.uuid)).sql} AS c WHERE {found}"
 
     @property
     def _set(self) -> str:

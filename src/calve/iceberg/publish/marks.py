@@ -71,6 +71,14 @@ def as_returned(text: str, content: str = "") -> str:
     return json.dumps(value | ({"content": content} if content else {}), separators=(",", ":"))
 
 
+def as_here(text: str, content: str, top: int) -> str:
+    """A key's property after its rows came back by themselves: as parts of that content id, up to that block. "" and 0 where
+    nobody can tell them from rows that came since."""
+    value = json.loads(text)
+    value = value.get("released", value) | {"content": content, "top": top}
+    return json.dumps(value, separators=(",", ":"))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Sent:
     """One commit that may have been sent."""
