@@ -1,6 +1,6 @@
 # Every target does its own set-up. Paths are relative, so that a clone may live in any folder.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-python test-long lint format bench bench-quiet docs site dist screenshots model lock clean
+.PHONY: help setup demo test test-fast test-python test-long lint format bench bench-quiet docs site dist screenshots model sim sim-long sim-bugs lock clean
 MAKEFLAGS += --no-print-directory
 
 help:  ## show this
@@ -63,6 +63,16 @@ dist: setup  ## make a release in dist/: sdist, wheel, the list of parts, checks
 screenshots:  ## take the pictures of the dashboard in docs/images anew, from a demo that is at work
 	@scripts/setup browser
 	@.venv/bin/python scripts/screenshots.py
+
+sim: SEEDS ?= 200
+sim: setup  ## whole installations over modelled services (SEED=17 for one, told step by step; SEEDS=500)
+	@PYTHONPATH=tests .venv/bin/python -m support.simulator $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(MORE)
+
+sim-long: setup  ## 10,000 histories
+	@PYTHONPATH=tests .venv/bin/python -m support.simulator --seeds 10000
+
+sim-bugs: setup  ## plant each mistake and look for it; writes the table of docs/simulator.md
+	@PYTHONPATH=tests .venv/bin/python -m support.simulator --every-bug $(MORE)
 
 model: setup  ## check the model of publishing with TLC, and that it finds every planted mistake
 	@.venv/bin/python formal/check.py

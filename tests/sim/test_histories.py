@@ -1,0 +1,62 @@
+"""Whole installations over modelled services, seed by seed: see docs/simulator.md."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from support.simulator import table
+from support.simulator.__main__ import command
+from support.simulator.bugs import planted
+from support.simulator.run import run
+from support.simulator.shrink import shrunk
+from support.simulator.world import Case
+
+SEEDS, AT_ONCE = 40, 10
+TOLD = {found.bug: found for found in table.told()}
+EASY = "blind_completed"
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, AT_ONCE))
+def test_a_history_keeps_every_promise(first: int) -> None:
+    for seed in range(first, first + AT_ONCE):
+        verdict = run(Case(seed=seed))
+        assert verdict.ok, f"{command(verdict)}: {verdict.problems}"
+
+
+def test_a_seed_is_one_history() -> None:
+    ones = [run(Case(seed=seed)).trace for seed in (1, 2, 4)]
+    assert ones == [run(Case(seed=seed)).trace for seed in (1, 2, 4)]
+    assert len(set(ones)) == 3
+
+
+@pytest.mark.programs
+def test_a_seed_is_the_same_history_in_another_program() -> None:
+    text = (
+        "from support.simulator.run import run; from support.simulator.world import Case;"
+        " print(run(Case(seed=1)).trace)"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", text],
+        env=os.environ | {"PYTHONHASHSEED": "7"},
+        capture_output=True,
+        check=True,
+    )
+    assert told.stdout.decode().strip() == run(Case(seed=1)).trace
+
+
+@pytest.mark.parametrize("bug", sorted(TOLD))
+def test_a_planted_mistake_is_found_by_the_seed_that_the_page_says(bug: str) -> None:
+    with planted(bug):
+        verdict = run(Case(seed=TOLD[bug].seed))
+    assert not verdict.ok
+
+
+def test_a_failing_history_is_made_small_and_still_fails() -> None:
+    with planted(EASY):
+        whole = run(Case(seed=TOLD[EASY].seed))
+        small = shrunk(whole, tries=12)
+        assert run(small.case).problems == small.problems != ()
+    assert len(small.actions) + len(small.faults) < len(whole.actions) + len(whole.faults)
+    assert command(small, EASY).startswith(f"make sim SEED={TOLD[EASY].seed} MORE=")

@@ -1,0 +1,117 @@
+"""What must hold at the end of a history, of what the services saw and the store says. Knows no step of the product."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from calve.destination.names import DataFileName
+from calve.destination.plan import ExportPlan
+from calve.model.process import Process
+from calve.model.states import PIN_HELD, PROCESS_TERMINAL, ProcessState
+from support.simulator.catalog import Landed, rows_of
+from support.simulator.clickhouse import row_id
+from support.simulator.world import World
+
+_ENDS = {state.lower(): state for state in PROCESS_TERMINAL} | {"nothing_to_do": ProcessState.COMPLETED}
+
+
+def check(world: World) -> list[str]:
+    """Every promise that was broken."""
+    with world.schedule.aside():
+        return [
+            *world.problems,
+            *(f"{type(error).__name__}: {error}" for error in world.schedule.failures),
+            *_states(world),
+            *_exports(world),
+            *_table(world),
+            *_left(world),
+        ]
+
+
+def _states(world: World) -> Iterator[str]:
+    for row in world.processes():
+        if row.state not in PROCESS_TERMINAL:
+            yield f"process {row.id} is {row.state} for ever"
+        if row.owner is not None:
+            yield f"process {row.id} ended and is still leased to {row.owner}"
+        if row.damaged:
+            yield f"process {row.id} has a damaged row: {row.damaged}"
+        names = [event.name for event in world.store.events(row.id, limit=10_000)]
+        ends = [_ENDS[name] for name in names if name in _ENDS]
+        if ends != [row.state]:
+            yield f"process {row.id} is {row.state}, and its events say {ends}"
+
+
+def _exports(world: World) -> Iterator[str]:
+    landed: dict[str, list[Landed]] = {}
+    for one in _all_landed(world):
+        if one.process_id and (one.added or one.removed):
+            landed.setdefault(one.process_id, []).append(one)
+    rows = {row.id: row for row in world.processes() if row.kind == "export"}
+    for process_id in landed.keys() - rows.keys():
+        yield f"{process_id} was published, and the store does not know it"
+    for row in rows.values():
+        yield from _export(world, row, landed.get(row.id, []))
+
+
+def _export(world: World, row: Process, landed: list[Landed]) -> Iterator[str]:
+    if len(landed) > 1:
+        yield f"process {row.id} was published {len(landed)} times"
+    said = row.state is ProcessState.COMPLETED and row.files > 0
+    if said and not landed:
+        yield f"process {row.id} is COMPLETED with {row.files} files, and was never published"
+    if landed and not said:
+        outcome = row.error.outcome if row.error else ""
+        if outcome != "applied":
+            yield f"process {row.id} is {row.state} ({outcome}) with {row.files} files, and was published"
+    for one in landed:
+        if str(one.snapshot_id) != row.snapshot_id and said:
+            yield f"process {row.id} says snapshot {row.snapshot_id}, and published {one.snapshot_id}"
+        found = Counter(text for uri in one.added for text in _rows(world, uri))
+        wanted = Counter(_pinned(world, row))
+        if found != wanted:
+            missing, more = sorted(wanted - found), sorted(found - wanted)
+            yield f"process {row.id} published other rows than it pinned: missing {missing[:3]}, more {more[:3]}"
+
+
+def _rows(world: World, uri: str) -> list[str]:
+    if uri in world.objects.held:
+        return rows_of(world.objects, uri)
+    return [f"lost with {uri}"]
+
+
+def _pinned(world: World, row: Process) -> Iterator[str]:
+    plan = world.store.plan(row.id)
+    if plan is None:
+        return
+    for part in ExportPlan.from_json(plan).parts:
+        pin, _, name = part.path.partition("/")
+        for held in world.source.held.get(pin, []):
+            if held.facts.name == name:
+                yield from held.rows
+
+
+def _table(world: World) -> Iterator[str]:
+    for catalog in world.catalogs.values():
+        for name in catalog.tables:
+            rows = Counter(row_id(text) for uri in catalog.shown(name) for text in _rows(world, uri))
+            twice = sorted(row for row, count in rows.items() if count > 1)
+            if twice:
+                yield f"table {'.'.join(name)} shows {len(twice)} rows twice, {twice[0]} among them"
+        for uri in sorted(catalog.referenced()):
+            if uri not in world.objects.held:
+                yield f"{uri} is gone, and a snapshot refers to it"
+
+
+def _all_landed(world: World) -> list[Landed]:
+    return [one for catalog in world.catalogs.values() for one in catalog.landed]
+
+
+def _left(world: World) -> Iterator[str]:
+    for pin in world.source.frozen:
+        yield f"pin {pin} is still held"
+    for kept in world.store.pins(states=PIN_HELD):
+        yield f"pin {kept.name} is {kept.state} in the store"
+    known = {uri for one in _all_landed(world) for uri in one.added}
+    for uri in sorted(world.objects.held):
+        if DataFileName.parse(uri) and uri not in known:
+            yield f"{uri} is left, and nothing ever referred to it"

@@ -1,0 +1,96 @@
+"""The real SQL store, in a file in memory, on the virtual clock; and how one program reaches it.
+
+SQLite asks the system for the time in one function of its own; here that function is another.
+"""
+
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+
+from sqlalchemy import event
+
+from calve.control.registry import ServedStore
+from calve.model.errors import StoreError, StoreUnknownError
+from calve.store import open_store
+from calve.store.store import SqlStore
+from calve.testing.faults import REGISTRY_CALLS, STORE_CALLS
+from support.simulator.schedule import BEGIN, Schedule
+from support.simulator.weather import Weather
+
+SERVICE = "store"
+_WRITES = STORE_CALLS | REGISTRY_CALLS
+_MEMORY = Path("/dev/shm")
+_UNIX_EPOCH_DAY = 2440587.5  # as a Julian day
+
+
+@contextmanager
+def sql_store(schedule: Schedule) -> Iterator[SqlStore]:
+    where = _MEMORY if _MEMORY.is_dir() else None
+    with tempfile.TemporaryDirectory(prefix="calve-sim-", dir=where) as folder:
+        file = Path(folder) / "calve.db"
+        shutil.copyfile(_empty(), file)
+        store = open_store(f"sqlite:///{file}")
+        store.database.close()  # the next connections are ours
+
+        @event.listens_for(store.database.engine, "connect")
+        def _ours(connection: sqlite3.Connection, _record: Any) -> None:
+            connection.execute("PRAGMA synchronous = OFF")
+            connection.create_function(
+                "julianday", 1, lambda _: (BEGIN.timestamp() + schedule.now) / 86400.0 + _UNIX_EPOCH_DAY
+            )
+
+        try:
+            yield store
+        finally:
+            store.close()
+
+
+@cache
+def _empty() -> Path:
+    """The schema, made once."""
+    file = Path(tempfile.mkdtemp(prefix="calve-sim-")) / "empty.db"
+    store = open_store(f"sqlite:///{file}")
+    store.close()
+    return file
+
+
+class Reached:
+    """Reads wait for nobody; each write is an instant in which the program may die."""
+
+    def __init__(self, store: SqlStore, weather: Weather) -> None:
+        self.store = store
+        self.weather = weather
+
+    def __getattr__(self, name: str) -> Any:
+        attribute = getattr(self.store, name)
+        if name in _WRITES:
+            return lambda *args, **kwargs: self.weather.call(
+                "store.write",
+                lambda: attribute(*args, **kwargs),
+                failed=_failed,
+                lost=_lost,
+                latency=0.001,
+                service=SERVICE,
+            )
+        if not callable(attribute):
+            return attribute
+        return lambda *args, **kwargs: self.weather.call(
+            "store.read", lambda: attribute(*args, **kwargs), failed=_failed, service=SERVICE
+        )
+
+
+def _failed() -> StoreError:
+    return StoreError("the store does not answer", code="store_unreachable")
+
+
+def _lost() -> StoreUnknownError:
+    return StoreUnknownError("the store did not acknowledge", code="store_unknown")
+
+
+def reached(store: SqlStore, weather: Weather) -> ServedStore:
+    return cast(ServedStore, Reached(store, weather))
