@@ -8,11 +8,13 @@ import psycopg
 import pytest
 import requests
 from pyiceberg import exceptions as iceberg
+from pyiceberg.catalog import CommitTableResponse
 from pyiceberg.catalog.rest.response import _handle_non_200_response
+from pyiceberg.catalog.sql import SqlCatalog
 from sqlalchemy import exc as sql
 
 from calve.iceberg.errors import translate
-from calve.iceberg.publish.commit import CommitAnswer, _classify
+from calve.iceberg.publish.commit import CommitAnswer, TableCommit, _classify, send
 from calve.model.errors import CalveError, DeniedError, PermanentError, TemporaryError, UnavailableError
 from calve.store.failures import translate as of_store
 
@@ -59,6 +61,22 @@ def test_T14_a_status_means_one_thing(row: Row, body: str) -> None:
     error = _raised(row.status, body)
     assert type(translate("lake", "loading", error)) is row.looked
     assert _classify(error) is row.committed
+
+
+def test_T15_a_catalog_that_keeps_no_tags_is_named_at_once() -> None:
+    """As Nessie answers an assertion about a tag."""
+    words = "Requirement failed: ref must be 'main', but is 'calve-abc'"
+    error = iceberg.CommitFailedException(words)
+
+    class Nessie(SqlCatalog):
+        def commit_table(self, *_: object) -> CommitTableResponse:
+            raise error
+
+    catalog = Nessie("lake", uri="sqlite://", warehouse="file:///none")
+    reply = send(catalog, None, TableCommit(requirements=(), updates=()), "publishing")  # type: ignore[arg-type]
+    assert reply.answer is CommitAnswer.REFUSED
+    assert isinstance(reply.error, PermanentError) and reply.error.code == "catalog_without_tags"
+    assert words in reply.error.message and "docs/catalogs.md" in reply.error.hint
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504])

@@ -34,11 +34,13 @@ from pyiceberg.table.update import (
 
 from calve.iceberg.errors import translate
 from calve.iceberg.publish import marks
-from calve.model.errors import CalveError
+from calve.model.errors import CalveError, PermanentError
 
 # 419: REST catalogs' own, for a token that has expired. Not 404: the table may have been renamed since
 # an earlier copy of the request was applied (T12), so a look has to tell.
 _DEFINITIVE_STATUS = (401, 403, 419)
+# Nessie's words: it has references of its own, and none in a table but main. No retry helps (T15).
+_NO_TAGS = "ref must be 'main'"
 _AGELESS_MS = 2**63 - 1  # said, since a table may have a default age for references
 
 
@@ -47,7 +49,7 @@ class CommitAnswer(Enum):
 
     LANDED = "landed"
     CONFLICT = "conflict"  # an assertion failed; may hide an earlier landing, so look
-    REFUSED = "refused"  # 401, 403, 419: nobody tried to apply it
+    REFUSED = "refused"  # 401, 403, 419, no tags: nobody tried to apply it
     UNKNOWN = "unknown"
 
 
@@ -171,12 +173,14 @@ def send(catalog: Catalog, table: Table, commit: TableCommit, doing: str) -> Rep
         # If we die here, the commit may or may not have landed: the marks tell the next look.
         catalog.commit_table(table, commit.requirements, commit.updates)
     except Exception as cause:  # noqa: BLE001 - whatever it is, the answer is data
-        return Reply(answer=_classify(cause), error=translate(catalog.name, doing, cause))
+        return Reply(answer=_classify(cause), error=_told(catalog, doing, cause))
     return Reply(answer=CommitAnswer.LANDED)
 
 
 def _classify(cause: Exception) -> CommitAnswer:
     """Only what is known not to be an answer to *this* request failing midway is not UNKNOWN."""
+    if _has_no_tags(cause):
+        return CommitAnswer.REFUSED
     if isinstance(cause, CommitFailedException | BadRequestError):
         return CommitAnswer.CONFLICT
     if isinstance(cause, UnauthorizedError | ForbiddenError):
@@ -184,6 +188,21 @@ def _classify(cause: Exception) -> CommitAnswer:
     if _status(cause) in _DEFINITIVE_STATUS:
         return CommitAnswer.REFUSED
     return CommitAnswer.UNKNOWN
+
+
+def _told(catalog: Catalog, doing: str, cause: Exception) -> CalveError:
+    error = translate(catalog.name, doing, cause)
+    if not _has_no_tags(cause):
+        return error
+    return PermanentError(
+        error.message,
+        code="catalog_without_tags",
+        hint="Calve marks each publish with a tag, which this catalog does not keep (Nessie): use another; see docs/catalogs.md",
+    )
+
+
+def _has_no_tags(cause: Exception) -> bool:
+    return isinstance(cause, CommitFailedException | BadRequestError) and _NO_TAGS in str(cause)
 
 
 def _status(cause: Exception) -> Any:
