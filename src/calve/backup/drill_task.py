@@ -46,8 +46,16 @@ def digest(manifest: Manifest) -> str:
 
 def _read_back(asked: DrillPayload, location: Location, manifest: Manifest) -> DrillReceipt:
     watch = attempts.Stopwatch()
+    engine = worker_engine(asked.stall_seconds)
     with watch("read"):
-        found = verify(location, manifest, read_share=asked.read_share, parts=slice(asked.first, asked.end))
+        # If we die here, what was fetched lies in the engine's folder, which the next engine sweeps.
+        found = verify(
+            location,
+            manifest,
+            read_share=asked.read_share,
+            parts=slice(asked.first, asked.end),
+            folder=engine.scratch,
+        )
     flaws = tuple(str(one.problem) for one in found.flaws[:_MOST_FLAWS])
     return DrillReceipt(parts=found.parts, bytes=found.read_bytes, flaws=flaws, spent=watch.spent)
 

@@ -40,10 +40,16 @@ class Verified:
 
 
 def verify(
-    location: Location, manifest: Manifest, *, read_share: float = 0.0, parts: slice = slice(None)
+    location: Location,
+    manifest: Manifest,
+    *,
+    read_share: float = 0.0,
+    parts: slice = slice(None),
+    folder: Path | None = None,
 ) -> Verified:
     """Presence, sizes and all hashes of indexes; of the data, `read_share` (0 to 1) of the bytes, drawn
-    anew each time. `parts`: these of the stored parts alone."""
+    anew each time. `parts`: these of the stored parts alone. `folder`: where what is read back
+    lies for a moment, if not in the temporary folder."""
     tables: dict[str, list[str]] = {}
     for table in manifest.tables:
         for part in table.parts:
@@ -53,7 +59,7 @@ def verify(
     with ThreadPoolExecutor(PARTS_AT_ONCE) as pool:
         looks = list(pool.map(lambda part: _look(location, part), chosen))
         drawn = _drawn(list(zip(chosen, looks, strict=True)), read_share)
-        read = list(pool.map(lambda item: _read(location, *item), drawn))
+        read = list(pool.map(lambda item: _read(location, *item, folder), drawn))
     found: dict[str, list[Problem]] = {
         part.place: list(look.problems) for part, look in zip(chosen, looks, strict=True)
     }
@@ -110,8 +116,8 @@ def _drawn(looks: Sequence[tuple[PartEntry, _Look]], share: float) -> list[tuple
     return drawn
 
 
-def _read(location: Location, part: PartEntry, file: StoredFile) -> Problem | None:
-    with tempfile.TemporaryDirectory(prefix="calve-verify-") as folder:
+def _read(location: Location, part: PartEntry, file: StoredFile, above: Path | None) -> Problem | None:
+    with tempfile.TemporaryDirectory(prefix="calve-verify-", dir=above) as folder:
         return read_object(location, part.place, file, Path(folder))
 
 
