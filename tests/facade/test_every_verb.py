@@ -13,7 +13,7 @@ from calve.app.values import BackupOptions, ExportOptions, Keep, OptimizeOptions
 from calve.cli.main import COMMANDS
 from calve.model.access import Role
 
-# Commands whose verb has another name, the two that work without a configuration, and one that carries any verb.
+# Commands whose verb has another name, those that work without a configuration, and one that carries any verb.
 NAMED_OTHERWISE = {
     "ps": "processes",
     "config": "settings",
@@ -21,7 +21,7 @@ NAMED_OTHERWISE = {
     "version": "versions",
     "view": "view_show",
 }
-WITHOUT_VERB = {"serve", "demo", "init", "sql"}
+WITHOUT_VERB = {"serve", "demo", "init", "sql", "spark_package"}
 NOT_VERBS = {"close", "on_behalf"}
 
 

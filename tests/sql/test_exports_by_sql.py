@@ -221,7 +221,7 @@ def test_a_select_that_takes_too_long_is_stopped(front: Front) -> None:
 
 
 def test_columns_are_of_types_that_every_format_writes() -> None:
-    assert len(SCHEMAS) == 10
+    assert len(SCHEMAS) == 11
     assert all(len({name for name, _ in schema.columns}) == len(schema.columns) for schema in SCHEMAS)
 
 
