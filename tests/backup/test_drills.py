@@ -192,6 +192,8 @@ def test_a_schedule_reads_back_drills_now_and_then_and_deletes_only_after_it(
             assert failed.error is not None and failed.error.code == "drill_failed"
             clock.at += timedelta(hours=5)
             assert look(empty, app, schedule) == []  # it has its answer
+            damage = {one.part: one for one in examine(app, spark=False)}[f"backup:{names(made)[1]}"]
+            assert not damage.ok and "found damaged" in damage.words
         assert {one["name"] for one in Calve(app.config).backup_list()["backups"]} == set(names(made))
         clock.at += timedelta(days=7)
         begun = look(empty, app, schedule)  # a backup; and a drill of the one before it, which is whole again

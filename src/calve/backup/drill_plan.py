@@ -41,7 +41,7 @@ class DrillRequest(Record):
     def asked_by(self) -> str:
         """Where a process has its destination, which a drill has not: so one schedule's drills are found together."""
         if not self.schedule:
-            return ""
+            return NAME
         return f"schedule {self.schedule}{'' if self.restore_bytes else ', read back'}"
 
     def process(self, *, deadline_seconds: float) -> NewProcess:

@@ -82,7 +82,8 @@ def _restored(asked: DrillPayload, location: Location, manifest: Manifest, chose
             hint="the user that runs the executor needs a temporary folder to restore a sample into",
         ) from None
     except PermanentError as error:  # the backup's own fault, and the answer of the drill
-        rows, sums, flaws = 0, "", (f"{_named(table)}: {error.message}",)
+        message = error.message.removeprefix("the backup is damaged: ")
+        rows, sums, flaws = 0, "", (f"{_named(table)}: {message}",)
     return DrillReceipt(
         rows=rows,
         parts=len(parts),

@@ -59,7 +59,7 @@ def verify(
     with ThreadPoolExecutor(PARTS_AT_ONCE) as pool:
         looks = list(pool.map(lambda part: _look(location, part), chosen))
         drawn = _drawn(list(zip(chosen, looks, strict=True)), read_share)
-        read = list(pool.map(lambda item: _read(location, *item, folder), drawn))
+        read = list(pool.map(lambda item: _read(location, folder, *item), drawn))
     found: dict[str, list[Problem]] = {
         part.place: list(look.problems) for part, look in zip(chosen, looks, strict=True)
     }
@@ -116,7 +116,7 @@ def _drawn(looks: Sequence[tuple[PartEntry, _Look]], share: float) -> list[tuple
     return drawn
 
 
-def _read(location: Location, part: PartEntry, file: StoredFile, above: Path | None) -> Problem | None:
+def _read(location: Location, above: Path | None, part: PartEntry, file: StoredFile) -> Problem | None:
     with tempfile.TemporaryDirectory(prefix="calve-verify-", dir=above) as folder:
         return read_object(location, part.place, file, Path(folder))
 

@@ -6,6 +6,7 @@ from datetime import timedelta
 from calve.app import schedule_view, schedules
 from calve.app.doctor.finding import Finding
 from calve.app.wiring import App
+from calve.model.process import Process
 from calve.policy.schedule import Schedule
 
 _TAKES = timedelta(hours=2)  # a backup or a drill, before it is late
@@ -30,8 +31,20 @@ def schedule(app: App, given: Schedule) -> Iterator[Finding]:
     else:
         remedy = show if listed["seen_at"] else "run a worker with this configuration: calve worker"
         yield Finding(part=part, ok=True, warning=late, words=said, remedy=remedy if late else "")
+    if made is not None:
+        yield from _damaged(app, made)
     if given.drill_every:
         yield _drill(app, given, part)
+
+
+def _damaged(app: App, made: Process) -> Iterator[Finding]:
+    """What a proof said of the newest backup."""
+    newest = next(iter(app.registry.proofs([made.id])), None)
+    if newest is not None and not newest.ok:
+        name = made.destination.rpartition("/")[2]
+        words = f"the newest backup was found damaged: {newest.detail}"
+        remedy = f"calve backup verify {name} --read-data 100%; then make another one"
+        yield Finding(part=f"backup:{name}", ok=False, words=words, remedy=remedy)
 
 
 def _drill(app: App, given: Schedule, part: str) -> Finding:
