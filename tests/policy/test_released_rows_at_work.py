@@ -8,6 +8,7 @@ import pytest
 
 from calve.app import guard
 from calve.app.attention import attention
+from calve.app.destination import parse_table
 from calve.app.doctor import released
 from calve.app.guard import count_released, standing, tick
 from calve.app.wiring import App
@@ -15,6 +16,9 @@ from calve.iceberg.publish.marks import RELEASED_TAG
 from calve.iceberg.released import ReleasedTable, ReleaseMark
 from calve.metrics.collector import StoreFacts
 from calve.model.errors import UnavailableError
+from calve.model.process import ProcessQuery
+from calve.model.states import ReleaseState
+from calve.model.tier import Release
 from support.local_runner import LocalRunner
 from support.place import Place, kept_place
 
@@ -125,3 +129,25 @@ def test_a_warehouse_in_a_folder_is_said_to_keep_nothing(app: App, lake: str) ->
     count_released(app, lake)
     [finding] = [one for one in released.buckets(app) if lake in one.part]
     assert finding.warning and "keeps nothing that is deleted" in finding.words
+
+
+def test_while_the_parts_are_at_the_source_the_first_way_back_is_to_undo_the_release(
+    app: App, lake: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    export = app.store.processes(ProcessQuery(destination=lake, limit=1))[0]
+    [identity] = {one.input[0] for one in app.destination(parse_table(lake, app.config)).find().exports()}  # type: ignore[union-attr]
+    held = Release(
+        process_id=export.id,
+        identity=identity,
+        partition="202401",
+        destination=lake,
+        attempt=1,
+        state=ReleaseState.QUARANTINED,
+    )
+    monkeypatch.setattr(app.store, "releases", lambda *_: [held])
+    _table(app, lake).delete("day < '2024-02-01'")
+    found = count_released(app, lake)
+    assert found is not None
+    assert (
+        found["repair"][0] == "calve policy undo 'main:db.events' 202401: its parts are still at the source"
+    )

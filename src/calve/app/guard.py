@@ -130,9 +130,8 @@ def _repair(app: App, address: DestinationAddress, found: Any) -> list[str]:
     for identity in sorted({identity for identity, _ in short if identity}):
         for one in app.registry.releases(identity, str(address)):
             if one.state is ReleaseState.QUARANTINED and (identity, one.partition) in short:
-                ways.append(
-                    f"the parts of partition {one.partition} are still at the source, in {one.place}: undo its release"
-                )
+                table = app.store.process(one.process_id).source
+                ways.append(f"calve policy undo '{table}' {one.partition}: its parts are still at the source")
     if found.tag and found.tag != found.head:
         name = ".".join(address.identifier)
         ways.append(
