@@ -21,7 +21,7 @@ from calve.control.ports import TaskOrder, TaskResult
 from calve.destination.content import unchanged
 from calve.destination.proof import Scan
 from calve.iceberg.released import ReleaseMark
-from calve.model.change import Achieved, Intend, Item, NewRelease, Permit, PublishNote, ReleaseTo, Result
+from calve.model.change import Intend, Item, NewRelease, Permit, PublishNote, ReleaseTo, Result
 from calve.model.errors import PermanentError, RefusedError, TemporaryError
 from calve.model.process import NewTask, Process, Task
 from calve.model.reach import Service
@@ -31,6 +31,7 @@ from calve.policy.lake_read import LakeRead
 from calve.policy.proof_task import lake_order
 from calve.policy.release_plan import NAME, Journal, ReleasePlan, ReleaseRequest
 from calve.policy.release_ports import ReleasePorts, Seen
+from calve.policy.release_row import find_release, looked_at
 from calve.policy.way_back import MOVE, WayBack
 
 _MARK = "mark"
@@ -69,7 +70,7 @@ class ReleaseKind(Kind):
 
     def fence(self, process: Process, plan: str) -> Fenced | Published:
         read = ReleasePlan.from_json(plan)
-        release = release_of(self._ports, read, process)
+        release = find_release(self._ports, read.request, process.id)
         if release is None:
             return Fenced()  # its row is written before anything is sent
         if release.state is ReleaseState.QUARANTINED:
@@ -83,11 +84,6 @@ class ReleaseKind(Kind):
 
     def probe(self, service: Service, process: Process) -> None:
         self._ports.probe(service, ReleaseRequest.from_json(process.request).address)
-
-
-def release_of(ports: ReleasePorts, plan: ReleasePlan, process: Process) -> Release | None:
-    found = ports.releases(plan.request.identity, plan.request.destination)
-    return next((one for one in found if one.process_id == process.id), None)
 
 
 def _published(plan: ReleasePlan, release: Release) -> Published:
@@ -112,7 +108,7 @@ class _Departure:
 
     def carry_out(self) -> Published:
         for _ in range(_STEPS):
-            release = release_of(self._ports, self._plan, self._process)
+            release = find_release(self._ports, self._plan.request, self._process.id)
             match release.state if release else None:
                 case None:
                     self._begin()
@@ -287,11 +283,7 @@ class _Departure:
 
     def _journal(self, *items: Item) -> None:
         """With the end of what was announced before: somebody has looked by now."""
-        done = [
-            Achieved(intent=one.seq, result="looked at")
-            for one in self._ports.intents(self._process.id)
-            if one.done_at is None
-        ]
+        done = looked_at(self._ports, self._process)
         self._ports.journal(self._process, PublishNote("release"), *done, *items)
 
     def _attempt(self, release: Release) -> Attempt:

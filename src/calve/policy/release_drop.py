@@ -12,7 +12,7 @@ from datetime import timedelta
 from calve.clickhouse.tier.quarantine import Attempt, Where
 from calve.control.kind import AdoptedWork, Fenced, Kind, NothingToDo, Planned, Published
 from calve.control.ports import TaskOrder, TaskResult
-from calve.model.change import Achieved, Intend, Item, Permit, PublishNote, ReleaseTo, Result
+from calve.model.change import Intend, Item, Permit, PublishNote, ReleaseTo, Result
 from calve.model.errors import NotFoundError, PermanentError, RefusedError
 from calve.model.process import NewProcess, NewTask, Process, ProcessId, Task
 from calve.model.reach import Service
@@ -24,6 +24,7 @@ from calve.policy.proof_plan import ProofPlan, grouped
 from calve.policy.proof_task import lake_order
 from calve.policy.release_plan import Journal, ReleasePlan, ReleaseRequest
 from calve.policy.release_ports import ReleasePorts
+from calve.policy.release_row import find_release, looked_at
 from calve.policy.row_hash import RowSums
 
 NAME = "drop"
@@ -109,8 +110,7 @@ class DropKind(Kind):
 
 def _found(ports: ReleasePorts, request: DropRequest) -> tuple[ReleasePlan, Release]:
     of = ports.plan_of(ProcessId(request.release))
-    found = ports.releases(request.of.identity, request.of.destination)
-    release = next((one for one in found if one.process_id == request.release), None)
+    release = find_release(ports, request.of, request.release)
     if release is None:
         raise NotFoundError(f"process {request.release} released nothing", code="not_released")
     return of, release
@@ -238,6 +238,5 @@ class _Departed:
 
     def _journal(self, *items: Item) -> None:
         """With the end of what was announced before: somebody has looked by now."""
-        open_ = [one for one in self._ports.intents(self._process.id) if one.done_at is None]
-        done = [Achieved(intent=one.seq, result="looked at") for one in open_]
+        done = looked_at(self._ports, self._process)
         self._ports.journal(self._process, PublishNote(NAME), *done, *items)

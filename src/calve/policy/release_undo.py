@@ -16,6 +16,7 @@ from calve.model.states import ReleaseState
 from calve.model.tier import Release
 from calve.policy.release_plan import BACK, Journal, ReleasePlan, ReleaseRequest
 from calve.policy.release_ports import ReleasePorts
+from calve.policy.release_row import find_release
 from calve.policy.way_back import WayBack
 
 
@@ -82,8 +83,7 @@ class ReturnKind(Kind):
 
     def _found(self, request: ReturnRequest) -> tuple[ReleasePlan, Release]:
         plan = self._ports.plan_of(ProcessId(request.release))
-        found = self._ports.releases(request.of.identity, request.of.destination)
-        release = next((one for one in found if one.process_id == request.release), None)
+        release = find_release(self._ports, request.of, request.release)
         if release is None:
             raise NotFoundError(f"process {request.release} released nothing", code="not_released")
         return plan, release
