@@ -71,7 +71,7 @@ SLOWEST_FIRST = (
 )
 
 # Each would end the shared Spark. They run beside it, in another program.
-SPARKS_OF_THEIR_OWN = ("full_disk", "cluster_over_https", "master_is_away")
+SPARKS_OF_THEIR_OWN = ("full_disk", "cluster_over_https", "master_is_away", "tests/clusters/")
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups

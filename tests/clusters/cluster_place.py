@@ -28,12 +28,13 @@ def cluster_conf(cluster: Standalone) -> dict[str, str]:
 
 
 class ClusterPlace(ServerPlace):
-    def __init__(self, folder: Path, url: str, spark: SparkRunner, cluster: Standalone, s3: S3Server) -> None:
-        self.spark, self.cluster, self.s3 = spark, cluster, s3
+    spark: SparkRunner  # each test sets it
+
+    def __init__(self, folder: Path, url: str, cluster: Standalone, s3: S3Server) -> None:
+        self.cluster, self.s3 = cluster, s3
         super().__init__(
             folder,
             url,
-            spark,
             disks={"default": str(folder / "front" / "data")},
             CALVE_SOURCE__MAIN__DISKS_AT="worker",
             CALVE_SPARK__MASTER=cluster.url,

@@ -5,7 +5,6 @@ not the source's data, the catalog's database nor the configuration.
 """
 
 from collections.abc import Iterator
-from contextlib import closing
 
 import pytest
 from cluster_place import ClusterPlace, cluster_conf
@@ -27,18 +26,21 @@ def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]
         yield cluster
 
 
-@pytest.fixture(scope="session")
-def spark(standalone: Standalone, sparks: Sparks) -> Iterator[SparkRunner]:
-    sparks.close()  # PySpark has room for one
-    with closing(SparkRunner(master=standalone.url, conf=cluster_conf(standalone))) as runner:
-        yield runner
+@pytest.fixture
+def spark(standalone: Standalone, sparks: Sparks) -> SparkRunner:
+    """The same for all of these tests, which stand side by side."""
+    return sparks.runner(standalone.url, cluster_conf(standalone))
+
+
+@pytest.fixture
+def place(shared: ClusterPlace, spark: SparkRunner) -> ClusterPlace:
+    shared.spark = shared.runner = spark
+    return shared
 
 
 @pytest.fixture(scope="session")
-def place(
-    tmp_path_factory: pytest.TempPathFactory, standalone: Standalone, spark: SparkRunner
-) -> Iterator[ClusterPlace]:
+def shared(tmp_path_factory: pytest.TempPathFactory, standalone: Standalone) -> Iterator[ClusterPlace]:
     folder = tmp_path_factory.mktemp("cluster-place")
     with s3_server(tmp_path_factory.mktemp("s3")) as s3, clickhouse_front(folder / "front", FRONT) as front:
         s3.create_bucket("far")
-        yield ClusterPlace(folder, front.url, spark, standalone, s3)
+        yield ClusterPlace(folder, front.url, standalone, s3)

@@ -13,7 +13,6 @@ from calve.model.process import Granted, ProcessId
 from calve.spark.runner import SparkRunner
 from support.outage_place import until
 from support.programs import Program
-from support.sparks import Sparks
 
 pytestmark = [pytest.mark.spark, pytest.mark.services]
 
@@ -127,7 +126,7 @@ def test_a_cluster_without_an_executor_is_waited_for_and_said(place: ClusterPlac
 
 @pytest.mark.long
 def test_dynamic_allocation_gives_executors_back_and_takes_them_again(
-    place: ClusterPlace, spark: SparkRunner, sparks: Sparks
+    place: ClusterPlace, spark: SparkRunner
 ) -> None:
     spark.close()
     conf = cluster_conf(place.cluster) | {

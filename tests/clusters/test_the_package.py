@@ -4,12 +4,18 @@ import os
 import subprocess
 import sys
 import tarfile
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from calve.control.ports import TaskOrder, TaskResult
 from calve.model.errors import UsageError
+from calve.model.process import ProcessId
 from calve.spark import package
+from calve.spark.runner import SparkRunner
+from support.sparks import common_conf
+from support.standalone import Standalone
 
 
 def test_it_holds_what_calve_requires_and_neither_spark_nor_what_serves() -> None:
@@ -69,3 +75,23 @@ def test_the_archive_runs_a_task_where_nothing_else_is_installed(tmp_path: Path)
         env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)}, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert done.stdout.startswith(f"{tmp_path}/calve/lib/calve/") and '"receipt"' in done.stdout
+
+
+@pytest.mark.long
+@pytest.mark.spark
+def test_executors_get_it_by_spark_archives(
+    tmp_path: Path, standalone: Standalone, spark: SparkRunner
+) -> None:
+    file = tmp_path / "calve.tar.gz"
+    package.pack(file)
+    conf = common_conf() | {
+        "spark.archives": f"{file}#{package.FOLDER}", "spark.pyspark.python": package.python(), "spark.cores.max": "1",
+    }  # fmt: skip
+    order = TaskOrder(
+        process_id=ProcessId("p"), number=0, attempt=1, function="calve.app.doctor.task:run", payload=""
+    )
+    results: list[TaskResult] = []
+    spark.close()  # PySpark has room for one
+    with closing(SparkRunner(master=standalone.url, conf=conf)) as runner:
+        runner.run("wave", [order], results.append)
+        assert results[0].error is None and results[0].receipt, results

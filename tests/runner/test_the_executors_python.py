@@ -165,6 +165,12 @@ def test_T18_executors_with_another_engine_or_another_arrow_are_refused_before_a
             "executor_python",
             "does not fit: Python in worker has different version: 3.9",
         ),
+        (
+            "(TID 0) (h executor 0): org.apache.spark.SparkException: \nError from python worker:\n"
+            "  calve: this machine has no python3.11; install it\nPYTHONPATH was:\n  /x",
+            "executor_python",
+            "this machine has no python3.11; install it",
+        ),
     ],
 )  # fmt: skip
 def test_T18_other_errors_of_executors_keep_their_words(said: str, code: str, words: str) -> None:

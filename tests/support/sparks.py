@@ -44,10 +44,11 @@ class Sparks:
         self._master = ""
         self._runner: SparkRunner | None = None
 
-    def runner(self, master: str) -> SparkRunner:
+    def runner(self, master: str, conf: Mapping[str, str] | None = None) -> SparkRunner:
+        """`conf` is what that master needs, always the same."""
         if self._runner is None or self._master != master:
             self.close()
-            self._master, self._runner = master, SparkRunner(master=master, conf=common_conf())
+            self._master, self._runner = master, SparkRunner(master=master, conf=common_conf() | dict(conf or {}))
         return self._runner
 
     @contextmanager

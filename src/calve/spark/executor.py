@@ -192,6 +192,7 @@ _NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")
 _IMPORT = re.compile(r"^ImportError: (.+)$", re.MULTILINE)
 _CANNOT_RUN = re.compile(r'Cannot run program "([^"]*)"[^:]*: (.+)')
 _OTHER_VERSION = re.compile(r"PYTHON_VERSION_MISMATCH\]\W*(.+)")
+_NO_PYTHON = re.compile(r"^\W*calve: (this machine has no python.+)$", re.MULTILINE)  # `spark.package`
 _NO_ROOM = re.compile(r"^.*No space left on device.*$", re.MULTILINE)
 _OF_EXECUTOR = re.compile(r"\(TID \d+\) \(([^)]*)\): (.+)", re.DOTALL)
 _OF_PYTHON = re.compile(r"Error from python worker:\n(.+?)\nPYTHONPATH was", re.DOTALL)
@@ -211,6 +212,8 @@ def job_error(said: str, python: str, log: str) -> CalveError | None:
         return _wrong_python(f"{theirs} fails to import a module: {_line(found[1])}")
     if found := _CANNOT_RUN.search(said):
         return _wrong_python(f"the executors cannot run {found[1]}: {_line(found[2])}")
+    if found := _NO_PYTHON.search(said):
+        return _wrong_python(f"the executors cannot run {python}: {_line(found[1])}")
     if found := _NO_ROOM.search(said):
         hint = f"make room there, or set spark.local.dir to a larger disk; Spark's log is {log}"
         return TemporaryError(

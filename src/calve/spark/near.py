@@ -28,6 +28,10 @@ class Near:
         self._lock = threading.Lock()
         self._running: dict[str, set[subprocess.Popen[str]]] = {}  # by group
 
+    @property
+    def busy(self) -> bool:
+        return bool(self._running)
+
     def run(self, group: str, orders: Sequence[TaskOrder], on_result: Callable[[TaskResult], None]) -> None:
         """An order whose program ended without an answer has no result: it is lost, as on an executor."""
         with self._lock:

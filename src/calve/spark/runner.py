@@ -100,9 +100,9 @@ class SparkRunner:
         return 2 * max(1, granted.at_once if granted else 1)
 
     def granted(self) -> "Granted | None":
-        """What the cluster gives; None where there is no cluster, or no session yet."""
+        """What the cluster gives; None where there is no cluster, no session yet, or nothing that needs executors."""
         context = self._context
-        if context is None or self._is_local:
+        if context is None or self._is_local or (self._near is not None and self._near.busy):
             return None
         from calve.spark.grants import granted
 
