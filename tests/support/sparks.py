@@ -48,7 +48,10 @@ class Sparks:
         """`conf` is what that master needs, always the same."""
         if self._runner is None or self._master != master:
             self.close()
-            self._master, self._runner = master, SparkRunner(master=master, conf=common_conf() | dict(conf or {}))
+            self._master, self._runner = (
+                master,
+                SparkRunner(master=master, conf=common_conf() | dict(conf or {})),
+            )
         return self._runner
 
     @contextmanager

@@ -258,6 +258,16 @@ def _run_ivy(jar: Jar, folder: Path) -> None:
 
 
 def _ivy() -> Path:
+    """Spark's own. Below `spark-submit` the package that is imported is an archive, and SPARK_HOME has the jars."""
     import pyspark
 
-    return next((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
+    homes = [Path(home) for home in (os.environ.get("SPARK_HOME"), Path(pyspark.__file__).parent) if home]
+    for home in homes:
+        for found in (home / "jars").glob("ivy-*.jar"):
+            return found
+    raise UnavailableError(
+        f"there is no Ivy among Spark's jars ({', '.join(str(home / 'jars') for home in homes)}), which fetches others",
+        code="jar_unavailable",
+        hint=f"put what is missing into {cache_folder()}: `calve doctor` names it",
+        service="maven",
+    )
