@@ -56,7 +56,7 @@ def url(folder: Path) -> Iterator[str]:
             for _ in standings:
                 pass
         client.export("db.t", "lake.ns.waits", partitions=["1", "2"])
-        begin_a_long_one(calve._app.store, tasks=2100)
+        begin_a_long_one(calve.registry, tasks=2100)
         yield served.url
 
 

@@ -19,7 +19,7 @@ from calve.model.errors import ErrorInfo, StoreError
 from calve.model.limits import Limits
 from calve.model.process import ProcessId
 from calve.model.states import Leftovers, ProcessState
-from calve.notify.delivery import Answer, Call
+from calve.notify.delivery import Delivered, Delivery
 from calve.notify.notifier import LEASE_SECONDS, Notifier
 from calve.notify.targets import Webhook
 from calve.store import SqlStore, open_store
@@ -264,12 +264,12 @@ def test_a_notice_whose_notifier_breaks_anywhere_is_added_once_and_sent_at_least
         for _ in range(2):
             move(store, claimed(store), ProcessState.FAILED)
 
-        def take(call: Call, _: float) -> Answer:
+        def take(call: Delivery, _: float) -> Delivered:
             try:
                 faults.call("send", StoreError, lambda: sent.append(call.id))
             except StoreError:
-                return Answer(error="no answer")
-            return Answer(status=200)
+                return Delivered(error="no answer")
+            return Delivered(status=200)
 
         sent.clear()
         with contextlib.suppress(Crash, StoreError):

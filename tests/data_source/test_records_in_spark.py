@@ -34,7 +34,7 @@ def calve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Calve]:
         session.execute("INSERT INTO db.t SELECT number, number % 5 FROM numbers(100)")
     with Calve(load_config(made / "calve.toml", environ={})) as opened:
         opened.export("db.t", "lake.ns.t", Selection(all=True))
-        begin_a_long_one(opened._app.store, tasks=1100)
+        begin_a_long_one(opened.registry, tasks=1100)
         yield opened
 
 

@@ -57,11 +57,11 @@ def actions(desk: Desk, facade: Calve) -> Actions:
 
 def submit(facade: Calve) -> str:
     made = NewProcess(id=new_process_id(), kind="export", source="main:db.t", destination="lake.ns.t", lane="x", needs=(), request="{}")  # fmt: skip
-    return facade._app.store.submit([made])[0].id
+    return facade.registry.submit([made])[0].id
 
 
 def end(facade: Calve, process: str) -> None:
-    store = facade._app.store
+    store = facade.registry
     move(store, claim_one(store, ProcessId(process)), ProcessState.CANCELLED)
 
 

@@ -67,7 +67,7 @@ def calve(tmp_path: Path) -> Iterator[Calve]:
 
 @pytest.fixture
 def store(calve: Calve) -> SqlStore:
-    found = calve._app.store
+    found = calve.registry
     assert isinstance(found, SqlStore)
     return found
 
@@ -416,7 +416,7 @@ def test_phases_add_up_over_time_to_what_was_spent() -> None:
 def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Calve]:
     """1,000 processes, and one with 100,000 tasks and 120,000 attempts."""
     with made(tmp_path_factory.mktemp("full")) as calve:
-        store = calve._app.store
+        store = calve.registry
         assert isinstance(store, SqlStore)
         row = running(store, tasks=1, id=ProcessId(BIG))
         move(store, row, ProcessState.FAILED, error=DENIED)
@@ -466,8 +466,8 @@ def fill(connection: Any, process_id: ProcessId) -> None:
 def test_a_document_is_small_and_made_of_few_statements(
     full: Calve, verb: str, given: dict[str, Any], statements: int, kilobytes: int
 ) -> None:
-    full._app.overview.counts()  # made beside requests
-    store = full._app.store
+    full.overview.counts()  # made beside requests
+    store = full.registry
     assert isinstance(store, SqlStore)
     with counted(store) as said:
         document = ask(full, verb, **given)
@@ -805,7 +805,7 @@ table = "main:db.*"
 def test_what_is_expected_and_did_not_happen_is_told(tmp_path: Path) -> None:
     (tmp_path / "calve.toml").write_text(EXPECTED)
     with Calve(load_config(tmp_path / "calve.toml", environ={})) as calve:
-        store = calve._app.store
+        store = calve.registry
         assert isinstance(store, SqlStore)
         beat(store)
         kinds = [(card["kind"], card["title"]) for card in ask(calve, "attention")["cards"]]
@@ -819,14 +819,14 @@ def test_what_is_expected_and_did_not_happen_is_told(tmp_path: Path) -> None:
             publishing(store, kind="backup", source="main:db.*", destination="/b/nightly"),
             ProcessState.COMPLETED,
         )
-        calve._app.__dict__.pop("overview")  # as if some seconds had gone by
+        calve.overview.renewed()
         found = ask(calve, "attention")
         (card,) = found["cards"]
         assert (card["kind"], card["title"]) == ("unproven", "No export of main:db.events was proven lately")
         assert card["command"].startswith("calve verify ") and found["expectations"] == 2
         assert found["sentence"] == "1 table is unproven, 1 worker is alive."
         put_back(store, processes.c.finished_at, hours=27)
-        calve._app.__dict__.pop("overview")
+        calve.overview.renewed()
         cards = ask(calve, "attention")["cards"]
         assert [card["title"] for card in cards] == [
             "main:db.events was not exported for more than 26 hours",
@@ -839,7 +839,7 @@ def test_what_is_expected_and_did_not_happen_is_told(tmp_path: Path) -> None:
 def test_an_expectation_that_just_came_true_is_not_told(tmp_path: Path) -> None:
     (tmp_path / "calve.toml").write_text('[expect.events]\ntable = "main:db.events"\n')
     with Calve(load_config(tmp_path / "calve.toml", environ={})) as calve:
-        store = calve._app.store
+        store = calve.registry
         assert isinstance(store, SqlStore)
         beat(store)
         assert len(ask(calve, "attention")["cards"]) == 1

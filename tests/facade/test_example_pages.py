@@ -44,7 +44,7 @@ def test_there_is_an_example_of_each_page() -> None:
 
 @pytest.mark.parametrize("name", ASKED)
 def test_an_example_has_the_keys_of_its_document(calve: Calve, name: str) -> None:
-    store = calve._app.store
+    store = calve.registry
     assert isinstance(store, SqlStore)
     verb, given = ASKED[name]
     if verb == "sheet":

@@ -28,7 +28,7 @@ def test_many_attempts_are_counted_anew_once_the_process_has_ended(
     calve: Calve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sheet, "MANY", 1)
-    store = calve._app.store
+    store = calve.registry
     assert isinstance(store, SqlStore)
     row = finish_task(store, start_task(store, running(store, tasks=2), number=1), number=1)
     assert calve.sheet(row.id)["attempts"]["count"] == 1

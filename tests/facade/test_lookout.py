@@ -68,7 +68,7 @@ class Stage:
         config = bounded_for_looks(load_config(folder / "calve.toml", environ={}))
         self.calve = Outside(config).prepare()
         self.lookout = self.another()
-        found = self.calve._app.store
+        found = self.calve.registry
         assert isinstance(found, SqlStore)
         self.store = found
 

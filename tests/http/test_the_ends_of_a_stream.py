@@ -36,7 +36,7 @@ def submit(facade: Calve, count: int = 1) -> list[str]:
         NewProcess(id=new_process_id(), kind="export", source="main:db.t", destination="lake.ns.t", lane="x", needs=(), request="{}")
         for _ in range(count)
     ]  # fmt: skip
-    return [one.id for one in facade._app.store.submit(made)]
+    return [one.id for one in facade.registry.submit(made)]
 
 
 class FailingDesk(Desk):

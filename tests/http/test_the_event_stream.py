@@ -30,7 +30,7 @@ def submit(facade: Calve, count: int = 1, *, kind: str = "export") -> list[str]:
         NewProcess(id=new_process_id(), kind=kind, source="main:db.t", destination="lake.ns.t", lane="x", needs=(), request="{}")
         for _ in range(count)
     ]  # fmt: skip
-    return [facade._app.store.submit([one])[0].id for one in made]
+    return [facade.registry.submit([one])[0].id for one in made]
 
 
 @contextmanager
@@ -157,7 +157,7 @@ def test_who_wants_some_processes_gets_those(reader: httpx.Client, facade: Calve
 
 
 def test_a_service_that_goes_down_and_comes_back_is_told_at_once(reader: httpx.Client, facade: Calve) -> None:
-    store = facade._app.store
+    store = facade.registry
     with streamed(reader) as found:
         ids = submit(facade)
         assert processes_of(take(found, "process")) == ids, "it is joined, and has looked"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from calve.model.states import ProcessState
-from calve.notify.delivery import SEND_SECONDS, Answer, Call, send
+from calve.notify.delivery import SEND_SECONDS, Delivered, Delivery, send
 from calve.notify.notifier import LEASE_SECONDS, MOST_ATTEMPTS, Notifier
 from calve.notify.targets import Ping, Webhook
 from calve.testing.clock import FakeClock
@@ -40,7 +40,7 @@ def store(clock: FakeClock) -> MemoryStore:
     return MemoryStore(clock)
 
 
-def quickly(call: Call, _seconds: float) -> Answer:
+def quickly(call: Delivery, _seconds: float) -> Delivered:
     return send(call, 1.5)  # a good answer comes before, also on a busy machine
 
 
@@ -244,5 +244,5 @@ def test_draining_ends_in_time_also_at_a_receiver_that_drips(store: MemoryStore,
     assert store.totals().notices_waiting == 3
 
 
-def _call(url: str) -> Call:
-    return Call(notices=(), id="i", event="test", method="POST", url=url, body=b"{}")
+def _call(url: str) -> Delivery:
+    return Delivery(notices=(), id="i", event="test", method="POST", url=url, body=b"{}")

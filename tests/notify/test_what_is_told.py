@@ -12,7 +12,7 @@ from calve.model.change import RESOLVED, Change, CleanUpIn, Met, NewEvent
 from calve.model.errors import ErrorInfo, Outcome
 from calve.model.process import BatchId, Process
 from calve.model.states import PROCESS_TERMINAL, ProcessState
-from calve.notify.delivery import Answer, Call, calls
+from calve.notify.delivery import Delivered, Delivery, calls
 from calve.notify.notices import END_EVENTS
 from calve.notify.notifier import LEAST_ATTEMPTS, MOST_AGE, MOST_ATTEMPTS, Notifier, _is_spent, backoff
 from calve.notify.targets import Ping, Target, Webhook
@@ -37,13 +37,13 @@ class Told:
     """A target that takes everything, and what it was told."""
 
     def __init__(self, store: ServedStore, target: Target) -> None:
-        self.calls: list[Call] = []
+        self.calls: list[Delivery] = []
         self.notifier = Notifier(store, target, send=self._take)
         self.notifier.tick()
 
-    def _take(self, call: Call, _seconds: float) -> Answer:
+    def _take(self, call: Delivery, _seconds: float) -> Delivered:
         self.calls.append(call)
-        return Answer(status=200)
+        return Delivered(status=200)
 
     @property
     def events(self) -> list[str]:

@@ -42,7 +42,7 @@ class Place:
         self._looks = looks
         (folder / "calve.toml").write_text(settings.format(folder=folder))
         self.calve = Calve(load_config(folder / "calve.toml", environ={}))
-        store = self.calve._app.store
+        store = self.calve.registry
         assert isinstance(store, SqlStore)
         self.store = store
         self.url, self.cookie = "", ""

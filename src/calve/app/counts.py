@@ -36,7 +36,7 @@ class Backed:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Known:
+class LastSeen:
     """A sighting, its summary read once."""
 
     sighting: Sighting
@@ -51,9 +51,9 @@ class Counts:
     totals: Totals
     days: Mapping[int, Mapping[Pair, int]]  # bytes of exports
     quarters: tuple[WorkDone, ...]
-    pairs: Mapping[str, Known]  # by subject
-    health: Mapping[str, Known]
-    backups: Mapping[str, Known]
+    pairs: Mapping[str, LastSeen]  # by subject
+    health: Mapping[str, LastSeen]
+    backups: Mapping[str, LastSeen]
     backed_up: dict[str, Backed]  # by source table
     newest: dict[Pair, ProcessId]  # exports that ended lately
     live: Counter[Pair]  # exports that have not ended

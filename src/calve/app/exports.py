@@ -26,7 +26,7 @@ ExportSurvey = Survey[PartitionInfo]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Known:
+class ExportedBefore:
     """A partition that was exported before: skipped where unchanged, refused where changed since."""
 
     earlier: Earlier
@@ -120,13 +120,13 @@ def _under_way(app: App, request: ExportRequest) -> str:
     return " ".join(dict.fromkeys(one.batch or one.id for one in live if app.store.plan(one.id) is not None))
 
 
-def _known(app: App, survey: ExportSurvey, earlier: Earlier) -> Known:
+def _known(app: App, survey: ExportSurvey, earlier: Earlier) -> ExportedBefore:
     error = earlier.refusal(survey.request).info if earlier in survey.changed else None
     try:
         process = app.store.process(ProcessId(earlier.export.process_id))
     except NotFoundError:
         process = None
-    return Known(earlier=earlier, process=process, error=error)
+    return ExportedBefore(earlier=earlier, process=process, error=error)
 
 
 def _size(checked: Survey[PartitionInfo], one: PartitionInfo) -> dict[str, int]:

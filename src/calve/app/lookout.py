@@ -18,7 +18,7 @@ from typing import Any
 
 from calve.app.calve import Calve
 from calve.app.config import Config
-from calve.app.counts import Counts, Known
+from calve.app.counts import Counts, LastSeen
 from calve.app.desk import Desk
 from calve.app.overview import Overview
 from calve.app.sightings import pair
@@ -241,7 +241,7 @@ def looks(counts: Counts, config: Config) -> Iterator[Look]:
     """Everything there is to look at."""
     due = config.limits.look_minutes * 60 or None
 
-    def tried(seen: Known | None) -> float:
+    def tried(seen: LastSeen | None) -> float:
         at = seen.sighting.tried_at if seen else None
         return (counts.at - at).total_seconds() if at else float("inf")
 

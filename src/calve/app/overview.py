@@ -17,7 +17,7 @@ from calve.app.counts import (
     QUARTER_SECONDS,
     Backed,
     Counts,
-    Known,
+    LastSeen,
     Pair,
     day_of,
     summary_of,
@@ -44,7 +44,7 @@ class _Memory:
         self.at: datetime | None = None  # of the last look
         self.days: dict[int, dict[Pair, int]] = {}
         self.newest: dict[Pair, ProcessId] = {}
-        self.known: dict[str, dict[str, Known]] = {what: {} for what in _LOOKED}
+        self.known: dict[str, dict[str, LastSeen]] = {what: {} for what in _LOOKED}
         self.tried_at: dict[str, datetime] = {}  # of the newest sighting
         self.backups: dict[
             str, tuple[datetime | None, list[Json]]
@@ -116,19 +116,19 @@ class Overview(Kept[Counts]):
         memory.newest = found if len(ends) == _ENDED else memory.newest | found
         return memory.newest
 
-    def _sightings(self, what: str) -> Mapping[str, Known]:
+    def _sightings(self, what: str) -> Mapping[str, LastSeen]:
         memory = self._memory
         last = memory.tried_at.get(what)
         after = last - _LATE if last else None
         found = self._store.sightings(what, after=after, limit=_SIGHTINGS)
         memory.known[what] = memory.known[what] | {
-            one.subject: Known(sighting=one, summary=summary_of(one)) for one in found
+            one.subject: LastSeen(sighting=one, summary=summary_of(one)) for one in found
         }
         if times := [one.tried_at for one in found if one.tried_at]:
             memory.tried_at[what] = max(times)
         return memory.known[what]
 
-    def _backed_up(self, places: Mapping[str, Known]) -> dict[str, Backed]:
+    def _backed_up(self, places: Mapping[str, LastSeen]) -> dict[str, Backed]:
         store, found = self._store, dict[str, Backed]()
         for place, known in places.items():
             seen_at, rows = self._memory.backups.get(place, (None, []))

@@ -19,7 +19,7 @@ from calve.model.record import fields_of
 if TYPE_CHECKING:
     from calve.app.config import Config
     from calve.app.doctor import Finding
-    from calve.app.exports import Known
+    from calve.app.exports import ExportedBefore
     from calve.app.front import (
         CancelAnswer,
         ExportAnswer,
@@ -109,7 +109,7 @@ def served_detail_json(detail: "ProcessDetail") -> Json:
     )
 
 
-def known_json(known: "Known", request: "ExportRequest") -> Json:
+def known_json(known: "ExportedBefore", request: "ExportRequest") -> Json:
     """The process that exported a partition before, from the store or, of another store's, from the
     table."""
     earlier = known.earlier

@@ -58,7 +58,7 @@ class Times:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class Filter:
     """Which processes a subscriber wants; none named: all."""
 
     ids: frozenset[str] = frozenset()
@@ -77,10 +77,10 @@ class _Message:
     process: Json | None = None
     progress: tuple[Json, ...] = ()
 
-    def of(self, wanted: Wanted) -> bytes:
+    def of(self, wanted: Filter) -> bytes:
         if self.process is not None:
             return self.text if wanted.has(self.process) else b""
-        if not self.progress or wanted == Wanted():
+        if not self.progress or wanted == Filter():
             return self.text
         left = [one for one in self.progress if wanted.has(one)]
         return block("progress", {"processes": left}) if left else b""
@@ -100,7 +100,7 @@ class _Seen:
 
 @dataclass(eq=False, kw_only=True)
 class _Subscriber:
-    wanted: Wanted
+    wanted: Filter
     cursor: str
     pings: bool = False  # as events: a browser's EventSource does not show comments
     joined: bool = False
@@ -176,7 +176,7 @@ class Streams:
         for pool in (self._tail_thread, self._page_threads):
             pool.shutdown(wait=False, cancel_futures=True)
 
-    async def _wanted(self, request: Request) -> Wanted:
+    async def _wanted(self, request: Request) -> Filter:
         kind = request.query_params.get("kind", "")
         unknown = set(request.query_params) - {"after", "process", "kind", "pings"}
         if unknown or kind not in ("", *KINDS):
@@ -188,7 +188,7 @@ class Streams:
             )
         named = request.query_params.getlist("process")
         found = await self._beside(lambda: self._ask("find", ids=named)) if named else []
-        return Wanted(ids=frozenset(one["id"] for one in found), kind=kind)
+        return Filter(ids=frozenset(one["id"] for one in found), kind=kind)
 
     # -- reading ------------------------------------------------------------------------------------
 

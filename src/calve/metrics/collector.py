@@ -41,7 +41,7 @@ Work = tuple[str, str]  # kind and table
 
 
 @dataclass(frozen=True, kw_only=True)
-class Facts:
+class Collected:
     """What one look at the store shows."""
 
     totals: Totals
@@ -51,8 +51,8 @@ class Facts:
     guards: Sequence[Sighting] = ()  # of lake tables, whose released rows are counted
 
 
-def look(store: ServedStore) -> Facts:
-    return Facts(
+def look(store: ServedStore) -> Collected:
+    return Collected(
         totals=store.totals(),
         breakers=store.breakers(),
         workers=store.workers(),
@@ -80,9 +80,9 @@ class StoreFacts(Collector):
         self._wait = wait_seconds
         self._lock = Lock()
         self._thread = ThreadPoolExecutor(1, "metrics")
-        self._facts: Facts | None = None
+        self._facts: Collected | None = None
         self._read_at = 0.0
-        self._reading: Future[tuple[Facts, float]] | None = None
+        self._reading: Future[tuple[Collected, float]] | None = None
 
     def describe(self) -> Iterable[Metric]:
         """Nothing is read to be registered."""
@@ -99,7 +99,7 @@ class StoreFacts(Collector):
     def close(self) -> None:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def _current(self) -> Facts | None:
+    def _current(self) -> Collected | None:
         with self._lock:
             self._take()
             if self._fresh():
@@ -112,7 +112,7 @@ class StoreFacts(Collector):
             self._take()
             return self._facts if self._fresh() else None
 
-    def _read(self) -> tuple[Facts, float]:
+    def _read(self) -> tuple[Collected, float]:
         at = self._now()
         return look(self._store()), at
 
@@ -131,7 +131,7 @@ class StoreFacts(Collector):
         return self._facts is not None and self._now() - self._read_at < KEPT_SECONDS
 
 
-def _counts(facts: Facts, lease: timedelta) -> Iterator[Metric]:
+def _counts(facts: Collected, lease: timedelta) -> Iterator[Metric]:
     totals = facts.totals
     yield _family(
         "calve_processes", {(tally.kind, tally.state.value): tally.count for tally in totals.tallies}

@@ -30,7 +30,7 @@ _SLACK_MOST = 20  # lines of a digest
 
 
 @dataclass(frozen=True, kw_only=True)
-class Call:
+class Delivery:
     """One request that tells of one notice or of many."""
 
     notices: Sequence[Notice]
@@ -57,7 +57,7 @@ class Call:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class Delivered:
     status: int = 0  # 0: there was none
     error: str = ""  # "" if it was taken
 
@@ -72,7 +72,7 @@ class Answer:
         return bool(self.error) and (not 400 <= self.status < 500 or self.status == BUSY)
 
 
-Send = Callable[[Call, float], Answer]
+Send = Callable[[Delivery, float], Delivered]
 
 
 def signature(secret: str, at: int, call_id: str, body: bytes) -> str:
@@ -80,7 +80,7 @@ def signature(secret: str, at: int, call_id: str, body: bytes) -> str:
     return hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()
 
 
-def calls(target: Target, notices: Sequence[Notice]) -> list[Call]:
+def calls(target: Target, notices: Sequence[Notice]) -> list[Delivery]:
     """One for each notice; one for all of them if there are too many."""
     if isinstance(target, Ping):
         return _pings(target, notices)
@@ -91,7 +91,7 @@ def calls(target: Target, notices: Sequence[Notice]) -> list[Call]:
     return [_posted(target, json.loads(notice.body), [notice]) for notice in tried_last]
 
 
-def trial(target: Target) -> Call:
+def trial(target: Target) -> Delivery:
     """For a person who wants to see that it works. Of a ping this is the success."""
     if isinstance(target, Ping):
         name = next(name for name in ("success", "start", "fail") if target.url(name))
@@ -105,15 +105,15 @@ def trial(target: Target) -> Call:
     )
 
 
-def _pings(target: Ping, notices: Sequence[Notice]) -> list[Call]:
+def _pings(target: Ping, notices: Sequence[Notice]) -> list[Delivery]:
     """Of many that waited only the newest says how things stand."""
     if len(notices) > DIGEST_ABOVE:
         return [_get(target, notices[-1], notices)]
     return [_get(target, notice) for notice in notices]
 
 
-def _get(target: Ping, notice: Notice, all_of: Sequence[Notice] = ()) -> Call:
-    return Call(
+def _get(target: Ping, notice: Notice, all_of: Sequence[Notice] = ()) -> Delivery:
+    return Delivery(
         notices=all_of or (notice,),
         id=notice.id,
         event=notice.name,
@@ -123,9 +123,9 @@ def _get(target: Ping, notice: Notice, all_of: Sequence[Notice] = ()) -> Call:
     )
 
 
-def _posted(target: Webhook, document: Mapping[str, Any], notices: Sequence[Notice]) -> Call:
+def _posted(target: Webhook, document: Mapping[str, Any], notices: Sequence[Notice]) -> Delivery:
     shown = {"text": _slack(document)} if target.form == "slack" else document
-    return Call(
+    return Delivery(
         notices=notices,
         id=document["id"],
         event=document["event"],
@@ -168,12 +168,12 @@ def _slack(document: Mapping[str, Any]) -> str:
     return "\n".join(lines).translate(_SLACK_SIGNS)
 
 
-def send(call: Call, seconds: float = SEND_SECONDS) -> Answer:
+def send(call: Delivery, seconds: float = SEND_SECONDS) -> Delivered:
     """Answers with an error, and raises none: whatever a receiver does, the next target has its turn."""
     place = urlsplit(call.url)
     host = place.hostname or ""
     if not host:
-        return Answer(status=GONE, error="its URL is no longer configured")
+        return Delivered(status=GONE, error="its URL is no longer configured")
     path = (place.path or "/") + (f"?{place.query}" if place.query else "")
     connection: http.client.HTTPConnection | None = None
     try:
@@ -183,22 +183,22 @@ def send(call: Call, seconds: float = SEND_SECONDS) -> Answer:
         answer = connection.getresponse()
         status = answer.status
     except TimeoutError:
-        return Answer(error=f"{host} gave no complete answer in {seconds:.2g} s")
+        return Delivered(error=f"{host} gave no complete answer in {seconds:.2g} s")
     except ssl.SSLError as error:
-        return Answer(error=f"TLS with {host} failed: {error.reason or 'certificate'}")
+        return Delivered(error=f"TLS with {host} failed: {error.reason or 'certificate'}")
     except http.client.RemoteDisconnected:
-        return Answer(error=f"{host} closed the connection without an answer")
+        return Delivered(error=f"{host} closed the connection without an answer")
     except OSError as error:
-        return Answer(error=f"{host} cannot be reached: {error.strerror or type(error).__name__}")
+        return Delivered(error=f"{host} cannot be reached: {error.strerror or type(error).__name__}")
     except (http.client.HTTPException, ValueError) as error:
-        return Answer(error=f"{host} did not answer in HTTP ({type(error).__name__})")
+        return Delivered(error=f"{host} did not answer in HTTP ({type(error).__name__})")
     finally:
         if connection is not None:
             connection.close()
     if 200 <= status < 300:
-        return Answer(status=status)
+        return Delivered(status=status)
     redirected = ", a redirect, which is not followed" if 300 <= status < 400 else ""
-    return Answer(status=status, error=f"{host} answered {status}{redirected}")
+    return Delivered(status=status, error=f"{host} answered {status}{redirected}")
 
 
 def _connection(

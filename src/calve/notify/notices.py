@@ -16,7 +16,7 @@ from calve.model.change import CANCELLED, COMPLETED, FAILED, NOTHING_TO_DO, RESO
 from calve.model.errors import Outcome
 from calve.model.process import Event, Process, ProcessId
 from calve.model.states import ProcessState
-from calve.notify.targets import Told, Webhook
+from calve.notify.targets import Topic, Webhook
 
 DONE_EVENTS = frozenset({COMPLETED, NOTHING_TO_DO})
 END_EVENTS = DONE_EVENTS | {FAILED, CANCELLED}  # each process that ends writes one of them
@@ -51,7 +51,7 @@ def news(
             continue
         subject = subject_of(process)
         told = _told(event, process, alarmed=subject in alarms)
-        if Told.FAILED in told or Told.UNKNOWN in told:
+        if Topic.FAILED in told or Topic.UNKNOWN in told:
             alarms[subject] = raised[subject] = Alarm(
                 subject=subject, state=told[0].value, process_id=event.process_id
             )
@@ -64,15 +64,15 @@ def news(
     return News(notices=notices, alarms=tuple(raised.values()), cleared=tuple(cleared))
 
 
-def _told(event: Event, process: Process, *, alarmed: bool) -> tuple[Told, ...]:
+def _told(event: Event, process: Process, *, alarmed: bool) -> tuple[Topic, ...]:
     """The outcome is the row's of now. Where it was found out meanwhile, its own event follows."""
     outcome = process.error.outcome if process.error else Outcome.NOT_APPLIED
-    recovered = (Told.RECOVERED,) if alarmed else ()
+    recovered = (Topic.RECOVERED,) if alarmed else ()
     if event.name in DONE_EVENTS:
-        return (Told.DONE, *recovered)
+        return (Topic.DONE, *recovered)
     if event.name == RESOLVED and outcome is Outcome.APPLIED:
         return recovered
-    return (Told.UNKNOWN if outcome is Outcome.UNKNOWN else Told.FAILED,)
+    return (Topic.UNKNOWN if outcome is Outcome.UNKNOWN else Topic.FAILED,)
 
 
 def subject_of(process: Process) -> str:
@@ -86,8 +86,8 @@ def subject_of(process: Process) -> str:
 
 def stuck(target: Webhook, store_id: str, process: Process, since: datetime, why: str) -> Notice:
     """Said once of a process: the id has no position."""
-    event = Event(process_id=process.id, at=since, name=Told.STUCK.value, message=why)
-    return _notice(target, f"{store_id}-{process.id}", Told.STUCK, process, event)
+    event = Event(process_id=process.id, at=since, name=Topic.STUCK.value, message=why)
+    return _notice(target, f"{store_id}-{process.id}", Topic.STUCK, process, event)
 
 
 class Waits:
@@ -121,7 +121,7 @@ def past(
     return [(process, since) for process, since in waits if since <= until and target.wants(process)]
 
 
-def _notice(target: Webhook, prefix: str, name: Told, process: Process, event: Event) -> Notice:
+def _notice(target: Webhook, prefix: str, name: Topic, process: Process, event: Event) -> Notice:
     made = f"{prefix}-{target.key}-{name}"
     body = json.dumps(document(made, name, event, process), ensure_ascii=False)
     return Notice(id=made, target=target.key, name=name.value, process_id=process.id, body=body)
@@ -169,12 +169,12 @@ def _sentence(name: str, event: Event, process: Process) -> str:
         work += f" to {process.destination}"
     said = process.error.message if process.error else event.message
     match name:
-        case Told.FAILED:
+        case Topic.FAILED:
             return f"{work} failed: {said}"
-        case Told.UNKNOWN:
+        case Topic.UNKNOWN:
             return f"{work} failed, and it is not known yet whether it was published: {said}"
-        case Told.RECOVERED:
+        case Topic.RECOVERED:
             return f"{work} is done, after it had failed"
-        case Told.STUCK:
+        case Topic.STUCK:
             return f"{work} has stood still since {event.at:%Y-%m-%d %H:%M} UTC: {event.message}"
     return f"{work} is done: {process.rows} rows" if process.rows else f"{work} is done"

@@ -12,10 +12,10 @@ from calve.control.registry import ServedStore
 from calve.control.why import why
 from calve.model.access import Notice
 from calve.model.process import Event, Process, ProcessQuery
-from calve.notify.delivery import SEND_SECONDS, Answer, Call, Send, calls, send
+from calve.notify.delivery import SEND_SECONDS, Delivered, Delivery, Send, calls, send
 from calve.notify.notices import News, Waits, news, past, stuck
 from calve.notify.pings import pings
-from calve.notify.targets import Ping, Target, Told, Webhook
+from calve.notify.targets import Ping, Target, Topic, Webhook
 
 LEASE_SECONDS = 90.0  # of claimed notices; sending them ends well before
 ROUND_SECONDS = 60.0
@@ -97,7 +97,7 @@ class Notifier:
 
     def _stuck(self) -> News:
         target = self.target
-        if not isinstance(target, Webhook) or Told.STUCK not in target.on:
+        if not isinstance(target, Webhook) or Topic.STUCK not in target.on:
             return News()
         now = self._store.now()
         if self._look_at is not None and now < self._look_at:
@@ -124,7 +124,7 @@ class Notifier:
                 break  # the others come back when their lease is over, with no attempt counted
         return bool(claimed)
 
-    def _record(self, call: Call, answer: Answer) -> None:
+    def _record(self, call: Delivery, answer: Delivered) -> None:
         ids = [notice.id for notice in call.notices]
         if not answer.error:
             self._store.record_notices(ids)

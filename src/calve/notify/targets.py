@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from calve.model.process import Process
 
 
-class Told(StrEnum):
+class Topic(StrEnum):
     """What a webhook may be told."""
 
     FAILED = "failed"
@@ -30,7 +30,7 @@ class Webhook:
     url: str = field(repr=False)
     secret: str = field(default="", repr=False)
     form: str = "json"  # or "slack"
-    on: Sequence[str] = tuple(Told)
+    on: Sequence[str] = tuple(Topic)
     kinds: Sequence[str] = ()
     tables: Sequence[str] = ()
     stuck_minutes: float = 60.0

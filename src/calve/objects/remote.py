@@ -33,7 +33,7 @@ _ca_lock = Lock()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Listed:
+class ListedObject:
     """An object, as its bucket lists it."""
 
     uri: str
@@ -163,13 +163,13 @@ class RemoteObjects:
     def sizes(self, prefix_uri: str) -> dict[str, int]:
         return {found.uri: found.bytes for found in self.listed(prefix_uri)}
 
-    def listed(self, prefix_uri: str) -> Iterator[Listed]:
+    def listed(self, prefix_uri: str) -> Iterator[ListedObject]:
         """The objects below a folder, with the time of their last change."""
         prefix = self._key(prefix_uri.rstrip("/"), may_be_root=True)
         with self._translated(prefix_uri):
             for batch in obstore.list(self._store, prefix or None):
                 for item in batch:
-                    yield Listed(
+                    yield ListedObject(
                         uri=f"{self._place}/{item['path']}",
                         bytes=int(item["size"]),
                         modified_at=item["last_modified"],

@@ -15,7 +15,7 @@ from calve.archive.ports import BackupPorts
 from calve.control.ports import Store
 from calve.model.errors import CalveError, ErrorInfo, RefusedError
 from calve.restore.plan import RestoreRequest
-from calve.restore.schema import There, Wanted, look, refuse_existing
+from calve.restore.schema import Creation, There, look, refuse_existing
 from calve.restore.submit import seed_of
 
 _PLAN = "r1-"
@@ -96,12 +96,12 @@ def check_agreed(made: RestorePreview, agreed: str) -> None:
         )
 
 
-def _shown(one: Wanted) -> str:
+def _shown(one: Creation) -> str:
     """The statement without the uuid, which each restore makes anew."""
     return one.rewritten.replace(f" UUID '{one.uuid}'", "", 1)
 
 
-def _refusal(request: RestoreRequest, one: Wanted, found: dict[tuple[str, str], There]) -> ErrorInfo | None:
+def _refusal(request: RestoreRequest, one: Creation, found: dict[tuple[str, str], There]) -> ErrorInfo | None:
     try:
         refuse_existing(request, one, found)
     except CalveError as error:

@@ -138,7 +138,7 @@ class There:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class Creation:
     """One object to be made, with its statement."""
 
     item: Item
@@ -179,7 +179,7 @@ def make_schema(session: Session, manifest: Manifest, request: RestoreRequest) -
 
 def look(
     session: Session, manifest: Manifest, request: RestoreRequest
-) -> tuple[list[Wanted], dict[Name, There]]:
+) -> tuple[list[Creation], dict[Name, There]]:
     """What is to be made, and what of it is there. Changes nothing."""
     _refuse_old(session)
     wanted = _wanted(session, manifest, request)
@@ -262,7 +262,7 @@ def _uuid(text: str, data_paths: Sequence[str]) -> str:
     return data_paths[0].rstrip("/").rsplit("/", 1)[-1]
 
 
-def _wanted(session: Session, manifest: Manifest, request: RestoreRequest) -> list[Wanted]:
+def _wanted(session: Session, manifest: Manifest, request: RestoreRequest) -> list[Creation]:
     entries: dict[Name, TableEntry | SchemaEntry] = {one.full_name: one for one in manifest.tables}
     entries |= {one.full_name: one for one in manifest.schemas}
     inner = inner_of(manifest, request)
@@ -283,7 +283,7 @@ def _wanted(session: Session, manifest: Manifest, request: RestoreRequest) -> li
         create = retargeted(create, item.target, uuid=made, renamed=renamed)
         held, schedule = held_back(create, item.target)
         wanted.append(
-            Wanted(
+            Creation(
                 item=item,
                 create=held,
                 rewritten=create,
@@ -296,7 +296,7 @@ def _wanted(session: Session, manifest: Manifest, request: RestoreRequest) -> li
     return wanted
 
 
-def refuse_existing(request: RestoreRequest, one: Wanted, found: Mapping[Name, There]) -> None:
+def refuse_existing(request: RestoreRequest, one: Creation, found: Mapping[Name, There]) -> None:
     target = one.item.target
     existing = found.get(target)
     if existing is None:
@@ -341,11 +341,11 @@ def _make_function(session: Session, function: str, create: str) -> None:
         session.execute(create, what=f"making function {function}")
 
 
-def _make_all(session: Session, wanted: Sequence[Wanted]) -> None:
+def _make_all(session: Session, wanted: Sequence[Creation]) -> None:
     """In the backup's order; what fails for want of another is tried again after it."""
     left = list(wanted)
     while left:
-        failed: list[tuple[Wanted, CalveError]] = []
+        failed: list[tuple[Creation, CalveError]] = []
         for one in left:
             try:
                 # if we die here, what was made bears our uuid: the next try finds it

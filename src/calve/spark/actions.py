@@ -23,7 +23,7 @@ TASK = "calve.task"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Where:
+class TablePlace:
     """A table and who works on it. `properties` may hold secrets: an order is never stored."""
 
     catalog: str
@@ -37,7 +37,7 @@ class Where:
 class ActionTable:
     """One table in the driver's JVM."""
 
-    def __init__(self, driver: Driver, where: Where) -> None:
+    def __init__(self, driver: Driver, where: TablePlace) -> None:
         self._where = where
         self.catalog, self.name = where.catalog, ".".join(where.identifier)
         self.process_id = where.process_id
@@ -155,9 +155,9 @@ def look(payload: str, driver: Driver) -> str:
     return json.dumps({"receipt": json.dumps(seen)})
 
 
-def where_of(order: Mapping[str, Any]) -> Where:
+def where_of(order: Mapping[str, Any]) -> TablePlace:
     given = order["where"]
-    return Where(**{**given, "identifier": tuple(given["identifier"])})
+    return TablePlace(**{**given, "identifier": tuple(given["identifier"])})
 
 
 def _rewrite_data(table: ActionTable, order: Mapping[str, Any]) -> Any:

@@ -39,7 +39,7 @@ def wrong(message: str, *, code: str = SYNTAX, hint: str = "") -> UsageError:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Known:
+class ErrorName:
     """How ClickHouse says it."""
 
     number: int
@@ -47,50 +47,50 @@ class Known:
     status: int
 
 
-_NO_TOKEN = Known(number=516, name="AUTHENTICATION_FAILED", status=401)
+_NO_TOKEN = ErrorName(number=516, name="AUTHENTICATION_FAILED", status=401)
 _BY_CODE = {
-    SYNTAX: Known(number=62, name="SYNTAX_ERROR", status=400),
-    STATEMENT: Known(number=48, name="NOT_IMPLEMENTED", status=400),
-    TABLE: Known(number=60, name="UNKNOWN_TABLE", status=404),
-    FUNCTION: Known(number=46, name="UNKNOWN_FUNCTION", status=400),
-    REFUSED: Known(number=392, name="QUERY_IS_PROHIBITED", status=403),
-    SETTING: Known(number=115, name="UNKNOWN_SETTING", status=400),
-    FORMAT: Known(number=73, name="UNKNOWN_FORMAT", status=400),
-    TOO_LONG: Known(number=62, name="SYNTAX_ERROR", status=413),
-    READONLY: Known(number=164, name="READONLY", status=405),
-    DATABASE: Known(number=81, name="UNKNOWN_DATABASE", status=404),
-    TIMEOUT: Known(number=159, name="TIMEOUT_EXCEEDED", status=504),
-    MEMORY: Known(number=241, name="MEMORY_LIMIT_EXCEEDED", status=413),
-    BUSY: Known(number=202, name="TOO_MANY_SIMULTANEOUS_QUERIES", status=503),
-    "server_busy": Known(number=202, name="TOO_MANY_SIMULTANEOUS_QUERIES", status=503),
-    "too_many_requests": Known(number=202, name="TOO_MANY_SIMULTANEOUS_QUERIES", status=429),
-    "no_cage": Known(number=48, name="NOT_IMPLEMENTED", status=501),
-    "role": Known(number=497, name="ACCESS_DENIED", status=403),
+    SYNTAX: ErrorName(number=62, name="SYNTAX_ERROR", status=400),
+    STATEMENT: ErrorName(number=48, name="NOT_IMPLEMENTED", status=400),
+    TABLE: ErrorName(number=60, name="UNKNOWN_TABLE", status=404),
+    FUNCTION: ErrorName(number=46, name="UNKNOWN_FUNCTION", status=400),
+    REFUSED: ErrorName(number=392, name="QUERY_IS_PROHIBITED", status=403),
+    SETTING: ErrorName(number=115, name="UNKNOWN_SETTING", status=400),
+    FORMAT: ErrorName(number=73, name="UNKNOWN_FORMAT", status=400),
+    TOO_LONG: ErrorName(number=62, name="SYNTAX_ERROR", status=413),
+    READONLY: ErrorName(number=164, name="READONLY", status=405),
+    DATABASE: ErrorName(number=81, name="UNKNOWN_DATABASE", status=404),
+    TIMEOUT: ErrorName(number=159, name="TIMEOUT_EXCEEDED", status=504),
+    MEMORY: ErrorName(number=241, name="MEMORY_LIMIT_EXCEEDED", status=413),
+    BUSY: ErrorName(number=202, name="TOO_MANY_SIMULTANEOUS_QUERIES", status=503),
+    "server_busy": ErrorName(number=202, name="TOO_MANY_SIMULTANEOUS_QUERIES", status=503),
+    "too_many_requests": ErrorName(number=202, name="TOO_MANY_SIMULTANEOUS_QUERIES", status=429),
+    "no_cage": ErrorName(number=48, name="NOT_IMPLEMENTED", status=501),
+    "role": ErrorName(number=497, name="ACCESS_DENIED", status=403),
     "token_missing": _NO_TOKEN,
     "token_wrong": _NO_TOKEN,
-    "key_reused": Known(number=36, name="BAD_ARGUMENTS", status=422),
+    "key_reused": ErrorName(number=36, name="BAD_ARGUMENTS", status=422),
 }
-_BY_CLASS: tuple[tuple[type[CalveError], Known], ...] = (  # the first that fits
-    (LockedError, Known(number=473, name="DEADLOCK_AVOIDED", status=409)),
-    (RefusedError, Known(number=36, name="BAD_ARGUMENTS", status=409)),
-    (UsageError, Known(number=36, name="BAD_ARGUMENTS", status=400)),
-    (NotFoundError, Known(number=36, name="BAD_ARGUMENTS", status=404)),
-    (StoreError, Known(number=999, name="KEEPER_EXCEPTION", status=503)),
-    (TemporaryError, Known(number=210, name="NETWORK_ERROR", status=503)),
-    (DeniedError, Known(number=497, name="ACCESS_DENIED", status=502)),
-    (PermanentError, Known(number=36, name="BAD_ARGUMENTS", status=502)),
+_BY_CLASS: tuple[tuple[type[CalveError], ErrorName], ...] = (  # the first that fits
+    (LockedError, ErrorName(number=473, name="DEADLOCK_AVOIDED", status=409)),
+    (RefusedError, ErrorName(number=36, name="BAD_ARGUMENTS", status=409)),
+    (UsageError, ErrorName(number=36, name="BAD_ARGUMENTS", status=400)),
+    (NotFoundError, ErrorName(number=36, name="BAD_ARGUMENTS", status=404)),
+    (StoreError, ErrorName(number=999, name="KEEPER_EXCEPTION", status=503)),
+    (TemporaryError, ErrorName(number=210, name="NETWORK_ERROR", status=503)),
+    (DeniedError, ErrorName(number=497, name="ACCESS_DENIED", status=502)),
+    (PermanentError, ErrorName(number=36, name="BAD_ARGUMENTS", status=502)),
 )
-_INTERNAL = Known(number=1002, name="UNKNOWN_EXCEPTION", status=500)
+_INTERNAL = ErrorName(number=1002, name="UNKNOWN_EXCEPTION", status=500)
 
 
-def known(error: BaseException) -> Known:
+def known(error: BaseException) -> ErrorName:
     """ClickHouse's number, name and status for an error of ours."""
     if not isinstance(error, CalveError):
         return _INTERNAL
     if error.code in _BY_CODE:
         return _BY_CODE[error.code]
     if number := clickhouse.number_of(error):
-        return Known(number=number, name=_NAMES.get(number, "BAD_ARGUMENTS"), status=400)
+        return ErrorName(number=number, name=_NAMES.get(number, "BAD_ARGUMENTS"), status=400)
     return next((one for kind, one in _BY_CLASS if isinstance(error, kind)), _INTERNAL)
 
 

@@ -92,7 +92,7 @@ class Credentials:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class Statement:
     """One statement."""
 
     sql: str
@@ -123,7 +123,7 @@ class Client:
         self._connect_seconds = connect_seconds
         self._tls = _tls(ca_file, source) if address.scheme == "https" else None
 
-    def ask(self, request: Request) -> bytes:
+    def ask(self, request: Statement) -> bytes:
         """The whole body of the answer, or an error that says why there is none."""
         what = f"source {self._source} ({self.address}), {request.what}"
         until = time.monotonic() + request.seconds
@@ -161,7 +161,7 @@ class Client:
         return connection
 
     def _exchange(
-        self, connection: http.client.HTTPConnection, request: Request, what: str, until: float
+        self, connection: http.client.HTTPConnection, request: Statement, what: str, until: float
     ) -> bytes:
         parameters = {"database": self._database, "query_id": request.query_id, **request.settings}
         _wait_until(connection, until)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from calve.clickhouse.engine.engine import Engine
 from calve.clickhouse.errors import number_of
 from calve.clickhouse.server import errors
-from calve.clickhouse.server.client import Client, Credentials, Request, parse_url
+from calve.clickhouse.server.client import Client, Credentials, Statement, parse_url
 from calve.clickhouse.server.live import LiveTable
 from calve.clickhouse.sql import tokens
 from calve.destination.plan import PartPlan, Relation
@@ -155,7 +155,7 @@ class Fetch:
             ca_file=self._access.ca_file,
             connect_seconds=self._access.connect_seconds,
         )
-        request = Request(
+        request = Statement(
             sql=f"{query} FORMAT TabSeparated",
             what=f"asking about part {part.name}",
             seconds=seconds or self._access.read_seconds,

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from calve.clickhouse.engine.engine import FORMAT, decode
 from calve.clickhouse.server import errors
-from calve.clickhouse.server.client import Client, Request
+from calve.clickhouse.server.client import Client, Statement
 from calve.clickhouse.source import Disk
 from calve.clickhouse.sql.tokens import name as quoted
 from calve.clickhouse.sql.tokens import string
@@ -191,7 +191,7 @@ class ServerSession:
     def kill(self, query_id: str, what: str = "") -> None:
         """End whatever runs under that id at this replica, and wait for its end."""
         self._client.ask(
-            Request(
+            Statement(
                 sql=f"KILL QUERY WHERE query_id = {string(query_id)} SYNC",
                 what=what or f"ending query {query_id}",
                 seconds=max(_KILL_SECONDS, self._options.connect_seconds),
@@ -263,7 +263,7 @@ class ServerSession:
     def _ask(
         self, sql: str, settings: Mapping[str, str], what: str, seconds: float | None, query_id: str = ""
     ) -> bytes:
-        request = Request(
+        request = Statement(
             sql=sql,
             what=what or "asking",
             seconds=self.patience_seconds if seconds is None else seconds,
@@ -275,7 +275,7 @@ class ServerSession:
         except errors.HungError as error:
             raise self._ended(request, error) from None
 
-    def _ended(self, request: Request, error: CalveError) -> CalveError:
+    def _ended(self, request: Statement, error: CalveError) -> CalveError:
         """The error for a statement that was given up, once it is ended."""
         if not self._entered:
             return error  # a server that does not say its version would not end a query either
