@@ -3,11 +3,14 @@
 import pytest
 
 from calve.app.config.tree import is_secret
-from calve.model.errors import PermanentError, UsageError
+from calve.model.errors import DeniedError, PermanentError, UsageError
 from calve.objects.azure_access import AzureAccess
 from calve.objects.credentials import resolve, section_properties
+from calve.objects.storage import Storage
 from calve.objects.uri import AZURE, comparable, is_below
+from support.azurite import Azurite
 
+BUCKET = "calve-objects"
 PLACE = "box@shelf.dfs.core.windows.net"
 KEYS = {"adls.account-name": "shelf", "adls.account-key": "k1"}
 CONNECTION = "DefaultEndpointsProtocol=https;AccountName=shelf;AccountKey=k==;EndpointSuffix=core.windows.net"
@@ -93,3 +96,12 @@ def test_P22_its_secrets_are_known_as_such() -> None:
     for name in ("adls.account-key", "adls.sas-token", "adls.client-secret", "adls.connection-string"):
         assert is_secret(("catalog", "lake", name))
     assert "k1" not in repr(access(KEYS, {}))
+
+
+@pytest.mark.services
+def test_a_wrong_key_is_refused_at_once_in_words_and_not_in_xml(azure: Azurite) -> None:
+    wrong = azure.properties() | {"adls.account-key": "d3Jvbmc="}
+    with pytest.raises(DeniedError) as told:
+        Storage(wrong).put_if_absent(f"az://{BUCKET}/x", b"x")
+    assert told.value.message.endswith("403 Forbidden: AuthorizationFailure")
+    assert "d3Jvbmc=" not in f"{told.value}{told.value.hint}"

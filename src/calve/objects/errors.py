@@ -52,6 +52,7 @@ _REFUSED = re.compile(
 _BUSY = re.compile(r"\b(?:RequestTimeout|SlowDown|InternalError|ServiceUnavailable)\b")
 # A 5xx that no waiting cures: a storage that is nearly S3.
 _UNSUPPORTED = re.compile(r"\bNotImplemented\b|status(?: code)?:? 501\b")
+_CODE = re.compile(r"<Code>(\w+)</Code>")
 _CLIENT_ERROR = re.compile(r"status(?: code)?:? 4(?!08|29)\d\d\b")
 _REFUSED_BY_ARROW = re.compile(
     r"ACCESS_DENIED|INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH|INVALID_SIGNATURE|"
@@ -146,7 +147,12 @@ def translate(error: Exception, uri: str, place: str = "") -> CalveError:
             return PermanentError(
                 f"no such bucket: {place}",
                 code="bucket_missing",
-                hint="create it, or correct the location, or virtual_addressing if the endpoint has the other style",
+                hint="create it, or correct the location"
+                + (
+                    ", or virtual_addressing if the endpoint has the other style"
+                    if kind_of(place) == S3
+                    else ""
+                ),
             )
         case Fault.CERTIFICATE:
             return UntrustedError(
@@ -197,8 +203,12 @@ def unavailable(place: str, text: str, hint: str = "") -> UnavailableError:
 
 
 def first_line(error: Exception) -> str:
-    """obstore appends a debug dump after the message; people need the first line of it."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+    """obstore appends a debug dump after the message; people need the first line of it, and of the storage's own
+    XML the code."""
+    text = str(error).strip()
+    line, xml, _ = (text.splitlines() or [type(error).__name__])[0].partition("<?xml ")
+    code = _CODE.search(text) if xml else None
+    return f"{line.strip()} {code[1]}" if code else f"{line}{xml}"[:300]
 
 
 def _words(error: Exception) -> str:
