@@ -37,7 +37,7 @@ def read(location: Location, key: Key, *, trusted: bool = False) -> Manifest | T
         document = json.loads(data)
         if isinstance(document, dict) and document.get("fenced"):
             return Tombstone(process_id=str(document["process_id"]))
-    except (ValueError, KeyError):
+    except (ValueError, KeyError, RecursionError):
         raise damaged(where, "it is not a manifest", way_out) from None
     manifest = Manifest.from_json(data, where, way_out)
     if (manifest.name, manifest.number) != (key.name, key.number):

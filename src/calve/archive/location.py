@@ -164,7 +164,7 @@ class Location:
         data = self.storage.read(f"{self.url}/calve-location.json")
         try:
             return str(json.loads(data)["id"])
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise PermanentError(
                 f"{self.url}/calve-location.json is damaged",
                 code="location_damaged",

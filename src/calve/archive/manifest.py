@@ -173,8 +173,10 @@ class Manifest:
             document = json.loads(text)
             data: dict[str, Any] = document["manifest"]
             whole = document["sha256"] == _sha256(json.dumps(data, separators=(",", ":"), sort_keys=True))
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise damaged(where, "it is not a manifest", hint) from None
+        if not isinstance(data, dict):
+            raise damaged(where, "it is not a manifest", hint)
         if not whole:
             raise damaged(where, "its content does not match its checksum", hint)
         if lacking := _lacking(data):

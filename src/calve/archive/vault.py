@@ -190,7 +190,7 @@ class Vault:
             if not isinstance(document, dict) or _ENVELOPE not in document:
                 return text
             sealed = base64.b64decode(document["sealed"], validate=True)
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             if f'"{_ENVELOPE}"' not in text:
                 return text
             raise BrokenSeal("it does not read as an encrypted manifest") from None

@@ -172,19 +172,19 @@ def intended(location: Location) -> frozenset[str]:
             continue
         try:
             intent = json.loads(location.storage.read(uri))
-            key = str(intent["key"])
+            text, key = str(intent["key"]), Key.parse(str(intent["key"]))
             named = [str(address) for address in intent["addresses"]]
         except NotFoundError:
             continue  # its backup was decided since the listing
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise DamagedError(
                 f"{uri} is damaged: what a backup under way relies on is not known, so nothing is deleted",
                 code="backup_damaged",
                 hint=f"once no backup is under way, delete {uri}",
             ) from None
-        if key not in undecided:
-            undecided[key] = _is_undecided(location, Key.parse(key))
-        if undecided[key]:
+        if text not in undecided:
+            undecided[text] = _is_undecided(location, key)
+        if undecided[text]:
             addresses.update(named)
     return frozenset(addresses)
 

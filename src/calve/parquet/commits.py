@@ -40,7 +40,7 @@ class KeyCommit(Record, layout=READABLE):
     generation: int
     process: str
     tombstone: bool = False
-    input: tuple[str, ...] = ("", "", "")  # source identity, partition, selection
+    input: tuple[str, str, str] = ("", "", "")  # source identity, partition, selection
     content: str = ""
     rows: int = 0
     bytes: int = 0
@@ -50,6 +50,7 @@ class KeyCommit(Record, layout=READABLE):
     @classmethod
     def of(cls, plan: ExportPlan, process_id: str, receipts: Sequence[Receipt], generation: int) -> Self:
         key = only_key(plan)
+        identity, partition, selection = json.loads(key.text)[:3] if key.text else ("", key.partition, "")
         files = tuple(
             ListedFile(
                 path=file.path, rows=file.rows, bytes=file.bytes, sha256=file.sha256, partition=file.partition
@@ -61,9 +62,7 @@ class KeyCommit(Record, layout=READABLE):
             key=key.hash,
             generation=generation,
             process=process_id,
-            input=tuple(str(item) for item in json.loads(key.text)[:3])
-            if key.text
-            else ("", key.partition, ""),
+            input=(str(identity), str(partition), str(selection)),
             content=key.content,
             rows=sum(file.rows for file in files),
             bytes=sum(file.bytes for file in files),

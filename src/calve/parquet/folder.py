@@ -92,7 +92,7 @@ class Folder:
     def _parsed(self, data: bytes) -> TableMetadata:
         try:
             return TableMetadataUtil.parse_obj(json.loads(data)["table"])
-        except (ValueError, KeyError, TypeError) as cause:
+        except (ValueError, KeyError, TypeError, RecursionError) as cause:
             raise RefusedError(
                 f"{self.schema_uri} cannot be read as a schema",
                 code="mark_unreadable",

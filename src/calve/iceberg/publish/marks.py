@@ -41,6 +41,7 @@ _Summaries = Sequence[tuple[Snapshot, Mapping[str, str]]]
 _UNKNOWN = "unknown"
 _NO_INPUT = ("", "", "")
 _RELEASED_FORM = '{"released":'
+_MOST_TASKS = 1_000_000  # a property is data from outside: two numbers must not fill the memory
 _FEW_KEYS = 10  # are looked for in the text of a property before it is read
 
 
@@ -169,7 +170,7 @@ def read_property(key_hash: str, text: str) -> EarlierExport | None:
             top=int(value.get("top", 0)),
             released="" if value is found else str(found.get("by") or _UNKNOWN),
         )
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         return None
 
 
@@ -187,8 +188,11 @@ def ranges(numbers: Iterable[int]) -> str:
 def unranged(text: str) -> list[int]:
     numbers: list[int] = []
     for run in filter(None, text.split(",")):
-        first, _, last = run.partition("-")
-        numbers.extend(range(int(first), int(last or first) + 1))
+        begin, _, last = run.partition("-")
+        first, end = int(begin), int(last or begin) + 1
+        if end - first > _MOST_TASKS:
+            raise ValueError(f"{run}: no export has so many tasks")
+        numbers.extend(range(first, end))
     return numbers
 
 
