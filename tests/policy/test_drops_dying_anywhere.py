@@ -149,16 +149,26 @@ def test_what_nobody_approved_is_not_dropped() -> None:
     _is_kept(scene, id)
 
 
-def test_a_lake_that_is_rewritten_after_it_was_read_stops_a_drop() -> None:
+def _rewrite(scene: ReleaseScene) -> None:
+    scene.world.files = ("file-2",)
+
+
+@pytest.mark.parametrize(
+    ("stop", "code"), [(_rewrite, "lake_changed"), (_no_backup, "no_backup"), (_hold, "held")]
+)
+def test_what_changes_after_the_lake_was_read_stops_a_drop(
+    stop: Callable[[ReleaseScene], None], code: str
+) -> None:
     scene, id = _quarantined()
     drop, worker = scene.submit_drop(id), scene.worker()
     while scene.memory.process(drop).state is not ProcessState.PUBLISHING:
         worker.tick()
         scene.clock.advance(1.0)
-    scene.world.files = ("file-2",)
+    stop(scene)
     row = scene.settle(drop, worker)
     assert row.error is not None
-    assert (row.error.code, scene.world.dropped) == ("lake_changed", [])
+    assert (row.error.code, scene.world.dropped) == (code, [])
+    _is_kept(scene, id)
 
 
 def test_a_statement_that_wakes_up_after_a_cancel_deletes_nothing() -> None:
