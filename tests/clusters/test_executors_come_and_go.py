@@ -2,14 +2,15 @@
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import pytest
-from cluster_place import ClusterPlace, attempts, finished, numbers
+from cluster_place import ClusterPlace, attempts, cluster_conf, finished, numbers
 
 from calve.app.calve import Calve
 from calve.app.values import ExportOptions, Selection
 from calve.model.process import Granted, ProcessId
+from calve.spark.runner import SparkRunner
 from support.outage_place import until
 from support.programs import Program
 
@@ -124,6 +125,44 @@ def test_a_cluster_without_an_executor_is_waited_for_and_said(place: ClusterPlac
 
 
 @pytest.mark.long
+def test_dynamic_allocation_gives_executors_back_and_takes_them_again(
+    place: ClusterPlace, spark: SparkRunner
+) -> None:
+    spark.close()
+    conf = cluster_conf(place.cluster) | {
+        "spark.dynamicAllocation.enabled": "true",
+        "spark.dynamicAllocation.shuffleTracking.enabled": "true",
+        "spark.dynamicAllocation.minExecutors": "0",
+        "spark.dynamicAllocation.schedulerBacklogTimeout": "1s",
+        "spark.dynamicAllocation.executorIdleTimeout": "2s",
+        "spark.executor.cores": "1",
+    }
+    table = place.make("dynamic", partitions=8)
+    with closing(SparkRunner(master=place.cluster.url, conf=conf)) as dynamic:
+        most: list[int] = []
+        with _lent(place, dynamic), place.calve() as calve:
+            dynamic.warm()
+            assert dynamic.slots == 2
+            asked = calve.export(table, "far.ns.dynamic", Selection(all=True), SLOW)
+            ids = [process.id for process in asked.processes]
+            for _ in calve.run(ids, timeout_seconds=240):
+                most.append((dynamic.granted() or Granted(executors=0, at_once=0)).executors)
+            finished(calve, ids)
+        until(lambda: dynamic.granted() == Granted(executors=0, at_once=0), "all to be given back", 60)
+        assert max(most) >= 2  # the two tasks that ask for the first ones
+    assert place.ids_in("far.ns.dynamic") == numbers(8)
+
+
+@pytest.mark.long
 def test_the_driver_s_jvm_killed_in_mid_task_is_started_again(place: ClusterPlace) -> None:
     with under_way(place, "driver", tries=2):
         place.spark.jvm.kill()
+
+
+@contextmanager
+def _lent(place: ClusterPlace, runner: SparkRunner) -> Iterator[None]:
+    before, place.runner = place.runner, runner
+    try:
+        yield
+    finally:
+        place.runner = before
