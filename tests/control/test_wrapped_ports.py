@@ -28,7 +28,7 @@ REGISTRY_READS = frozenset(
         "feed", "feed_state", "event_at", "request", "keys", "token", "tokens", "audited", "proofs", "servers", "totals",
         "alarms", "actions", "attempt_counts", "attempts", "slowest_attempts", "failed_attempts", "task_page", "task",
         "newest_events", "plan_size", "outages", "ended", "ends", "work_done", "unknown_outcomes", "retried", "old_pins",
-        "ids_from", "with_partition", "sighting", "sightings", "sightings_of", "sighting_body", "session", "sessions", "given_up",
+        "ids_from", "with_partition", "sighting", "sightings", "sightings_of", "releases_in", "sighting_body", "session", "sessions", "given_up",
         "needed", "audited_about", "guard", "holds", "intents", "approvals", "announced", "releases",
     }
 )  # fmt: skip
