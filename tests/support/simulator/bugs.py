@@ -21,7 +21,7 @@ from calve.destination.outcome import PublishedSnapshot
 from calve.export.kind import ExportKind
 from calve.iceberg.destination import IcebergDestination
 from calve.iceberg.publish import commit, marks
-from calve.model.errors import CalveError, PermanentError, UnknownOutcomeError
+from calve.model.errors import CalveError, PermanentError, StoreError, UnknownOutcomeError
 from support.simulator.store import Reached
 
 publishing = import_module("calve.iceberg.publish.publish")
@@ -170,11 +170,14 @@ def _believed(answer: commit.CommitAnswer) -> Iterator[None]:
 
 @bug("a worker that lost its lease may still write")
 def unfenced_writes() -> Iterator[None]:
+    def lost_lease() -> StoreError:
+        return StoreError("the store does not answer", code="store_unreachable")
+
     def apply(self: Any, lease: Any, change: Any) -> Any:
         row = self.store.process(lease.process_id)
         if row.owner is not None:
             lease = replace(lease, worker=row.owner, fence=row.fence)
-        return self.weather.call("store.write", lambda: self.store.apply(lease, change), failed=self.failed)
+        return self.weather.call("store.write", lambda: self.store.apply(lease, change), failed=lost_lease)
 
     with patch.object(Reached, "apply", apply, create=True):
         yield
