@@ -107,6 +107,8 @@ ERRORS = [
     "token new --role viewer --expires soon", "policy show none", "policy explain db.t 0 --json", "policy run none --dry-run",
     "policy pause none", "backup schedule show none", "backup drill none", "backup schedule run none --json", "hold add db.none --reason x", "hold release none", "view db.none", "view db.none --drop",
     "view db.none --to lake.ns.t --as db.all", "view db.t --cold 1",
+    "policy undo db.t 0", "policy undo db.none 0 --json", "policy drop db.t 0", "policy drop db.t 0 --approve none --json",
+    "policy approve none", "untier db.none 0 --json",
 ]  # fmt: skip
 
 

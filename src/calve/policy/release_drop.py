@@ -179,8 +179,9 @@ class _Departed:
                 code="not_in_quarantine",
                 hint="calve policy explain TABLE PARTITION",
             )
-        due = release.settled_at and release.settled_at + timedelta(seconds=request.grace_seconds)
-        if due is None or self._ports.now() < due:
+        assert release.settled_at is not None, "what is in quarantine was proven there"
+        due = release.settled_at + timedelta(seconds=request.grace_seconds)
+        if self._ports.now() < due:
             raise RefusedError(
                 f"{self._where} is in quarantine for too short a time: until {due:%Y-%m-%d %H:%M} UTC it can be brought"
                 " back",
