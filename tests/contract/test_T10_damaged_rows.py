@@ -25,7 +25,7 @@ JSON_COLUMNS = {
     "processes": ["needs", "partitions", "locks", "error"],
     "tasks": ["error"],
     "pins": ["error"],
-    "workers": ["reach", "error"],
+    "workers": ["reach", "error", "granted"],
 }
 IDS = {"requests": ["processes"], "audit": ["processes"], "actions": ["processes"]}  # JSON, for people
 OF_KINDS = {

@@ -112,9 +112,12 @@ def test_rows_are_read_on_the_driver_and_the_token_stays_there(
     [
         (
             {"table": "secrets"},
-            "unknown table 'secrets': tables are backups, events, holds, processes, tables, tasks, workers",
+            "unknown table 'secrets': tables are backups, events, holds, processes, schedules, tables, tasks, workers",
         ),
-        ({}, "option table is missing: tables are backups, events, holds, processes, tables, tasks, workers"),
+        (
+            {},
+            "option table is missing: tables are backups, events, holds, processes, schedules, tables, tasks, workers",
+        ),
         (
             {"pasword": "hunter2"},
             "unknown option 'pasword': options are url, table, token, token_file, ca_file",

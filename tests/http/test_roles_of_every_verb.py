@@ -106,6 +106,7 @@ GIVEN: dict[str, dict[str, Any]] = {
     "policy_undo": {"table": "none.none", "partition": "none"},
     "policy_drop": {"table": "none.none", "partitions": ["none"]},
     "hold_add": {"table": "none.none", "reason": "none"},
+    "untier": {"table": "none.none", "partition": "none"},
     "view_show": {"table": "none.none"},
     "view_create": {"table": "none.none", "to": "lake.none.none", "into": "none.all"},
     "view_drop": {"table": "none.none"},

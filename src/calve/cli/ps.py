@@ -27,6 +27,7 @@ KINDS = (
     "drill",
     "release",
     "return",
+    "drop",
     "untier",
 )  # named here: the kinds themselves are slow to import
 _HEAD = (
