@@ -426,6 +426,7 @@ def _drops(look: _Look) -> Iterator[Card]:
             source=source,
             destination=destination,
             command=command("policy_drop", table=source, partitions=partitions[:_SHOWN_IDS]),
+            href=("table", {"source": source, "to": destination}),
         )
 
 
