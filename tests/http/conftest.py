@@ -12,6 +12,16 @@ pytestmark = [pytest.mark.programs]
 @pytest.fixture(scope="session")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """One server for all tests of a program that only ask."""
+    yield from _served(tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """One that is left in whatever state: halted, say, and without tokens."""
+    yield from _served(tmp_path_factory)
+
+
+def _served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("served")
     made = Served(folder, settings=SETTINGS.format(folder=folder))
     yield made

@@ -20,9 +20,9 @@ CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,re
     ("phases", "examples"), [("fuzzing", 3), pytest.param("coverage,fuzzing", 50, marks=pytest.mark.long)]
 )
 def test_nothing_that_is_asked_gets_a_500_or_an_answer_that_is_not_documented(
-    served: Served, tmp_path: Path, phases: str, examples: int
+    fuzzed: Served, tmp_path: Path, phases: str, examples: int
 ) -> None:
-    command = [Path(sys.executable).with_name("schemathesis"), "run", f"{served.url}/v1/openapi.json"]
+    command = [Path(sys.executable).with_name("schemathesis"), "run", f"{fuzzed.url}/v1/openapi.json"]
     options = [
         "--phases",
         phases,
@@ -35,7 +35,7 @@ def test_nothing_that_is_asked_gets_a_500_or_an_answer_that_is_not_documented(
         "--suppress-health-check",
         "all",
     ]
-    token = ["--header", f"Authorization: Bearer {served.token}", "--request-timeout", "20"]
+    token = ["--header", f"Authorization: Bearer {fuzzed.token}", "--request-timeout", "20"]
     done = subprocess.run(
         [*map(str, command), *options, *token], cwd=tmp_path, capture_output=True, text=True, timeout=1500
     )
