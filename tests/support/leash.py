@@ -13,6 +13,7 @@ import contextlib
 import ctypes
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,22 +21,24 @@ import sys
 _PR_SET_PDEATHSIG = 1
 
 
-def _die_with_the_leash() -> None:
+def _begin() -> None:
+    """In the program, before it is one: its pid is told before anything that it prints itself."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    os.write(1, f"{os.getpid()}\n".encode())
 
 
 def main(command: list[str]) -> int:
-    """Run `command`; print its pid; wait for its end or for the end of our input."""
+    """Run `command`, which prints its pid first; wait for its end or for the end of our input."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal: the owner decides
+    if shutil.which(command[0]) is None:
+        raise FileNotFoundError(command[0])
     # if we die here or later, the program gets SIGKILL from the kernel
     program = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
         start_new_session=True,
-        preexec_fn=_die_with_the_leash,  # noqa: PLW1509 - this process has one thread
+        preexec_fn=_begin,  # noqa: PLW1509 - this process has one thread
     )
-    sys.stdout.write(f"{program.pid}\n")
-    sys.stdout.flush()
     ended = os.pidfd_open(program.pid)
     select.select([ended, sys.stdin.fileno()], [], [])
     with contextlib.suppress(ProcessLookupError):
