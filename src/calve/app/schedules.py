@@ -78,7 +78,7 @@ def recent(app: App, schedule: Schedule, now: datetime, count: int = LOOKED) -> 
 
 
 def made(app: App, schedule: Schedule) -> Process | None:
-    """The newest backup of the schedule that completed, whoever started it."""
+    """The newest backup of the schedule that completed, also one started by hand."""
     done = ProcessQuery(
         kind="backup",
         source=f"{schedule.source}:{','.join(schedule.tables)}",

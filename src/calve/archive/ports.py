@@ -20,7 +20,7 @@ class BackupPorts(Protocol):
         """Whether files are linked to the location instead of copied."""
 
     def source(self, name: str) -> LiveSource:
-        """With its disks, whoever sees them."""
+        """With its disks, wherever they are seen."""
 
     def disks_are_near(self, source: str) -> bool:
         """Whether the worker sees them, and executors do not."""

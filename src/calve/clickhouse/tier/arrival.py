@@ -83,7 +83,7 @@ class Arrival:
         return parts(self.session, self.table.full_name, self.partition)
 
     def move(self, scratch: str, query_id: str) -> None:
-        # If we die here, the parts are in the scratch table or in the table: whoever comes next looks.
+        # If we die here, the parts are in the scratch table or in the table: the next try looks.
         self.session.execute(
             f"ALTER TABLE {_named(scratch).sql} MOVE PARTITION ID {string(self.partition)} TO TABLE {self.table.sql}",
             what=f"moving partition {self.partition} into {self.table}",
