@@ -2,7 +2,8 @@
 
 from typing import Any, cast
 
-from calve.app.desk import VERBS, Desk, Reach
+from calve.app.desk import Desk
+from calve.app.verbs.roles import VERBS, Reach
 from calve.http.routes import ROUTES
 
 HEAD = """\

@@ -14,8 +14,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 import requests
 
-from calve.app.desk import SUBMITS
 from calve.app.token_file import hello, keep_token, make_token
+from calve.app.verbs.roles import SUBMITS
 from calve.client.transport import _ONCE, Transport, _is_loopback, given_token
 from calve.model.errors import (
     CalveError,

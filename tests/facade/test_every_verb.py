@@ -7,9 +7,10 @@ import click
 import pytest
 
 from calve.app.calve import Calve
-from calve.app.desk import _SERVED, VERBS, Reach
+from calve.app.desk import SERVED
 from calve.app.front import Front
 from calve.app.values import BackupOptions, ExportOptions, Keep, OptimizeOptions, RestoreOptions, Selection
+from calve.app.verbs.roles import VERBS, Reach
 from calve.cli.main import COMMANDS
 from calve.model.access import Role
 
@@ -82,7 +83,7 @@ def test_a_front_has_every_verb_of_the_command_line() -> None:
 
 
 def test_every_verb_is_served_but_those_that_need_the_program_that_asks() -> None:
-    assert {name for name, verb in VERBS.items() if verb.reach is not Reach.HERE} == set(_SERVED)
+    assert {name for name, verb in VERBS.items() if verb.reach is not Reach.HERE} == set(SERVED)
 
 
 @pytest.mark.parametrize(
@@ -100,13 +101,13 @@ def test_every_verb_is_served_but_those_that_need_the_program_that_asks() -> Non
 )
 def test_what_is_served_has_every_option_of_the_verb(verb: str, values: tuple[type, ...]) -> None:
     own = {field.name for value in values for field in fields(value)}
-    assert set(_SERVED[verb].options) - own <= set(inspect.signature(getattr(Calve, verb)).parameters)
-    assert own <= set(_SERVED[verb].options)
+    assert set(SERVED[verb].options) - own <= set(inspect.signature(getattr(Calve, verb)).parameters)
+    assert own <= set(SERVED[verb].options)
 
 
 def test_an_option_with_a_role_of_its_own_is_one_that_the_verb_takes() -> None:
     for name, verb in VERBS.items():
-        served = _SERVED[name].options if name in _SERVED else {}
+        served = SERVED[name].options if name in SERVED else {}
         assert {*verb.raised, *verb.lowered} <= set(served), name
         assert all(role.may(verb.role) for role in verb.raised.values()), name
         assert all(verb.role.may(role) for role in verb.lowered.values()), name

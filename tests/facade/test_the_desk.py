@@ -12,8 +12,9 @@ import pytest
 from calve.app.calve import Calve
 from calve.app.config import load_config
 from calve.app.config.template import render
-from calve.app.desk import _SERVED, VERBS, Desk, Reach
+from calve.app.desk import SERVED, Desk
 from calve.app.values import Selection
+from calve.app.verbs.roles import VERBS, Reach
 from calve.app.view import process_json
 from calve.clickhouse.embedded.source import EmbeddedSource
 from calve.model.access import Caller, Role
@@ -149,8 +150,8 @@ def allowed(desk: Desk, caller: Caller, verb: str, arguments: dict[str, Any] | N
 
 
 def test_the_roles_of_verbs(desk: Desk) -> None:
-    assert sorted([*VIEWERS, *OPERATORS, *ADMINS]) == sorted(_SERVED)
-    for verb in _SERVED:
+    assert sorted([*VIEWERS, *OPERATORS, *ADMINS]) == sorted(SERVED)
+    for verb in SERVED:
         assert allowed(desk, VIEWER, verb) == (verb in VIEWERS), verb
         assert allowed(desk, OPERATOR, verb) == (verb not in ADMINS), verb
         assert allowed(desk, ADMIN, verb), verb

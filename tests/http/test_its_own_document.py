@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from calve.app.desk import VERBS, Reach
+from calve.app.verbs.roles import VERBS, Reach
 from calve.http.routes import ROUTES
 from support.served import Served
 

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from calve.app.actions import COMMANDS
-from calve.app.desk import VERBS
+from calve.app.verbs.roles import VERBS
 from calve.http.aliases import Aliases
 from calve.http.routes import ROUTES
 from calve.sql.statement import Statement, parse

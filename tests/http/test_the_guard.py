@@ -142,7 +142,7 @@ def test_a_peer_that_asks_too_often_waits() -> None:
 
 
 def test_no_get_changes_anything() -> None:
-    from calve.app.desk import VERBS
+    from calve.app.verbs.roles import VERBS
 
     assert all(not VERBS[route.verb].changes for route in ROUTES if route.method == "GET")
 

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 import calve
-from calve.app.desk import _SERVED
+from calve.app.desk import SERVED
 from docs.test_blocks_of_the_pages import understood
 from support.installed import ROOT
 
@@ -30,7 +30,7 @@ def test_every_verb_option_and_field_of_the_client_is_one_that_it_has(path: Path
                 assert {alias.name for alias in names} <= set(calve.__all__)
             case ast.Call(func=ast.Attribute(value=ast.Name(id="calve"), attr=verb), keywords=keywords):
                 method = inspect.signature(getattr(calve.Client, verb))
-                options = set(method.parameters) | set(_SERVED[verb].options if verb in _SERVED else ())
+                options = set(method.parameters) | set(SERVED[verb].options if verb in SERVED else ())
                 assert {keyword.arg for keyword in keywords} <= options
             case ast.Attribute(value=ast.Name(id="process"), attr=field):
                 assert field in calve.Process.__dataclass_fields__ or hasattr(calve.Process, field)

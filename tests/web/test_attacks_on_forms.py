@@ -7,7 +7,7 @@ from urllib.parse import urljoin
 import httpx
 import pytest
 
-from calve.app.desk import VERBS, Reach
+from calve.app.verbs.roles import VERBS, Reach
 from calve.model.access import Role
 from calve.model.process import ProcessQuery
 from calve.model.states import ProcessState

@@ -9,7 +9,7 @@ from urllib.parse import urljoin, urlsplit
 import httpx
 import pytest
 
-from calve.app.desk import VERBS
+from calve.app.verbs.roles import VERBS
 from calve.model.access import Role
 from calve.model.process import ProcessQuery
 from calve.model.states import ProcessState

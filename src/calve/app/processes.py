@@ -11,13 +11,11 @@ from itertools import islice
 
 from calve.app.destination import as_stored
 from calve.app.front import ProcessDetail, Reason, WorkerState, WorkerStatus
-from calve.app.view import notes_of
 from calve.app.wiring import App
 from calve.control.client import CancelAnswer, Submitted, cancel, retry
 from calve.control.ports import Store
 from calve.control.why import why
 from calve.model.process import BATCH_PREFIX, Event, Process, ProcessId, ProcessQuery, Task, Worker
-from calve.model.reach import reaches
 from calve.model.states import ProcessState
 
 _EVENTS_PER_READ = 1000
@@ -41,15 +39,10 @@ def source_table(app: App, text: str) -> str:
     return text if not text or ":" in text else f"{app.config.default_source}:{text}"
 
 
-def found(app: App, ids: Sequence[str]) -> list[Process]:
-    """Processes by id, prefix or batch, each once, in the order given."""
-    return [app.store.process(process_id) for process_id in app.find(ids)]
-
-
 def details(app: App, ids: Sequence[str], *, tasks: int | None = None) -> list[ProcessDetail]:
     """`tasks`: at most so many in all; `ProcessDetail.next_task` says which are missing."""
     store, made = app.store, []
-    for process in found(app, ids):
+    for process in app.processes(ids):
         rows = store.tasks(process.id, limit=tasks)
         tasks = None if tasks is None else tasks - len(rows)
         made.append(
@@ -91,14 +84,8 @@ def _events(app: App, process_id: ProcessId, after: int = 0) -> Iterator[Event]:
         after = page[-1].number
 
 
-def notes(app: App, ids: Sequence[ProcessId]) -> list[str]:
-    """What planning remarked, each once."""
-    plans = (app.store.plan(process_id) for process_id in ids)
-    return list(dict.fromkeys(note for plan in plans if plan for note in notes_of(plan)))
-
-
 def reasons(app: App, ids: Sequence[str]) -> list[Reason]:
-    return [Reason(process=process, why=why(app.store, process)) for process in found(app, ids)]
+    return [Reason(process=process, why=why(app.store, process)) for process in app.processes(ids)]
 
 
 def workers(app: App, live: Sequence[Process] | None = None) -> list[WorkerStatus]:
@@ -116,12 +103,6 @@ def workers(app: App, live: Sequence[Process] | None = None) -> list[WorkerStatu
     ]
 
 
-def has_workers(app: App, processes: Sequence[Process]) -> bool:
-    """Whether every one of them has a worker that will take it."""
-    alive = app.live_workers()
-    return all(any(reaches(worker.reach, process) for worker in alive) for process in processes)
-
-
 def cancel_all(app: App, store: Store, ids: Sequence[str]) -> list[CancelAnswer]:
     """Ask them to stop. A worker carries it out: see `work.stopped`."""
     return [cancel(store, process_id) for process_id in app.find(ids)]
@@ -130,7 +111,7 @@ def cancel_all(app: App, store: Store, ids: Sequence[str]) -> list[CancelAnswer]
 def retry_all(app: App, store: Store, ids: Sequence[str]) -> Submitted:
     """A new process for each, or the retry that is under way; of a batch, those that completed are left
     out."""
-    old = found(app, ids)
+    old = app.processes(ids)
     if any(text.startswith(BATCH_PREFIX) for text in ids):
         old = [process for process in old if process.state is not ProcessState.COMPLETED]
     return retry(store, *(process.id for process in old))

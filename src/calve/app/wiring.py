@@ -143,6 +143,9 @@ class App:
         """The processes that a person means, each once, in the order given."""
         return list(dict.fromkeys(found for text in texts for found in self.store.find(text)))
 
+    def processes(self, texts: Sequence[str]) -> list[Process]:
+        return [self.store.process(process_id) for process_id in self.find(texts)]
+
     def live_workers(self, process: Process | None = None) -> list[Worker]:
         """Workers that were heard of within a lease and, if a process is given, can do it."""
         silent = self.store.now() - timedelta(seconds=self.config.limits.lease_seconds)
@@ -153,6 +156,11 @@ class App:
             and not worker.draining
             and (process is None or reaches(worker.reach, process))
         ]
+
+    def has_workers(self, processes: Sequence[Process]) -> bool:
+        """Whether every one of them has a worker that will take it."""
+        alive = self.live_workers()
+        return all(any(reaches(worker.reach, process) for worker in alive) for process in processes)
 
     # -- what the kinds reach -----------------------------------------------------------------------
 

@@ -8,7 +8,6 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from calve.app.processes import has_workers
 from calve.app.wiring import App, Ports
 from calve.control.client import LIVE_AT_MOST, Standing
 from calve.control.client import follow as watched
@@ -127,7 +126,7 @@ class _Helper:
             return
         self._next_look = time.monotonic() + LOOK_FOR_WORKERS_SECONDS
         live = [process for process in processes if process.state not in PROCESS_TERMINAL]
-        if not has_workers(self._app, live):
+        if not self._app.has_workers(live):
             self._brought.enter_context(self._bring())
             self.is_here = True
 
@@ -178,7 +177,7 @@ def _own_planner(app: App, ids: Sequence[ProcessId]) -> Iterator[None]:
 def _can_be_stopped(app: App, process: Process) -> bool:
     """Whether somebody would carry out its cancel: a worker that runs, or one of ours."""
     own = with_kinds(app.config.reach, app.kinds)
-    return _untouched(process) or reaches(own, process) or has_workers(app, [process])
+    return _untouched(process) or reaches(own, process) or app.has_workers([process])
 
 
 def _untouched(process: Process) -> bool:

@@ -22,7 +22,8 @@ from starlette.exceptions import HTTPException
 
 from calve import __version__
 from calve.app.arguments import unknown_option
-from calve.app.desk import VERBS, Desk, Reach
+from calve.app.desk import Desk
+from calve.app.verbs.roles import VERBS, Reach
 from calve.http.errands import Errands, Pending
 from calve.http.identity import Identities
 from calve.http.problem import MEDIA_TYPE, HttpError, defect, problem

@@ -22,8 +22,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from calve.app.desk import KINDS, Desk
+from calve.app.desk import Desk
 from calve.app.feed import START
+from calve.app.verbs.roles import KINDS
 from calve.app.view import Json
 from calve.http.guard import Receive, Scope, Send
 from calve.http.problem import HttpError

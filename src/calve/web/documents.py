@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from calve.app.desk import VERBS
+from calve.app.verbs.roles import VERBS
 from calve.http.routes import Service
 from calve.model.access import Caller, Role
 from calve.model.errors import StoreError, TemporaryError

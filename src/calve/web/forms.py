@@ -19,9 +19,9 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from calve.app.commands import command
-from calve.app.desk import SUBMITS, VERBS, Reach
 from calve.app.sightings import pair
 from calve.app.support import zipped
+from calve.app.verbs.roles import SUBMITS, VERBS, Reach
 from calve.app.view import Json
 from calve.http.errands import Pending
 from calve.http.problem import HttpError
