@@ -7,15 +7,15 @@ from support.place import Place
 
 
 def tables(quick: bool) -> dict[str, tuple[str, str]]:
-    rows = 20_000 if quick else 100_000
+    rows = 20_000 if quick else 100_000  # of the long strings; the others are as large with more
     columns = [f"c{number} {('Int64', 'Float64', 'String')[number % 3]}" for number in range(1000)]
     values = [("number", "number / 7", "toString(number % 1000)")[number % 3] for number in range(1000)]
     return {
-        "columns": (", ".join(columns), f"{', '.join(values)} FROM numbers({rows})"),
+        "columns": (", ".join(columns), f"{', '.join(values)} FROM numbers({rows * 3})"),
         "nested": (
             "id UInt32, tree Array(Tuple(name String, leaves Array(Tuple(a Int32, b Map(String, Array(Int64))))))",
             "number, arrayMap(x -> (toString(x), arrayMap(y -> (toInt32(y), map('k', [number, y])), range(3))), range(4))"
-            f" FROM numbers({rows * 5})",
+            f" FROM numbers({rows * 30})",
         ),
         "strings": (
             "id UInt32, text String",

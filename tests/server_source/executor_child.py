@@ -59,6 +59,12 @@ class ExecutorChild:
         return answer
 
 
+_COMPRESSED = (
+    "SELECT sum(data_compressed_bytes) < sum(data_uncompressed_bytes) AS compressed FROM system.parts"
+    " WHERE active AND database = 'calve_scratch'"
+)
+
+
 def _answer(order: dict[str, Any]) -> dict[str, Any]:
     from calve.clickhouse.engine.engine import worker_engine
     from calve.clickhouse.server.fetch import Access
@@ -75,7 +81,11 @@ def _answer(order: dict[str, Any]) -> dict[str, Any]:
             where = table.relation_where([(parts[place].path, start, end) for place, start, end in wanted])
             final = " FINAL" if relation.final else ""
             sql = f"SELECT {order['select']} FROM {table}{final} WHERE {where}"
-            return {"rows": engine.rows(sql, order["settings"]), "where": where}
+            return {
+                "rows": engine.rows(sql, order["settings"]),
+                "where": where,
+                "compressed": engine.rows(_COMPRESSED)[0]["compressed"],
+            }
     except CalveError as error:
         return {"error": error.info.to_json()}
 

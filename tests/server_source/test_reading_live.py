@@ -134,6 +134,19 @@ def test_defaults_come_as_values_and_an_alias_only_where_the_filter_names_it(
     assert executor.read(today.source(), filtered, "groupArray(twice) AS t")["rows"] == [{"t": [0, 3, 6]}]
 
 
+@pytest.mark.parametrize("uncompressed", [0, 2**60])
+def test_staged_rows_are_compressed_only_where_room_is_short_or_nobody_knows(
+    place: Place, executor: ExecutorChild, uncompressed: int
+) -> None:
+    table = place.table("id UInt64", "MergeTree ORDER BY id", "INSERT INTO {t} SELECT 7 FROM numbers(100000)")
+    pinned = place.pin(table, partitions=("all",))
+    assert [part.uncompressed for part in pinned.parts] == [800_000]
+    short = replace(pinned, parts=[replace(part, uncompressed=uncompressed) for part in pinned.parts])
+    plenty, little = (executor.read(place.source(), one, "sum(id) AS sum") for one in (pinned, short))
+    assert (plenty["compressed"], little["compressed"]) == (0, 1)
+    assert plenty["rows"] == little["rows"] == [{"sum": 700_000}]
+
+
 def through(proxy: NetworkProxy, pinned: Pinned) -> Pinned:
     detail = {**pinned.relation.detail, "replica": proxy.url}
     return replace(pinned, relation=replace(pinned.relation, detail=detail))

@@ -30,6 +30,7 @@ class PartPlan:
     level: int = 0
     data_version: int = 0
     content: str = ""  # a hash of the part's files
+    uncompressed: int = 0  # bytes of all values, of parts read over HTTP; 0 where nobody said
 
 
 @dataclass(frozen=True, kw_only=True)

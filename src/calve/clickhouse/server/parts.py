@@ -3,7 +3,7 @@ clone is: a clone numbers its blocks anew, and only the source's own numbers sho
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from calve.clickhouse.parts.content import PartFacts, server_hash
@@ -25,6 +25,7 @@ class ListedPart(PartFacts):
     modified: int = 0  # when it was written, in seconds
     masked: bool  # lightweight deletes left their mask
     active: bool
+    uncompressed: int = 0  # bytes of all values
 
     @property
     def fingerprint(self) -> str:
@@ -34,6 +35,10 @@ class ListedPart(PartFacts):
     @property
     def mark(self) -> PartMark:
         return self.mark_with(self.fingerprint)
+
+    def plan_with(self, *, path: str = "", disk: str = "default", content: str) -> PartPlan:
+        plan = super().plan_with(path=path, disk=disk, content=content)
+        return replace(plan, uncompressed=self.uncompressed)
 
 
 def table_condition(database: str, table: str) -> str:
@@ -65,7 +70,8 @@ def listed_parts(
     if not inactive:
         conditions.append("active")
     found = session.rows(
-        "SELECT name, partition_id, rows, bytes_on_disk AS bytes, min_block_number AS min_block, "
+        "SELECT name, partition_id, rows, bytes_on_disk AS bytes, data_uncompressed_bytes AS uncompressed, "
+        "min_block_number AS min_block, "
         "max_block_number AS max_block, toInt64(level) AS level, data_version, "
         "if(data_version = min_block_number, 0, data_version) AS mutation, "
         f"{disk} AS disk, {content} AS hash, toUnixTimestamp(modification_time) AS modified, "

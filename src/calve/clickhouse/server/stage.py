@@ -5,6 +5,8 @@ because a task reads its rows several times, and because only so a stream that i
 middle is known before a single file is written: what came is counted against the plan.
 """
 
+import math
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +21,9 @@ from calve.destination.plan import PartPlan, Relation
 from calve.model.errors import PermanentError
 
 _MEGABYTE = 1_000_000
+# Staged rows are read twice and then dropped. Compressing them costs 8 % of a task, so they are compressed only where
+# room is short: the other tasks of this machine stage theirs at the same time.
+_SHARE_OF_ROOM = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,6 +118,8 @@ def staged(
     aliases = named_aliases(live, relation.where)
     create = _with_columns(relation.create, aliases)
     with attached(engine, create, ()) as empty:
+        if not relation.final and _has_room(engine, _bytes(parts, slices)):
+            engine.execute(f"ALTER TABLE {empty} MODIFY SETTING default_compression_codec = 'NONE'")
         database, table = (
             word.value for word in tokens.tokens(str(empty)) if word.sort is tokens.Sort.QUOTED
         )
@@ -126,6 +133,19 @@ def staged(
             fetch.check(parts[place], start, end, piece.rows)
             found.append(piece)
         yield Staged(table=fetch.target, slices=tuple(found))
+
+
+def _bytes(parts: Sequence[PartPlan], slices: Sequence[tuple[int, int, int]]) -> float:
+    """Of the values of these slices, before compression."""
+    if not all(parts[place].uncompressed for place, _, _ in slices):  # not known
+        return math.inf
+    return sum(
+        parts[place].uncompressed / max(parts[place].rows, 1) * (end - start) for place, start, end in slices
+    )
+
+
+def _has_room(engine: Engine, size: float) -> bool:
+    return size * _SHARE_OF_ROOM < shutil.disk_usage(engine.scratch).free
 
 
 def _with_columns(create: str, columns: Mapping[str, str]) -> str:
