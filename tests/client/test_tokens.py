@@ -9,7 +9,7 @@ import pytest
 
 from calve.app.access import Gatekeeper, token_list, token_new, token_revoke
 from calve.app.token_file import make_token, token_id
-from calve.model.access import Asked, Role, Token
+from calve.model.access import AccessToken, Asked, Role
 from calve.model.errors import NotFoundError, RefusedError, UsageError
 from calve.store import SqlStore, open_store
 from support.calve_command import Run, in_this_process
@@ -90,7 +90,7 @@ def test_a_token_that_was_right_is_remembered_while_the_store_cannot_be_asked(st
 
 
 def test_an_expired_token_is_refused(store: SqlStore) -> None:
-    past = Token(id="old1", name="old", role=Role.ADMIN, hash="", created_by="x",
+    past = AccessToken(id="old1", name="old", role=Role.ADMIN, hash="", created_by="x",
                  expires_at=datetime(2020, 1, 1, tzinfo=UTC))  # fmt: skip
     assert not past.valid(store.now())
     token = made(store, expires=timedelta(hours=1))
@@ -103,7 +103,7 @@ def test_a_flood_of_wrong_tokens_is_bounded_and_asks_the_store_once_each(store: 
     asked: list[str] = []
 
     class Counting:
-        def token(self, id: str) -> Token | None:
+        def token(self, id: str) -> AccessToken | None:
             asked.append(id)
             return store.token(id)
 

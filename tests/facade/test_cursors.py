@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from calve.app.feed import START, Reset, feed_page
+from calve.app.feed import START, ResetReason, feed_page
 from calve.model.access import FeedState
 from calve.model.process import Event, NewProcess, new_process_id
 from calve.store import SqlStore, open_store
@@ -66,7 +66,7 @@ def test_every_event_s_own_cursor_goes_on_after_it(store: SqlStore) -> None:
 )
 def test_what_is_not_a_cursor(store: SqlStore, text: str) -> None:
     page = feed_page(store, text)
-    assert (page.reset, page.events) == (Reset.UNREADABLE, ())
+    assert (page.reset, page.events) == (ResetReason.UNREADABLE, ())
     assert feed_page(store, page.cursor).reset is None
 
 
@@ -74,10 +74,10 @@ def test_a_cursor_of_another_store_and_of_a_later_state(store: SqlStore, tmp_pat
     submit(store)
     other = open_store(f"sqlite:///{tmp_path}/other.db")
     submit(other, 2)
-    assert feed_page(store, feed_page(other).cursor).reset is Reset.FOREIGN
+    assert feed_page(store, feed_page(other).cursor).reset is ResetReason.FOREIGN
     other.close()
     ours, number, check = feed_page(store).cursor.split(".")
-    assert feed_page(store, f"{ours}.{int(number) + 1}.{check}").reset is Reset.FOREIGN
+    assert feed_page(store, f"{ours}.{int(number) + 1}.{check}").reset is ResetReason.FOREIGN
 
 
 def test_a_store_that_was_put_back_from_a_copy_is_found_out_even_after_it_grew(tmp_path: Path) -> None:
@@ -91,9 +91,9 @@ def test_a_store_that_was_put_back_from_a_copy_is_found_out_even_after_it_grew(t
     lost = feed_page(first).cursor
     first.close()
     back = open_store(f"sqlite:///{tmp_path}/copy.db")
-    assert feed_page(back, lost).reset is Reset.FOREIGN
+    assert feed_page(back, lost).reset is ResetReason.FOREIGN
     new = submit(back, 4)
-    assert feed_page(back, lost).reset is Reset.REWRITTEN
+    assert feed_page(back, lost).reset is ResetReason.REWRITTEN
     assert [event.process_id for event in feed_page(back, kept).events] == new
     back.close()
 
@@ -122,7 +122,7 @@ def test_a_cursor_before_what_was_deleted_is_told_so(store: SqlStore) -> None:
     ids = submit(store, 4)
     cursors = feed_page(store, START).cursors
     feed: Any = Forgetting(store, upto=2)
-    assert feed_page(feed, cursors[0]).reset is Reset.FORGOTTEN
+    assert feed_page(feed, cursors[0]).reset is ResetReason.FORGOTTEN
     assert [event.process_id for event in feed_page(feed, cursors[1]).events] == ids[2:]  # it missed nothing
     assert [event.process_id for event in feed_page(feed, START).events] == ids[2:]
 
@@ -131,4 +131,4 @@ def test_what_is_deleted_while_it_is_read_is_not_passed_over(store: SqlStore) ->
     submit(store, 4)
     cursors = feed_page(store, START).cursors
     page = feed_page(Forgetting(store, upto=2, after_looks=1), cursors[0])  # type: ignore[arg-type]
-    assert (page.reset, page.events) == (Reset.FORGOTTEN, ())
+    assert (page.reset, page.events) == (ResetReason.FORGOTTEN, ())

@@ -14,7 +14,7 @@ from calve.app.desk import Desk
 from calve.http.errands import Errands
 from calve.http.guard import Guard, Rules
 from calve.http.identity import Identities
-from calve.http.routes import Service, application
+from calve.http.routes import VerbService, application
 from calve.http.store_threads import StoreThreads
 
 pytestmark = pytest.mark.programs
@@ -66,7 +66,7 @@ async def ask_a_defect(calve: Calve) -> httpx.Response:
     threads = StoreThreads(answer_seconds=30.0)
     errands = Errands(at_once=1, per_service=1, keep_seconds=1.0, down_seconds=1.0)
     gate = Gatekeeper(calve.registry, local_token="", now=calve.now)
-    service = Service(
+    service = VerbService(
         Defective(calve), Identities(gate, open_reading=True), threads, errands, answer_seconds=30.0
     )
     guard: Any = Guard(application(service, proof=str), Rules(hosts=frozenset({"testserver"})))

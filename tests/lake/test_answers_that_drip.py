@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pyiceberg.io import load_file_io
 
-from calve.clickhouse.server.client import Address, Client, Credentials, Statement
+from calve.clickhouse.server.client import Address, Credentials, ReplicaClient, Statement
 from calve.destination import file_io
 from calve.iceberg import tables
 from calve.iceberg.catalogs.catalog import open_catalog
@@ -118,7 +118,9 @@ def test_metadata_in_a_storage_is_given_up(port: int) -> None:
 @EVERYWHERE
 def test_a_clickhouse_server_is_given_up(port: int) -> None:
     address = Address(scheme="http", host="127.0.0.1", port=port)
-    client = Client(address, source="main", credentials=Credentials(), database="default", connect_seconds=1)
+    client = ReplicaClient(
+        address, source="main", credentials=Credentials(), database="default", connect_seconds=1
+    )
     with pytest.raises(CalveError) as raised:
         client.ask(Statement(sql="SELECT 1", what="asking", seconds=SECONDS, query_id="q"))
     assert raised.value.info.retryable and "main" in raised.value.message

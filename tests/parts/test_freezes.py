@@ -11,7 +11,7 @@ from calve.clickhouse.embedded.source import EmbeddedSession, EmbeddedSource
 from calve.clickhouse.engine.ddl import scratch_table
 from calve.clickhouse.parts.partitions import find, partitions
 from calve.clickhouse.pins import freeze, shadow
-from calve.clickhouse.pins.pin import Seen, pinned_partitions
+from calve.clickhouse.pins.pin import SeenPart, pinned_partitions
 from calve.clickhouse.tables import describe
 from calve.model.errors import NotFoundError, PermanentError, RefusedError
 
@@ -49,7 +49,7 @@ def test_a_pin_holds_every_part_of_its_partitions_as_system_parts_describes_it(
         ]
         assert found == shown
         content = {partition.id: partition.content for partition in partitions(session, pinned.table)}
-        seen = [Seen(part.partition_id, part.extent, part.mark) for part in pinned.parts]
+        seen = [SeenPart(part.partition_id, part.extent, part.mark) for part in pinned.parts]
         pinned = pinned_partitions(seen, marked=True, named=False)
         assert {one.id: one.content for one in pinned} == content
 

@@ -18,7 +18,7 @@ from pyiceberg.types import LongType, NestedField
 from calve.clickhouse.sql.create_table import EngineClause
 from calve.clickhouse.tables import TableInfo
 from calve.clickhouse.tier.obstacles import Obstacle
-from calve.clickhouse.tier.quarantine import Attempt, HeldPart, Placement
+from calve.clickhouse.tier.quarantine import HeldPart, QuarantineAttempt, QuarantinePlace
 from calve.control.background import inline
 from calve.control.ports import TaskOrder, TaskResult
 from calve.control.worker import WorkerLoop
@@ -37,7 +37,7 @@ from calve.policy.proof_plan import Depth, ProofPlan, ProofReceipt, SourceRows
 from calve.policy.release import ReleaseKind
 from calve.policy.release_drop import DropKind, DropRequest
 from calve.policy.release_plan import ReleasePlan, ReleaseRequest
-from calve.policy.release_ports import Seen
+from calve.policy.release_ports import SeenPartition
 from calve.policy.release_undo import ReturnKind, ReturnRequest
 from calve.policy.row_hash import HashedColumn, RowSums
 from calve.testing.clock import FakeClock
@@ -155,9 +155,9 @@ class World:
 class FakeHot:
     world: World
 
-    def look(self) -> Seen:
+    def look(self) -> SeenPartition:
         world = self.world
-        return Seen(
+        return SeenPartition(
             table=TABLE,
             content=world.content if world.table else "",
             top=max((part.block for part in world.table), default=0),
@@ -166,24 +166,24 @@ class FakeHot:
             obstacles=world.obstacles,
         )
 
-    def _name(self, attempt: Attempt, stage: str) -> str:
+    def _name(self, attempt: QuarantineAttempt, stage: str) -> str:
         return f"{UUID}_{attempt.number}{stage}"
 
-    def _found(self, attempt: Attempt) -> list[str]:
+    def _found(self, attempt: QuarantineAttempt) -> list[str]:
         return [
             name
             for name in (self._name(attempt, stage) for stage in ("_open", "", "_back"))
             if name in self.world.places
         ]
 
-    def prepare(self, attempt: Attempt) -> None:
+    def prepare(self, attempt: QuarantineAttempt) -> None:
         def work() -> None:
             if not self._found(attempt):
                 self.world.places[self._name(attempt, "_open")] = []
 
         self.world.do("prepare", work)
 
-    def take_out(self, attempt: Attempt, query_id: str) -> None:
+    def take_out(self, attempt: QuarantineAttempt, query_id: str) -> None:
         def work() -> None:
             place = self.world.places.get(self._name(attempt, "_open"))
             if place is None:
@@ -194,7 +194,7 @@ class FakeHot:
 
         self.world.do("take_out", work)
 
-    def close(self, attempt: Attempt, query_ids: Sequence[str]) -> None:
+    def close(self, attempt: QuarantineAttempt, query_ids: Sequence[str]) -> None:
         def work() -> None:
             place = self.world.places.pop(self._name(attempt, "_open"), None)
             if place is not None:
@@ -202,7 +202,7 @@ class FakeHot:
 
         self.world.do("close", work)
 
-    def put_back(self, attempt: Attempt, query_id: str) -> None:
+    def put_back(self, attempt: QuarantineAttempt, query_id: str) -> None:
         def work() -> None:
             assert self._name(attempt, "_open") not in self.world.places
             for stage in ("", "_back"):
@@ -214,10 +214,10 @@ class FakeHot:
 
         self.world.do("put_back", work)
 
-    def _doomed(self, attempt: Attempt, process_id: str) -> str:
+    def _doomed(self, attempt: QuarantineAttempt, process_id: str) -> str:
         return self._name(attempt, f"_drop_{process_id}")
 
-    def remove(self, attempt: Attempt, process_id: str, query_id: str) -> None:
+    def remove(self, attempt: QuarantineAttempt, process_id: str, query_id: str) -> None:
         def work() -> None:
             closed = self.world.places.pop(self._name(attempt, ""), None)
             if closed is not None:
@@ -226,11 +226,11 @@ class FakeHot:
 
         self.world.do("remove", work)
 
-    def drop_statement(self, attempt: Attempt, process_id: str) -> None:
+    def drop_statement(self, attempt: QuarantineAttempt, process_id: str) -> None:
         for part in self.world.places.pop(self._doomed(attempt, process_id), []):
             self.world.dropped += part.rows
 
-    def spare(self, attempt: Attempt, process_id: str, query_ids: Sequence[str]) -> None:
+    def spare(self, attempt: QuarantineAttempt, process_id: str, query_ids: Sequence[str]) -> None:
         def work() -> None:
             doomed = self.world.places.pop(self._doomed(attempt, process_id), None)
             if doomed is not None:
@@ -238,13 +238,13 @@ class FakeHot:
 
         self.world.do("spare", work)
 
-    def is_gone(self, attempt: Attempt, process_id: str) -> bool:
+    def is_gone(self, attempt: QuarantineAttempt, process_id: str) -> bool:
         return not self._found(attempt) and self._doomed(attempt, process_id) not in self.world.places
 
-    def placements(self, attempt: Attempt) -> list[Placement]:
+    def placements(self, attempt: QuarantineAttempt) -> list[QuarantinePlace]:
         found = self._found(attempt)
         return [
-            Placement(
+            QuarantinePlace(
                 live=tuple(part.listed for part in self.world.table),
                 held=tuple(part.listed for name in found for part in self.world.places[name]),
                 closed=self._name(attempt, "_open") not in found,
@@ -253,16 +253,16 @@ class FakeHot:
             )
         ]
 
-    def held(self, attempt: Attempt) -> RowSums:
+    def held(self, attempt: QuarantineAttempt) -> RowSums:
         return sums(
             [row for name in self._found(attempt) for part in self.world.places[name] for row in part.rows]
         )
 
-    def live(self, attempt: Attempt) -> RowSums:
+    def live(self, attempt: QuarantineAttempt) -> RowSums:
         late = {part.name for part in self.placements(attempt)[0].late}
         return sums([row for part in self.world.table if part.listed.name not in late for row in part.rows])
 
-    def content(self, attempt: Attempt) -> str:
+    def content(self, attempt: QuarantineAttempt) -> str:
         return "content-back"
 
 
@@ -310,7 +310,7 @@ class FakeView:
     def older(self) -> str:
         return self.older_queries.pop(0) if self.older_queries else ""
 
-    def differs(self, attempt: Attempt) -> str:
+    def differs(self, attempt: QuarantineAttempt) -> str:
         return "" if sums(self.world.lake) == FakeHot(self.world).held(attempt) else "other rows"
 
 

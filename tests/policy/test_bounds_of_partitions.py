@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from calve.clickhouse.embedded.source import EmbeddedSession, EmbeddedSource
-from calve.policy.bounds import Bounds, NoTimeKey, TimeKey, Unit, time_key
+from calve.policy.bounds import NoTimeKey, TimeBounds, TimeKey, Unit, time_key
 
 ZONES = ("UTC", "Europe/Berlin", "America/St_Johns", "Asia/Kolkata", "Pacific/Apia",
          "America/Sao_Paulo", "Australia/Lord_Howe")  # fmt: skip
@@ -56,7 +56,7 @@ def test_bounds_are_where_clickhouse_changes_the_value(session: EmbeddedSession)
     asked = [(function, zone, at) for function in FUNCTIONS for zone in ZONES for at in INSTANTS]
     values = _values(session, asked)
     edges: list[tuple[str, str, datetime]] = []
-    found: list[tuple[str, str, str, datetime, Bounds]] = []
+    found: list[tuple[str, str, str, datetime, TimeBounds]] = []
     for (function, zone, at), value in zip(asked, values, strict=True):
         key = time_key(function.format("ts"), {"ts": f"DateTime64(0, '{zone}')"}, "UTC")
         assert isinstance(key, TimeKey), function

@@ -22,7 +22,7 @@ from calve.model.process import Process, ProcessId
 from calve.model.record import fields_of
 from calve.model.states import ProcessState
 from calve.policy.policy import Policy, Verify
-from calve.policy.stand import Action
+from calve.policy.stand import NextAction
 from support.local_runner import LocalRunner
 from support.place import Place, kept_place
 from support.position_deletes import delete_rows
@@ -153,7 +153,7 @@ def test_a_sample_is_not_enough_for_a_policy_that_asks_for_all_rows(kept: Place)
         said = _prove(kept, app, policy)
         assert (said["state"], said["facts"]["proof"]["depth"]) == ("VERIFIED", "sample")
         full = replace(policy, verify=Verify.FULL)
-        assert [one.standing.next for one in policies.standing_now(app, full)] == [Action.PROVE]
+        assert [one.standing.next for one in policies.standing_now(app, full)] == [NextAction.PROVE]
 
 
 def _unpartitioned(place: Place, name: str) -> Table:
@@ -247,7 +247,7 @@ def test_a_proof_is_begun_once_and_one_that_ended_without_an_answer_waits(kept: 
         [one] = policies.standing_now(app, policy)
         assert (one.standing.state, one.standing.code) == ("BLOCKED", "cancelled")
         later = replace(one.facts, now=one.standing.until, looked_at=one.standing.until)
-        assert policies.stand(later).next is Action.PROVE
+        assert policies.stand(later).next is NextAction.PROVE
 
 
 class _Counted:

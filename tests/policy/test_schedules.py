@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from calve.model.errors import UsageError
-from calve.policy.schedule import Clock, Occurrence, Schedule
+from calve.policy.schedule import Occurrence, Schedule, TimeOfDay
 
 
 def _utc(text: str) -> datetime:
@@ -19,7 +19,7 @@ def _schedule(
     at: str = "02:00 Europe/Berlin", every: timedelta = timedelta(days=1), **given: timedelta
 ) -> Schedule:
     made = Schedule(
-        name="nightly", source="main", tables=("db.*",), every=every, clock=Clock.parse(at), **given
+        name="nightly", source="main", tables=("db.*",), every=every, clock=TimeOfDay.parse(at), **given
     )  # type: ignore[arg-type]
     made.check()
     return made
@@ -109,7 +109,7 @@ def test_jitter_delays_each_in_its_own_way_and_for_every_worker_alike() -> None:
 @pytest.mark.parametrize("text", ["", "2:00", "25:00 UTC", "02:00 Mars/Olympus", "day 02:00", "02:00 UTC x"])
 def test_what_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
-        Clock.parse(text)
+        TimeOfDay.parse(text)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 from calve.app import backups, schedules
 from calve.app.wiring import App
 from calve.model.states import ProcessState
-from calve.policy.schedule import Clock, Schedule
+from calve.policy.schedule import Schedule, TimeOfDay
 from calve.store import open_store
 from calve.testing.clock import FakeClock
 from calve.testing.contracts.contract import claim_one, move, new
@@ -22,7 +22,7 @@ from calve.testing.memory_store import MemoryStore
 
 NOW = datetime(2026, 11, 19, 12, tzinfo=UTC)
 SCHEDULE = Schedule(
-    name="nightly", source="main", tables=("db.*",), every=timedelta(days=1), clock=Clock.parse("02:00")
+    name="nightly", source="main", tables=("db.*",), every=timedelta(days=1), clock=TimeOfDay.parse("02:00")
 )
 
 

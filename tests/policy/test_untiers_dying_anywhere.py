@@ -17,7 +17,7 @@ from calve.model.states import ProcessState
 from calve.policy.proof_plan import Depth, ProofPlan, ProofReceipt
 from calve.policy.row_hash import RowSums
 from calve.policy.untier import UntierKind
-from calve.policy.untier_plan import Journal, UntierPlan, UntierRequest
+from calve.policy.untier_plan import UntierJournal, UntierPlan, UntierRequest
 
 T = TypeVar("T")
 ROWS = (1, 2, 3)
@@ -281,7 +281,7 @@ def test_rows_that_come_in_before_the_move_stop_it() -> None:
     world = World()
 
     def late(call: int, then: str) -> None:
-        if world.note and Journal.from_json(world.note).moving:
+        if world.note and UntierJournal.from_json(world.note).moving:
             world.late = (99,)
 
     world.at = late

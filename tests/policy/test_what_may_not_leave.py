@@ -14,7 +14,7 @@ from calve.policy.bounds import NoTimeKey, time_key
 from calve.policy.over import not_over
 from calve.policy.proof import OUTSIDE
 from calve.policy.proof_plan import Depth, ProofPlan
-from calve.policy.release_ports import Seen
+from calve.policy.release_ports import SeenPartition
 from calve.policy.release_survey import survey
 
 NOW = datetime(2024, 6, 15, tzinfo=UTC)
@@ -94,11 +94,14 @@ class Lake:
 EXPORT = EarlierExport(
     key_hash="k", process_id="export-1", snapshot_id="1", content="content-1", input=(IDENTITY, PARTITION, "")
 )
-SEEN = Seen(table=TABLE, content="content-1")
+SEEN = SeenPartition(table=TABLE, content="content-1")
 
 
 def _survey(
-    exports: list[EarlierExport], seen: Seen = SEEN, notes: tuple[str, ...] = (), depth: Depth = Depth.ROWS
+    exports: list[EarlierExport],
+    seen: SeenPartition = SEEN,
+    notes: tuple[str, ...] = (),
+    depth: Depth = Depth.ROWS,
 ) -> str:
     lake: Any = Lake(exports, notes, depth)
     try:

@@ -7,8 +7,17 @@ from typing import Any
 
 import pytest
 
-from calve.policy.policy import LateRows, Policy, Release
-from calve.policy.stand import Action, ExportFacts, Facts, Failure, ReleaseFacts, Standing, State, stand
+from calve.policy.policy import LateRows, Policy, ReleaseRule
+from calve.policy.stand import (
+    ExportFacts,
+    Failure,
+    NextAction,
+    PartitionFacts,
+    PartitionStanding,
+    ReleaseFacts,
+    State,
+    stand,
+)
 
 NOW = datetime(2024, 6, 1, tzinfo=UTC)
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -22,7 +31,7 @@ POLICY = Policy(
 )
 REPLACES = replace(POLICY, on_late_rows=LateRows.REPLACE)
 APPENDS = replace(POLICY, on_late_rows=LateRows.APPEND)
-OLD = Facts(policy=POLICY, now=NOW, looked_at=NOW, closed_at=NOW - 9 * DAY, changed_at=NOW - 9 * DAY)
+OLD = PartitionFacts(policy=POLICY, now=NOW, looked_at=NOW, closed_at=NOW - 9 * DAY, changed_at=NOW - 9 * DAY)
 DONE = ExportFacts(process="p1", unchanged=True)
 LATE = replace(DONE, unchanged=False)
 
@@ -31,7 +40,7 @@ def _failed(times: int, ago: timedelta, policy: Policy = POLICY) -> Failure:
     return Failure(code="refused", at=NOW - ago, times=times, policy=policy.hash)
 
 
-RELEASES = replace(POLICY, release=Release.QUARANTINE, release_after=30 * DAY)
+RELEASES = replace(POLICY, release=ReleaseRule.QUARANTINE, release_after=30 * DAY)
 PROVEN = replace(DONE, proven=True, depth="rows")
 READY = ReleaseFacts(approved=True, proven_at=NOW - 31 * DAY)
 OUT = replace(PROVEN, released=True)
@@ -39,182 +48,182 @@ OUT = replace(PROVEN, released=True)
 
 def _leaving(
     export: ExportFacts = PROVEN, there: bool = True, policy: Policy = RELEASES, **given: Any
-) -> Facts:
+) -> PartitionFacts:
     facts = {name: given.pop(name) for name in ("held", "mutating") if name in given}
     return replace(OLD, policy=policy, there=there, export=export, release=replace(READY, **given), **facts)
 
 
-CASES: list[tuple[str, Facts, Standing]] = [
-    ("may leave", _leaving(), Standing(state=State.GRACE, next=Action.RELEASE)),
-    ("is proven, and nobody releases it", _leaving(policy=POLICY), Standing(state=State.VERIFIED)),
+CASES: list[tuple[str, PartitionFacts, PartitionStanding]] = [
+    ("may leave", _leaving(), PartitionStanding(state=State.GRACE, next=NextAction.RELEASE)),
+    ("is proven, and nobody releases it", _leaving(policy=POLICY), PartitionStanding(state=State.VERIFIED)),
     (
         "is in its grace",
         _leaving(proven_at=NOW - 10 * DAY),
-        Standing(state=State.GRACE, until=NOW + 20 * DAY),
+        PartitionStanding(state=State.GRACE, until=NOW + 20 * DAY),
     ),
-    ("is proven, but not by value", _leaving(proven_at=None), Standing(state=State.VERIFIED, code="not_by_value")),
-    ("is the newest", _leaving(over="newest_partition"), Standing(state=State.VERIFIED, code="newest_partition")),
-    ("may leave, and nobody allowed it", _leaving(approved=False), Standing(state=State.HELD, code="not_approved")),
-    ("may leave, and is held", _leaving(held=True), Standing(state=State.HELD, code="hold")),
-    ("may leave, and is mutating", _leaving(mutating=True), Standing(state=State.BLOCKED, code="mutation")),
-    ("is released by two policies", _leaving(rival=True), Standing(state=State.BLOCKED, code="two_policies")),
-    ("is leaving", _leaving(live="r1"), Standing(state=State.RELEASING)),
+    ("is proven, but not by value", _leaving(proven_at=None), PartitionStanding(state=State.VERIFIED, code="not_by_value")),
+    ("is the newest", _leaving(over="newest_partition"), PartitionStanding(state=State.VERIFIED, code="newest_partition")),
+    ("may leave, and nobody allowed it", _leaving(approved=False), PartitionStanding(state=State.HELD, code="not_approved")),
+    ("may leave, and is held", _leaving(held=True), PartitionStanding(state=State.HELD, code="hold")),
+    ("may leave, and is mutating", _leaving(mutating=True), PartitionStanding(state=State.BLOCKED, code="mutation")),
+    ("is released by two policies", _leaving(rival=True), PartitionStanding(state=State.BLOCKED, code="two_policies")),
+    ("is leaving", _leaving(live="r1"), PartitionStanding(state=State.RELEASING)),
     (
         "went back because it differed",
         _leaving(state="RETURNED", moved=True, error="differs"),
-        Standing(state=State.HELD, code="came_back"),
+        PartitionStanding(state=State.HELD, code="came_back"),
     ),
     (
         "was brought back by a person",
         _leaving(state="RETURNED", moved=True, error="undone by a person"),
-        Standing(state=State.HELD, code="undone"),
+        PartitionStanding(state=State.HELD, code="undone"),
     ),
     (
         "could not leave a moment ago",
         _leaving(state="RETURNED", since=_failed(1, HOUR / 2, RELEASES)),
-        Standing(state=State.BLOCKED, code="refused", until=NOW + HOUR / 2),
+        PartitionStanding(state=State.BLOCKED, code="refused", until=NOW + HOUR / 2),
     ),
     (
         "could not leave yesterday",
         _leaving(state="RETURNED", since=_failed(1, DAY, RELEASES)),
-        Standing(state=State.GRACE, next=Action.RELEASE),
+        PartitionStanding(state=State.GRACE, next=NextAction.RELEASE),
     ),
-    ("has left", _leaving(OUT, there=False, state="QUARANTINED"), Standing(state=State.QUARANTINED)),
-    ("is dropped", _leaving(OUT, there=False, state="DROPPED"), Standing(state=State.DROPPED)),
-    ("is half-way out", _leaving(OUT, there=False, state="MOVED"), Standing(state=State.RELEASING)),
-    ("is nowhere", _leaving(OUT, there=False, state="LOST"), Standing(state=State.BLOCKED, code="released_rows_missing")),
+    ("has left", _leaving(OUT, there=False, state="QUARANTINED"), PartitionStanding(state=State.QUARANTINED)),
+    ("is dropped", _leaving(OUT, there=False, state="DROPPED"), PartitionStanding(state=State.DROPPED)),
+    ("is half-way out", _leaving(OUT, there=False, state="MOVED"), PartitionStanding(state=State.RELEASING)),
+    ("is nowhere", _leaving(OUT, there=False, state="LOST"), PartitionStanding(state=State.BLOCKED, code="released_rows_missing")),
     (
         "has left, and the lake lost it",
         _leaving(replace(OUT, missing=True), there=False, state="QUARANTINED"),
-        Standing(state=State.BLOCKED, code="released_rows_missing"),
+        PartitionStanding(state=State.BLOCKED, code="released_rows_missing"),
     ),
-    ("left by another store", _leaving(OUT, there=False), Standing(state=State.HELD, code="released_elsewhere")),
+    ("left by another store", _leaving(OUT, there=False), PartitionStanding(state=State.HELD, code="released_elsewhere")),
     (
         "has left, and rows came late",
         _leaving(replace(OUT, unchanged=False), state="QUARANTINED"),
-        Standing(state=State.HELD, code="released"),
+        PartitionStanding(state=State.HELD, code="released"),
     ),
-    ("is over and quiet", OLD, Standing(state=State.DUE, next=Action.EXPORT)),
-    ("ends in the future", replace(OLD, closed_at=NOW + DAY), Standing(state=State.HOT, until=NOW + 4 * DAY)),
-    ("ended a moment ago", replace(OLD, closed_at=NOW - DAY), Standing(state=State.HOT, until=NOW + 2 * DAY)),
-    ("changed an hour ago", replace(OLD, changed_at=NOW - HOUR), Standing(state=State.HOT, until=NOW + 5 * HOUR)),
-    ("is due this very moment", replace(OLD, closed_at=NOW - 3 * DAY), Standing(state=State.DUE, next=Action.EXPORT)),
+    ("is over and quiet", OLD, PartitionStanding(state=State.DUE, next=NextAction.EXPORT)),
+    ("ends in the future", replace(OLD, closed_at=NOW + DAY), PartitionStanding(state=State.HOT, until=NOW + 4 * DAY)),
+    ("ended a moment ago", replace(OLD, closed_at=NOW - DAY), PartitionStanding(state=State.HOT, until=NOW + 2 * DAY)),
+    ("changed an hour ago", replace(OLD, changed_at=NOW - HOUR), PartitionStanding(state=State.HOT, until=NOW + 5 * HOUR)),
+    ("is due this very moment", replace(OLD, closed_at=NOW - 3 * DAY), PartitionStanding(state=State.DUE, next=NextAction.EXPORT)),
     (
         "has no time key and changed lately",
         replace(OLD, closed_at=None, changed_at=NOW - DAY),
-        Standing(state=State.HOT, until=NOW + 2 * DAY),
+        PartitionStanding(state=State.HOT, until=NOW + 2 * DAY),
     ),
-    ("has no time key and is old", replace(OLD, closed_at=None), Standing(state=State.DUE, next=Action.EXPORT)),
-    ("was never seen", replace(OLD, closed_at=None, changed_at=None), Standing(state=State.BLOCKED, code="source_unseen")),
-    ("is being exported", replace(OLD, live="p0"), Standing(state=State.EXPORTING)),
-    ("is being exported, and nobody looks", replace(OLD, live="p0", looked_at=None), Standing(state=State.EXPORTING)),
-    ("nobody ever looked", replace(OLD, looked_at=None), Standing(state=State.BLOCKED, code="source_unseen")),
-    ("the look is old", replace(OLD, looked_at=NOW - HOUR), Standing(state=State.BLOCKED, code="source_unseen")),
-    ("the clock is ahead", replace(OLD, skew=HOUR), Standing(state=State.BLOCKED, code="clock_skew")),
-    ("the clock is behind", replace(OLD, skew=-HOUR), Standing(state=State.BLOCKED, code="clock_skew")),
-    ("two policies want it", replace(OLD, shared=True), Standing(state=State.BLOCKED, code="two_policies")),
-    ("an ALTER is under way", replace(OLD, mutating=True), Standing(state=State.BLOCKED, code="mutation")),
+    ("has no time key and is old", replace(OLD, closed_at=None), PartitionStanding(state=State.DUE, next=NextAction.EXPORT)),
+    ("was never seen", replace(OLD, closed_at=None, changed_at=None), PartitionStanding(state=State.BLOCKED, code="source_unseen")),
+    ("is being exported", replace(OLD, live="p0"), PartitionStanding(state=State.EXPORTING)),
+    ("is being exported, and nobody looks", replace(OLD, live="p0", looked_at=None), PartitionStanding(state=State.EXPORTING)),
+    ("nobody ever looked", replace(OLD, looked_at=None), PartitionStanding(state=State.BLOCKED, code="source_unseen")),
+    ("the look is old", replace(OLD, looked_at=NOW - HOUR), PartitionStanding(state=State.BLOCKED, code="source_unseen")),
+    ("the clock is ahead", replace(OLD, skew=HOUR), PartitionStanding(state=State.BLOCKED, code="clock_skew")),
+    ("the clock is behind", replace(OLD, skew=-HOUR), PartitionStanding(state=State.BLOCKED, code="clock_skew")),
+    ("two policies want it", replace(OLD, shared=True), PartitionStanding(state=State.BLOCKED, code="two_policies")),
+    ("an ALTER is under way", replace(OLD, mutating=True), PartitionStanding(state=State.BLOCKED, code="mutation")),
     (
         "it failed once, half an hour ago",
         replace(OLD, failure=_failed(1, HOUR / 2)),
-        Standing(state=State.BLOCKED, code="refused", until=NOW + HOUR / 2),
+        PartitionStanding(state=State.BLOCKED, code="refused", until=NOW + HOUR / 2),
     ),
     (
         "it failed five times",
         replace(OLD, failure=_failed(5, HOUR)),
-        Standing(state=State.BLOCKED, code="refused", until=NOW + 15 * HOUR),
+        PartitionStanding(state=State.BLOCKED, code="refused", until=NOW + 15 * HOUR),
     ),
     (
         "it failed a thousand times",
         replace(OLD, failure=_failed(1000, HOUR)),
-        Standing(state=State.BLOCKED, code="refused", until=NOW + 23 * HOUR),
+        PartitionStanding(state=State.BLOCKED, code="refused", until=NOW + 23 * HOUR),
     ),
-    ("it failed long ago", replace(OLD, failure=_failed(1, DAY)), Standing(state=State.DUE, next=Action.EXPORT)),
+    ("it failed long ago", replace(OLD, failure=_failed(1, DAY)), PartitionStanding(state=State.DUE, next=NextAction.EXPORT)),
     (
         "it failed under other rules",
         replace(OLD, failure=_failed(9, HOUR, REPLACES)),
-        Standing(state=State.DUE, next=Action.EXPORT),
+        PartitionStanding(state=State.DUE, next=NextAction.EXPORT),
     ),
     (
         "has late rows to append, and is held and released",
         replace(OLD, held=True, policy=APPENDS, export=replace(LATE, released=True)),
-        Standing(state=State.CHANGED, next=Action.APPEND),
+        PartitionStanding(state=State.CHANGED, next=NextAction.APPEND),
     ),
     (
         "has late rows to append, and changed an hour ago",
         replace(OLD, policy=APPENDS, export=LATE, changed_at=NOW - HOUR),
-        Standing(state=State.CHANGED, until=NOW + 5 * HOUR),
+        PartitionStanding(state=State.CHANGED, until=NOW + 5 * HOUR),
     ),
     (
         "has late rows that cannot be told from others",
         replace(OLD, policy=APPENDS, export=LATE, failure=replace(_failed(1, 9 * DAY, APPENDS), code="mixed_merge")),
-        Standing(state=State.HELD, code="mixed_merge"),
+        PartitionStanding(state=State.HELD, code="mixed_merge"),
     ),
     (
         "could not be appended under other rules",
         replace(OLD, policy=APPENDS, export=LATE, failure=replace(_failed(1, HOUR / 2), code="mixed_merge")),
-        Standing(state=State.CHANGED, next=Action.APPEND),
+        PartitionStanding(state=State.CHANGED, next=NextAction.APPEND),
     ),
-    ("is held and not exported", replace(OLD, held=True), Standing(state=State.DUE, next=Action.EXPORT)),
+    ("is held and not exported", replace(OLD, held=True), PartitionStanding(state=State.DUE, next=NextAction.EXPORT)),
     (
         "is held and only grew",
         replace(OLD, held=True, policy=REPLACES, export=replace(LATE, grows=True)),
-        Standing(state=State.HELD, code="hold"),
+        PartitionStanding(state=State.HELD, code="hold"),
     ),
-    ("is held and proven", replace(OLD, held=True, export=replace(DONE, proven=True)), Standing(state=State.VERIFIED)),
-    ("is exported", replace(OLD, export=DONE), Standing(state=State.EXPORTED, next=Action.PROVE)),
-    ("is proven", replace(OLD, export=replace(DONE, proven=True)), Standing(state=State.VERIFIED)),
-    ("proof failed", replace(OLD, export=replace(DONE, proven=False)), Standing(state=State.BLOCKED, code="proof_failed")),
-    ("is being proven", replace(OLD, export=replace(DONE, proving="p2")), Standing(state=State.EXPORTED)),
-    ("was exported elsewhere", replace(OLD, export=replace(DONE, known=False)), Standing(state=State.EXPORTED, code="unknown_process")),
+    ("is held and proven", replace(OLD, held=True, export=replace(DONE, proven=True)), PartitionStanding(state=State.VERIFIED)),
+    ("is exported", replace(OLD, export=DONE), PartitionStanding(state=State.EXPORTED, next=NextAction.PROVE)),
+    ("is proven", replace(OLD, export=replace(DONE, proven=True)), PartitionStanding(state=State.VERIFIED)),
+    ("proof failed", replace(OLD, export=replace(DONE, proven=False)), PartitionStanding(state=State.BLOCKED, code="proof_failed")),
+    ("is being proven", replace(OLD, export=replace(DONE, proving="p2")), PartitionStanding(state=State.EXPORTED)),
+    ("was exported elsewhere", replace(OLD, export=replace(DONE, known=False)), PartitionStanding(state=State.EXPORTED, code="unknown_process")),
     (
         "has a proof that ended without an answer",
         replace(OLD, export=replace(DONE, unproven=replace(_failed(1, HOUR / 2), policy=""))),
-        Standing(state=State.BLOCKED, code="refused", until=NOW + HOUR / 2),
+        PartitionStanding(state=State.BLOCKED, code="refused", until=NOW + HOUR / 2),
     ),
     (
         "has a proof that ended so long ago",
         replace(OLD, export=replace(DONE, unproven=replace(_failed(1, 2 * HOUR), policy=""))),
-        Standing(state=State.EXPORTED, next=Action.PROVE),
+        PartitionStanding(state=State.EXPORTED, next=NextAction.PROVE),
     ),
-    ("is exported while an ALTER goes on", replace(OLD, mutating=True, export=DONE), Standing(state=State.EXPORTED, next=Action.PROVE)),
-    ("is lost in the lake", replace(OLD, export=replace(DONE, missing=True)), Standing(state=State.BLOCKED, code="no_longer_there")),
+    ("is exported while an ALTER goes on", replace(OLD, mutating=True, export=DONE), PartitionStanding(state=State.EXPORTED, next=NextAction.PROVE)),
+    ("is lost in the lake", replace(OLD, export=replace(DONE, missing=True)), PartitionStanding(state=State.BLOCKED, code="no_longer_there")),
     (
         "is gone at the source",
         replace(OLD, there=False, export=replace(DONE, proven=True)),
-        Standing(state=State.VERIFIED, code="gone_at_source"),
+        PartitionStanding(state=State.VERIFIED, code="gone_at_source"),
     ),
     (
         "is gone at the source and unproven",
         replace(OLD, there=False, export=DONE),
-        Standing(state=State.EXPORTED, next=Action.PROVE),
+        PartitionStanding(state=State.EXPORTED, next=NextAction.PROVE),
     ),
-    ("has late rows", replace(OLD, export=LATE), Standing(state=State.HELD, code="late_rows")),
+    ("has late rows", replace(OLD, export=LATE), PartitionStanding(state=State.HELD, code="late_rows")),
     (
         "has late rows that may replace",
         replace(OLD, policy=REPLACES, export=replace(LATE, grows=True)),
-        Standing(state=State.CHANGED, next=Action.REPLACE),
+        PartitionStanding(state=State.CHANGED, next=NextAction.REPLACE),
     ),
     (
         "has late rows that still come",
         replace(OLD, policy=REPLACES, export=replace(LATE, grows=True), changed_at=NOW - HOUR),
-        Standing(state=State.CHANGED, until=NOW + 5 * HOUR),
+        PartitionStanding(state=State.CHANGED, until=NOW + 5 * HOUR),
     ),
     (
         "has lost rows",
         replace(OLD, policy=REPLACES, export=LATE),
-        Standing(state=State.HELD, code="rows_gone"),
+        PartitionStanding(state=State.HELD, code="rows_gone"),
     ),
     (
         "has late rows and was released",
         replace(OLD, policy=REPLACES, export=replace(LATE, grows=True, released=True)),
-        Standing(state=State.HELD, code="released"),
+        PartitionStanding(state=State.HELD, code="released"),
     ),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("facts", "standing"), [one[1:] for one in CASES], ids=[one[0] for one in CASES])
-def test_a_partition_that(facts: Facts, standing: Standing) -> None:
+def test_a_partition_that(facts: PartitionFacts, standing: PartitionStanding) -> None:
     assert stand(facts) == standing
 
 
@@ -246,25 +255,25 @@ def test_whatever_the_facts_there_is_one_state_and_nothing_unsafe_starts() -> No
     }
     started = set()
     for values in itertools.product(*choices.values()):
-        facts = Facts(now=NOW, **dict(zip(choices, values, strict=True)))
+        facts = PartitionFacts(now=NOW, **dict(zip(choices, values, strict=True)))
         found = stand(facts)
         if found.next is None:
             continue
         started.add(found.next)
         assert not facts.live and not facts.shared and not facts.skew and facts.looked_at == NOW
-        assert found.next is Action.PROVE or not facts.mutating
-        if found.next is not Action.PROVE:  # the failure of an export stops no proof of an earlier one
+        assert found.next is NextAction.PROVE or not facts.mutating
+        if found.next is not NextAction.PROVE:  # the failure of an export stops no proof of an earlier one
             assert facts.failure is None or facts.failure.policy != facts.policy.hash
-        if found.next is Action.EXPORT:
+        if found.next is NextAction.EXPORT:
             assert facts.export is None
-        if found.next is Action.APPEND:
+        if found.next is NextAction.APPEND:
             assert facts.policy is APPENDS and facts.export and not facts.export.missing
-        if found.next is Action.REPLACE:
+        if found.next is NextAction.REPLACE:
             export = facts.export
             assert facts.policy is REPLACES
             assert not facts.held
             assert export is not None and export.grows and not export.released and not export.missing
-    assert started == set(Action) - {Action.RELEASE}
+    assert started == set(NextAction) - {NextAction.RELEASE}
 
 
 def test_whatever_the_facts_nothing_leaves_unless_everything_allows_it() -> None:
@@ -287,7 +296,7 @@ def test_whatever_the_facts_nothing_leaves_unless_everything_allows_it() -> None
     for values in itertools.product(*choices.values()):
         given = dict(zip(names, values, strict=True))
         facts = {name: given.pop(name) for name in names[:5]}
-        if stand(replace(OLD, **facts, release=ReleaseFacts(**given))).next is Action.RELEASE:
+        if stand(replace(OLD, **facts, release=ReleaseFacts(**given))).next is NextAction.RELEASE:
             started += 1
             assert facts == {
                 "policy": RELEASES,

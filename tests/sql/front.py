@@ -11,7 +11,7 @@ from calve.app.config import load_config
 from calve.app.desk import Desk
 from calve.model.access import Caller, Role
 from calve.model.limits import Limits
-from calve.sql.execution import Result, Sql, cages
+from calve.sql.execution import Sql, StatementResult, cages
 from support.local_runner import LocalRunner
 from support.place import Place
 
@@ -27,7 +27,7 @@ class Front:
         self.place = place
         self.done = done
 
-    def run(self, text: str, caller: Caller = OPERATOR) -> Result:
+    def run(self, text: str, caller: Caller = OPERATOR) -> StatementResult:
         return self.sql.run(caller, text)
 
     def rows(self, text: str, caller: Caller = VIEWER) -> list[dict[str, Any]]:

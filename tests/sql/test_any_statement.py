@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from calve.http.clickhouse import Asked, answer
+from calve.http.clickhouse import StatementRequest, answer
 from calve.sql.tables import TABLES
 from sql.front import OPERATOR, Front
 
@@ -178,7 +178,9 @@ salad = (
 @given(st.one_of(selects(), alters, kills, systems, looks, salad), st.sampled_from(["POST", "GET"]))
 def test_a_statement_has_an_answer_or_an_error_with_a_code(front: Front, text: str, method: str) -> None:
     started = time.monotonic()
-    answered = answer(front.sql, OPERATOR, Asked(method=method, parameters=[("query", text)], headers={}))
+    answered = answer(
+        front.sql, OPERATOR, StatementRequest(method=method, parameters=[("query", text)], headers={})
+    )
     assert answered.status < 500, (text, answered.body)
     assert (answered.status == 200) == ("X-ClickHouse-Exception-Code" not in answered.headers)
     assert time.monotonic() - started < 30
@@ -198,6 +200,8 @@ def test_a_statement_has_an_answer_or_an_error_with_a_code(front: Front, text: s
 def test_the_grammar_makes_statements_that_are_right(front: Front, text: str) -> None:
     """One of each sort that it can make is carried out: the rest is not all refused at its first word."""
     assert (
-        answer(front.sql, OPERATOR, Asked(method="POST", parameters=[("query", text)], headers={})).status
+        answer(
+            front.sql, OPERATOR, StatementRequest(method="POST", parameters=[("query", text)], headers={})
+        ).status
         == 200
     )

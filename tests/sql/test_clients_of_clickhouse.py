@@ -16,7 +16,7 @@ from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import DatabaseError
 
 from calve.cli.main import run
-from calve.http.clickhouse import Asked, answer
+from calve.http.clickhouse import StatementRequest, answer
 from calve.model.limits import Limits
 from calve.sql.execution import Sql, cages
 from calve.sql.tables import TABLES
@@ -131,7 +131,9 @@ RECORDED = {
 @pytest.mark.parametrize("client", RECORDED)
 def test_what_other_clients_were_seen_to_send_is_answered(front: Front, client: str) -> None:
     for parameters, text, begins in RECORDED[client]:
-        asked = Asked(method="POST", parameters=list(parameters.items()), headers={}, body=text.encode())
+        asked = StatementRequest(
+            method="POST", parameters=list(parameters.items()), headers={}, body=text.encode()
+        )
         answered = answer(front.sql, VIEWER, asked)
         assert (answered.status, answered.body[: len(begins)]) == (200, begins), text
 
@@ -255,7 +257,9 @@ def test_a_viewer_is_denied_with_the_code_of_access(front: Front) -> None:
         b"ALTER TABLE db.t EXPORT PARTITION ALL TO TABLE lake.ns.t",
         b"KILL EXPORT PARTITION WHERE 1",
     ):
-        denied = answer(front.sql, VIEWER, Asked(method="POST", parameters=(), headers={}, body=text))
+        denied = answer(
+            front.sql, VIEWER, StatementRequest(method="POST", parameters=(), headers={}, body=text)
+        )
         assert (denied.status, denied.headers["X-ClickHouse-Exception-Code"]) == (403, "497")
 
 

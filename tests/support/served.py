@@ -14,7 +14,7 @@ import httpx
 
 from calve.app.config import load_config
 from calve.app.token_file import read_token
-from calve.http.server import Address, Front, serve
+from calve.http.server import Endpoint, Front, serve
 from support.programs import Program
 
 _ADDRESS = re.compile(r"calve serves (\S+);")
@@ -65,7 +65,7 @@ class Served:
 def served_here(folder: Path, fronts: Sequence[Front] = (), port: int = 0, **options: Any) -> Iterator[str]:
     """The address of a server over a folder with a configuration. A thread: a test can afford one of its own."""
     config = load_config(folder / "calve.toml", environ={})
-    answers: Future[Address] = Future()
+    answers: Future[Endpoint] = Future()
 
     def run() -> None:
         try:

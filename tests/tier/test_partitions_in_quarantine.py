@@ -7,7 +7,7 @@ import pytest
 from calve.clickhouse.server.source import ServerOptions, ServerSource
 from calve.clickhouse.source import LiveSource
 from calve.clickhouse.tier.detached import DetachingQuarantine
-from calve.clickhouse.tier.quarantine import HeldPart, MovingQuarantine, Placement, Where
+from calve.clickhouse.tier.quarantine import HeldPart, MovingQuarantine, QuarantinePlace, Where
 from calve.testing.contracts.quarantine import DetachingContract, MovingContract, Way
 from support.clickhouse_front import clickhouse_front
 from support.kept_source import KeptSource
@@ -59,7 +59,7 @@ def _part(hash: str, min_block: int) -> HeldPart:
 def test_where_parts_are_follows_from_hashes_and_blocks(
     live: list[tuple[str, int]], held: list[tuple[str, int]], where: Where
 ) -> None:
-    seen = Placement(
+    seen = QuarantinePlace(
         live=tuple(_part(*one) for one in live),
         held=tuple(_part(*one) for one in held),
         closed=True,

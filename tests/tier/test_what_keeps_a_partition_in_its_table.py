@@ -11,7 +11,7 @@ from calve.clickhouse.sql import create_table
 from calve.clickhouse.tables import TableInfo
 from calve.clickhouse.tier import obstacles
 from calve.clickhouse.tier.losses import known_loss
-from calve.clickhouse.tier.quarantine import Attempt, MovingQuarantine
+from calve.clickhouse.tier.quarantine import MovingQuarantine, QuarantineAttempt
 from calve.model.errors import RefusedError
 from support.kept_source import KeptSource
 
@@ -158,7 +158,7 @@ class _Replicas:
 def test_a_replicated_table_gets_a_quarantine_on_a_path_of_its_own(source: KeptSource) -> None:
     table = _table(source, BY_MONTH)
     clause = create_table.parse("ReplicatedMergeTree('/t', 'r') PARTITION BY toYYYYMM(day) ORDER BY id")
-    attempt = Attempt(
+    attempt = QuarantineAttempt(
         table=replace(table, engine="ReplicatedMergeTree", clause=clause),
         partition="202401",
         number=7,

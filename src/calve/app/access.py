@@ -18,10 +18,10 @@ from datetime import datetime, timedelta
 from calve.app.token_file import LOCAL, make_token, token_id
 from calve.app.view import Json, time_json
 from calve.control.registry import Registry
-from calve.model.access import Asked, Caller, Role, Token
+from calve.model.access import AccessToken, Asked, Caller, Role
 from calve.model.errors import UsageError
 from calve.model.refusals import no_such_token
-from calve.model.seen import Session
+from calve.model.seen import WebSession
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 LOCAL_READER = "local-reader"  # who reads on the server's own host without a token
@@ -46,7 +46,7 @@ def token_new(
             code="token_name",
             hint="use up to 64 letters, digits, '.', '_', '@' and '-'",
         )
-    token = Token(
+    token = AccessToken(
         id=made,
         name=name,
         role=role,
@@ -66,7 +66,7 @@ def token_list(registry: Registry, now: datetime) -> list[Json]:
 def token_revoke(registry: Registry, names: tuple[str, ...], asked: Asked, now: datetime) -> list[Json]:
     """By name or id; all of them are known, or none is revoked."""
     known = registry.tokens()
-    found: list[Token] = []
+    found: list[AccessToken] = []
     for name in dict.fromkeys(names):
         one = next((token for token in known if name in (token.name, token.id)), None)
         if one is None:
@@ -79,7 +79,7 @@ def token_revoke(registry: Registry, names: tuple[str, ...], asked: Asked, now: 
     ]
 
 
-def token_json(token: Token, now: datetime) -> Json:
+def token_json(token: AccessToken, now: datetime) -> Json:
     """Without the hash: nobody needs it."""
     return {
         "id": token.id,
@@ -110,8 +110,8 @@ class Gatekeeper:
         self._now = now
         self._seconds = seconds
         self._lock = threading.Lock()
-        self._known: dict[str, tuple[float, Token | None]] = {}
-        self._signed_in: dict[str, tuple[float, Session | None, Token | None]] = {}
+        self._known: dict[str, tuple[float, AccessToken | None]] = {}
+        self._signed_in: dict[str, tuple[float, WebSession | None, AccessToken | None]] = {}
 
     def caller(
         self, text: str, *, origin: str = "", loopback: bool = False, ask: bool = True
@@ -139,7 +139,7 @@ class Gatekeeper:
             until, token = self._known.get(_hash(text), (0.0, None))
         return token is not None and self._seconds() < until + _REMEMBER_SECONDS
 
-    def _found(self, text: str, given: str, ask: bool) -> Token | None:
+    def _found(self, text: str, given: str, ask: bool) -> AccessToken | None:
         key = _hash(text)
         with self._lock:
             until, token = self._known.get(key, (0.0, None))
@@ -164,7 +164,7 @@ class Gatekeeper:
             return None
         secret = secrets.token_urlsafe(32)
         least = role if caller.role.may(role) else caller.role
-        session = Session(
+        session = WebSession(
             hash=_hash(secret), token_id=token_id(text) or "", token_hash=_hash(text), role=least
         )
         # If we die here, there is a session whose secret nobody has; it ends by itself.
@@ -202,7 +202,7 @@ class Gatekeeper:
         with self._lock:
             self._signed_in.pop(key, None)
 
-    def _session(self, key: str, ask: bool) -> tuple[Session | None, Token | None]:
+    def _session(self, key: str, ask: bool) -> tuple[WebSession | None, AccessToken | None]:
         """The session, and its token if that is still the one it was made with."""
         with self._lock:
             until, session, token = self._signed_in.get(key, (0.0, None, None))

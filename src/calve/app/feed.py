@@ -21,7 +21,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _PIECES = 20  # of a thousand: what one reader numbers at most
 
 
-class Reset(StrEnum):
+class ResetReason(StrEnum):
     """Why a cursor cannot be used: read what is there, and go on from the new one."""
 
     FOREIGN = "foreign"  # of another store, or of a later state of this one
@@ -35,7 +35,7 @@ class FeedPage:
     events: tuple[Event, ...]
     cursors: tuple[str, ...]  # of each event
     cursor: str  # to go on from
-    reset: Reset | None = None
+    reset: ResetReason | None = None
 
     def to_json(self) -> Json:
         return {
@@ -57,35 +57,35 @@ def feed_page(feed: Feed, after: str = "", *, limit: int = 100) -> FeedPage:
     if not after:
         return FeedPage(events=(), cursors=(), cursor=end_cursor(feed, state))
     position = state.forgotten_position if after == START else resume(feed, state, after)
-    if isinstance(position, Reset):
+    if isinstance(position, ResetReason):
         return FeedPage(events=(), cursors=(), cursor=end_cursor(feed, state), reset=position)
     events = tuple(feed.feed(position, limit))
     # Asked after the events were read: what was deleted meanwhile may be missing among them.
     now = feed.feed_state()
     if now.forgotten_position > max(position, state.forgotten_position):
-        return FeedPage(events=(), cursors=(), cursor=end_cursor(feed, now), reset=Reset.FORGOTTEN)
+        return FeedPage(events=(), cursors=(), cursor=end_cursor(feed, now), reset=ResetReason.FORGOTTEN)
     cursors = tuple(cursor_of(state.store_id, event) for event in events)
     standing = _bare(state, position) if after == START else after  # where nothing is new
     return FeedPage(events=events, cursors=cursors, cursor=cursors[-1] if cursors else standing)
 
 
-def resume(feed: Feed, state: FeedState, text: str) -> int | Reset:
+def resume(feed: Feed, state: FeedState, text: str) -> int | ResetReason:
     """The position of a cursor, or why it cannot be used."""
     store_id, _, rest = text.partition(".")
     number, _, check = rest.partition(".")
     if not (number.isascii() and number.isdigit() and len(number) <= 18 and check):
-        return Reset.UNREADABLE
+        return ResetReason.UNREADABLE
     position = int(number)
     if store_id != state.store_id or position > state.last_position:
-        return Reset.FOREIGN
+        return ResetReason.FOREIGN
     if position < state.forgotten_position:
-        return Reset.FORGOTTEN
+        return ResetReason.FORGOTTEN
     if position in (0, state.forgotten_position):
         return position  # there is no event to compare with
     found = feed.event_at(position)
     if found is None:
-        return Reset.FORGOTTEN
-    return position if check == check_of(found) else Reset.REWRITTEN
+        return ResetReason.FORGOTTEN
+    return position if check == check_of(found) else ResetReason.REWRITTEN
 
 
 def cursor_of(store_id: str, event: Event) -> str:

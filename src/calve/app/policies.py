@@ -32,7 +32,16 @@ from calve.policy import proof_plan
 from calve.policy.calendar import local_day
 from calve.policy.policy import Policy, Verify
 from calve.policy.release_plan import BACK, NAME, ReleaseRequest
-from calve.policy.stand import STARTS, Action, ExportFacts, Facts, Failure, ReleaseFacts, Standing, stand
+from calve.policy.stand import (
+    STARTS,
+    ExportFacts,
+    Failure,
+    NextAction,
+    PartitionFacts,
+    PartitionStanding,
+    ReleaseFacts,
+    stand,
+)
 
 _PROOFS_AT_ONCE = 8  # of one table: what exports goes first
 _MOST = 10_000
@@ -46,8 +55,8 @@ class Stood:
 
     table: TableLook
     partition: PartitionLook
-    facts: Facts
-    standing: Standing
+    facts: PartitionFacts
+    standing: PartitionStanding
     attempt: int = 1  # that would start next
     holds: tuple[Hold, ...] = ()
     proof: Proof | None = None
@@ -86,7 +95,7 @@ def _stood(app: App, policy: Policy, table: TableLook) -> Iterator[Stood]:
     releases = _Releases.of(app, policy, table) if table.identity else _Releases()
     for one in table.partitions:
         holds = tuple(matching(standing_holds, guarded, one.id))
-        facts = Facts(
+        facts = PartitionFacts(
             policy=policy,
             now=now,
             looked_at=table.looked_at,
@@ -99,7 +108,7 @@ def _stood(app: App, policy: Policy, table: TableLook) -> Iterator[Stood]:
             mutating=table.mutating,
             live=live.get(one.id, ""),
             export=_export(one, proofs, known) if one.process else None,
-            failure=_failure([each for each in tried[one.id] if each.action != Action.RELEASE], known),
+            failure=_failure([each for each in tried[one.id] if each.action != NextAction.RELEASE], known),
             held=bool(holds),
             release=releases.facts(one, proofs.made.get(one.process), now, _failure(tried[one.id], known)),
         )
@@ -293,7 +302,9 @@ def _begin(app: App, policy: Policy, one: Stood, day: str) -> Process | None:
     table, action = one.table, one.standing.next
     assert action is not None
     new = (
-        _release(app, policy, one) if action is Action.RELEASE else _export_process(app, policy, one, action)
+        _release(app, policy, one)
+        if action is NextAction.RELEASE
+        else _export_process(app, policy, one, action)
     )
     item = Start(
         policy=policy.name,
@@ -321,13 +332,13 @@ def _begin(app: App, policy: Policy, one: Stood, day: str) -> Process | None:
         return None
 
 
-def _export_process(app: App, policy: Policy, one: Stood, action: Action) -> NewProcess:
+def _export_process(app: App, policy: Policy, one: Stood, action: NextAction) -> NewProcess:
     table = one.table
     name = TableName(
         source=policy.source or app.config.default_source, database=table.database, table=table.table
     )
     selection = Selection(partitions=(one.partition.id,))
-    options = ExportOptions(force=action is Action.REPLACE, new_parts=action is Action.APPEND)
+    options = ExportOptions(force=action is NextAction.REPLACE, new_parts=action is NextAction.APPEND)
     request = export_request(app, str(name), table.destination, selection, options)
     return new_process(app, of_partition(request, one.partition.id), table.identity)
 
@@ -335,7 +346,7 @@ def _export_process(app: App, policy: Policy, one: Stood, action: Action) -> New
 def _release(app: App, policy: Policy, one: Stood) -> NewProcess:
     """With the locks of an export of it, so that the two never meet."""
     table, address = one.table, parse_destination(one.table.destination, app.config)
-    export = _export_process(app, policy, one, Action.EXPORT)
+    export = _export_process(app, policy, one, NextAction.EXPORT)
     request = ReleaseRequest(
         policy=policy.name,
         hash=policy.hash,
@@ -364,7 +375,7 @@ def prove(app: App, policy: Policy, stood: Sequence[Stood]) -> list[Process]:
         one.table.source for one in _once(stood) if one.facts.export and one.facts.export.proving
     )
     for one in _once(stood):
-        if one.standing.next is not Action.PROVE or under_way[one.table.source] >= _PROOFS_AT_ONCE:
+        if one.standing.next is not NextAction.PROVE or under_way[one.table.source] >= _PROOFS_AT_ONCE:
             continue
         process = _begin_proof(app, policy, one, stood)
         if process is not None:

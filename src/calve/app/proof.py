@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from calve.app.wiring import App
-from calve.destination.outcome import Proof
+from calve.destination.outcome import Verification
 from calve.destination.plan import ExportPlan
 from calve.destination.proof import expected_checksums
 from calve.destination.receipt import Receipt
@@ -41,7 +41,7 @@ class ExportProof:
     """What was found; `source` only where it was read again."""
 
     process_id: ProcessId
-    table: Proof
+    table: Verification
     source: SourceProof | None = None
 
     @property

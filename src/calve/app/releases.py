@@ -17,7 +17,7 @@ from calve.app.wiring import App
 from calve.clickhouse.sql.tokens import string
 from calve.clickhouse.tables import TableInfo
 from calve.clickhouse.tier import residency
-from calve.clickhouse.tier.quarantine import Attempt
+from calve.clickhouse.tier.quarantine import QuarantineAttempt
 from calve.control.kind import Kind
 from calve.destination.names import DestinationAddress
 from calve.iceberg.released import ReleasedTable
@@ -29,7 +29,7 @@ from calve.model.record import fields_of
 from calve.model.tier import Announced, Intent, Release
 from calve.policy.proof import ProofKind
 from calve.policy.release_plan import ReleasePlan, ReleaseRequest
-from calve.policy.release_ports import ColdSide, HotSide, Shown
+from calve.policy.release_ports import ColdSide, HotSide, ShownSide
 from calve.policy.release_sides import LakeSide, TableSide
 from calve.policy.release_survey import survey
 from calve.policy.release_view import differs
@@ -109,7 +109,7 @@ class ReleaseReach:
             table=table, plan=plan, scanned=lambda: self._proofs.scan(request.proof, plan.proof.scan.boxes)
         )
 
-    def shown(self, plan: ReleasePlan) -> Shown | None:
+    def shown(self, plan: ReleasePlan) -> ShownSide | None:
         return TurningView(app=self._app, plan=plan) if plan.view else None
 
     def keys(self, address: DestinationAddress) -> Mapping[str, str]:
@@ -229,7 +229,7 @@ class TurningView:
                 found.append(here is not None and here.cold)
         return found
 
-    def differs(self, attempt: Attempt) -> str:
+    def differs(self, attempt: QuarantineAttempt) -> str:
         return differs(self.app.source(self.plan.request.source), self.plan, attempt)
 
     def older(self) -> str:

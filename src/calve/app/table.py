@@ -23,7 +23,7 @@ from calve.app.wiring import App
 from calve.model.errors import UsageError
 from calve.model.process import GuardedTable, Process, ProcessId, ProcessQuery
 from calve.model.record import fields_of
-from calve.model.seen import End, Sighting
+from calve.model.seen import ProcessEnd, Sighting
 from calve.model.states import PROCESS_LIVE, ProcessState
 
 PAGE = 200
@@ -159,7 +159,7 @@ def _rows(pieces: Sequence[str]) -> list[Json]:
     return [row for text in pieces for row in json.loads(text)]
 
 
-def _since(app: App, seen: Sighting | None, source: str, to: str) -> list[End]:
+def _since(app: App, seen: Sighting | None, source: str, to: str) -> list[ProcessEnd]:
     """Exports of the pair that completed after the look."""
     if seen is None or seen.seen_at is None:
         return []

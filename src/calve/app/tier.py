@@ -49,7 +49,7 @@ class Lake:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Server:
+class TierServer:
     """What one server has."""
 
     table: TableInfo
@@ -179,7 +179,7 @@ def _at_each(app: App, source: str, do: Callable[[Session], T]) -> list[T]:
     return found
 
 
-def _server(session: Session, name: TableName) -> Server:
+def _server(session: Session, name: TableName) -> TierServer:
     table = session.describe(name.database, name.table)
     if not table.uuid:
         raise RefusedError(
@@ -194,10 +194,10 @@ def _server(session: Session, name: TableName) -> Server:
         residents = residency.read(session, table.uuid)
         about = json.loads(comment or "{}")
     found = tuple(one for one in session.partitions(table) if one.rows)
-    return Server(table=table, partitions=found, residents=residents, about=about)
+    return TierServer(table=table, partitions=found, residents=residents, about=about)
 
 
-def _known(servers: Sequence[Server], name: TableName) -> Json:
+def _known(servers: Sequence[TierServer], name: TableName) -> Json:
     for server in servers:
         if server.about:
             return server.about
@@ -292,7 +292,7 @@ def lake_engine(app: App, source: str, catalog: str, location: str) -> str:
 
 
 def _refuse(
-    servers: Sequence[Server], lake: Lake, shown: TableName, cold: Sequence[str], hot: Sequence[str]
+    servers: Sequence[TierServer], lake: Lake, shown: TableName, cold: Sequence[str], hot: Sequence[str]
 ) -> None:
     table = servers[0].table
     both = sorted(set(cold) & set(hot))
@@ -323,7 +323,7 @@ def _refuse(
 
 
 def _wanted(
-    app: App, servers: Sequence[Server], lake: Lake, cold: Sequence[str], hot: Sequence[str]
+    app: App, servers: Sequence[TierServer], lake: Lake, cold: Sequence[str], hot: Sequence[str]
 ) -> Wanted:
     """What was cold stays so, and what the table lost joins it. The rest as asked, if that hides no row."""
     table = servers[0].table
@@ -405,7 +405,7 @@ def _says(before: Resident | None, one: Resident) -> bool:
 
 def _prepared(
     session: Session,
-    servers: Sequence[Server],
+    servers: Sequence[TierServer],
     lake: Lake,
     shown: TableName,
     wanted: Wanted,

@@ -31,14 +31,14 @@ _CONFIGURED = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Access:
+class AccessSurvey:
     """What was found, and what of it is not in the backup."""
 
     entries: tuple[AccessEntry, ...] = ()
     remarks: tuple[tuple[str, str], ...] = ()
 
 
-def read_policies(session: Session, tables: Sequence[TableEntry]) -> Access:
+def read_policies(session: Session, tables: Sequence[TableEntry]) -> AccessSurvey:
     """The row policies of tables: a restore makes them again, before the rows are there."""
     entries: dict[str, AccessEntry] = {}
     remarks: dict[str, str] = {}
@@ -50,7 +50,7 @@ def read_policies(session: Session, tables: Sequence[TableEntry]) -> Access:
                 remarks[title] = "it is in users.xml" if policy["configured"] else "it could not be read"
             else:
                 entries[entry.title] = entry
-    return Access(entries=tuple(entries.values()), remarks=tuple(remarks.items()))
+    return AccessSurvey(entries=tuple(entries.values()), remarks=tuple(remarks.items()))
 
 
 def _policies(session: Session, table: TableEntry) -> list[dict[str, Any]]:
@@ -69,7 +69,7 @@ def _policy(session: Session, row: dict[str, Any]) -> AccessEntry | None:
     return entry_of(str(next(iter(shown.values()))))
 
 
-def read_access(session: Session, *, encrypted: bool) -> Access:
+def read_access(session: Session, *, encrypted: bool) -> AccessSurvey:
     """All that was made by SQL. Secrets in clear are kept only if the backup is encrypted."""
     collections = _collections(session, encrypted=encrypted)
     try:
@@ -99,7 +99,9 @@ def read_access(session: Session, *, encrypted: bool) -> Access:
     users, remarks = _users(ours, encrypted=encrypted)
     names = sorted(configured[access.USER])
     told = [("users of users.xml or LDAP", ", ".join(names))] if names else []
-    return Access(entries=(*collections.entries, *users), remarks=(*collections.remarks, *remarks, *told))
+    return AccessSurvey(
+        entries=(*collections.entries, *users), remarks=(*collections.remarks, *remarks, *told)
+    )
 
 
 def _configured(session: Session, table: str) -> frozenset[str]:
@@ -139,11 +141,11 @@ def _users(
     return kept, remarks
 
 
-def _collections(session: Session, *, encrypted: bool) -> Access:
+def _collections(session: Session, *, encrypted: bool) -> AccessSurvey:
     """Named collections hold passwords and keys of other services."""
     columns = system_columns(session, ("named_collections",))
     if ("named_collections", "create_query") not in columns:
-        return Access()
+        return AccessSurvey()
     source = "source = 'SQL'" if ("named_collections", "source") in columns else "1"
     rows = _with_secrets(
         session, f"SELECT name, create_query FROM system.named_collections WHERE {source} ORDER BY name"
@@ -159,7 +161,7 @@ def _collections(session: Session, *, encrypted: bool) -> Access:
             entries.append(entry)
             continue
         remarks.append((f"named collection {row['name']}", why))
-    return Access(entries=tuple(entries), remarks=tuple(remarks))
+    return AccessSurvey(entries=tuple(entries), remarks=tuple(remarks))
 
 
 def _with_secrets(session: Session, sql: str) -> list[dict[str, Any]]:

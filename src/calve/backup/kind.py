@@ -12,7 +12,7 @@ from calve.archive.manifest import Manifest, SchemaEntry, TableEntry
 from calve.archive.ports import BackupPorts, probe
 from calve.archive.vault import Vault
 from calve.backup import publish
-from calve.backup.access import Access, read_access, read_policies
+from calve.backup.access import AccessSurvey, read_access, read_policies
 from calve.backup.frozen import Frozen, freeze
 from calve.backup.plan import BackupPlan, BackupReceipt, Reuse, Upload, divide, draft_context
 from calve.backup.request import BackupRequest
@@ -125,7 +125,7 @@ class BackupKind(Kind):
                 everything = read_access(session, encrypted=vault.encrypts)
                 known = {entry.title for entry in everything.entries}
                 kept = tuple(entry for entry in found.entries if entry.title not in known)
-                found = Access(
+                found = AccessSurvey(
                     entries=(*kept, *everything.entries), remarks=(*found.remarks, *everything.remarks)
                 )
             detached = detached_parts(session, [table.full_name for table in tables])

@@ -21,7 +21,7 @@ from calve.model.states import ProcessState
 
 if TYPE_CHECKING:
     from calve.app.demo.compare import Reading
-    from calve.http.server import Address
+    from calve.http.server import Endpoint
 
 TABLE, DESTINATION = "demo.events", "lake.demo.events"
 
@@ -102,7 +102,7 @@ def _serve(session: CliSession, folder: Path, port: int) -> int:
         del os.environ[name]  # the worker, too, has the demo's configuration
     start_log(session, "warning")
 
-    def ready(address: "Address") -> None:
+    def ready(address: "Endpoint") -> None:
         output.say(f"\nopen {address.url}/ in a browser; Ctrl-C ends it")
         output.say(f"to change things there, sign in with the text of {address.token_file}")
         work.append(

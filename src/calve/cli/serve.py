@@ -20,7 +20,7 @@ from calve.cli.installation import start_log
 from calve.model.errors import UsageError
 
 if TYPE_CHECKING:
-    from calve.http.server import Address
+    from calve.http.server import Endpoint
 
 _END_SECONDS = 3.0  # for what is under way
 
@@ -81,7 +81,7 @@ def serve(session: CliSession, with_worker: bool, log_level: str | None, **given
     }
     options = replace(session.config.serve, **chosen)
 
-    def ready(address: "Address") -> None:
+    def ready(address: "Endpoint") -> None:
         say(f"calve serves {address.url}; Ctrl-C stops it")
         if address.takes_local_token:
             say(f"the token of this host is in {address.token_file}; try: calve --server {address.url} ps")

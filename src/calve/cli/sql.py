@@ -14,7 +14,7 @@ from calve.cli.command import CliSession, command
 from calve.model.errors import CalveError
 
 if TYPE_CHECKING:
-    from calve.sql.execution import Result
+    from calve.sql.execution import StatementResult
 
 _PROMPT, _MORE = "calve> ", "     > "
 _GREETING = "Statements end with a semicolon. \\h helps, \\q or Ctrl-D ends."
@@ -90,7 +90,7 @@ def _install(session: CliSession, address: str, database: str, read_only: bool) 
         session.say("hint: put a token for TOKEN: calve token new --role operator --name clickhouse")
 
 
-Run = Callable[[str], "Result"]
+Run = Callable[[str], "StatementResult"]
 
 
 @contextlib.contextmanager
@@ -113,11 +113,11 @@ def _opened(session: CliSession, form: str) -> Iterator[Run]:
         cages.close()
 
 
-def _asked(session: CliSession, text: str, form: str) -> "Result":
-    from calve.sql.execution import Result
+def _asked(session: CliSession, text: str, form: str) -> "StatementResult":
+    from calve.sql.execution import StatementResult
 
     answer = session.transport.statement(text, form)
-    return Result(
+    return StatementResult(
         data=answer.data,
         form=answer.form,
         processes=answer.processes,
@@ -198,7 +198,7 @@ def _remembered() -> Iterator[Callable[[str], None]]:
             kept.chmod(0o600)
 
 
-def _show(session: CliSession, result: "Result") -> None:
+def _show(session: CliSession, result: "StatementResult") -> None:
     if result.data:
         sys.stdout.flush()
         sys.stdout.buffer.write(result.data)

@@ -17,7 +17,7 @@ from calve.app.front import CancelAnswer
 from calve.client import values
 from calve.client.pages import listed
 from calve.client.tables import Document, Queued, QueuedExport, Table
-from calve.client.transport import Answer, Transport, given_token
+from calve.client.transport import StatementAnswer, Transport, given_token
 from calve.client.watch import Reset, Seen, Watch, polled, streamed
 from calve.model.errors import TemporaryError, UsageError
 from calve.model.process import Event, Process, ProcessId
@@ -38,7 +38,7 @@ class _Calve(Protocol):
     """A server (`client.transport`), or this program (`client.local`)."""
 
     def call(self, verb: str, arguments: Mapping[str, Any], *, key: str = "") -> Any: ...
-    def statement(self, text: str, form: str = "") -> Answer: ...
+    def statement(self, text: str, form: str = "") -> StatementAnswer: ...
     def close(self) -> None: ...
 
 

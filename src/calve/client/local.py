@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from calve.client.transport import Answer
+from calve.client.transport import StatementAnswer
 
 if TYPE_CHECKING:
     from calve.app.calve import Calve
@@ -39,9 +39,9 @@ class Local:
     def call(self, verb: str, arguments: Mapping[str, Any], *, key: str = "") -> Any:
         return self._desk.perform(self._caller, verb, arguments, key=key)
 
-    def statement(self, text: str, form: str = "") -> Answer:
+    def statement(self, text: str, form: str = "") -> StatementAnswer:
         made = self._sql.run(self._caller, text, form=form)
-        return Answer(
+        return StatementAnswer(
             data=made.data,
             form=made.form,
             processes=made.processes,

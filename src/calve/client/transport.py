@@ -58,7 +58,7 @@ _NAMED = 100  # processes in the address of a stream; above it all are sent
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class StatementAnswer:
     """What a statement answers with: rows in a format of ClickHouse, or the processes that do it."""
 
     data: bytes
@@ -134,7 +134,7 @@ class Transport:
                 )
             self._sleep(_retry_after(response))
 
-    def statement(self, text: str, form: str = "") -> Answer:
+    def statement(self, text: str, form: str = "") -> StatementAnswer:
         """A statement whose answer was lost, or that met a busy server, is sent again with the same id: what it
         submits is done once."""
         query_id = secrets.token_urlsafe(16)
@@ -164,7 +164,9 @@ class Transport:
                 name.lower(): tuple(filter(None, response.headers.get(f"X-Calve-{name}", "").split(",")))
                 for name in ("Processes", "Joined", "Truncated")
             }
-            return Answer(data=response.content, form=response.headers["X-ClickHouse-Format"], **named)
+            return StatementAnswer(
+                data=response.content, form=response.headers["X-ClickHouse-Format"], **named
+            )
         problem = _problem(response)
         if "X-Calve-Error" not in response.headers or problem is None:
             self._answer("SQL", response)

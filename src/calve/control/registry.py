@@ -14,6 +14,7 @@ from calve.control.ports import Store
 from calve.control.seen import Seen
 from calve.control.tiers import Tiers
 from calve.model.access import (
+    AccessToken,
     Action,
     ActionQuery,
     Alarm,
@@ -22,11 +23,10 @@ from calve.model.access import (
     AuditOutcome,
     FeedState,
     Halt,
+    KeyedRequest,
     Notice,
     Proof,
-    Request,
     Server,
-    Token,
     Totals,
 )
 from calve.model.process import Event, ProcessId
@@ -48,7 +48,7 @@ class Feed(Protocol):
 
 
 class Registry(Feed, Seen, Tiers, Protocol):
-    def request(self, who: str, key: str) -> Request | None:
+    def request(self, who: str, key: str) -> KeyedRequest | None:
         """What came of a key; `Store.submit` writes it."""
 
     def answer_request(self, who: str, key: str, answer: str) -> None:
@@ -58,14 +58,14 @@ class Registry(Feed, Seen, Tiers, Protocol):
     def keys(self, ids: Sequence[ProcessId]) -> dict[ProcessId, str]:
         """The key that each process was submitted with, as long as it is kept; not that of who joined it."""
 
-    def put_token(self, token: Token, asked: Asked) -> None:
+    def put_token(self, token: AccessToken, asked: Asked) -> None:
         """RefusedError (code `token_exists`) if the id or the name was ever given."""
 
-    def token(self, id: str) -> Token | None: ...
+    def token(self, id: str) -> AccessToken | None: ...
 
-    def tokens(self) -> list[Token]: ...  # oldest first, revoked ones too
+    def tokens(self) -> list[AccessToken]: ...  # oldest first, revoked ones too
 
-    def revoke_token(self, id: str, asked: Asked) -> Token:
+    def revoke_token(self, id: str, asked: Asked) -> AccessToken:
         """The row after. NotFoundError (code `token_not_found`). Twice is harmless."""
 
     def put_halt(self, halt: Halt, asked: Asked) -> Halt:

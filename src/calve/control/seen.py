@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Protocol
 
 from calve.model.process import Event, Pin, Process, ProcessId, Task
-from calve.model.seen import Attempt, AttemptCounts, End, Outage, Session, Sighting, WorkDone
+from calve.model.seen import Attempt, AttemptCounts, Outage, ProcessEnd, Sighting, WebSession, WorkDone
 from calve.model.states import ProcessState, TaskState
 
 
@@ -62,7 +62,7 @@ class Seen(Protocol):
         kind: str = "",
         source: str = "",
         limit: int = 1000,
-    ) -> list[End]: ...  # newest first
+    ) -> list[ProcessEnd]: ...  # newest first
 
     def work_done(self, since: datetime, *, piece_seconds: int) -> list[WorkDone]:
         """What ended work added up to, by kind, source, destination and piece of time: 86,400 are days of UTC. Reads
@@ -109,12 +109,12 @@ class Seen(Protocol):
 
     # -- sessions -----------------------------------------------------------------------------------
 
-    def put_session(self, session: Session, *, seconds: float) -> None:
+    def put_session(self, session: WebSession, *, seconds: float) -> None:
         """It ends so many seconds from now."""
 
-    def session(self, hash: str) -> Session | None:
+    def session(self, hash: str) -> WebSession | None:
         """None if there is none, or it has ended."""
 
-    def sessions(self) -> list[Session]: ...  # that have not ended, newest first
+    def sessions(self) -> list[WebSession]: ...  # that have not ended, newest first
 
     def forget_session(self, hash: str) -> None: ...

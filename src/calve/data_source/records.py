@@ -21,7 +21,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from calve.client.transport import Transport, given_token
 from calve.model.errors import UsageError
-from calve.sql.reader import Reader, Table
+from calve.sql.reader import DeskReader, SqlTable
 from calve.sql.tables import TABLES
 
 _ROWS = 10_000  # of a Spark task
@@ -32,7 +32,7 @@ _WRAPPED = re.compile(r"(?:LowCardinality|Nullable)\((.*)\)")
 Row = tuple[Any, ...]
 
 
-class Page(InputPartition):  # type: ignore[misc]
+class RecordsPartition(InputPartition):  # type: ignore[misc]
     def __init__(self, rows: Sequence[Row]) -> None:
         self.rows = list(rows)
 
@@ -82,25 +82,25 @@ class Records(DataSourceReader):  # type: ignore[misc]
             ca_file=options.get("ca_file", ""),
         )
         try:
-            return list(_pages(_OURS[self._table], Reader(ask=transport.call, most=sys.maxsize)))
+            return list(_pages(_OURS[self._table], DeskReader(ask=transport.call, most=sys.maxsize)))
         finally:
             transport.close()
 
     def read(self, partition: InputPartition) -> Iterator[Row]:
-        assert isinstance(partition, Page)
+        assert isinstance(partition, RecordsPartition)
         return iter(partition.rows)
 
 
-def _pages(table: Table, reader: Reader) -> Iterator[Page]:
+def _pages(table: SqlTable, reader: DeskReader) -> Iterator[RecordsPartition]:
     """At least one, so that a table without rows is a table."""
     times = {name for name, kind in table.schema.columns if "DateTime" in kind}
     rows = (
         tuple(_time(row[name]) if name in times else row[name] for name, _ in table.schema.columns)
         for row in table.rows(reader)
     )
-    yield Page(list(islice(rows, _ROWS)))
+    yield RecordsPartition(list(islice(rows, _ROWS)))
     while more := list(islice(rows, _ROWS)):
-        yield Page(more)
+        yield RecordsPartition(more)
 
 
 def _time(text: str | None) -> datetime | None:

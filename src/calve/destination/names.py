@@ -186,7 +186,7 @@ def parse_table_name(text: str) -> DestinationAddress:
 _MODULES = {ICEBERG: "calve.iceberg.destination", PARQUET: "calve.parquet.destination"}
 
 
-class Reach(Protocol):
+class DestinationContext(Protocol):
     """What an implementation may ask of the application."""
 
     @property
@@ -201,13 +201,13 @@ class Reach(Protocol):
         """Endpoint and keys for a folder. Never stored."""
 
 
-def configuration(address: DestinationAddress, reach: Reach) -> dict[str, Any]:
+def configuration(address: DestinationAddress, reach: DestinationContext) -> dict[str, Any]:
     """What a destination is opened with. A change of it, such as of keys, means to open it again."""
     found: dict[str, Any] = _module(address.form).configuration(address, reach)
     return found
 
 
-def open_destination(address: DestinationAddress, reach: Reach) -> "Destination":
+def open_destination(address: DestinationAddress, reach: DestinationContext) -> "Destination":
     opened: Destination = _module(address.form).open_destination(address, reach)
     return opened
 

@@ -90,7 +90,7 @@ class ColumnProof:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Proof:
+class Verification:
     """What a verification found."""
 
     snapshot_id: str

@@ -25,10 +25,10 @@ from calve.destination.names import DestinationAddress
 from calve.destination.outcome import (
     AlreadyExported,
     EarlierExport,
-    Proof,
     PublishedSnapshot,
     PublishFenced,
     Undone,
+    Verification,
 )
 from calve.destination.plan import DestinationPlan, ExportPlan
 from calve.destination.receipt import Receipt
@@ -179,7 +179,7 @@ class Destination(ABC):
     @abstractmethod
     def verify(
         self, process_id: str, plan: ExportPlan, receipts: Sequence[Receipt], snapshot_id: str
-    ) -> Proof:
+    ) -> Verification:
         """Read what the process published and compare it with what its tasks read, by value.
         RefusedError where it can no longer be read."""
 

@@ -26,7 +26,7 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.typedef import Record
 
 from calve.destination import checksums
-from calve.destination.outcome import ColumnProof, Proof
+from calve.destination.outcome import ColumnProof, Verification
 from calve.destination.plan import ExportPlan
 from calve.destination.receipt import Receipt
 from calve.model.errors import RefusedError
@@ -39,11 +39,11 @@ def prove(
     receipts: Sequence[Receipt],
     work: Sequence[FileScanTask],
     snapshot_id: str,
-) -> Proof:
+) -> Verification:
     """Read the files of `work` and compare."""
     expected = expected_checksums(plan, receipts)
     rows, found = read_back(metadata, io, written_columns(plan), work)
-    return Proof(
+    return Verification(
         snapshot_id=snapshot_id,
         files=len(work),
         expected_rows=sum(receipt.rows for receipt in receipts),

@@ -17,7 +17,7 @@ from calve import __version__
 from calve.app.actions import Actions, ActionThreads, acknowledged, read
 from calve.http.identity import IN_URL
 from calve.http.problem import AnyJson, HttpError, status_of
-from calve.http.routes import Service
+from calve.http.routes import VerbService
 from calve.http.store_threads import StoreThreads
 from calve.http.tables import MOST_ACTIONS, commands, json_lines
 from calve.model.access import Action, Caller
@@ -54,7 +54,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 class Aliases:
     def __init__(
-        self, service: Service, threads: StoreThreads, actions: Actions, doing: ActionThreads
+        self, service: VerbService, threads: StoreThreads, actions: Actions, doing: ActionThreads
     ) -> None:
         self._service = service
         self._threads = threads

@@ -23,8 +23,8 @@ from calve.http.errands import Errands, Pending
 from calve.model.access import Caller
 from calve.model.errors import CalveError, TemporaryError, UsageError
 from calve.sql import codes, settings
-from calve.sql.execution import TEXT, Result, Sql
-from calve.sql.statement import LONGEST_KB, Export, Look, Select, Statement, parse
+from calve.sql.execution import TEXT, Sql, StatementResult
+from calve.sql.statement import LONGEST_KB, Export, Inspection, Select, Statement, parse
 
 _DATABASES = frozenset({"", "default", "calve", "system"})
 # Clients send them to every server; here they change nothing.
@@ -60,7 +60,7 @@ _OTHER_TYPE = "text/plain; charset=UTF-8"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class StatementRequest:
     """One request. `parameters` as the URL has them, `headers` by lower-case names."""
 
     method: str
@@ -96,7 +96,7 @@ class Beside:
         self._busy = 0
         self._pool = ThreadPoolExecutor(at_once, "sql")
 
-    async def run(self, work: Callable[[], Result]) -> Result:
+    async def run(self, work: Callable[[], StatementResult]) -> StatementResult:
         """TemporaryError where all are taken, and where it takes longer: then it goes on all the same."""
         if self._busy >= self._at_once:
             raise TemporaryError(
@@ -115,12 +115,14 @@ class Beside:
                 return done.result()
             raise self._late() from None
 
-    async def run_outside(self, key: str, services: Sequence[str], work: Callable[[], Result]) -> Result:
+    async def run_outside(
+        self, key: str, services: Sequence[str], work: Callable[[], StatementResult]
+    ) -> StatementResult:
         """As `run`; the same statement with the same `key` waits for the same answer."""
         made = await self._errands.result(key, services, work, wait_seconds=self._seconds, once=True)
         if isinstance(made, Pending):
             raise self._late()
-        found: Result = made
+        found: StatementResult = made
         return found
 
     def close(self) -> None:
@@ -133,7 +135,7 @@ class Beside:
             hint="send it again with the same query_id: it has one answer",
         )
 
-    def _ended(self, done: "asyncio.Future[Result]") -> None:
+    def _ended(self, done: "asyncio.Future[StatementResult]") -> None:
         self._busy -= 1
         if not done.cancelled():
             done.exception()  # seen, also where nobody waits for it any more
@@ -145,7 +147,7 @@ def routes(sql: Sql, identify: Identify, beside: Beside) -> list[Route]:
     async def root(request: Request) -> Response:
         if request.method == "GET" and "query" not in request.query_params:
             return _response(pinged())
-        asked = Asked(
+        asked = StatementRequest(
             method=request.method, parameters=request.query_params.multi_items(), headers=request.headers
         )
         query_id = asked.query_id
@@ -153,7 +155,7 @@ def routes(sql: Sql, identify: Identify, beside: Beside) -> list[Route]:
             caller = await identify(request)
             read = _read(replace(asked, body=await _body(request)), query_id)
             work = _Work(sql, caller, read)
-            if isinstance(read.statement, Select | Look):
+            if isinstance(read.statement, Select | Inspection):
                 made = await _unless_gone(request, beside.run(work), lambda: sql.leave(work.ticket))
                 return _response(_answered(made, query_id))
             if not isinstance(read.statement, Export):
@@ -173,7 +175,9 @@ def routes(sql: Sql, identify: Identify, beside: Beside) -> list[Route]:
     ]
 
 
-async def _unless_gone(request: Request, running: Awaitable[Result], leave: Callable[[], None]) -> Result:
+async def _unless_gone(
+    request: Request, running: Awaitable[StatementResult], leave: Callable[[], None]
+) -> StatementResult:
     """A SELECT ends with the connection that asked for it: nobody else reads its rows, and it would block that caller's
     next one."""
     work, gone = asyncio.ensure_future(running), asyncio.ensure_future(_gone(request))
@@ -205,7 +209,7 @@ def _response(answered: Answered) -> Response:
     return Response(answered.body, status_code=answered.status, headers=dict(answered.headers))
 
 
-def answer(sql: Sql, caller: Caller, asked: Asked) -> Answered:
+def answer(sql: Sql, caller: Caller, asked: StatementRequest) -> Answered:
     """Blocks: run it in a thread. Errors are answers too."""
     query_id = asked.query_id
     try:
@@ -222,7 +226,7 @@ class _Work:
         self.key = repr(("sql", caller.name, read.query_id, read.statement))
         self.ticket = uuid.uuid4().hex  # of this request: a query_id may come twice
 
-    def __call__(self) -> Result:
+    def __call__(self) -> StatementResult:
         read = self._read
         return self._sql.execute(
             self._caller,
@@ -267,7 +271,7 @@ class _Read:
     query_id: str
 
 
-def _read(asked: Asked, query_id: str) -> _Read:
+def _read(asked: StatementRequest, query_id: str) -> _Read:
     """What a request asks for; UsageError where it cannot be read. Connects to nothing."""
     given = dict(asked.parameters)
     if len(given) != len(asked.parameters):
@@ -305,7 +309,7 @@ def _read(asked: Asked, query_id: str) -> _Read:
                 hint="put the value into the statement, as clickhouse-connect's %(name)s does",
             )
     statement = parse(_text(asked, given))
-    if asked.method != "POST" and not isinstance(statement, Select | Look):
+    if asked.method != "POST" and not isinstance(statement, Select | Inspection):
         raise codes.wrong("GET reads only", code=codes.READONLY, hint="send the statement with POST")
     if isinstance(statement, Export):
         statement = replace(statement, settings=(*added, *statement.settings))
@@ -319,7 +323,7 @@ def _read(asked: Asked, query_id: str) -> _Read:
     )
 
 
-def _text(asked: Asked, given: Mapping[str, str]) -> str:
+def _text(asked: StatementRequest, given: Mapping[str, str]) -> str:
     try:
         body = asked.body.decode()
     except UnicodeDecodeError:
@@ -352,7 +356,7 @@ def _valid(query_id: str) -> bool:
     )
 
 
-def _answered(result: Result, query_id: str) -> Answered:
+def _answered(result: StatementResult, query_id: str) -> Answered:
     headers = {
         **_common(query_id),
         "Content-Type": _TYPES.get(result.form, _OTHER_TYPE),

@@ -161,7 +161,7 @@ _ANSWERS: dict[int | str, dict[str, Any]] = {
 _PROBE = Caller(name="readyz", role=Role.VIEWER)
 
 
-class Service:
+class VerbService:
     """Carries verbs out beside the event loop."""
 
     def __init__(
@@ -325,7 +325,7 @@ def _encoded(document: Any) -> bytes:
     return data
 
 
-def application(service: Service, *, proof: Callable[[str], str]) -> FastAPI:
+def application(service: VerbService, *, proof: Callable[[str], str]) -> FastAPI:
     """`proof`: that this server knows the token of its host, for a nonce."""
     app = FastAPI(
         title="Calve",
@@ -385,7 +385,7 @@ def _document(app: FastAPI) -> dict[str, Any]:
     return made
 
 
-def _add(router: APIRouter, service: Service, route: Route) -> None:
+def _add(router: APIRouter, service: VerbService, route: Route) -> None:
     desk, in_path = service.desk, [part[1:-1] for part in route.path.split("/") if part.startswith("{")]
     model = _model(desk, route.verb, leaving_out=in_path)
     from_query = route.method == "GET"
@@ -438,7 +438,7 @@ def _model(desk: Desk, verb: str, *, leaving_out: list[str]) -> type[BaseModel]:
     return create_model(f"{verb.title().replace('_', '')}Arguments", __config__=config, **fields)
 
 
-def _add_verbs(router: APIRouter, service: Service) -> None:
+def _add_verbs(router: APIRouter, service: VerbService) -> None:
     @router.post(
         "/verbs/{verb}",
         operation_id="verb",
@@ -451,7 +451,7 @@ def _add_verbs(router: APIRouter, service: Service) -> None:
         return await service.answer(request, verb, arguments)
 
 
-def _add_open_routes(app: FastAPI, service: Service, proof: Callable[[str], str]) -> None:
+def _add_open_routes(app: FastAPI, service: VerbService, proof: Callable[[str], str]) -> None:
     """Which need no token. `healthz` asks nobody: the program lives; `readyz` asks the store."""
 
     @app.get("/v1/version", operation_id="version", summary="The server's version", tags=["server"])

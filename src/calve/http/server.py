@@ -38,7 +38,7 @@ from calve.http.guard import Guard, Rules, Told
 from calve.http.identity import Identities, is_loopback
 from calve.http.metrics import ServerMeters
 from calve.http.protocol import bounded
-from calve.http.routes import Service, application
+from calve.http.routes import VerbService, application
 from calve.http.store_threads import StoreThreads
 from calve.http.stream import Streams, Times
 from calve.http.tables import Tables
@@ -52,7 +52,7 @@ _log = logging.getLogger("calve.http")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Address:
+class Endpoint:
     """Where a server answers. `stop` may be called from any thread."""
 
     url: str
@@ -66,7 +66,7 @@ class Shared:
     """What a front has of the server. `cookie` is the name of a session's; `open_reading`: on this host, reading needs
     no token."""
 
-    service: Service
+    service: VerbService
     gate: Gatekeeper
     cookie: str
     open_reading: bool
@@ -87,7 +87,7 @@ def serve(
     *,
     with_worker: bool = False,
     fronts: Sequence[Front] = (),
-    ready: Callable[[Address], None] = lambda _: None,
+    ready: Callable[[Endpoint], None] = lambda _: None,
 ) -> None:
     """Answer until SIGTERM or SIGINT. UsageError if the address is not safe, or taken."""
     meters = ServerMeters()
@@ -125,7 +125,7 @@ def serve(
             cookie=cookie,
             wrong_tokens_per_minute=config.limits.wrong_tokens_per_minute,
         )
-        service = Service(
+        service = VerbService(
             Desk(calve),
             identities,
             threads,
@@ -181,7 +181,7 @@ def serve(
             looking_out(lookout),
         ):
             ready(
-                Address(
+                Endpoint(
                     url=url,
                     token_file=token_file,
                     takes_local_token=local and not options.behind_proxy,

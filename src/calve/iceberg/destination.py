@@ -21,10 +21,10 @@ from calve.destination.names import DestinationAddress
 from calve.destination.outcome import (
     AlreadyExported,
     EarlierExport,
-    Proof,
     PublishedSnapshot,
     PublishFenced,
     Undone,
+    Verification,
 )
 from calve.destination.plan import DestinationPlan, ExportPlan
 from calve.destination.port import Destination, ExecutorAccess, FoundTable, write_probe
@@ -204,7 +204,7 @@ class IcebergDestination(Destination):
 
     def verify(
         self, process_id: str, plan: ExportPlan, receipts: Sequence[Receipt], snapshot_id: str
-    ) -> Proof:
+    ) -> Verification:
         return verify.verify(self.catalog, plan, receipts, snapshot_id)
 
     def scan(

@@ -15,7 +15,7 @@ from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, Table
 
-from calve.destination.outcome import Proof
+from calve.destination.outcome import Verification
 from calve.destination.plan import ExportPlan
 from calve.destination.proof import Box, Scan, in_boxes, prove, read_back
 from calve.destination.receipt import Receipt
@@ -25,7 +25,7 @@ from calve.model.errors import PermanentError, RefusedError
 from calve.objects.uri import full_uri
 
 
-def verify(catalog: Catalog, plan: ExportPlan, receipts: Sequence[Receipt], snapshot_id: str) -> Proof:
+def verify(catalog: Catalog, plan: ExportPlan, receipts: Sequence[Receipt], snapshot_id: str) -> Verification:
     """Read a process's files at its snapshot and compare. RefusedError where they cannot be read there."""
     table = tables.load(catalog, plan.destination.identifier)
     _check_snapshot(plan, table, snapshot_id)

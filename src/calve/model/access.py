@@ -47,7 +47,7 @@ class Asked:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class KeyedRequest:
     """An idempotency key that was used, and what came of it."""
 
     who: str
@@ -62,10 +62,10 @@ class Request:
 class Replayed(RefusedError):
     """This caller sent the same request with the same key before; answer with `request`."""
 
-    request: Request  # not pickled
+    request: KeyedRequest  # not pickled
 
     @classmethod
-    def of(cls, request: Request) -> "Replayed":
+    def of(cls, request: KeyedRequest) -> "Replayed":
         error = cls(
             f"the request with key {request.key!r} was accepted before; nothing was submitted",
             code="replayed",
@@ -76,7 +76,7 @@ class Replayed(RefusedError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Token:
+class AccessToken:
     """The secret itself is nowhere, only its SHA-256. A name is never given twice: it is who asked."""
 
     id: str

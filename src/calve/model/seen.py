@@ -45,7 +45,7 @@ class Attempt:
 
 
 @dataclass(frozen=True, kw_only=True)
-class End:
+class ProcessEnd:
     """How a process ended: the part of it that is read of many."""
 
     process_id: ProcessId
@@ -84,7 +84,7 @@ class Sighting:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Session:
+class WebSession:
     """Someone signed in with a token. `hash` is that of the cookie's secret; `token_hash` is the token's at the
     time: a session ends with its token."""
 

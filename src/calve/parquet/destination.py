@@ -17,7 +17,7 @@ from pyiceberg.typedef import Record
 from calve.destination import file_io
 from calve.destination.description import describe_metadata
 from calve.destination.names import PARQUET, DestinationAddress, receipts_of
-from calve.destination.outcome import AlreadyExported, Proof, PublishedSnapshot, PublishFenced, Undone
+from calve.destination.outcome import AlreadyExported, PublishedSnapshot, PublishFenced, Undone, Verification
 from calve.destination.plan import DestinationPlan, ExportPlan
 from calve.destination.port import Destination, ExecutorAccess, FoundTable, write_probe
 from calve.destination.proof import Box, Scan, ScanFile, prove
@@ -31,7 +31,7 @@ from calve.parquet.commits import KeyCommit, ListedFile, only_key, shown
 from calve.parquet.folder import Folder, FolderTable, hive_path
 
 
-def verify(folder: Folder, process_id: str, plan: ExportPlan, receipts: Sequence[Receipt]) -> Proof:
+def verify(folder: Folder, process_id: str, plan: ExportPlan, receipts: Sequence[Receipt]) -> Verification:
     """RefusedError where another export replaced it: its files are gone."""
     commit, table, work = _listed(folder, process_id, plan, receipts)
     io = load_file_io(file_io.bounded(folder.storage.properties), folder.location)
@@ -168,7 +168,7 @@ class ParquetDestination(Destination):
 
     def verify(
         self, process_id: str, plan: ExportPlan, receipts: Sequence[Receipt], snapshot_id: str
-    ) -> Proof:
+    ) -> Verification:
         return verify(self._folder, process_id, plan, receipts)
 
     def scan(

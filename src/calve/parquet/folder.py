@@ -115,7 +115,7 @@ class Folder:
             found.append(commit)
         return found
 
-    def shown(self) -> "Shown":
+    def shown(self) -> "ShownCommit":
         """What every key shows now, with one of its files at most. A commit that cannot be read is an error of its key (T10)."""
         by_key: dict[str, list[KeyCommit]] = {}
         damaged: dict[str, RefusedError] = {}
@@ -126,7 +126,7 @@ class Folder:
             else:
                 by_key.setdefault(commit.key, []).append(commit)
         found = (shown(sorted(own, key=lambda one: one.generation)) for own in by_key.values())
-        return Shown(
+        return ShownCommit(
             commits={one.key: one for one in found if one is not None and one.key not in damaged},
             damaged=damaged,
         )
@@ -169,7 +169,7 @@ class Folder:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shown:
+class ShownCommit:
     commits: Mapping[str, KeyCommit]  # by key
     damaged: Mapping[str, RefusedError]
 
@@ -214,7 +214,7 @@ class FolderTable(FoundTable):
         return []  # nothing is released into a folder
 
     @cached_property
-    def _shown(self) -> Shown:
+    def _shown(self) -> ShownCommit:
         return self.folder.shown()
 
 

@@ -29,7 +29,7 @@ class NoTimeKey(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bounds:
+class TimeBounds:
     """Of the rows in a partition: from `lower` to before `upper`. Of a Date both are midnights of UTC."""
 
     lower: datetime
@@ -103,7 +103,7 @@ class TimeKey:
     zone: str  # "": of a Date, which has none
     plain: bool  # the other members are columns, so that rows of the partition can be told by their values
 
-    def bounds(self, value: str) -> Bounds | None:
+    def bounds(self, value: str) -> TimeBounds | None:
         """`value` as ClickHouse writes it in `system.parts`; None for what does not read as a time."""
         parts = members(value) if self.members > 1 else [value]
         if len(parts) != self.members:
@@ -116,11 +116,11 @@ class TimeKey:
             ends = _end(begins, self.unit, self.count)
             if not self.zone:
                 lower, upper = begins.replace(tzinfo=UTC), ends.replace(tzinfo=UTC)
-                return Bounds(lower=lower, upper=upper, closed_at=upper + _LAST_MIDNIGHT)
+                return TimeBounds(lower=lower, upper=upper, closed_at=upper + _LAST_MIDNIGHT)
             lower, upper = _placed(begins, ends, self.unit, zone_of(self.zone))
         except (ValueError, OverflowError):
             return None
-        return Bounds(lower=lower, upper=upper, closed_at=upper)
+        return TimeBounds(lower=lower, upper=upper, closed_at=upper)
 
 
 def time_key(key: str, types: Mapping[str, str], server_zone: str) -> TimeKey | NoTimeKey:

@@ -23,7 +23,7 @@ class LateRows(StrEnum):
     REPLACE = "replace"
 
 
-class Release(StrEnum):
+class ReleaseRule(StrEnum):
     """Whether partitions leave their table."""
 
     NEVER = "never"
@@ -52,13 +52,13 @@ class Policy:
     partitions_per_run: int = 20
     bytes_per_day: int = 0  # 0 means no limit
     look_every: timedelta = timedelta(minutes=5)
-    release: Release = Release.NEVER
+    release: ReleaseRule = ReleaseRule.NEVER
     release_after: timedelta = timedelta(days=30)  # the proof; and so long again, until a person may drop it
     only_copy: bool = False  # it is accepted that the lake has it, and no backup
 
     @property
     def releases(self) -> bool:
-        return self.release is not Release.NEVER
+        return self.release is not ReleaseRule.NEVER
 
     @property
     def words(self) -> str:

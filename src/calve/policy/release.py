@@ -15,7 +15,7 @@ import json
 from collections.abc import Callable, Sequence
 
 from calve.clickhouse.tier import obstacles
-from calve.clickhouse.tier.quarantine import Attempt, Where, closed_table
+from calve.clickhouse.tier.quarantine import QuarantineAttempt, Where, closed_table
 from calve.control.kind import AdoptedWork, Fenced, Kind, NothingToDo, Planned, Published
 from calve.control.ports import TaskOrder, TaskResult
 from calve.destination.content import unchanged
@@ -29,8 +29,8 @@ from calve.model.states import ReleaseState
 from calve.model.tier import RELEASE, Release
 from calve.policy.lake_read import LakeRead
 from calve.policy.proof_task import lake_order
-from calve.policy.release_plan import NAME, Journal, ReleasePlan, ReleaseRequest
-from calve.policy.release_ports import ReleasePorts, Seen
+from calve.policy.release_plan import NAME, ReleaseJournal, ReleasePlan, ReleaseRequest
+from calve.policy.release_ports import ReleasePorts, SeenPartition
 from calve.policy.release_row import find_release, looked_at
 from calve.policy.way_back import MOVE, WayBack
 
@@ -104,7 +104,9 @@ class _Departure:
         where = f"{plan.request.destination}, partition {plan.request.partition}"
         self._read = LakeRead(proof=plan.proof, where=where)
         self._lake = self._read.sums(receipts)
-        self._allowed_now: tuple[Seen, Scan] | None = None  # an announcement is good for one statement
+        self._allowed_now: tuple[SeenPartition, Scan] | None = (
+            None  # an announcement is good for one statement
+        )
 
     def carry_out(self) -> Published:
         for _ in range(_STEPS):
@@ -153,7 +155,7 @@ class _Departure:
                     hint="the rows stay until it has ended; it is retried automatically",
                 )
         seen = self._hot.look()
-        attempt = Attempt(
+        attempt = QuarantineAttempt(
             table=seen.table,
             partition=release.partition,
             number=release.attempt,
@@ -164,8 +166,8 @@ class _Departure:
         # If we die here, an empty place is left, which the next try uses.
         self._hot.prepare(attempt)
         version, seen, _ = self._conditions()
-        attempt = Attempt(**{**vars(attempt), "top": seen.top, "hashes": seen.hashes})
-        journal = Journal(top=seen.top, hashes=tuple(sorted(seen.hashes)), mutations=seen.mutations)
+        attempt = QuarantineAttempt(**{**vars(attempt), "top": seen.top, "hashes": seen.hashes})
+        journal = ReleaseJournal(top=seen.top, hashes=tuple(sorted(seen.hashes)), mutations=seen.mutations)
         place = str(closed_table(attempt))
         moving = ReleaseTo(state=ReleaseState.MOVING, place=place, parts=journal.to_json())
         self._move(attempt, version, moving)
@@ -209,8 +211,10 @@ class _Departure:
         self._hot.close(attempt, self._moves())
         for seen in self._hot.placements(attempt):
             attempt = attempt.noted(seen)
-        journal = Journal.from_json(release.parts)
-        noted = Journal(top=journal.top, hashes=tuple(sorted(attempt.hashes)), mutations=journal.mutations)
+        journal = ReleaseJournal.from_json(release.parts)
+        noted = ReleaseJournal(
+            top=journal.top, hashes=tuple(sorted(attempt.hashes)), mutations=journal.mutations
+        )
         # If we die here, it is looked at and noted again.
         self._journal(ReleaseTo(state=ReleaseState.MOVED, parts=noted.to_json()))
 
@@ -244,7 +248,7 @@ class _Departure:
 
     # -- what all of them need ----------------------------------------------------------------------
 
-    def _conditions(self) -> tuple[int, Seen, Scan]:
+    def _conditions(self) -> tuple[int, SeenPartition, Scan]:
         """All that must hold right before rows leave, read after the guard: what changes since then is refused."""
         self._ports.announce()
         version = self._ports.guard(self._plan.guarded)
@@ -260,7 +264,7 @@ class _Departure:
             )
         return version, seen, self._read.same(self._cold)
 
-    def _move(self, attempt: Attempt, version: int, *also: Item) -> None:
+    def _move(self, attempt: QuarantineAttempt, version: int, *also: Item) -> None:
         query_id = f"calve-{self._process.id}-out-{len(self._ports.intents(self._process.id))}"
         # If we die here, it is announced, and the next try finds the parts where they were.
         self._journal(self._intend(MOVE, version, query_id), *also)
@@ -286,8 +290,8 @@ class _Departure:
         done = looked_at(self._ports, self._process)
         self._ports.journal(self._process, PublishNote("release"), *done, *items)
 
-    def _attempt(self, release: Release) -> Attempt:
-        return Journal.from_json(release.parts).attempt(self._hot.look().table, release)
+    def _attempt(self, release: Release) -> QuarantineAttempt:
+        return ReleaseJournal.from_json(release.parts).attempt(self._hot.look().table, release)
 
     def _moves(self) -> list[str]:
         found = self._ports.intents(self._process.id)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from calve.clickhouse.tier.quarantine import Attempt, Where
+from calve.clickhouse.tier.quarantine import QuarantineAttempt, Where
 from calve.control.kind import AdoptedWork, Fenced, Kind, NothingToDo, Planned, Published
 from calve.control.ports import TaskOrder, TaskResult
 from calve.model.change import Intend, Item, Permit, PublishNote, ReleaseTo, Result
@@ -22,7 +22,7 @@ from calve.model.tier import Release
 from calve.policy.lake_read import LakeRead
 from calve.policy.proof_plan import ProofPlan, grouped
 from calve.policy.proof_task import lake_order
-from calve.policy.release_plan import Journal, ReleasePlan, ReleaseRequest
+from calve.policy.release_plan import ReleaseJournal, ReleasePlan, ReleaseRequest
 from calve.policy.release_ports import ReleasePorts
 from calve.policy.release_row import find_release, looked_at
 from calve.policy.row_hash import RowSums
@@ -168,11 +168,11 @@ class _Departed:
         self._journal(self._to(ReleaseState.DROPPED if gone else ReleaseState.QUARANTINED))
         return gone
 
-    def refuse(self) -> Attempt:
+    def refuse(self) -> QuarantineAttempt:
         """What needs no rows to be read."""
         release, request = self.release, self._plan.request
         seen = self._hot.look()
-        attempt = Journal.from_json(release.parts).attempt(seen.table, release)
+        attempt = ReleaseJournal.from_json(release.parts).attempt(seen.table, release)
         if release.state not in (ReleaseState.QUARANTINED, ReleaseState.DROPPING):
             raise RefusedError(
                 f"{self._where} is {release.state}",
@@ -201,7 +201,7 @@ class _Departed:
             )
         return attempt
 
-    def _conditions(self, receipts: Sequence[str]) -> tuple[int, Attempt]:
+    def _conditions(self, receipts: Sequence[str]) -> tuple[int, QuarantineAttempt]:
         """All of them, read after the guard."""
         version = self._ports.guard(self._of.guarded)
         if self.release.state is ReleaseState.DROPPING:
@@ -223,8 +223,8 @@ class _Departed:
         read.same(self._cold)
         return version, attempt
 
-    def _attempt(self) -> Attempt:
-        return Journal.from_json(self.release.parts).attempt(self._hot.look().table, self.release)
+    def _attempt(self) -> QuarantineAttempt:
+        return ReleaseJournal.from_json(self.release.parts).attempt(self._hot.look().table, self.release)
 
     def _spare(self) -> None:
         # If we die here, the place has its own name or the drop's; sparing it again finds out.

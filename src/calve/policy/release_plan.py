@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from calve.clickhouse.sql.tokens import TableName
 from calve.clickhouse.tables import TableInfo
-from calve.clickhouse.tier.quarantine import Attempt
+from calve.clickhouse.tier.quarantine import QuarantineAttempt
 from calve.destination.names import DestinationAddress
 from calve.model.process import GuardedTable, Lock, NewProcess, new_process_id
 from calve.model.record import Record
@@ -90,15 +90,15 @@ class ReleasePlan(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Journal(Record):
+class ReleaseJournal(Record):
     """What tells the parts of an attempt from all others, from before it was announced."""
 
     top: int
     hashes: tuple[str, ...]
     mutations: tuple[str, ...]  # of the table: later ones came after the move
 
-    def attempt(self, table: TableInfo, release: Release) -> Attempt:
-        return Attempt(
+    def attempt(self, table: TableInfo, release: Release) -> QuarantineAttempt:
+        return QuarantineAttempt(
             table=table,
             partition=release.partition,
             number=release.attempt,

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from calve.clickhouse.tables import TableInfo
 from calve.clickhouse.tier.obstacles import Obstacle
-from calve.clickhouse.tier.quarantine import Attempt, Placement
+from calve.clickhouse.tier.quarantine import QuarantineAttempt, QuarantinePlace
 from calve.destination.names import DestinationAddress
 from calve.destination.proof import Scan
 from calve.iceberg.released import ReleaseMark
@@ -21,7 +21,7 @@ from calve.policy.row_hash import RowSums
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
+class SeenPartition:
     """The partition at its source, now."""
 
     table: TableInfo
@@ -36,34 +36,34 @@ class Seen:
 class HotSide(Protocol):
     """The table, and the quarantine of an attempt, at every server of the source."""
 
-    def look(self) -> Seen: ...
+    def look(self) -> SeenPartition: ...
 
-    def prepare(self, attempt: Attempt) -> None: ...  # these four: see `clickhouse.tier.quarantine`
+    def prepare(self, attempt: QuarantineAttempt) -> None: ...  # these four: see `clickhouse.tier.quarantine`
 
-    def take_out(self, attempt: Attempt, query_id: str) -> None: ...
+    def take_out(self, attempt: QuarantineAttempt, query_id: str) -> None: ...
 
-    def close(self, attempt: Attempt, query_ids: Sequence[str]) -> None: ...
+    def close(self, attempt: QuarantineAttempt, query_ids: Sequence[str]) -> None: ...
 
-    def put_back(self, attempt: Attempt, query_id: str) -> None: ...
+    def put_back(self, attempt: QuarantineAttempt, query_id: str) -> None: ...
 
-    def remove(self, attempt: Attempt, process_id: str, query_id: str) -> None:
+    def remove(self, attempt: QuarantineAttempt, process_id: str, query_id: str) -> None:
         """Delete the quarantine, under a name that is the process's own."""
 
-    def spare(self, attempt: Attempt, process_id: str, query_ids: Sequence[str]) -> None:
+    def spare(self, attempt: QuarantineAttempt, process_id: str, query_ids: Sequence[str]) -> None:
         """From now on no `remove` of this process can delete it; those under way have ended."""
 
-    def is_gone(self, attempt: Attempt, process_id: str) -> bool:
+    def is_gone(self, attempt: QuarantineAttempt, process_id: str) -> bool:
         """Whether it is deleted at every server."""
 
-    def placements(self, attempt: Attempt) -> list[Placement]: ...  # one a server
+    def placements(self, attempt: QuarantineAttempt) -> list[QuarantinePlace]: ...  # one a server
 
-    def held(self, attempt: Attempt) -> RowSums:
+    def held(self, attempt: QuarantineAttempt) -> RowSums:
         """Of the rows in quarantine."""
 
-    def live(self, attempt: Attempt) -> RowSums:
+    def live(self, attempt: QuarantineAttempt) -> RowSums:
         """Of those that are back in the table; rows that came late do not count."""
 
-    def content(self, attempt: Attempt) -> str:
+    def content(self, attempt: QuarantineAttempt) -> str:
         """Their content id."""
 
 
@@ -80,7 +80,7 @@ class ColdSide(Protocol):
     def unmark(self, process_id: str, content: str) -> None: ...
 
 
-class Shown(Protocol):
+class ShownSide(Protocol):
     """The view over both sides, which reads the partition from one of them."""
 
     def turn(self, *, cold: bool) -> None: ...
@@ -88,7 +88,7 @@ class Shown(Protocol):
     def older(self) -> str:
         """A query that may still read it from the other side; "" for none."""
 
-    def differs(self, attempt: Attempt) -> str:
+    def differs(self, attempt: QuarantineAttempt) -> str:
         """Where the view's own cold relation has other rows than the quarantine; "" for nowhere."""
 
 
@@ -100,7 +100,7 @@ class ReleasePorts(Protocol):
 
     def cold(self, plan: ReleasePlan) -> ColdSide: ...
 
-    def shown(self, plan: ReleasePlan) -> Shown | None: ...  # None: the plan has no view
+    def shown(self, plan: ReleasePlan) -> ShownSide | None: ...  # None: the plan has no view
 
     def keys(self, address: DestinationAddress) -> Mapping[str, str]:
         """Of the storage, for executors."""

@@ -16,9 +16,9 @@ from calve.clickhouse.tier import obstacles, replicas
 from calve.clickhouse.tier.obstacles import Obstacle
 from calve.clickhouse.tier.quarantine import (
     DATABASE,
-    Attempt,
     MovingQuarantine,
-    Placement,
+    QuarantineAttempt,
+    QuarantinePlace,
     closed_table,
     parts,
 )
@@ -29,7 +29,7 @@ from calve.policy.over import not_over
 from calve.policy.proof_plan import ProofPlan
 from calve.policy.proof_source import parts_sums
 from calve.policy.release_plan import ReleasePlan
-from calve.policy.release_ports import Seen
+from calve.policy.release_ports import SeenPartition
 from calve.policy.row_hash import RowHash, RowSums
 
 _NUMBER = re.compile(r"[^_]+_(\d+)(?:_.*)?")
@@ -46,8 +46,8 @@ class TableSide:
     now: Callable[[], datetime]  # the store's
     proof: ProofPlan | None = None  # of which columns sums are made
 
-    def look(self) -> Seen:
-        found: list[Seen] = []
+    def look(self) -> SeenPartition:
+        found: list[SeenPartition] = []
         seen_replicas: list[replicas.Replica] = []
         for visit in self.source.visits():
             with visit as session:
@@ -61,7 +61,7 @@ class TableSide:
             more.append(Obstacle(code="replicas", words=words))
         if len({(one.table.uuid, one.content) for one in found}) > 1:
             more.append(Obstacle(code="replicas", words="the servers do not have the same parts"))
-        return Seen(
+        return SeenPartition(
             **{
                 **vars(found[0]),
                 "hashes": frozenset().union(*(one.hashes for one in found)),
@@ -71,12 +71,12 @@ class TableSide:
             }
         )
 
-    def _look(self, session: Session) -> Seen:
+    def _look(self, session: Session) -> SeenPartition:
         table = session.describe(self.name.database, self.name.table)
         partitions = session.partitions(table)
         mine = next((one for one in partitions if one.id == self.partition), None)
         there = parts(session, table.full_name, self.partition)
-        return Seen(
+        return SeenPartition(
             table=table,
             content=mine.content if mine else "",
             top=mine.max_block if mine else 0,
@@ -107,34 +107,34 @@ class TableSide:
 
     # -- the quarantine -----------------------------------------------------------------------------
 
-    def prepare(self, attempt: Attempt) -> None:
+    def prepare(self, attempt: QuarantineAttempt) -> None:
         self._each(lambda quarantine: quarantine.prepare(attempt))
 
-    def take_out(self, attempt: Attempt, query_id: str) -> None:
+    def take_out(self, attempt: QuarantineAttempt, query_id: str) -> None:
         with self._first() as session:
             MovingQuarantine(session).take_out(attempt, query_id)
 
-    def close(self, attempt: Attempt, query_ids: Sequence[str]) -> None:
+    def close(self, attempt: QuarantineAttempt, query_ids: Sequence[str]) -> None:
         self._each(lambda quarantine: quarantine.close(attempt, query_ids))
 
-    def put_back(self, attempt: Attempt, query_id: str) -> None:
+    def put_back(self, attempt: QuarantineAttempt, query_id: str) -> None:
         with self._first() as session:
             MovingQuarantine(session).put_back(attempt, query_id)
 
-    def placements(self, attempt: Attempt) -> list[Placement]:
+    def placements(self, attempt: QuarantineAttempt) -> list[QuarantinePlace]:
         found = []
         for visit in self.source.visits():
             with visit as session:
                 found.append(MovingQuarantine(session).placement(attempt))
         return found
 
-    def remove(self, attempt: Attempt, process_id: str, query_id: str) -> None:
+    def remove(self, attempt: QuarantineAttempt, process_id: str, query_id: str) -> None:
         self._each(lambda quarantine: quarantine.remove(attempt, process_id, query_id))
 
-    def spare(self, attempt: Attempt, process_id: str, query_ids: Sequence[str]) -> None:
+    def spare(self, attempt: QuarantineAttempt, process_id: str, query_ids: Sequence[str]) -> None:
         self._each(lambda quarantine: quarantine.spare(attempt, process_id, query_ids))
 
-    def is_gone(self, attempt: Attempt, process_id: str) -> bool:
+    def is_gone(self, attempt: QuarantineAttempt, process_id: str) -> bool:
         found = []
         self._each(lambda quarantine: found.append(quarantine.is_gone(attempt, process_id)))
         return all(found)
@@ -149,13 +149,13 @@ class TableSide:
 
     # -- rows ---------------------------------------------------------------------------------------
 
-    def held(self, attempt: Attempt) -> RowSums:
+    def held(self, attempt: QuarantineAttempt) -> RowSums:
         with self._first() as session:
             table = session.describe(DATABASE, closed_table(attempt).table)
             found = session.parts(table, [attempt.partition])
         return self._sums(table, found)
 
-    def live(self, attempt: Attempt) -> RowSums:
+    def live(self, attempt: QuarantineAttempt) -> RowSums:
         with self._first() as session:
             late = {part.name for part in MovingQuarantine(session).placement(attempt).late}
             table = session.describe(self.name.database, self.name.table)
@@ -168,7 +168,7 @@ class TableSide:
         row_hash = RowHash(self.proof.columns, Schema.model_validate_json(self.proof.schema))
         return parts_sums(self.source, table, found, row_hash, self.proof.rows.settings)  # type: ignore[arg-type]
 
-    def content(self, attempt: Attempt) -> str:
+    def content(self, attempt: QuarantineAttempt) -> str:
         with self._first() as session:
             if MovingQuarantine(session).placement(attempt).late:
                 return ""  # of rows that were never exported, too

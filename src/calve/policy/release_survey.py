@@ -11,13 +11,13 @@ from calve.destination.port import Destination
 from calve.policy.proof import OUTSIDE, ProofKind
 from calve.policy.proof_plan import Depth, ProofPlan
 from calve.policy.release_plan import ReleasePlan, ReleaseRequest
-from calve.policy.release_ports import Seen
+from calve.policy.release_ports import SeenPartition
 
 
 def survey(
     proofs: ProofKind,
     destination: Destination,
-    seen: Seen,
+    seen: SeenPartition,
     request: ReleaseRequest,
     process_id: str,
     view: str,
@@ -54,7 +54,9 @@ def _is_it(one: EarlierExport, request: ReleaseRequest) -> bool:
     return one.input == (request.identity, request.partition, "")
 
 
-def _of_lake(exports: Sequence[EarlierExport], request: ReleaseRequest, seen: Seen) -> Iterator[Obstacle]:
+def _of_lake(
+    exports: Sequence[EarlierExport], request: ReleaseRequest, seen: SeenPartition
+) -> Iterator[Obstacle]:
     strangers = {one.input[0] for one in exports} - {request.identity, ""}
     if strangers:
         yield Obstacle(

@@ -14,7 +14,7 @@ from calve.model.reach import Service
 from calve.model.record import Record
 from calve.model.states import ReleaseState
 from calve.model.tier import Release
-from calve.policy.release_plan import BACK, Journal, ReleasePlan, ReleaseRequest
+from calve.policy.release_plan import BACK, ReleaseJournal, ReleasePlan, ReleaseRequest
 from calve.policy.release_ports import ReleasePorts
 from calve.policy.release_row import find_release
 from calve.policy.way_back import WayBack
@@ -97,7 +97,7 @@ class ReturnKind(Kind):
                 code="not_in_quarantine",
                 hint="calve policy explain TABLE PARTITION",
             )
-        hot, journal = self._ports.hot(plan), Journal.from_json(release.parts)
+        hot, journal = self._ports.hot(plan), ReleaseJournal.from_json(release.parts)
         seen = hot.look()
         placements = hot.placements(journal.attempt(seen.table, release))
         if release.state is ReleaseState.QUARANTINED and {one.where for one in placements} != {

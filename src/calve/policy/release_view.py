@@ -8,7 +8,7 @@ from calve.clickhouse.source import LiveSource, Session
 from calve.clickhouse.sql.tokens import Sort, TableName, tokens
 from calve.clickhouse.tables import TableInfo
 from calve.clickhouse.tier import residency, view
-from calve.clickhouse.tier.quarantine import DATABASE, Attempt, closed_table
+from calve.clickhouse.tier.quarantine import DATABASE, QuarantineAttempt, closed_table
 from calve.clickhouse.tier.residency import Resident
 from calve.policy.bounds import TimeKey, time_key
 from calve.policy.proof_source import parts_sums
@@ -16,7 +16,7 @@ from calve.policy.release_plan import ReleasePlan
 from calve.policy.row_hash import HashedColumn, RowHash
 
 
-def differs(source: LiveSource, plan: ReleasePlan, attempt: Attempt) -> str:
+def differs(source: LiveSource, plan: ReleasePlan, attempt: QuarantineAttempt) -> str:
     """Which servers find other rows; "" for none. Columns that the view leaves out are not compared."""
     assert plan.proof.rows is not None
     for visit in source.visits():

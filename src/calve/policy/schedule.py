@@ -21,7 +21,7 @@ _LONGEST = 366 * DAY
 
 
 @dataclass(frozen=True, kw_only=True)
-class Clock:
+class TimeOfDay:
     """A time on the clocks of a zone; for weeks, of a day."""
 
     at: time
@@ -29,7 +29,7 @@ class Clock:
     weekday: int = 0  # Monday
 
     @classmethod
-    def parse(cls, text: str) -> "Clock":
+    def parse(cls, text: str) -> "TimeOfDay":
         found = _AT.fullmatch(text.strip())
         try:
             if found is None:
@@ -62,7 +62,7 @@ class Schedule:
     source: str  # in the configuration
     tables: tuple[str, ...]  # patterns: db.*
     every: timedelta
-    clock: Clock
+    clock: TimeOfDay
     jitter: timedelta = timedelta()
     seed: str = ""  # of the jitter: schedules of one name begin at different moments in different places
     keep: tuple[tuple[str, int], ...] = ()  # last, daily, weekly, … and how many; none: nothing is deleted

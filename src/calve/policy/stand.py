@@ -34,7 +34,7 @@ class State(StrEnum):
 INSEPARABLE = frozenset({"mixed_merge", "rows_gone", "parts_came_back", "blocks_unknown"})
 
 
-class Action(StrEnum):
+class NextAction(StrEnum):
     """What would start."""
 
     EXPORT = "export"
@@ -44,8 +44,8 @@ class Action(StrEnum):
     RELEASE = "release"
 
 
-EXPORTS = frozenset({Action.EXPORT, Action.APPEND, Action.REPLACE})
-STARTS = EXPORTS | {Action.RELEASE}  # what a run begins, and its limits count
+EXPORTS = frozenset({NextAction.EXPORT, NextAction.APPEND, NextAction.REPLACE})
+STARTS = EXPORTS | {NextAction.RELEASE}  # what a run begins, and its limits count
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +90,7 @@ class Failure:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Facts:
+class PartitionFacts:
     """All that is known of one partition at one moment."""
 
     policy: Policy
@@ -111,20 +111,20 @@ class Facts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Standing:
+class PartitionStanding:
     state: State
     code: str = ""  # why, of those aside
     until: datetime | None = None  # it changes by itself then, if nothing else happens
-    next: Action | None = None  # what starts now
+    next: NextAction | None = None  # what starts now
 
 
-def stand(facts: Facts) -> Standing:
+def stand(facts: PartitionFacts) -> PartitionStanding:
     if facts.live:
-        return Standing(state=State.EXPORTING)
+        return PartitionStanding(state=State.EXPORTING)
     if (unknown := _unknown(facts)) is not None:
         return unknown
     if facts.release.live:
-        return Standing(state=State.RELEASING)
+        return PartitionStanding(state=State.RELEASING)
     export = facts.export
     if export is None:
         return _not_exported(facts)
@@ -134,14 +134,16 @@ def stand(facts: Facts) -> Standing:
         return _blocked("no_longer_there")
     if not facts.there:
         return (
-            Standing(state=State.VERIFIED, code="gone_at_source") if export.proven else _verify(facts, export)
+            PartitionStanding(state=State.VERIFIED, code="gone_at_source")
+            if export.proven
+            else _verify(facts, export)
         )
     if not export.unchanged:
         return _late(facts, export)
     return _verify(facts, export)
 
 
-def _unknown(facts: Facts) -> Standing | None:
+def _unknown(facts: PartitionFacts) -> PartitionStanding | None:
     """Facts that are not to be trusted."""
     if facts.looked_at is None or facts.now - facts.looked_at > LOOKS_KEPT * facts.policy.look_every:
         return _blocked("source_unseen")
@@ -150,7 +152,7 @@ def _unknown(facts: Facts) -> Standing | None:
     return _blocked("two_policies") if facts.shared else None
 
 
-def _not_exported(facts: Facts) -> Standing:
+def _not_exported(facts: PartitionFacts) -> PartitionStanding:
     quiet_at = None if facts.changed_at is None else facts.changed_at + facts.policy.quiet
     if facts.closed_at is not None:
         due_at = facts.closed_at + facts.policy.export_after
@@ -160,96 +162,98 @@ def _not_exported(facts: Facts) -> Standing:
         return _blocked("source_unseen")
     due_at = max(due_at, quiet_at or due_at)
     if facts.now < due_at:
-        return Standing(state=State.HOT, until=due_at)
-    return _start(facts, Standing(state=State.DUE, next=Action.EXPORT))
+        return PartitionStanding(state=State.HOT, until=due_at)
+    return _start(facts, PartitionStanding(state=State.DUE, next=NextAction.EXPORT))
 
 
-def _late(facts: Facts, export: ExportFacts) -> Standing:
+def _late(facts: PartitionFacts, export: ExportFacts) -> PartitionStanding:
     if facts.policy.on_late_rows is LateRows.APPEND:  # takes nothing away: released and held ones too
         failure = facts.failure
         if failure is not None and failure.policy == facts.policy.hash and failure.code in INSEPARABLE:
-            return Standing(state=State.HELD, code=failure.code)
-        return _once_quiet(facts, Action.APPEND)
+            return PartitionStanding(state=State.HELD, code=failure.code)
+        return _once_quiet(facts, NextAction.APPEND)
     if export.released:
-        return Standing(state=State.HELD, code="released")  # whatever the policy says: it is never replaced
+        return PartitionStanding(
+            state=State.HELD, code="released"
+        )  # whatever the policy says: it is never replaced
     if facts.policy.on_late_rows is LateRows.HOLD:
-        return Standing(state=State.HELD, code="late_rows")
+        return PartitionStanding(state=State.HELD, code="late_rows")
     if facts.held:
-        return Standing(state=State.HELD, code="hold")
+        return PartitionStanding(state=State.HELD, code="hold")
     if not export.grows:
-        return Standing(state=State.HELD, code="rows_gone")
-    return _once_quiet(facts, Action.REPLACE)
+        return PartitionStanding(state=State.HELD, code="rows_gone")
+    return _once_quiet(facts, NextAction.REPLACE)
 
 
-def _once_quiet(facts: Facts, action: Action) -> Standing:
+def _once_quiet(facts: PartitionFacts, action: NextAction) -> PartitionStanding:
     quiet_at = (facts.changed_at or facts.now) + facts.policy.quiet
     if facts.now < quiet_at:
-        return Standing(state=State.CHANGED, until=quiet_at)
-    return _start(facts, Standing(state=State.CHANGED, next=action))
+        return PartitionStanding(state=State.CHANGED, until=quiet_at)
+    return _start(facts, PartitionStanding(state=State.CHANGED, next=action))
 
 
-def _verify(facts: Facts, export: ExportFacts) -> Standing:
+def _verify(facts: PartitionFacts, export: ExportFacts) -> PartitionStanding:
     if export.proving:
-        return Standing(state=State.EXPORTED)
+        return PartitionStanding(state=State.EXPORTED)
     if export.proven is None and not export.known:
-        return Standing(state=State.EXPORTED, code="unknown_process")
+        return PartitionStanding(state=State.EXPORTED, code="unknown_process")
     if export.proven is None:
-        return _unless(export.unproven, facts, Standing(state=State.EXPORTED, next=Action.PROVE))
+        return _unless(export.unproven, facts, PartitionStanding(state=State.EXPORTED, next=NextAction.PROVE))
     return _proven(facts) if export.proven else _blocked("proof_failed")
 
 
-def _out(facts: Facts, export: ExportFacts) -> Standing | None:
+def _out(facts: PartitionFacts, export: ExportFacts) -> PartitionStanding | None:
     """Of what left its table; None where rows have come since, which are exported like others."""
     state = facts.release.state
     if export.missing or state == "LOST":
         return _blocked("released_rows_missing")
     if state in ("MARKED", "MOVING", "MOVED", "RETURNING"):
-        return Standing(state=State.RELEASING)
+        return PartitionStanding(state=State.RELEASING)
     if facts.there and not export.unchanged:
         return None
     if state not in ("QUARANTINED", "DROPPING", "DROPPED"):
-        return Standing(state=State.HELD, code="released_elsewhere")
-    return Standing(state=State.DROPPED if state == "DROPPED" else State.QUARANTINED)
+        return PartitionStanding(state=State.HELD, code="released_elsewhere")
+    return PartitionStanding(state=State.DROPPED if state == "DROPPED" else State.QUARANTINED)
 
 
-def _proven(facts: Facts) -> Standing:
+def _proven(facts: PartitionFacts) -> PartitionStanding:
     """It stays, unless the policy releases and nothing is against it."""
     release, policy = facts.release, facts.policy
     if not policy.releases:
-        return Standing(state=State.VERIFIED)
+        return PartitionStanding(state=State.VERIFIED)
     if release.state == "RETURNED" and release.moved:
-        return Standing(
+        return PartitionStanding(
             state=State.HELD, code="undone" if release.error.startswith("undone") else "came_back"
         )
     if release.rival:
         return _blocked("two_policies")
     if release.over:
-        return Standing(state=State.VERIFIED, code=release.over)
+        return PartitionStanding(state=State.VERIFIED, code=release.over)
     if release.proven_at is None:
-        return Standing(state=State.VERIFIED, code="not_by_value")
+        return PartitionStanding(state=State.VERIFIED, code="not_by_value")
     leaves_at = release.proven_at + policy.release_after
     if facts.now < leaves_at:
-        return Standing(state=State.GRACE, until=leaves_at)
+        return PartitionStanding(state=State.GRACE, until=leaves_at)
     if facts.held:
-        return Standing(state=State.HELD, code="hold")
+        return PartitionStanding(state=State.HELD, code="hold")
     if not release.approved:
-        return Standing(state=State.HELD, code="not_approved")
-    wanted = Standing(state=State.GRACE, next=Action.RELEASE)
+        return PartitionStanding(state=State.HELD, code="not_approved")
+    wanted = PartitionStanding(state=State.GRACE, next=NextAction.RELEASE)
     return _blocked("mutation") if facts.mutating else _unless(release.since, facts, wanted)
 
 
-def _start(facts: Facts, wanted: Standing) -> Standing:
+def _start(facts: PartitionFacts, wanted: PartitionStanding) -> PartitionStanding:
     """Unless something is in the way that time or a person removes."""
     return _blocked("mutation") if facts.mutating else _unless(facts.failure, facts, wanted)
 
 
-def _unless(failure: Failure | None, facts: Facts, wanted: Standing) -> Standing:
+def _unless(failure: Failure | None, facts: PartitionFacts, wanted: PartitionStanding) -> PartitionStanding:
     """What failed lately waits, longer each time."""
     if failure is None or failure.policy not in ("", facts.policy.hash):
         return wanted
     again = again_at(failure.at, failure.times)
     if facts.now < again:
-        return Standing(state=State.BLOCKED, code=failure.code, until=again)
+        return PartitionStanding(state=State.BLOCKED, code=failure.code, until=again)
     return wanted
 
 
@@ -259,5 +263,5 @@ def again_at(failed_at: datetime, times: int) -> datetime:
     return failed_at + min(later, RETRY_AT_MOST)
 
 
-def _blocked(code: str) -> Standing:
-    return Standing(state=State.BLOCKED, code=code)
+def _blocked(code: str) -> PartitionStanding:
+    return PartitionStanding(state=State.BLOCKED, code=code)

@@ -23,7 +23,7 @@ from calve.model.states import ProcessState
 from calve.policy.proof_plan import ProofReceipt
 from calve.policy.proof_task import lake_order, sums_of
 from calve.policy.row_hash import RowSums
-from calve.policy.untier_plan import NAME, Journal, UntierPlan, UntierPorts, UntierRequest, UntierSides
+from calve.policy.untier_plan import NAME, UntierJournal, UntierPlan, UntierPorts, UntierRequest, UntierSides
 
 
 class UntierKind(Kind):
@@ -67,10 +67,10 @@ class UntierKind(Kind):
         sides: UntierSides,
         lake: RowSums,
         note: Callable[[str], None],
-    ) -> Journal:
+    ) -> UntierJournal:
         """The rows into the table, by a scratch table of this try. Tries before it can no longer move anything."""
         sides.refuse()
-        journal = Journal(scratch=f"{plan.uuid}_{process.id}_{process.publish_attempts}")
+        journal = UntierJournal(scratch=f"{plan.uuid}_{process.id}_{process.publish_attempts}")
         # If we die here, the scratch table is not there yet, and the next try takes another.
         note(journal.to_json())
         for old in sides.scratches():
@@ -87,7 +87,7 @@ class UntierKind(Kind):
                 code="untier_differs",
                 hint="calve verify tells whether the lake has them; others may write to that table, too",
             )
-        journal = Journal(
+        journal = UntierJournal(
             scratch=journal.scratch, moving=True, hashes=tuple(sorted(sides.hashes(journal.scratch)))
         )
         # If we die here, its parts count as moved until somebody looked.
@@ -118,8 +118,8 @@ class UntierKind(Kind):
         self._ports.probe(service, UntierRequest.from_json(process.request).address)
 
 
-def _journal(process: Process) -> Journal | None:
-    return Journal.from_json(process.publish_note) if process.publish_note else None
+def _journal(process: Process) -> UntierJournal | None:
+    return UntierJournal.from_json(process.publish_note) if process.publish_note else None
 
 
 def _lake(plan: UntierPlan, receipts: Sequence[str]) -> RowSums:
@@ -144,7 +144,7 @@ def _drop_all(sides: UntierSides, *, but_the_hold: bool = False) -> None:
         sides.unhold()
 
 
-def _arrived(sides: UntierSides, journal: Journal) -> bool:
+def _arrived(sides: UntierSides, journal: UntierJournal) -> bool:
     if not journal.moving:
         return False
     # If we die here, it is closed or not; closing it again finds out.
@@ -152,7 +152,7 @@ def _arrived(sides: UntierSides, journal: Journal) -> bool:
     return sides.has_arrived(journal.scratch)
 
 
-def _finish(plan: UntierPlan, sides: UntierSides, journal: Journal) -> Published:
+def _finish(plan: UntierPlan, sides: UntierSides, journal: UntierJournal) -> Published:
     if not sides.has_arrived(journal.scratch):
         raise TemporaryError(
             f"the rows of partition {plan.request.partition} are not in the table yet",

@@ -75,7 +75,7 @@ class UntierPlan(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Journal(Record):
+class UntierJournal(Record):
     """Noted before each step that somebody else must know of."""
 
     scratch: str

@@ -7,13 +7,13 @@ keep their marks for ever: the lake then has the only copy.
 
 from dataclasses import dataclass
 
-from calve.clickhouse.tier.quarantine import Attempt, Where
+from calve.clickhouse.tier.quarantine import QuarantineAttempt, Where
 from calve.model.change import ReleaseTo
 from calve.model.errors import PermanentError, TemporaryError
 from calve.model.process import Process
 from calve.model.states import ReleaseState
 from calve.model.tier import Release
-from calve.policy.release_plan import Journal, ReleasePlan
+from calve.policy.release_plan import ReleaseJournal, ReleasePlan
 from calve.policy.release_ports import HotSide, ReleasePorts
 
 _ENDED = (ReleaseState.RETURNED, ReleaseState.LOST)
@@ -50,9 +50,9 @@ class WayBack:
         # If we die here, all of it is found done.
         self._journal(ReleaseState.RETURNED)
 
-    def _closed(self, hot: HotSide, why: str) -> Attempt:
+    def _closed(self, hot: HotSide, why: str) -> QuarantineAttempt:
         """From now on nothing leaves, and what is held is known by its hashes."""
-        journal = Journal.from_json(self.release.parts)
+        journal = ReleaseJournal.from_json(self.release.parts)
         attempt = journal.attempt(hot.look().table, self.release)
         moves = [one for one in self.ports.intents(self.release.process_id) if one.step == MOVE]
         # If we die here, the place is closed or not; closing it again finds out.
@@ -63,14 +63,14 @@ class WayBack:
         if all(seen.where is Where.NOWHERE for seen in placements):
             self._lose()
         if self.release.state is not ReleaseState.RETURNING:
-            noted = Journal(
+            noted = ReleaseJournal(
                 top=journal.top, hashes=tuple(sorted(attempt.hashes)), mutations=journal.mutations
             )
             # If we die here, nothing has come back yet, and the parts are known.
             self._journal(ReleaseState.RETURNING, parts=noted.to_json(), error=why)
         return attempt
 
-    def _put_back(self, hot: HotSide, attempt: Attempt) -> str:
+    def _put_back(self, hot: HotSide, attempt: QuarantineAttempt) -> str:
         """The content that the partition has then. Parts that are at both places are not moved once more: that would
         double them."""
         found = {seen.where for seen in hot.placements(attempt)}

@@ -55,7 +55,7 @@ def away(master: str, said: str) -> UnavailableError:
     )
 
 
-class Watch:
+class MasterWatch:
     """Calls `gone` once, when the master is. Thread-safe."""
 
     def __init__(self, master: str, seconds: float, gone: Callable[[UnavailableError], None]) -> None:

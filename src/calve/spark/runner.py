@@ -26,7 +26,7 @@ from calve.spark.java import ClassArchive, java_home
 
 if TYPE_CHECKING:
     from calve.model.process import Granted
-    from calve.spark.master import Watch
+    from calve.spark.master import MasterWatch
     from calve.spark.near import Near
 
 OnResult = Callable[[TaskResult], None]
@@ -81,7 +81,7 @@ class SparkRunner:
         self._driver: Driver | None = None
         self._cancelled: dict[str, threading.Event] = {}
         self._near: Near | None = None
-        self._watch: Watch | None = None
+        self._watch: MasterWatch | None = None
         self._gone: CalveError | None = None  # why it is of no use to go on starting
         self._starting = False
         self.jvm: Any = None  # its program
@@ -280,9 +280,9 @@ class SparkRunner:
             if self._context is None:
                 self._gone, self.jvm = None, None
                 if self._is_standalone:
-                    from calve.spark.master import Watch
+                    from calve.spark.master import MasterWatch
 
-                    self._watch = Watch(self._master, self._connect_seconds, self._master_gone)
+                    self._watch = MasterWatch(self._master, self._connect_seconds, self._master_gone)
                 self._starting = True
                 try:
                     self._context = self._start()

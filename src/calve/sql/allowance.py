@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from calve.clickhouse import errors as clickhouse
-from calve.clickhouse.sql.filters import LASTING, Node, Parser
+from calve.clickhouse.sql.filters import LASTING, FilterParser, Node
 from calve.clickhouse.sql.tokens import Sort, Token, tokens
 from calve.model.errors import CalveError, UsageError
 from calve.sql import codes
@@ -82,7 +82,7 @@ def format_named(name: str) -> str:
         ) from None
 
 
-def allowed(parser: Parser, sql: str, tables: Collection[str]) -> Allowed:
+def allowed(parser: FilterParser, sql: str, tables: Collection[str]) -> Allowed:
     """The statement as it may run. UsageError with a code of `codes` otherwise."""
     normal = _normal(parser, sql)
     try:
@@ -102,7 +102,7 @@ def allowed(parser: Parser, sql: str, tables: Collection[str]) -> Allowed:
     return Allowed(sql=normal, tables=tuple(read), columns=_columns(nodes), ids=_ids(normal, nodes))
 
 
-def _normal(parser: Parser, sql: str) -> str:
+def _normal(parser: FilterParser, sql: str) -> str:
     try:
         normal = parser.normal(sql)
     except CalveError as error:

@@ -11,13 +11,13 @@ from typing import Any
 from calve.clickhouse.sql import tokens
 from calve.destination.names import is_folder
 from calve.model.errors import UsageError
-from calve.sql.reader import Json, Reader, files_of, mapping, moment, table
+from calve.sql.reader import DeskReader, Json, files_of, mapping, moment, table
 
 _NUMBERED = re.compile(r"#\d+$")
 _STATUS = {"COMPLETED": "COMPLETED", "FAILED": "FAILED", "CANCELLED": "KILLED"}  # else PENDING
 
 
-def _exports(reader: Reader) -> Iterator[Json]:
+def _exports(reader: DeskReader) -> Iterator[Json]:
     """Tasks that run now."""
     now = reader.ask("now", {})["now"]
     running = reader.details(reader.processes("export", live=True))
@@ -50,7 +50,7 @@ _DEEP = (
 )
 
 
-def _partition_exports(reader: Reader) -> Iterator[Json]:
+def _partition_exports(reader: DeskReader) -> Iterator[Json]:
     """One row for each process and partition. Plans and tasks are read only where the statement names what is
     in them."""
     found = reader.processes("export")

@@ -21,8 +21,8 @@ from calve.model.access import Caller
 from calve.model.errors import CalveError, ErrorInfo, RefusedError, TemporaryError
 from calve.model.limits import Limits
 from calve.sql import allowance, codes, handshake, inventory, settings
-from calve.sql.reader import Reader
-from calve.sql.statement import Clause, Export, Kill, Look, Select, Statement, Switch, parse
+from calve.sql.reader import DeskReader
+from calve.sql.statement import Clause, Export, Inspection, Kill, Select, Statement, Switch, parse
 from calve.sql.tables import SCHEMAS, TABLES
 
 TEXT = "TabSeparated"
@@ -36,7 +36,7 @@ _KILL_COLUMNS = [name for name, _ in _KILLED.columns[1:]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Result:
+class StatementResult:
     """What a statement answers. `processes` are those that an ALTER queued or joined."""
 
     data: bytes = b""
@@ -75,7 +75,9 @@ class Sql:
         self._limits = limits
         self._handshakes: dict[tuple[str, str], bytes] = {}
 
-    def run(self, caller: Caller, text: str, *, form: str = TEXT, seconds: float | None = None) -> Result:
+    def run(
+        self, caller: Caller, text: str, *, form: str = TEXT, seconds: float | None = None
+    ) -> StatementResult:
         """CalveError, whose number at ClickHouse is `codes.known`. `form` is for a statement that names none."""
         return self.execute(caller, parse(text), form=form, seconds=seconds)
 
@@ -88,7 +90,7 @@ class Sql:
         seconds: float | None = None,
         key: str = "",
         ticket: str = "",
-    ) -> Result:
+    ) -> StatementResult:
         """`key`: what submits is done once, however often it is sent with it. `ticket`: for `leave`."""
         form = allowance.format_named(form)
         limit = min(seconds or self._limits.select_seconds, self._limits.select_seconds)
@@ -96,7 +98,7 @@ class Sql:
             case Select():
                 shown = allowance.format_named(statement.form or form)
                 return self._select(caller, statement.sql, shown, limit, ticket)
-            case Look():
+            case Inspection():
                 shown = allowance.format_named(statement.form or form)
                 return self._select(caller, inventory.select_of(statement), shown, limit, ticket)
             case Kill():
@@ -116,15 +118,15 @@ class Sql:
         found = [name for one in asked for name in self._desk.services("export", one)]
         return tuple(dict.fromkeys(found))
 
-    def _select(self, caller: Caller, sql: str, form: str, seconds: float, ticket: str) -> Result:
+    def _select(self, caller: Caller, sql: str, form: str, seconds: float, ticket: str) -> StatementResult:
         meant = handshake.meant(sql)
         if meant is None:
             return self._selected(caller, sql, form, seconds, ticket)
         if (meant, form) not in self._handshakes:
             self._handshakes[meant, form] = self._selected(caller, meant, form, seconds, ticket).data
-        return Result(data=self._handshakes[meant, form], form=form)
+        return StatementResult(data=self._handshakes[meant, form], form=form)
 
-    def _selected(self, caller: Caller, sql: str, form: str, seconds: float, ticket: str) -> Result:
+    def _selected(self, caller: Caller, sql: str, form: str, seconds: float, ticket: str) -> StatementResult:
         started, outcome = time.monotonic(), "failed"
         try:
             made = self._in_cage(caller, sql, form, seconds, ticket)
@@ -136,16 +138,16 @@ class Sql:
         finally:
             self._selected_so(outcome, time.monotonic() - started)
 
-    def _in_cage(self, caller: Caller, sql: str, form: str, seconds: float, ticket: str) -> Result:
+    def _in_cage(self, caller: Caller, sql: str, form: str, seconds: float, ticket: str) -> StatementResult:
         with self._cage(caller, seconds, ticket) as cage:
             allowed = allowance.allowed(Parser(cage), sql, TABLES)
             reader = self._reader(caller, allowed)
             rows = {name: TABLES[name].pieces(reader) for name in allowed.tables}
             data = cage.run(f"{allowed.sql} SETTINGS readonly = 1", form, rows, seconds)
             notes = (f"this SELECT ran without a cage: {cage.uncaged}",) if cage.uncaged else ()
-        return Result(data=data, form=form, truncated=tuple(sorted(reader.truncated)), notes=notes)
+        return StatementResult(data=data, form=form, truncated=tuple(sorted(reader.truncated)), notes=notes)
 
-    def _kill(self, caller: Caller, kill: Kill, form: str, seconds: float) -> Result:
+    def _kill(self, caller: Caller, kill: Kill, form: str, seconds: float) -> StatementResult:
         self._desk.check(caller, "cancel", {})
         with self._cage(caller, seconds) as cage:
             parser = Parser(cage)
@@ -164,7 +166,7 @@ class Sql:
             lines = [{"kill_status": status[row["transaction_id"]], **row} for row in chosen]
             piece = "\n".join(map(json.dumps, lines)).encode()
             data = cage.run(f"SELECT * FROM {_KILLED.name}", form, {_KILLED.name: [piece]}, seconds)
-        return Result(data=data, form=form, processes=tuple(status))
+        return StatementResult(data=data, form=form, processes=tuple(status))
 
     def _cancelled(
         self, caller: Caller, chosen: Sequence[Mapping[str, Any]], *, test: bool
@@ -180,7 +182,7 @@ class Sql:
             if answer["process"]["id"] in ids
         }
 
-    def _export(self, caller: Caller, statement: Export, key: str) -> Result:
+    def _export(self, caller: Caller, statement: Export, key: str) -> StatementResult:
         asked = settings.read(statement.settings)
         processes: list[str] = []
         joined: list[str] = []
@@ -207,18 +209,20 @@ class Sql:
                 code="already_exported",
                 hint="omit the setting to skip them, or export_merge_tree_partition_force_export = 1",
             )
-        return Result(processes=tuple(processes), joined=tuple(joined))
+        return StatementResult(processes=tuple(processes), joined=tuple(joined))
 
-    def _switch(self, caller: Caller, switch: Switch) -> Result:
+    def _switch(self, caller: Caller, switch: Switch) -> StatementResult:
         # if we die here, it is stopped or not: the same statement says it again
         answer = self._desk.perform(
             caller, "halt" if switch.stop else "lift", {"kind": "export", "table": switch.table}
         )
         unaware = ", ".join(answer.get("unaware_workers", ()))
-        return Result(notes=(f"workers of an old version do not heed this: {unaware}",) if unaware else ())
+        return StatementResult(
+            notes=(f"workers of an old version do not heed this: {unaware}",) if unaware else ()
+        )
 
-    def _reader(self, caller: Caller, allowed: allowance.Allowed) -> Reader:
-        return Reader(
+    def _reader(self, caller: Caller, allowed: allowance.Allowed) -> DeskReader:
+        return DeskReader(
             ask=partial(self._desk.perform, caller),
             most=self._limits.select_rows,
             ids=allowed.ids,
@@ -243,7 +247,7 @@ class Sql:
             raise _engine_error(str(error)) from None
 
 
-def _selections(statement: Export, asked: settings.Asked) -> list[dict[str, Any]]:
+def _selections(statement: Export, asked: settings.ExportSettings) -> list[dict[str, Any]]:
     """One request for each destination and way to choose, in the order of the clauses."""
     made: dict[tuple[str, str], dict[str, Any]] = {}
     for clause in statement.clauses:

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 from calve.clickhouse.sql.tokens import string
 from calve.sql import codes
-from calve.sql.statement import Asks, Look
+from calve.sql.statement import Asks, Inspection
 from calve.sql.tables import TABLES
 
 _DATABASES = sorted({name.partition(".")[0] for name in TABLES})
 _OF_A_COLUMN = ("default_type", "default_expression", "comment", "codec_expression", "ttl_expression")
 
 
-def select_of(look: Look) -> str:
+def select_of(look: Inspection) -> str:
     """UsageError for a table that is not there, unless that is the question."""
     match look.asks:
         case Asks.DATABASES:
@@ -34,13 +34,13 @@ def select_of(look: Look) -> str:
             return f"SELECT toUInt8({int(_full(look.name) in TABLES)}) AS result"
 
 
-def _listed(names: Sequence[str], look: Look) -> str:
+def _listed(names: Sequence[str], look: Inspection) -> str:
     values = ", ".join(map(string, ["", *names]))  # with one that is dropped: no list is empty
     chosen = f" AND name LIKE {string(look.like)}" if look.like else ""
     return f"SELECT name FROM (SELECT arrayJoin([{values}]) AS name) WHERE name != ''{chosen} ORDER BY name"
 
 
-def _columns(look: Look) -> str:
+def _columns(look: Inspection) -> str:
     table = TABLES.get(_full(look.name))
     if table is None:
         hint = f"there are {', '.join(TABLES)}"

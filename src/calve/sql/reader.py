@@ -23,7 +23,7 @@ _PAGE = 1000  # processes of one question to the desk
 
 
 @dataclass(kw_only=True)
-class Reader:
+class DeskReader:
     """Reads for one statement. `ask`: the desk, as one caller, or a server. `ids`: only these processes.
     `columns`: those it names; None for all."""
 
@@ -83,11 +83,11 @@ class Reader:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table:
+class SqlTable:
     schema: TableSchema
-    rows: Callable[[Reader], Iterator[Json]]
+    rows: Callable[[DeskReader], Iterator[Json]]
 
-    def pieces(self, reader: Reader) -> Iterator[bytes]:
+    def pieces(self, reader: DeskReader) -> Iterator[bytes]:
         """Rows as the cage takes them: JSONEachRow, some at a time, not more than `reader.most`."""
         name = self.schema.name
         rows = self.rows(reader)
@@ -98,11 +98,11 @@ class Table:
             reader.truncated.add(name)
 
 
-def table(name: str, rows: Callable[[Reader], Iterator[Json]], columns: str) -> Table:
+def table(name: str, rows: Callable[[DeskReader], Iterator[Json]], columns: str) -> SqlTable:
     """`columns`: each a name and a type, between semicolons."""
     listed = [one.strip().partition(" ") for one in columns.split(";")]
     schema = TableSchema(name=name, columns=tuple((column, kind.strip()) for column, _, kind in listed))
-    return Table(schema=schema, rows=rows)
+    return SqlTable(schema=schema, rows=rows)
 
 
 def files_of(receipt: Json) -> list[Json]:

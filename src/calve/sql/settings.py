@@ -17,14 +17,14 @@ PREFER_REMOTE = f"{_PARTITION}system_table_prefer_remote_information"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class ExportSettings:
     """What the settings of one ALTER ask for. `options` are those of the verb `export`."""
 
     options: Mapping[str, Any] = field(default_factory=dict)
     known: str = "skip"  # what is exported already: "skip", "throw_first" (names one), "collect" (names all)
 
 
-def read(settings: Sequence[tuple[str, str]]) -> Asked:
+def read(settings: Sequence[tuple[str, str]]) -> ExportSettings:
     """UsageError for a setting that is unknown, refused, or has another value than it may have."""
     options: dict[str, Any] = {}
     known = "skip"
@@ -48,7 +48,7 @@ def read(settings: Sequence[tuple[str, str]]) -> Asked:
                 code=codes.SETTING,
             )
         options |= found
-    return Asked(options=options, known=known)
+    return ExportSettings(options=options, known=known)
 
 
 def _flag(name: str, value: str) -> bool:

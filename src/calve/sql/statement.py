@@ -87,7 +87,7 @@ class Asks(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Look:
+class Inspection:
     """SHOW DATABASES, SHOW TABLES, DESCRIBE, EXISTS. `name` is that of the database or the table."""
 
     asks: Asks
@@ -96,7 +96,7 @@ class Look:
     form: str = ""
 
 
-Statement = Export | Kill | Switch | Select | Look
+Statement = Export | Kill | Switch | Select | Inspection
 
 
 def parse(text: str) -> Statement:
@@ -399,7 +399,7 @@ def _select(words: _Words, text: str) -> Select:
     return Select(sql=text[: rest[-1].end], form=form)
 
 
-def _look(words: _Words) -> Look:
+def _look(words: _Words) -> Inspection:
     words.all, form = list(_format(words.all)[0]), _format(words.all)[1]
     name = like = ""
     if words.skip("SHOW", "DATABASES"):
@@ -425,7 +425,7 @@ def _look(words: _Words) -> Look:
     if asks in (Asks.DATABASES, Asks.TABLES) and words.skip("LIKE"):
         like = words.take("a pattern in quotes", Sort.STRING).value
     words.end()
-    return Look(asks=asks, name=name, like=like, form=form)
+    return Inspection(asks=asks, name=name, like=like, form=form)
 
 
 def _format(words: Sequence[Token]) -> tuple[Sequence[Token], str]:

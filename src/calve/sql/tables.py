@@ -6,9 +6,9 @@ from itertools import islice
 from calve.sql import altinity
 from calve.sql.reader import (
     PROCESSES_AT_ONCE,
+    DeskReader,
     Json,
-    Reader,
-    Table,
+    SqlTable,
     error_columns,
     files_of,
     mapping,
@@ -18,7 +18,7 @@ from calve.sql.reader import (
 )
 
 
-def _processes(reader: Reader) -> Iterator[Json]:
+def _processes(reader: DeskReader) -> Iterator[Json]:
     for one in reader.processes():
         yield {
             "id": one["id"],
@@ -47,7 +47,7 @@ def _processes(reader: Reader) -> Iterator[Json]:
         }
 
 
-def _tasks(reader: Reader) -> Iterator[Json]:
+def _tasks(reader: DeskReader) -> Iterator[Json]:
     waiting = reader.processes()
     while some := {one["id"]: one for one in islice(waiting, PROCESSES_AT_ONCE)}:
         for task in reader.tasks(list(some)):
@@ -70,7 +70,7 @@ def _tasks(reader: Reader) -> Iterator[Json]:
             }
 
 
-def _events(reader: Reader) -> Iterator[Json]:
+def _events(reader: DeskReader) -> Iterator[Json]:
     for event in reader.details(reader.processes(), "events"):
         yield {
             "process_id": event["process"],
@@ -81,7 +81,7 @@ def _events(reader: Reader) -> Iterator[Json]:
         }
 
 
-def _backups(reader: Reader) -> Iterator[Json]:
+def _backups(reader: DeskReader) -> Iterator[Json]:
     for one, proofs in reader.beside("proofs", "proven_at", reader.processes("backup")):
         proven = [proof["made_at"] for proof in proofs if proof["ok"] and proof["process_id"] == one["id"]]
         source, _, patterns = one["source"].partition(":")
@@ -102,7 +102,7 @@ def _backups(reader: Reader) -> Iterator[Json]:
         }
 
 
-def _tables(reader: Reader) -> Iterator[Json]:
+def _tables(reader: DeskReader) -> Iterator[Json]:
     made: dict[tuple[str, str, str], Json] = {}
     processes = reader.processes()
     for one in islice(processes, reader.most):
@@ -135,7 +135,7 @@ def _tables(reader: Reader) -> Iterator[Json]:
     yield from made.values()
 
 
-def _workers(reader: Reader) -> Iterator[Json]:
+def _workers(reader: DeskReader) -> Iterator[Json]:
     for one in reader.ask("workers", {}):
         yield {
             "id": one["id"],
@@ -153,7 +153,7 @@ def _workers(reader: Reader) -> Iterator[Json]:
         }
 
 
-def _holds(reader: Reader) -> Iterator[Json]:
+def _holds(reader: DeskReader) -> Iterator[Json]:
     for one in reader.ask("hold_list", {"every": True}):
         yield {
             "id": one["id"],
@@ -170,7 +170,7 @@ def _holds(reader: Reader) -> Iterator[Json]:
         }
 
 
-def _schedules(reader: Reader) -> Iterator[Json]:
+def _schedules(reader: DeskReader) -> Iterator[Json]:
     for one in reader.ask("schedule_list", {}):
         yield {
             "name": one["name"],
@@ -269,5 +269,5 @@ _OWN = (
         """,
     ),
 )
-TABLES: Mapping[str, Table] = {one.schema.name: one for one in (*altinity.TABLES, *_OWN)}
+TABLES: Mapping[str, SqlTable] = {one.schema.name: one for one in (*altinity.TABLES, *_OWN)}
 SCHEMAS = tuple(one.schema for one in TABLES.values())

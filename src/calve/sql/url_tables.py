@@ -13,7 +13,7 @@ from typing import Any
 from calve.app.desk import Desk
 from calve.clickhouse.sql import tokens
 from calve.model.access import Caller
-from calve.sql.reader import Json, Reader, moment
+from calve.sql.reader import DeskReader, Json, moment
 from calve.sql.tables import TABLES
 
 _NEVER = "1970-01-01 00:00:00"
@@ -75,7 +75,7 @@ def _value(kind: str, value: Any) -> Any:
 
 
 @dataclass(kw_only=True)
-class _OfKind(Reader):
+class _OfKind(DeskReader):
     """Processes of one kind only; "" for all."""
 
     kind: str = ""

@@ -13,7 +13,7 @@ from sqlalchemy import BigInteger, Connection, Select, case, func, literal, sele
 from calve.model.errors import Outcome
 from calve.model.process import Event, Pin, Process, ProcessId, Task
 from calve.model.refusals import no_such_task
-from calve.model.seen import Attempt, AttemptCounts, End, Ending, Outage, WorkDone
+from calve.model.seen import Attempt, AttemptCounts, Ending, Outage, ProcessEnd, WorkDone
 from calve.model.states import PinState, ProcessState, TaskState
 from calve.store import rows
 from calve.store.database import from_us, time_from_us, to_us
@@ -123,7 +123,7 @@ class Attempts(SqlReader):
         kind: str = "",
         source: str = "",
         limit: int = 1000,
-    ) -> list[End]:
+    ) -> list[ProcessEnd]:
         statement = ends_statement(since, state, limit, kind, source)
         return self._database.read(
             lambda connection: [rows.end(*row) for row in connection.execute(statement)]

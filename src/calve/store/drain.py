@@ -43,7 +43,7 @@ _OUTAGE_DAYS = 90.0
 _UNSEEN_DAYS = 30.0  # sightings that nobody has looked for again
 
 
-class History(SqlReader):
+class SqlHistory(SqlReader):
     def forget_history(self, *, days: float, after: int, limit: int) -> int:
         old, ended = self._database.read(lambda connection: self._look(connection, days, after, limit))
         if ended and self._forget_attempts(ended, limit) == limit:

@@ -22,7 +22,7 @@ _NUMBER = (
 )
 
 
-class Feed(SqlReader):
+class SqlFeed(SqlReader):
     def number_events(self, limit: int = 1000) -> int:
         # Looked for without a lock first: a quiet store is not written.
         if not self._database.read(lambda connection: connection.execute(unnumbered_statement(1)).first()):

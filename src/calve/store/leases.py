@@ -52,7 +52,7 @@ _log = logging.getLogger("calve.store")
 _p = processes.c
 
 
-class Leases(SqlReader):
+class SqlLeases(SqlReader):
     def claim(
         self,
         worker: WorkerId,

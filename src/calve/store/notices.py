@@ -14,12 +14,12 @@ from calve.model.process import ProcessId
 from calve.model.refusals import no_such_action
 from calve.store import rows, tables
 from calve.store.database import seconds_to_us
-from calve.store.feed import Feed
-from calve.store.registry import Registry
+from calve.store.feed import SqlFeed
+from calve.store.registry import SqlRegistry
 from calve.store.rows import Row, chunks, columns, plain
 
 
-class Notices(Registry, Feed):
+class Notices(SqlRegistry, SqlFeed):
     def follow_target(self, name: str) -> int:
         known = select(tables.targets.c.position).where(tables.targets.c.name == plain(name))
 

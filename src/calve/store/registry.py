@@ -10,14 +10,14 @@ from typing import Any
 from sqlalchemy import Connection, Select, delete, insert, null, select, update
 
 from calve.model.access import (
+    AccessToken,
     Asked,
     AuditEntry,
     AuditOutcome,
     Halt,
+    KeyedRequest,
     Proof,
-    Request,
     Server,
-    Token,
     Totals,
 )
 from calve.model.process import ProcessId
@@ -42,10 +42,10 @@ _ANSWER_BYTES = 256 * 1024
 _SUBMIT_LASTS = timedelta(minutes=1)  # at most
 
 
-class Registry(Workers):
+class SqlRegistry(Workers):
     _ended_work: EndedWork | None = None
 
-    def request(self, who: str, key: str) -> Request | None:
+    def request(self, who: str, key: str) -> KeyedRequest | None:
         return self._database.read(lambda connection: load_request(connection, who, key))
 
     def answer_request(self, who: str, key: str, answer: str) -> None:
@@ -65,7 +65,7 @@ class Registry(Workers):
 
     # -- tokens -------------------------------------------------------------------------------------
 
-    def put_token(self, token: Token, asked: Asked) -> None:
+    def put_token(self, token: AccessToken, asked: Asked) -> None:
         def work(connection: Connection) -> None:
             taken = (tokens.c.id == token.id) | (tokens.c.name == rows.plain(token.name))
             if connection.execute(select(tokens.c.id).where(taken)).first():
@@ -75,15 +75,15 @@ class Registry(Workers):
 
         self._database.write(work)
 
-    def token(self, id: str) -> Token | None:
-        found = self._values(Token, select(tokens).where(tokens.c.id == rows.plain(id)))
+    def token(self, id: str) -> AccessToken | None:
+        found = self._values(AccessToken, select(tokens).where(tokens.c.id == rows.plain(id)))
         return found[0] if found else None
 
-    def tokens(self) -> list[Token]:
-        return self._values(Token, select(tokens).order_by(tokens.c.created_at, tokens.c.name))
+    def tokens(self) -> list[AccessToken]:
+        return self._values(AccessToken, select(tokens).order_by(tokens.c.created_at, tokens.c.name))
 
-    def revoke_token(self, id: str, asked: Asked) -> Token:
-        def work(connection: Connection) -> Token:
+    def revoke_token(self, id: str, asked: Asked) -> AccessToken:
+        def work(connection: Connection) -> AccessToken:
             this = tokens.c.id == rows.plain(id)
             revoke = update(tokens).where(this, tokens.c.revoked_at.is_(None))
             if connection.execute(revoke.values(revoked_at=self._database.clock)).rowcount == 1:
@@ -91,7 +91,7 @@ class Registry(Workers):
             row = connection.execute(select(tokens).where(this)).mappings().one_or_none()
             if row is None:
                 raise no_such_token(id)
-            return rows.value(Token, row)
+            return rows.value(AccessToken, row)
 
         return self._database.write(work)
 
@@ -192,7 +192,7 @@ def _keys(connection: Connection, ids: Sequence[ProcessId]) -> Iterator[tuple[Pr
     near = requests.c.made_at.between(to_us(begin - _SUBMIT_LASTS), to_us(end))
     shown = [null().label("answer") if one is requests.c.answer else one for one in requests.c]
     for row in connection.execute(select(*shown).where(near).order_by(requests.c.made_at)).mappings():
-        request = rows.value(Request, row)
+        request = rows.value(KeyedRequest, row)
         for process in request.processes:
             if process in created and request.made_at <= created[process] <= request.made_at + _SUBMIT_LASTS:
                 yield process, request.key

@@ -34,7 +34,7 @@ from calve.model.process import (
     WorkerId,
 )
 from calve.model.record import loads
-from calve.model.seen import End, Ending
+from calve.model.seen import Ending, ProcessEnd
 from calve.model.states import Leftovers, PinState, ProcessState, TaskState
 from calve.store.database import from_us, time_from_us, to_us
 from calve.store.tables import audit, events
@@ -253,13 +253,13 @@ def event(row: Row) -> Event:
 
 def end(
     id: str, kind: str, source: str, destination: str, partitions: str, state: str, at: int, error: str | None
-) -> End:
+) -> ProcessEnd:
     """By hand: a page reads thousands. What is damaged is shown by the process's own row."""
     try:
         named = _column(tuple[str, ...], "partitions", partitions)
     except DamagedError:
         named = ()
-    return End(
+    return ProcessEnd(
         process_id=ProcessId(id),
         kind=kind,
         source=source,

@@ -9,9 +9,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, delete, insert, literal_column, or_, select, update
 
-from calve.model.seen import Session, Sighting
+from calve.model.seen import Sighting, WebSession
 from calve.store.database import from_us, seconds_to_us, to_us
-from calve.store.registry import Registry
+from calve.store.registry import SqlRegistry
 from calve.store.rows import chunks, columns, plain
 from calve.store.tables import sessions, sightings
 
@@ -22,7 +22,7 @@ def _of(subject: str, what: str) -> Any:
     return (sightings.c.subject == plain(subject)) & (sightings.c.what == plain(what))
 
 
-class Sightings(Registry):
+class Sightings(SqlRegistry):
     def claim_look(self, subject: str, what: str, *, again_seconds: float, lease_seconds: float) -> bool:
         clock, c = self._database.clock, sightings.c
         first = _of(subject, what) & (c.piece == 0)
@@ -123,24 +123,24 @@ def sightings_statement(what: str, after: datetime | None, limit: int) -> Select
     return statement.order_by(c.tried_at, c.subject).limit(limit)
 
 
-class Sessions(Registry):
-    def put_session(self, session: Session, *, seconds: float) -> None:
+class SqlSessions(SqlRegistry):
+    def put_session(self, session: WebSession, *, seconds: float) -> None:
         clock = self._database.clock
         times = {"made_at": clock, "expires_at": clock + seconds_to_us(seconds)}
         made = insert(sessions).values(columns(session) | times)
         # If we die here, someone signs in again.
         self._database.write(lambda connection: connection.execute(made).rowcount)
 
-    def session(self, hash: str) -> Session | None:
+    def session(self, hash: str) -> WebSession | None:
         c = sessions.c
         valid = (c.hash == plain(hash)) & (c.expires_at > self._database.clock)
-        found = self._values(Session, select(sessions).where(valid))
+        found = self._values(WebSession, select(sessions).where(valid))
         return found[0] if found else None
 
-    def sessions(self) -> list[Session]:
+    def sessions(self) -> list[WebSession]:
         c = sessions.c
         valid = select(sessions).where(c.expires_at > self._database.clock)
-        return self._values(Session, valid.order_by(c.made_at.desc(), c.hash))
+        return self._values(WebSession, valid.order_by(c.made_at.desc(), c.hash))
 
     def forget_session(self, hash: str) -> None:
         self._run(delete(sessions).where(sessions.c.hash == plain(hash)))

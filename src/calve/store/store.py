@@ -16,14 +16,14 @@ from calve.model.errors import UsageError
 from calve.store.attempts import Attempts
 from calve.store.changes import Changes
 from calve.store.database import Database, make_engine, seconds_to_us
-from calve.store.drain import History, Releases
+from calve.store.drain import Releases, SqlHistory
 from calve.store.failures import translate
-from calve.store.leases import Leases
+from calve.store.leases import SqlLeases
 from calve.store.notices import Notices
-from calve.store.sightings import Sessions, Sightings
+from calve.store.sightings import Sightings, SqlSessions
 from calve.store.submissions import Submissions
 from calve.store.tables import schema_version, servers, workers
-from calve.store.tiers import Tiers
+from calve.store.tiers import SqlTiers
 
 _SHOWN = 5  # workers
 _ADVISORY_LOCK = 0x63616C7665  # "calve": any constant that no other program is likely to take
@@ -125,7 +125,7 @@ def statements(sql: str) -> list[str]:
 
 
 class SqlStore(
-    Submissions, Leases, Changes, Releases, History, Notices, Attempts, Sightings, Sessions, Tiers
+    Submissions, SqlLeases, Changes, Releases, SqlHistory, Notices, Attempts, Sightings, SqlSessions, SqlTiers
 ):
     """`control.ports.Store` and `control.registry.Registry` over SQLite or PostgreSQL. Safe to share
     between threads."""

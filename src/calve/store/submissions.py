@@ -22,7 +22,7 @@ from sqlalchemy import (
     update,
 )
 
-from calve.model.access import Asked, Replayed, Request
+from calve.model.access import Asked, KeyedRequest, Replayed
 from calve.model.change import ADOPTED, CANCEL_REQUESTED, SUBMITTED, NewEvent
 from calve.model.process import NewProcess, Process, ProcessId, Start, Starts
 from calve.model.reach import MARK, first_conflict, whole_of
@@ -187,10 +187,10 @@ class Submissions(SqlReader):
         return row
 
 
-def load_request(connection: Connection, who: str, key: str) -> Request | None:
+def load_request(connection: Connection, who: str, key: str) -> KeyedRequest | None:
     statement = select(requests).where(requests.c.who == rows.plain(who), requests.c.key == rows.plain(key))
     row = connection.execute(statement).mappings().one_or_none()
-    return None if row is None else rows.value(Request, row)
+    return None if row is None else rows.value(KeyedRequest, row)
 
 
 def _load(connection: Connection, ids: Sequence[ProcessId]) -> dict[ProcessId, Process]:

@@ -12,14 +12,14 @@ from calve.model.tier import Announced, Approval, Hold, HoldAdded, Intent, Relea
 from calve.store import rows
 from calve.store.database import seconds_to_us
 from calve.store.guards import guard_version, of_table, raise_guard, release_of, standing
-from calve.store.registry import Registry
+from calve.store.registry import SqlRegistry
 from calve.store.rows import columns, note, plain
 from calve.store.tables import approvals, holds, intents, policies, releases
 
 _FORGOTTEN_SECONDS = 86_400.0  # a program that announced nothing for so long
 
 
-class Tiers(Registry):
+class SqlTiers(SqlRegistry):
     def guard(self, table: GuardedTable) -> int:
         return self._database.read(lambda connection: guard_version(connection, table))
 

@@ -9,6 +9,7 @@ from secrets import token_hex
 from typing import TypeVar
 
 from calve.model.access import (
+    AccessToken,
     Action,
     ActionQuery,
     Alarm,
@@ -17,14 +18,13 @@ from calve.model.access import (
     AuditOutcome,
     FeedState,
     Halt,
+    KeyedRequest,
     Latest,
     Notice,
     Proof,
     Replayed,
-    Request,
     Server,
     Tally,
-    Token,
     Totals,
 )
 from calve.model.errors import Outcome
@@ -38,14 +38,14 @@ _ANSWER_BYTES = 256 * 1024
 
 
 @dataclass
-class Kept:
+class MemoryTables:
     """The tables. Dictionaries keep insertion order, so age is their order."""
 
     store_id: str = field(default_factory=lambda: token_hex(16))
     last_position: int = 0
     forgotten_position: int = 0
-    requests: dict[tuple[str, str], Request] = field(default_factory=dict)
-    tokens: dict[str, Token] = field(default_factory=dict)
+    requests: dict[tuple[str, str], KeyedRequest] = field(default_factory=dict)
+    tokens: dict[str, AccessToken] = field(default_factory=dict)
     halts: dict[tuple[str, str], Halt] = field(default_factory=dict)
     servers: dict[str, Server] = field(default_factory=dict)
     proofs: list[Proof] = field(default_factory=list)
@@ -62,7 +62,7 @@ class MemoryRegistry(MemorySeen):
     """Mixed into `MemoryStore`, which has the events, the processes and the lock."""
 
     _transaction: threading.RLock
-    _kept: Kept
+    _kept: MemoryTables
 
     @abstractmethod
     def now(self) -> datetime: ...
@@ -120,7 +120,7 @@ class MemoryRegistry(MemorySeen):
 
     # -- requests -----------------------------------------------------------------------------------
 
-    def request(self, who: str, key: str) -> Request | None:
+    def request(self, who: str, key: str) -> KeyedRequest | None:
         with self._transaction:
             return self._kept.requests.get((who, key))
 
@@ -149,7 +149,7 @@ class MemoryRegistry(MemorySeen):
 
     def _take_key(self, asked: Asked | None, ids: Sequence[ProcessId]) -> None:
         if asked is not None and asked.key:
-            self._kept.requests[asked.who, asked.key] = Request(
+            self._kept.requests[asked.who, asked.key] = KeyedRequest(
                 who=asked.who,
                 key=asked.key,
                 verb=asked.verb,
@@ -178,7 +178,7 @@ class MemoryRegistry(MemorySeen):
 
     # -- tokens and halts ---------------------------------------------------------------------------
 
-    def put_token(self, token: Token, asked: Asked) -> None:
+    def put_token(self, token: AccessToken, asked: Asked) -> None:
         with self._transaction:
             known = self._kept.tokens
             if token.id in known or any(other.name == token.name for other in known.values()):
@@ -186,15 +186,15 @@ class MemoryRegistry(MemorySeen):
             known[token.id] = replace(token, created_at=self.now())
             self._note(asked)
 
-    def token(self, id: str) -> Token | None:
+    def token(self, id: str) -> AccessToken | None:
         with self._transaction:
             return self._kept.tokens.get(id)
 
-    def tokens(self) -> list[Token]:
+    def tokens(self) -> list[AccessToken]:
         with self._transaction:
             return list(self._kept.tokens.values())
 
-    def revoke_token(self, id: str, asked: Asked) -> Token:
+    def revoke_token(self, id: str, asked: Asked) -> AccessToken:
         with self._transaction:
             token = self._kept.tokens.get(id)
             if token is None:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from calve.model.errors import Outcome
 from calve.model.process import Breaker, Event, Pin, Process, ProcessId, Task
 from calve.model.refusals import no_such_task
-from calve.model.seen import Attempt, AttemptCounts, End, Outage, Session, Sighting, WorkDone
+from calve.model.seen import Attempt, AttemptCounts, Outage, ProcessEnd, Sighting, WebSession, WorkDone
 from calve.model.states import PROCESS_LIVE, PinState, ProcessState, TaskState
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -23,7 +23,7 @@ class KeptSeen:
     outages: list[Outage] = field(default_factory=list)
     sightings: dict[tuple[str, str], Sighting] = field(default_factory=dict)
     bodies: dict[tuple[str, str], list[str]] = field(default_factory=dict)
-    sessions: dict[str, Session] = field(default_factory=dict)
+    sessions: dict[str, WebSession] = field(default_factory=dict)
 
 
 class MemorySeen:
@@ -168,9 +168,9 @@ class MemorySeen:
         kind: str = "",
         source: str = "",
         limit: int = 1000,
-    ) -> list[End]:
+    ) -> list[ProcessEnd]:
         return [
-            End(
+            ProcessEnd(
                 process_id=row.id,
                 kind=row.kind,
                 source=row.source,
@@ -294,17 +294,17 @@ class MemorySeen:
 
     # -- sessions -----------------------------------------------------------------------------------
 
-    def put_session(self, session: Session, *, seconds: float) -> None:
+    def put_session(self, session: WebSession, *, seconds: float) -> None:
         with self._transaction:
             now = self.now()
             self._seen.sessions[session.hash] = replace(
                 session, made_at=now, expires_at=now + timedelta(seconds=seconds)
             )
 
-    def session(self, hash: str) -> Session | None:
+    def session(self, hash: str) -> WebSession | None:
         return next((one for one in self.sessions() if one.hash == hash), None)
 
-    def sessions(self) -> list[Session]:
+    def sessions(self) -> list[WebSession]:
         with self._transaction:
             now = self.now()
             found = [one for one in self._seen.sessions.values() if one.expires_at and one.expires_at > now]

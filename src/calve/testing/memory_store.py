@@ -66,7 +66,7 @@ from calve.model.states import (
     may_move,
 )
 from calve.testing.clock import Clock
-from calve.testing.memory_registry import Kept, MemoryRegistry
+from calve.testing.memory_registry import MemoryRegistry, MemoryTables
 from calve.testing.memory_seen import KeptSeen
 from calve.testing.memory_tier import KeptTiers, MemoryTiers
 
@@ -95,7 +95,7 @@ class MemoryReader(MemoryRegistry, MemoryTiers):
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self.rows = _Rows()
-        self._kept = Kept()
+        self._kept = MemoryTables()
         self._seen = KeptSeen()
         self._tiers = KeptTiers()
         self._transaction = threading.RLock()

@@ -25,7 +25,7 @@ class Ask:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Action:
+class FormAction:
     """`to`: the page for what came of it, below the root; "" shows the answer itself. `typed`: what a person must type
     to say that he means it."""
 
@@ -63,51 +63,51 @@ _EXISTING = (
     ("replace", "Replace those that exist: rows that are not in the backup are lost"),
 )
 
-ACTIONS: Mapping[str, Action] = {
-    "cancel": Action(
+ACTIONS: Mapping[str, FormAction] = {
+    "cancel": FormAction(
         verb="cancel", label="Cancel", title="Cancel", to=_processes,
         consequence="Running tasks are stopped within seconds, and nothing is published. Files are kept for a retry.",
     ),
-    "retry": Action(
+    "retry": FormAction(
         verb="retry", label="Retry", title="Run again",
         consequence="A new process does the work. It goes on from finished tasks where their files are still kept.",
     ),
-    "verify": Action(
+    "verify": FormAction(
         verb="verify", label="Verify", title="Verify", to=_processes,
         consequence="Compares what was published with what was read. Changes nothing.",
         asks=(Ask(name="deep", label="Read every published file", kind="check", hint="slower, and sure"),),
     ),
-    "halt": Action(
+    "halt": FormAction(
         verb="halt", label="Stop", title="Stop work", to=_system,
         consequence="Nothing of this kind is begun, and what runs pauses before its next step, until somebody starts it again.",
         asks=(Ask(name="reason", label="Reason", hint="for others who see that it is stopped"),),
     ),
-    "lift": Action(
+    "lift": FormAction(
         verb="lift", label="Start again", title="Start work again", to=_system,
         consequence="Work that waited goes on.",
     ),
-    "export": Action(
+    "export": FormAction(
         verb="export", label="Export", title="Export",
         consequence="Each partition is published as a snapshot, once. Partitions that are exported already and unchanged are skipped.",
     ),
-    "optimize": Action(
+    "optimize": FormAction(
         verb="optimize", label="Optimize", title="Optimize",
         consequence="Small files are merged into larger ones. Rows stay as they are; earlier snapshots stay readable until they expire.",
         asks=(Ask(name="full", label="Rewrite every file", kind="check"),),
     ),
-    "doctor": Action(
+    "doctor": FormAction(
         verb="doctor", label="Run doctor", title="Check the installation", to=_system,
         consequence="Asks every source, catalog and storage, and writes and deletes a probe object in each storage.",
     ),
-    "support": Action(
+    "support": FormAction(
         verb="support", label="Make a bundle", title="Support bundle",
         consequence="Collects versions, the configuration without secrets, processes, events, and what doctor finds: it asks every source, catalog and storage, and writes and deletes a probe object in each storage.",
     ),
-    "look": Action(
+    "look": FormAction(
         verb="partitions", label="Look now", title="Look again", to=_pair,
         consequence="Asks the source and the destination what they have now. Changes nothing.",
     ),
-    "first_look": Action(
+    "first_look": FormAction(
         verb="partitions", label="Look at its partitions", title="Export a table", to=_pair,
         leads=True, always={"gone": True, "keep": True},
         consequence="Asks the source and the destination what they have, and shows the partitions to choose from. Writes nothing to either: an export is started from its plan.",
@@ -116,7 +116,7 @@ ACTIONS: Mapping[str, Action] = {
                 hint="as catalog.namespace.table, or a folder for plain Parquet, such as s3://bucket/folder/"),
         ),
     ),
-    "backup_create": Action(
+    "backup_create": FormAction(
         verb="backup_create", label="Back up", title="Back up",
         consequence="Parts are frozen, copied and released. What an earlier backup has stored is not copied again.",
         asks=(
@@ -125,12 +125,12 @@ ACTIONS: Mapping[str, Action] = {
             Ask(name="source", label="Source", hint="empty: the default one"),
         ),
     ),
-    "backup_verify": Action(
+    "backup_verify": FormAction(
         verb="backup_verify", label="Verify", title="Verify a backup",
         consequence="Checks that every object is there, and reads a share of them. Changes nothing.",
         asks=(Ask(name="read_share", label="Share to read", hint="0 to 1; 0 compares sizes only"),),
     ),
-    "backup_restore": Action(
+    "backup_restore": FormAction(
         verb="backup_restore", label="Restore", title="Restore a backup",
         consequence="Tables are made again from the backup.",
         asks=(
@@ -139,7 +139,7 @@ ACTIONS: Mapping[str, Action] = {
         ),
         typed=lambda given: str(given.get("name", "")) if given.get("existing") == "replace" else "",
     ),
-    "backup_delete": Action(
+    "backup_delete": FormAction(
         verb="backup_delete", label="Delete", title="Delete a backup",
         consequence="What no other backup uses is deleted. It cannot be undone.",
         typed=lambda given: str(given.get("name", "")),

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from calve.app.verbs.roles import VERBS
-from calve.http.routes import Service
+from calve.http.routes import VerbService
 from calve.model.access import Caller, Role
 from calve.model.errors import StoreError, TemporaryError
 from calve.web.prints import Prints
@@ -24,7 +24,7 @@ _READER = Caller(name="pages", role=Role.VIEWER)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Document:
+class PageDocument:
     data: bytes  # JSON
     made: float
     position: int  # in the feed, of its cursor
@@ -34,18 +34,18 @@ class Document:
 class Documents:
     """Of one event loop."""
 
-    def __init__(self, service: Service, *, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, service: VerbService, *, now: Callable[[], float] = time.monotonic) -> None:
         self._service = service
         self._now = now
-        self._kept: OrderedDict[str, Document] = OrderedDict()
-        self._making: dict[str, asyncio.Task[Document]] = {}
+        self._kept: OrderedDict[str, PageDocument] = OrderedDict()
+        self._making: dict[str, asyncio.Task[PageDocument]] = {}
         self._changed = float("-inf")
 
     def changed(self) -> None:
         """Somebody did something here: what is shown next is not older."""
         self._changed = self._now()
 
-    async def get(self, verb: str, arguments: Mapping[str, Any], *, after: str = "") -> Document:
+    async def get(self, verb: str, arguments: Mapping[str, Any], *, after: str = "") -> PageDocument:
         """`after`: a cursor that the document must not be older than."""
         assert VERBS[verb].role is Role.VIEWER, verb
         key = _key(verb, arguments)
@@ -63,15 +63,15 @@ class Documents:
             making.add_done_callback(lambda done: self._made(key, done))
         return await asyncio.shield(self._making[key])
 
-    def last(self, verb: str, arguments: Mapping[str, Any]) -> tuple[Document, float] | None:
+    def last(self, verb: str, arguments: Mapping[str, Any]) -> tuple[PageDocument, float] | None:
         """The newest that there is, and its age in seconds."""
         found = self._kept.get(_key(verb, arguments))
         return (found, self._now() - found.made) if found else None
 
-    async def _make(self, key: str, verb: str, arguments: Mapping[str, Any]) -> Document:
+    async def _make(self, key: str, verb: str, arguments: Mapping[str, Any]) -> PageDocument:
         started = self._now()
         data = await self._service.document(_READER, verb, arguments)
-        made = Document(data=data, made=started, position=position(_cursor_in(data)))
+        made = PageDocument(data=data, made=started, position=position(_cursor_in(data)))
         self._kept.pop(key, None)
         if len(data) <= MOST_BYTES:
             self._kept[key] = made
@@ -79,7 +79,7 @@ class Documents:
                 self._kept.popitem(last=False)
         return made
 
-    def _made(self, key: str, done: "asyncio.Task[Document]") -> None:
+    def _made(self, key: str, done: "asyncio.Task[PageDocument]") -> None:
         if self._making.get(key) is done:
             del self._making[key]
         if not done.cancelled():

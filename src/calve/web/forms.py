@@ -27,7 +27,7 @@ from calve.http.errands import Pending
 from calve.http.problem import HttpError
 from calve.model.access import Caller, Role
 from calve.model.errors import CalveError, NotFoundError, Outcome, RefusedError, TemporaryError, UsageError
-from calve.web.actions import ACTIONS, Action, Ask, consequence
+from calve.web.actions import ACTIONS, Ask, FormAction, consequence
 from calve.web.fields import parsed, refuse_tokens, sent
 from calve.web.frame import Frame, fields, form_key
 from calve.web.links import LONGEST, is_own, target, texts
@@ -100,7 +100,7 @@ class Forms:
         request: Request,
         caller: Caller,
         name: str,
-        action: Action,
+        action: FormAction,
         arguments: Json,
         key: str,
         back: str,
@@ -205,7 +205,7 @@ class Forms:
         fresh = _next_key(key, error)
         return await self._form(request, caller, name, arguments, key=fresh, back=back, error=error)
 
-    async def _became(self, caller: Caller, action: Action, arguments: Json, key: str) -> Any | Pending:
+    async def _became(self, caller: Caller, action: FormAction, arguments: Json, key: str) -> Any | Pending:
         """LookupError if nobody here knows. What this server carries out itself says more than the store's row."""
         if VERBS[action.verb].reach is Reach.OUTSIDE:
             with suppress(LookupError):
@@ -310,7 +310,7 @@ class Forms:
         found: list[Json] = json.loads(await self._service.document(caller, "find", {"ids": list(ids)[:200]}))
         return found
 
-    def _arguments(self, action: Action, pairs: Sequence[tuple[str, str]]) -> Json:
+    def _arguments(self, action: FormAction, pairs: Sequence[tuple[str, str]]) -> Json:
         options = self._service.desk.options(action.verb)
         return parsed([(name, text) for name, text in pairs if name not in _OWN], options)
 
@@ -340,7 +340,7 @@ class Forms:
         return target(path, {"back": back})
 
 
-def _action(request: Request) -> tuple[str, Action]:
+def _action(request: Request) -> tuple[str, FormAction]:
     name = request.path_params["action"]
     if name not in ACTIONS:
         raise HttpError(404, "no such action", code="no_such_route", hint="go back to the page")

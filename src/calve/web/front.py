@@ -14,7 +14,7 @@ from calve.web.documents import Documents
 from calve.web.forms import Forms
 from calve.web.frame import Frame
 from calve.web.pages import PATHS, TITLES, Pages
-from calve.web.plans import Plans
+from calve.web.plans import ShownPlans
 from calve.web.sessions import Sessions
 
 
@@ -24,7 +24,7 @@ def dashboard(shared: Shared) -> Sequence[BaseRoute]:
     # Looks and outages move no cursor: a page that is loaded because of one must not be the one from before.
     shared.streams.noticed.append(documents.changed)
     pages = Pages(frame, documents)
-    plans = Plans(frame, pages, documents)
+    plans = ShownPlans(frame, pages, documents)
     threading.Thread(target=_first_look, args=(shared.service.desk,), name="first-look", daemon=True).start()
     return [
         frame.assets.route(),

@@ -13,7 +13,7 @@ from jinja2.runtime import Context
 from markupsafe import Markup, escape
 
 from calve.web import words
-from calve.web.words import Look
+from calve.web.words import Appearance
 
 _KEPT = 4096  # of each, of some hundred bytes
 _LONG = 300  # characters of a name that is made anew each time: the ones that are kept stay small
@@ -28,7 +28,7 @@ def icon(name: str, cls: str = "") -> Markup:
 
 
 @lru_cache(_KEPT)
-def chip(look: Look) -> Markup:
+def chip(look: Appearance) -> Markup:
     return Markup(
         f'<span class="state {escape(look.tone)}">{icon(look.icon)}<span>{escape(look.word)}</span></span>'
     )

@@ -45,7 +45,7 @@ class Difference:
     now: str
 
 
-class Plans:
+class ShownPlans:
     def __init__(self, frame: Frame, pages: Pages, documents: Documents) -> None:
         self._frame = frame
         self._pages = pages

@@ -24,7 +24,7 @@ _KEPT = 4096  # times: a page has hundreds, and says each twice
 
 
 @dataclass(frozen=True, kw_only=True)
-class Look:
+class Appearance:
     """How a state is shown: never by its colour alone. `tone` is a class of the style sheet, `icon` a symbol of
     `parts/icons.html`."""
 
@@ -34,40 +34,40 @@ class Look:
 
 
 _NEUTRAL = "off"
-_STATES: Mapping[str, Look] = {
-    "PENDING": Look(word="waiting", icon="waiting", tone="wait"),
-    "RUNNING": Look(word="running", icon="running", tone="run"),
-    "PUBLISHING": Look(word="publishing", icon="publishing", tone="run"),
-    "COMPLETED": Look(word="completed", icon="completed", tone="ok"),
-    "DONE": Look(word="done", icon="completed", tone="ok"),
-    "FAILED": Look(word="failed", icon="failed", tone="bad"),
-    "CANCELLED": Look(word="cancelled", icon="cancelled", tone="off"),
+_STATES: Mapping[str, Appearance] = {
+    "PENDING": Appearance(word="waiting", icon="waiting", tone="wait"),
+    "RUNNING": Appearance(word="running", icon="running", tone="run"),
+    "PUBLISHING": Appearance(word="publishing", icon="publishing", tone="run"),
+    "COMPLETED": Appearance(word="completed", icon="completed", tone="ok"),
+    "DONE": Appearance(word="done", icon="completed", tone="ok"),
+    "FAILED": Appearance(word="failed", icon="failed", tone="bad"),
+    "CANCELLED": Appearance(word="cancelled", icon="cancelled", tone="off"),
 }
-_UNKNOWN = Look(word="outcome unknown", icon="unknown", tone="bad")
-_DAMAGED = Look(word="damaged", icon="damaged", tone="bad")
-_CARDS: Mapping[str, Look] = {
-    "unknown": Look(word="unknown outcome", icon="unknown", tone="bad"),
-    "damaged": Look(word="damaged", icon="damaged", tone="bad"),
-    "failed": Look(word="failed", icon="failed", tone="bad"),
-    "down": Look(word="down", icon="down", tone="bad"),
-    "silent": Look(word="silent", icon="silent", tone="warn"),
-    "no_worker": Look(word="no worker", icon="silent", tone="warn"),
-    "late": Look(word="late", icon="late", tone="warn"),
-    "released_rows_missing": Look(word="rows missing", icon="changed", tone="bad"),
-    "released_rows_uncounted": Look(word="not counted", icon="unknown", tone="warn"),
-    "overdue": Look(word="overdue", icon="late", tone="warn"),
-    "unproven": Look(word="unproven", icon="proven", tone="warn"),
-    "held": Look(word="held", icon="held", tone="warn"),
-    "halted": Look(word="stopped", icon="halted", tone="wait"),
-    "drops": Look(word="to drop", icon="waiting", tone="off"),
-    "versions": Look(word="versions", icon="changed", tone="off"),
+_UNKNOWN = Appearance(word="outcome unknown", icon="unknown", tone="bad")
+_DAMAGED = Appearance(word="damaged", icon="damaged", tone="bad")
+_CARDS: Mapping[str, Appearance] = {
+    "unknown": Appearance(word="unknown outcome", icon="unknown", tone="bad"),
+    "damaged": Appearance(word="damaged", icon="damaged", tone="bad"),
+    "failed": Appearance(word="failed", icon="failed", tone="bad"),
+    "down": Appearance(word="down", icon="down", tone="bad"),
+    "silent": Appearance(word="silent", icon="silent", tone="warn"),
+    "no_worker": Appearance(word="no worker", icon="silent", tone="warn"),
+    "late": Appearance(word="late", icon="late", tone="warn"),
+    "released_rows_missing": Appearance(word="rows missing", icon="changed", tone="bad"),
+    "released_rows_uncounted": Appearance(word="not counted", icon="unknown", tone="warn"),
+    "overdue": Appearance(word="overdue", icon="late", tone="warn"),
+    "unproven": Appearance(word="unproven", icon="proven", tone="warn"),
+    "held": Appearance(word="held", icon="held", tone="warn"),
+    "halted": Appearance(word="stopped", icon="halted", tone="wait"),
+    "drops": Appearance(word="to drop", icon="waiting", tone="off"),
+    "versions": Appearance(word="versions", icon="changed", tone="off"),
 }
-_EXPORTED: Mapping[str, Look] = {
-    "no": Look(word="not yet", icon="waiting", tone="off"),
-    "unchanged": Look(word="exported", icon="completed", tone="ok"),
-    "changed": Look(word="changed since", icon="changed", tone="warn"),
-    "missing": Look(word="gone from the destination", icon="damaged", tone="bad"),
-    "gone": Look(word="exported", icon="completed", tone="ok"),  # the source has dropped it since
+_EXPORTED: Mapping[str, Appearance] = {
+    "no": Appearance(word="not yet", icon="waiting", tone="off"),
+    "unchanged": Appearance(word="exported", icon="completed", tone="ok"),
+    "changed": Appearance(word="changed since", icon="changed", tone="warn"),
+    "missing": Appearance(word="gone from the destination", icon="damaged", tone="bad"),
+    "gone": Appearance(word="exported", icon="completed", tone="ok"),  # the source has dropped it since
 }
 
 
@@ -264,11 +264,11 @@ def pretty(value: Any) -> str:
 # -- states -------------------------------------------------------------------------------------------
 
 
-def state_look(state: str) -> Look:
-    return _STATES.get(state) or Look(word=cut(state.lower(), 20), icon="cancelled", tone=_NEUTRAL)
+def state_look(state: str) -> Appearance:
+    return _STATES.get(state) or Appearance(word=cut(state.lower(), 20), icon="cancelled", tone=_NEUTRAL)
 
 
-def process_look(process: Mapping[str, Any]) -> Look:
+def process_look(process: Mapping[str, Any]) -> Appearance:
     """Of a process as documents have it."""
     if process.get("damaged"):
         return _DAMAGED
@@ -277,7 +277,7 @@ def process_look(process: Mapping[str, Any]) -> Look:
         return _UNKNOWN
     found = state_look(process["state"])
     if process.get("cancel_requested") and found.tone in ("run", "wait"):
-        return Look(word=f"{found.word}, stopping", icon=found.icon, tone=found.tone)
+        return Appearance(word=f"{found.word}, stopping", icon=found.icon, tone=found.tone)
     return found
 
 
@@ -309,13 +309,15 @@ def daily(rows: Sequence[Mapping[str, Any]], now: str, days: int) -> list[int]:
     return list(found.values())
 
 
-def card_look(kind: str) -> Look:
-    return _CARDS.get(kind) or Look(word=cut(kind.replace("_", " "), 20), icon="late", tone="warn")
+def card_look(kind: str) -> Appearance:
+    return _CARDS.get(kind) or Appearance(word=cut(kind.replace("_", " "), 20), icon="late", tone="warn")
 
 
-def exported_look(exported: str | None) -> Look:
+def exported_look(exported: str | None) -> Appearance:
     """How a partition stands at its destination."""
-    return _EXPORTED.get(exported or "no") or Look(word=cut(exported, 20), icon="unknown", tone=_NEUTRAL)
+    return _EXPORTED.get(exported or "no") or Appearance(
+        word=cut(exported, 20), icon="unknown", tone=_NEUTRAL
+    )
 
 
 def score_tone(score: float) -> str:

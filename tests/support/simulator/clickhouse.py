@@ -16,7 +16,7 @@ from typing import Any, TypeVar, cast
 from calve.clickhouse.errors import NoTableError
 from calve.clickhouse.parts.content import PartFacts, content_id, file_hash, parts_content
 from calve.clickhouse.parts.partitions import PartitionInfo
-from calve.clickhouse.pins.pin import Pinned, PinRequest, Seen, pinned_partitions, refuse_gone
+from calve.clickhouse.pins.pin import Pinned, PinRequest, SeenPart, pinned_partitions, refuse_gone
 from calve.clickhouse.reader import Reader
 from calve.clickhouse.source import LiveSource, Session
 from calve.clickhouse.sql import create_table
@@ -39,9 +39,9 @@ class Part:
     def hash(self) -> str:
         return hashlib.sha256("\n".join((self.facts.name, *self.rows)).encode()).hexdigest()
 
-    def seen(self) -> Seen:
+    def seen(self) -> SeenPart:
         mark = self.facts.mark_with(file_hash(self.hash))
-        return Seen(self.facts.partition_id, self.facts.extent_with(len(self.rows)), mark)
+        return SeenPart(self.facts.partition_id, self.facts.extent_with(len(self.rows)), mark)
 
 
 @dataclass

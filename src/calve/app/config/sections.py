@@ -18,8 +18,8 @@ from calve.model.errors import UsageError
 from calve.model.limits import Limits
 from calve.objects.credentials import DEFAULT_REGION
 from calve.policy.calendar import Window, zone_of
-from calve.policy.policy import LateRows, Policy, Release, Verify
-from calve.policy.schedule import Clock, Schedule
+from calve.policy.policy import LateRows, Policy, ReleaseRule, Verify
+from calve.policy.schedule import Schedule, TimeOfDay
 
 
 class Section(BaseModel):
@@ -163,7 +163,7 @@ def schedule_of(name: str, section: ScheduleSection, *, source: str = "", seed: 
         source=section.source or source,
         tables=tuple(section.tables),
         every=span(section.every, units="mhdw"),
-        clock=Clock.parse(section.at),
+        clock=TimeOfDay.parse(section.at),
         jitter=span(section.jitter, units="smhdw"),
         seed=seed,
         keep=tuple((name, count) for name, count in counts.items() if count),
@@ -387,7 +387,7 @@ def policy_of(name: str, section: PolicySection) -> Policy:
         zone=zone,
         partitions_per_run=section.partitions_per_run,
         bytes_per_day=size(section.bytes_per_day) if section.bytes_per_day else 0,
-        release=Release(section.release),
+        release=ReleaseRule(section.release),
         release_after=span(section.release_after, units="smhdw"),
         only_copy=section.only_copy == "accepted",
         look_every=max(span(section.look_every, units="smhdw"), timedelta(seconds=1)),

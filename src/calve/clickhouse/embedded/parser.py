@@ -26,7 +26,7 @@ _SETTINGS: Mapping[str, str] = {
 }
 
 
-class Engine(Protocol):
+class StatementChild(Protocol):
     """A child that answers statements: `HostProcess`, or a cage."""
 
     def ask(self, sql: str, settings: Mapping[str, str], seconds: float) -> Answer: ...
@@ -35,7 +35,7 @@ class Engine(Protocol):
 class Parser:
     """An engine without a table. Each call raises PermanentError for text that does not parse."""
 
-    def __init__(self, host: Engine) -> None:
+    def __init__(self, host: StatementChild) -> None:
         self._host = host
 
     def normal(self, statement: str) -> str:

@@ -92,7 +92,7 @@ def pin(session: Session, wanted: PinRequest, name: str) -> Pinned:
         relation=Relation(mode=FROZEN, create=scratch.create, final=wanted.final),
         parts=tuple(part.plan() for part in frozen),
         partitions=pinned_partitions(
-            (Seen(part.partition_id, part.extent, part.mark) for part in frozen),
+            (SeenPart(part.partition_id, part.extent, part.mark) for part in frozen),
             marked=True,
             named=bool(wanted.parts),
         ),
@@ -155,7 +155,7 @@ def refuse_gone(table: TableInfo, wanted: PinRequest, there: Iterable[str]) -> N
         )
 
 
-class Seen(NamedTuple):
+class SeenPart(NamedTuple):
     """A part as a content id sees it."""
 
     partition_id: str
@@ -163,9 +163,9 @@ class Seen(NamedTuple):
     mark: PartMark
 
 
-def pinned_partitions(parts: Iterable[Seen], *, marked: bool, named: bool) -> tuple[PinnedPartition, ...]:
+def pinned_partitions(parts: Iterable[SeenPart], *, marked: bool, named: bool) -> tuple[PinnedPartition, ...]:
     """Not `marked`: of a table whose block numbers never begin again. `named`: the parts were."""
-    by_id: dict[str, list[Seen]] = {}
+    by_id: dict[str, list[SeenPart]] = {}
     for one in parts:
         by_id.setdefault(one.partition_id, []).append(one)
     return tuple(

@@ -102,7 +102,7 @@ class Statement:
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
-class Client:
+class ReplicaClient:
     """One replica of one source. A connection per request: statements are few, and one that
     outlived a fault is worth less than a new one."""
 

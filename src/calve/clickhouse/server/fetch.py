@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from calve.clickhouse.engine.engine import Engine
 from calve.clickhouse.errors import number_of
 from calve.clickhouse.server import errors
-from calve.clickhouse.server.client import Client, Credentials, Statement, parse_url
+from calve.clickhouse.server.client import Credentials, ReplicaClient, Statement, parse_url
 from calve.clickhouse.server.live import LiveTable
 from calve.clickhouse.sql import tokens
 from calve.destination.plan import PartPlan, Relation
@@ -147,7 +147,7 @@ class Fetch:
 
     def _ask(self, part: PartPlan, query: str, seconds: float = 0.0) -> bytes:
         [address] = parse_url(self._live.replica, self._live.source)
-        client = Client(
+        client = ReplicaClient(
             address,
             source=self._live.source,
             credentials=self._access.credentials,

@@ -20,7 +20,7 @@ from calve.clickhouse.pins.pin import (
     FROZEN,
     Pinned,
     PinRequest,
-    Seen,
+    SeenPart,
     chosen_parts,
     journaled_roots,
     journaled_table,
@@ -166,7 +166,7 @@ def _frozen(session: ServerVisit, table: TableInfo, wanted: PinRequest, name: st
         ),
         parts=[part.plan() for part in frozen],
         seen=[
-            Seen(part.partition_id, part.extent, replace(part.mark, hash=hashes.get(part.name, "")))
+            SeenPart(part.partition_id, part.extent, replace(part.mark, hash=hashes.get(part.name, "")))
             for part in frozen
         ],
         roots=freeze.pin_roots(session),
@@ -219,7 +219,7 @@ def _live(
         # An executor asks for a part by the name that it has there.
         parts=[origin.plan_with(path=part.name, disk=part.disk, content=part.hash) for part, origin in pairs],
         seen=[
-            Seen(
+            SeenPart(
                 part.partition_id,
                 origin.extent_with(counted.get(part.name, 0) if part.masked else part.rows),
                 origin.mark,
@@ -238,7 +238,7 @@ def _held(
     *,
     relation: Relation,
     parts: Sequence[PartPlan],
-    seen: Sequence[Seen],
+    seen: Sequence[SeenPart],
     roots: tuple[str, ...],
     notes: tuple[str, ...] = (),
     sorted_reads: bool = True,

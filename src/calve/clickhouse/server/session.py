@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from calve.clickhouse.engine.engine import FORMAT, decode
 from calve.clickhouse.server import errors
-from calve.clickhouse.server.client import Client, Statement
+from calve.clickhouse.server.client import ReplicaClient, Statement
 from calve.clickhouse.source import Disk
 from calve.clickhouse.sql.tokens import name as quoted
 from calve.clickhouse.sql.tokens import string
@@ -144,7 +144,7 @@ class ServerSession:
 
     embedded = False
 
-    def __init__(self, source: str, options: ServerOptions, client: Client) -> None:
+    def __init__(self, source: str, options: ServerOptions, client: ReplicaClient) -> None:
         self.source = source
         self.configured_id = options.id or None
         self.user = options.user

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, contextmanager
 from calve.clickhouse.pins.pin import FROZEN_READER, Pinned, PinRequest
 from calve.clickhouse.reader import Reader, unknown_mode
 from calve.clickhouse.server import live, pin
-from calve.clickhouse.server.client import Address, Client, Credentials, parse_url
+from calve.clickhouse.server.client import Address, Credentials, ReplicaClient, parse_url
 from calve.clickhouse.server.session import ServerOptions, ServerSession
 from calve.clickhouse.server.visit import ServerVisit
 from calve.destination.plan import Relation
@@ -103,8 +103,8 @@ class ServerSource:
             "read_seconds": str(options.stall_seconds),
         }
 
-    def client(self, address: Address) -> Client:
-        return Client(
+    def client(self, address: Address) -> ReplicaClient:
+        return ReplicaClient(
             address,
             source=self.name,
             credentials=self.credentials,

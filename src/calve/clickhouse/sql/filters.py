@@ -156,14 +156,14 @@ _WORDS = {
 }
 
 
-class Parser(Protocol):
+class FilterParser(Protocol):
     """ClickHouse's own, wherever it runs. PermanentError for text that does not parse."""
 
     def normal(self, statement: str) -> str: ...
     def tree(self, statement: str) -> Node: ...
 
 
-def checked(parser: Parser, table: TableInfo, where: str) -> str:
+def checked(parser: FilterParser, table: TableInfo, where: str) -> str:
     """The condition as the parser writes it; UsageError for one that is not surely the same everywhere."""
     statement = _parsed(parser, where)
     _Check(parser, table, where).condition(statement)
@@ -178,7 +178,7 @@ def check_at_source(session: Session, table: TableInfo, where: str) -> None:
         raise _wrong(where, error.message) from None
 
 
-def _parsed(parser: Parser, where: str) -> str:
+def _parsed(parser: FilterParser, where: str) -> str:
     """`SELECT identity(<condition>)`. It must parse by itself, which no open bracket, quote or comment
     does, and as one argument, which no further clause does. The newline ends a last comment."""
     try:
@@ -198,7 +198,7 @@ def _parsed(parser: Parser, where: str) -> str:
 
 @dataclass(frozen=True)
 class _Check:
-    parser: Parser
+    parser: FilterParser
     table: TableInfo
     where: str
     aliases: tuple[str, ...] = ()  # ALIAS columns that led here

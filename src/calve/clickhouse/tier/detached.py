@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from calve.clickhouse.source import Session
 from calve.clickhouse.sql.tokens import string
-from calve.clickhouse.tier.quarantine import Attempt, HeldPart, Placement, end, parts
+from calve.clickhouse.tier.quarantine import HeldPart, QuarantineAttempt, QuarantinePlace, end, parts
 from calve.model.errors import PermanentError, RefusedError, TemporaryError
 
 
@@ -22,7 +22,7 @@ class DetachingQuarantine:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def journaled(self, attempt: Attempt) -> Attempt:
+    def journaled(self, attempt: QuarantineAttempt) -> QuarantineAttempt:
         """With the parts that the partition has, once merges stand still. Before `prepare`, and kept."""
         session, table = self._session, attempt.table
         # If we die here, merges of the table stand still until they are started or the server is.
@@ -48,11 +48,11 @@ class DetachingQuarantine:
             )
         return replace(attempt, parts=names, hashes=attempt.hashes | {part.hash for part in live})
 
-    def prepare(self, attempt: Attempt) -> None:
+    def prepare(self, attempt: QuarantineAttempt) -> None:
         if not attempt.parts:
             raise PermanentError("the names of the parts were not journaled", code="not_journaled")
 
-    def take_out(self, attempt: Attempt, query_id: str) -> None:
+    def take_out(self, attempt: QuarantineAttempt, query_id: str) -> None:
         self.prepare(attempt)
         live = {part.name for part in parts(self._session, attempt.table.full_name, attempt.partition)}
         if live != set(attempt.parts):
@@ -68,12 +68,12 @@ class DetachingQuarantine:
             query_id=query_id,
         )
 
-    def close(self, attempt: Attempt, query_ids: Sequence[str]) -> None:
+    def close(self, attempt: QuarantineAttempt, query_ids: Sequence[str]) -> None:
         """Ends what is under way. There is no name to take away."""
         for query_id in query_ids:
             end(self._session, query_id)
 
-    def put_back(self, attempt: Attempt, query_id: str) -> None:
+    def put_back(self, attempt: QuarantineAttempt, query_id: str) -> None:
         detached = self._detached(attempt)
         for part in attempt.parts:
             if part not in detached:
@@ -85,7 +85,7 @@ class DetachingQuarantine:
                 query_id=query_id,
             )
 
-    def placement(self, attempt: Attempt) -> Placement:
+    def placement(self, attempt: QuarantineAttempt) -> QuarantinePlace:
         """Detached parts have neither rows nor hashes here, so that both places look like one divided."""
         live = parts(self._session, attempt.table.full_name, attempt.partition)
         held = tuple(
@@ -93,9 +93,9 @@ class DetachingQuarantine:
             for part, size in self._detached(attempt).items()
             if part in attempt.parts
         )
-        return Placement(live=live, held=held, closed=True, top=attempt.top, known=attempt.hashes)
+        return QuarantinePlace(live=live, held=held, closed=True, top=attempt.top, known=attempt.hashes)
 
-    def _detached(self, attempt: Attempt) -> dict[str, int]:
+    def _detached(self, attempt: QuarantineAttempt) -> dict[str, int]:
         """Names and bytes of what is detached of the partition, in the table's own folder, for no reason of the server's."""
         table = attempt.table
         found = self._session.rows(

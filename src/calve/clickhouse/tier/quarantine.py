@@ -30,7 +30,7 @@ _EXISTS = 57
 
 
 @dataclass(frozen=True, kw_only=True)
-class Attempt:
+class QuarantineAttempt:
     """One try at taking one partition out. Journaled as it is before anything happens: it is the only memory."""
 
     table: TableInfo
@@ -41,7 +41,7 @@ class Attempt:
     hashes: frozenset[str]  # of the parts that it was announced for, and of all that were seen held since
     parts: tuple[str, ...] = ()  # their names, for the way that has nothing else
 
-    def noted(self, seen: "Placement") -> "Attempt":
+    def noted(self, seen: "QuarantinePlace") -> "QuarantineAttempt":
         """With what is held: a merge before the move makes other files. To be journaled before `put_back`, because parts
         that come back get new block numbers (tried), and nothing else tells them from late rows."""
         return replace(self, hashes=self.hashes | {part.hash for part in seen.held if part.hash})
@@ -69,7 +69,7 @@ class Where(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Placement:
+class QuarantinePlace:
     """Where the parts of an attempt are, at one server."""
 
     live: tuple[HeldPart, ...]
@@ -106,20 +106,20 @@ class Quarantine(Protocol):
     """At one server. Every call may be repeated after any crash, by any worker. Only `take_out` and `put_back` move rows.
     `calve.testing.contracts.quarantine` has these obligations as tests."""
 
-    def prepare(self, attempt: Attempt) -> None:
+    def prepare(self, attempt: QuarantineAttempt) -> None:
         """Make the place. Moves nothing. RefusedError (`quarantine_taken`) where another process made it."""
 
-    def take_out(self, attempt: Attempt, query_id: str) -> None:
+    def take_out(self, attempt: QuarantineAttempt, query_id: str) -> None:
         """Move the partition's rows out of the table, as one statement under that id. NotFoundError or PermanentError
         once the attempt was closed; whatever it raises, `placement` says what happened."""
 
-    def close(self, attempt: Attempt, query_ids: Sequence[str]) -> None:
+    def close(self, attempt: QuarantineAttempt, query_ids: Sequence[str]) -> None:
         """From now on no `take_out` of this attempt can move anything; those under way have ended."""
 
-    def put_back(self, attempt: Attempt, query_id: str) -> None:
+    def put_back(self, attempt: QuarantineAttempt, query_id: str) -> None:
         """Move the rows of a closed attempt back into the table. Rows that came late stay."""
 
-    def placement(self, attempt: Attempt) -> Placement:
+    def placement(self, attempt: QuarantineAttempt) -> QuarantinePlace:
         """By looking, never by memory."""
 
 
@@ -130,7 +130,7 @@ class MovingQuarantine:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def prepare(self, attempt: Attempt) -> None:
+    def prepare(self, attempt: QuarantineAttempt) -> None:
         session, table = self._session, attempt.table
         still.refuse_inline_disk(table)
         what, comment = f"quarantine {attempt.number} of {table}", f"calve {attempt.process}"
@@ -167,16 +167,16 @@ class MovingQuarantine:
             still.stop_merges(session, made, "")
         self._refuse_ttl(attempt)
 
-    def take_out(self, attempt: Attempt, query_id: str) -> None:
+    def take_out(self, attempt: QuarantineAttempt, query_id: str) -> None:
         # If we die here, the parts are in the table or in this attempt's own place: `placement` says where.
         self._move(attempt.table.full_name, open_table(attempt), attempt, query_id)
 
-    def close(self, attempt: Attempt, query_ids: Sequence[str]) -> None:
+    def close(self, attempt: QuarantineAttempt, query_ids: Sequence[str]) -> None:
         self._rename(attempt, open_table(attempt), closed_table(attempt))
         for query_id in query_ids:
             end(self._session, query_id)
 
-    def put_back(self, attempt: Attempt, query_id: str) -> None:
+    def put_back(self, attempt: QuarantineAttempt, query_id: str) -> None:
         back = back_table(attempt)
         names = {row["name"] for row in self._found(attempt)}
         if open_table(attempt).table in names:
@@ -187,7 +187,7 @@ class MovingQuarantine:
         # If we die here, the parts are at either place: `placement` says where.
         self._move(back, attempt.table.full_name, attempt, query_id)
 
-    def placement(self, attempt: Attempt) -> Placement:
+    def placement(self, attempt: QuarantineAttempt) -> QuarantinePlace:
         found = [row["name"] for row in self._found(attempt)]
         held = [
             part
@@ -198,9 +198,11 @@ class MovingQuarantine:
         ]
         live = parts(self._session, attempt.table.full_name, attempt.partition)
         closed = open_table(attempt).table not in found
-        return Placement(live=live, held=tuple(held), closed=closed, top=attempt.top, known=attempt.hashes)
+        return QuarantinePlace(
+            live=live, held=tuple(held), closed=closed, top=attempt.top, known=attempt.hashes
+        )
 
-    def remove(self, attempt: Attempt, process: str, query_id: str) -> None:
+    def remove(self, attempt: QuarantineAttempt, process: str, query_id: str) -> None:
         """Delete what is in quarantine, under a name that only `process` knows."""
         doomed = doomed_table(attempt, process)
         self._rename(attempt, closed_table(attempt), doomed)
@@ -211,16 +213,16 @@ class MovingQuarantine:
             query_id=query_id,
         )
 
-    def spare(self, attempt: Attempt, process: str, query_ids: Sequence[str]) -> None:
+    def spare(self, attempt: QuarantineAttempt, process: str, query_ids: Sequence[str]) -> None:
         """Take that name away again: a statement that wakes up late deletes nothing."""
         for query_id in query_ids:
             end(self._session, query_id)
         self._rename(attempt, doomed_table(attempt, process), closed_table(attempt), self._doomed(attempt))
 
-    def is_gone(self, attempt: Attempt, process: str) -> bool:
+    def is_gone(self, attempt: QuarantineAttempt, process: str) -> bool:
         return not self._found(attempt) and doomed_table(attempt, process).table not in self._doomed(attempt)
 
-    def _doomed(self, attempt: Attempt) -> set[str]:
+    def _doomed(self, attempt: QuarantineAttempt) -> set[str]:
         prefix = string(f"{closed_table(attempt).table}_drop_")
         found = self._session.rows(
             f"SELECT name FROM system.tables WHERE database = {string(DATABASE)} AND startsWith(name, {prefix})",
@@ -228,7 +230,7 @@ class MovingQuarantine:
         )
         return {row["name"] for row in found}
 
-    def _move(self, out_of: TableName, into: TableName, attempt: Attempt, query_id: str) -> None:
+    def _move(self, out_of: TableName, into: TableName, attempt: QuarantineAttempt, query_id: str) -> None:
         replicated = attempt.table.clause.replicated
         self._session.execute(
             f"ALTER TABLE {out_of.sql} MOVE PARTITION ID {string(attempt.partition)} TO TABLE {into.sql}",
@@ -240,7 +242,7 @@ class MovingQuarantine:
         )
 
     def _rename(
-        self, attempt: Attempt, old: TableName, new: TableName, known: Set[str] = frozenset()
+        self, attempt: QuarantineAttempt, old: TableName, new: TableName, known: Set[str] = frozenset()
     ) -> None:
         """Once: the next try finds the new name."""
         names = known or {row["name"] for row in self._found(attempt)}
@@ -255,7 +257,7 @@ class MovingQuarantine:
             if number_of(error) != _UNKNOWN_TABLE:  # another worker was first
                 raise
 
-    def _found(self, attempt: Attempt) -> list[dict[str, Any]]:
+    def _found(self, attempt: QuarantineAttempt) -> list[dict[str, Any]]:
         """The tables of this attempt, whatever its stage."""
         names = [one(attempt).table for one in (open_table, closed_table, back_table)]
         return self._session.rows(
@@ -264,7 +266,7 @@ class MovingQuarantine:
             what=f"quarantine of {attempt.table}",
         )
 
-    def _refuse_ttl(self, attempt: Attempt) -> None:
+    def _refuse_ttl(self, attempt: QuarantineAttempt) -> None:
         """Read back, as the server has it."""
         for row in self._found(attempt):
             if columns_with_ttl(row["text"]) or parse(row["engine"]).ttl:
@@ -273,7 +275,7 @@ class MovingQuarantine:
                     code="quarantine_ttl",
                 )
 
-    def _engine(self, attempt: Attempt) -> str:
+    def _engine(self, attempt: QuarantineAttempt) -> str:
         """MOVE is possible between two replicated tables or two that are not. The path in Keeper is the attempt's own."""
         table, clause = attempt.table, attempt.table.clause
         arguments = list(clause.family_arguments)
@@ -291,22 +293,22 @@ class MovingQuarantine:
         return f"{clause.name}({', '.join([*own, *arguments])})"
 
 
-def closed_table(attempt: Attempt) -> TableName:
+def closed_table(attempt: QuarantineAttempt) -> TableName:
     return TableName(source=None, database=DATABASE, table=f"{attempt.table.uuid}_{attempt.number}")
 
 
-def open_table(attempt: Attempt) -> TableName:
+def open_table(attempt: QuarantineAttempt) -> TableName:
     """The name that `take_out` knows."""
     return TableName(source=None, database=DATABASE, table=f"{attempt.table.uuid}_{attempt.number}_open")
 
 
-def back_table(attempt: Attempt) -> TableName:
+def back_table(attempt: QuarantineAttempt) -> TableName:
     """The name that `put_back` knows."""
     named = f"{attempt.table.uuid}_{attempt.number}_back_{attempt.process}"
     return TableName(source=None, database=DATABASE, table=named)
 
 
-def doomed_table(attempt: Attempt, process: str) -> TableName:
+def doomed_table(attempt: QuarantineAttempt, process: str) -> TableName:
     """The name that `remove` knows."""
     named = f"{closed_table(attempt).table}_drop_{process}"
     return TableName(source=None, database=DATABASE, table=named)

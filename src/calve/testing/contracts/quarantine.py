@@ -13,9 +13,9 @@ from calve.clickhouse.source import LiveSource, Session
 from calve.clickhouse.tables import TableInfo
 from calve.clickhouse.tier.detached import DetachingQuarantine
 from calve.clickhouse.tier.quarantine import (
-    Attempt,
     MovingQuarantine,
     Quarantine,
+    QuarantineAttempt,
     Where,
     closed_table,
     doomed_table,
@@ -33,7 +33,7 @@ class Trial:
 
     session: Session
     quarantine: Quarantine
-    attempt: Attempt
+    attempt: QuarantineAttempt
 
     @property
     def table(self) -> TableInfo:
@@ -80,7 +80,9 @@ def trial(source: LiveSource, way: Way, columns: str = "note String", more: str 
         table = session.describe(database, "t")
         top = max(part.max_block for part in session.partitions(table) if part.id == "202401")
         hashes = frozenset(part.hash for part in parts(session, table.full_name, "202401"))
-        attempt = Attempt(table=table, partition="202401", number=1, process="p1", top=top, hashes=hashes)
+        attempt = QuarantineAttempt(
+            table=table, partition="202401", number=1, process="p1", top=top, hashes=hashes
+        )
         quarantine = way(session)
         if isinstance(quarantine, DetachingQuarantine):
             attempt = quarantine.journaled(attempt)

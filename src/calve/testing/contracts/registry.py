@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from calve.control.registry import ServedStore
-from calve.model.access import Asked, AuditOutcome, Halt, Proof, Replayed, Role, Server, Token
+from calve.model.access import AccessToken, Asked, AuditOutcome, Halt, Proof, Replayed, Role, Server
 from calve.model.change import Change, CleanUpIn, NewPin
 from calve.model.errors import LockedError, NotFoundError, RefusedError
 from calve.model.process import ProcessId, ProcessQuery
@@ -36,9 +36,9 @@ def asked(**given: Any) -> Asked:
     return Asked(**{"who": "anne", "verb": "export", "subject": "main:db.events"} | given)
 
 
-def token(name: str = "nightly", **given: Any) -> Token:
+def token(name: str = "nightly", **given: Any) -> AccessToken:
     defaults = {"id": f"id-{name}", "role": Role.OPERATOR, "hash": "ab12", "created_by": "local"}
-    return Token(**{"name": name} | defaults | given)
+    return AccessToken(**{"name": name} | defaults | given)
 
 
 def said(store: ServedStore) -> list[tuple[str, str, AuditOutcome]]:

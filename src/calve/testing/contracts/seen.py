@@ -11,7 +11,7 @@ from calve.model.access import Role
 from calve.model.change import Change, CleanUpIn, NewPin, TaskChange
 from calve.model.errors import ErrorInfo, NotFoundError
 from calve.model.process import Process
-from calve.model.seen import AttemptCounts, Ending, Session, Sighting
+from calve.model.seen import AttemptCounts, Ending, Sighting, WebSession
 from calve.model.states import ProcessState, TaskState
 from calve.testing.clock import FakeClock
 from calve.testing.contracts.contract import (
@@ -365,8 +365,8 @@ def again(attempt: int, *, free: bool = False) -> TaskChange:
     )
 
 
-def session(name: str) -> Session:
-    return Session(hash=name, token_id="t1", token_hash="ab", role=Role.OPERATOR)
+def session(name: str) -> WebSession:
+    return WebSession(hash=name, token_id="t1", token_hash="ab", role=Role.OPERATOR)
 
 
 def ended(store: ServedStore, *, rows: int) -> Process:
