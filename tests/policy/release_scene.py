@@ -327,6 +327,7 @@ class ReleaseScene:
         self.memory = MemoryStore(self.clock)
         self.backup = "nightly"  # that has what is in quarantine
         self.hash = "h1"  # of the policy in this program's configuration
+        self.appeared = False  # somebody made a view that the plan does not know
         self._store = crashing_store(self.memory, self.faults)
         self._workers = 0
         approved = Approval(
@@ -355,6 +356,10 @@ class ReleaseScene:
 
     def shown(self, plan: ReleasePlan) -> FakeView | None:
         return self.view
+
+    def check_view(self, plan: ReleasePlan) -> None:
+        if self.view is None and self.appeared:
+            raise RefusedError("a view was made meanwhile", code="view_appeared")
 
     def keys(self, address: DestinationAddress) -> Mapping[str, str]:
         return {}

@@ -36,6 +36,30 @@ def test_several_tables_in_one_destination_are_refused(tables: str, to: str) -> 
         replace(POLICY, tables=tables, to=to).check()
 
 
+@pytest.mark.parametrize(
+    ("tables", "to", "view", "said"),
+    [
+        ("db.*", "lake.{database}.{table}", "db.all", "several tables"),
+        ("db.events", "lake.ns.events", "db.events", "not the name of a view"),
+        ("db.*", "lake.ns.{table}", "{database}.{table}", "not the name of a view"),
+        ("db.events", "lake.ns.events", "events_all", "not the name of a view"),
+        ("db.events", "s3://bucket/events/", "db.events_all", "not a folder"),
+    ],
+)
+def test_a_view_that_would_be_of_several_tables_or_of_a_folder_is_refused(
+    tables: str, to: str, view: str, said: str
+) -> None:
+    with pytest.raises(UsageError, match=said):
+        replace(POLICY, tables=tables, to=to, view=view).check()
+
+
+def test_each_table_has_a_view_of_its_own_and_a_policy_with_one_is_another_policy() -> None:
+    shown = replace(POLICY, view="{database}.{table}_all")
+    shown.check()
+    assert (shown.view_of("db", "events"), POLICY.view_of("db", "events")) == ("db.events_all", "")
+    assert shown.hash != POLICY.hash
+
+
 def test_nothing_is_appended_to_an_export_in_a_folder() -> None:
     appends = replace(POLICY, on_late_rows=LateRows.APPEND)
     appends.check()

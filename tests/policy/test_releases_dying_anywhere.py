@@ -222,6 +222,14 @@ def test_a_view_that_shows_other_rows_makes_them_go_back(monkeypatch: pytest.Mon
     _is_back(scene)
 
 
+def test_a_view_that_the_plan_does_not_know_keeps_the_rows_in_their_table() -> None:
+    scene = ReleaseScene(view=False)
+    scene.appeared = True
+    row = scene.settle(scene.submit())
+    assert row.error is not None
+    assert (row.state, row.error.code, scene.world.moves) == (ProcessState.FAILED, "view_appeared", 0)
+
+
 def test_rows_wait_until_no_query_from_before_the_view_turned_is_left() -> None:
     scene = ReleaseScene()
     assert scene.view is not None

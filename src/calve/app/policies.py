@@ -14,6 +14,7 @@ from calve.app.destination import parse_destination
 from calve.app.exports import export_request
 from calve.app.holds import matching
 from calve.app.policy_look import PartitionLook, TableLook, last_look, look
+from calve.app.policy_shown import keep_views
 from calve.app.values import Selection
 from calve.app.wiring import App
 from calve.clickhouse.sql.tokens import TableName
@@ -451,6 +452,7 @@ def tick(app: App, policy: Policy) -> list[Process]:
     looks = look(app, policy, again=policy.look_every)
     if looks is None or is_paused(app, policy):
         return []
+    keep_views(app, policy, looks)
     stood = evaluate(app, policy, looks)
     begun: list[Process] = []
     if policy.window is None or policy.window.is_open(app.store.now()):

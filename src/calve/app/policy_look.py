@@ -16,7 +16,9 @@ from calve.app.wiring import App
 from calve.backup.schema import match
 from calve.clickhouse.parts.partitions import PartitionInfo
 from calve.clickhouse.source import Session
+from calve.clickhouse.sql.tokens import parse
 from calve.clickhouse.tables import TableInfo
+from calve.clickhouse.tier import view
 from calve.destination.content import blocks_kept, unchanged
 from calve.destination.outcome import EarlierExport
 from calve.model.errors import CalveError, DamagedError
@@ -63,6 +65,8 @@ class TableLook(Record):
     identity: str = ""
     uuid: str = ""
     key: str = ""  # why its partitions say nothing about time; "": they do
+    shape: str = ""  # a digest of what a view over it is made of: columns, key, zone
+    viewed: bool = False  # the view of the policy is there
     mutating: bool = False
     skew_seconds: float = 0.0
     looked_at: datetime | None = None  # None: never
@@ -120,7 +124,7 @@ def _looks(app: App, policy: Policy, before: Mapping[tuple[str, str], TableLook]
                 source=f"{source}:{database}.{table}",
                 destination=as_stored(policy.destination(database, table), app.config),
             )
-            seen.append((empty, _seen(session, database, table)))
+            seen.append((empty, _seen(session, database, table, policy.view_of(database, table))))
     for empty, found in seen:
         last = before.get((empty.database, empty.table), empty)
         try:
@@ -131,19 +135,20 @@ def _looks(app: App, policy: Policy, before: Mapping[tuple[str, str], TableLook]
             yield replace(last, destination=empty.destination, error=f"{error.code}: {error.message}")
 
 
-Seen = tuple[TableInfo, list[PartitionInfo]]
+Seen = tuple[TableInfo, list[PartitionInfo], bool]
 
 
-def _seen(session: Session, database: str, table: str) -> "Seen | CalveError":
+def _seen(session: Session, database: str, table: str, shown: str) -> "Seen | CalveError":
     try:
         info = session.describe(database, table)
-        return info, session.partitions(info)
+        viewed = bool(shown) and bool(info.uuid) and view.owner(session, parse(shown)) == info.uuid
+        return info, session.partitions(info), viewed
     except CalveError as error:
         return error
 
 
 def _table(app: App, empty: TableLook, found: Seen, last: TableLook, now: datetime) -> TableLook:
-    info, partitions = found
+    info, partitions, viewed = found
     key = time_key(info.partition_key, {column.name: column.type for column in info.columns}, info.timezone)
     listed, gone = compared(app, info.identity, partitions, parse_destination(empty.destination, app.config))
     known = {one.id: one for one in last.partitions if last.identity == info.identity}
@@ -160,9 +165,16 @@ def _table(app: App, empty: TableLook, found: Seen, last: TableLook, now: dateti
         identity=info.identity,
         uuid=info.uuid,
         key="" if isinstance(key, TimeKey) else key.value,
+        shape=_shape(info),
+        viewed=viewed,
         mutating=bool(info.mutations),
         partitions=tuple(looks),
     )
+
+
+def _shape(info: TableInfo) -> str:
+    said = [info.partition_key, info.timezone, *((one.name, one.type) for one in info.columns)]
+    return hashlib.sha256(repr(said).encode()).hexdigest()[:32]
 
 
 def _partition(

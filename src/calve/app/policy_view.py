@@ -4,7 +4,7 @@ All but `run` is answered from the store: what was last seen, with its age. Noth
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -12,7 +12,8 @@ from typing import Any
 from calve.app import policies, view
 from calve.app.guard import standing
 from calve.app.policies import Stood
-from calve.app.policy_look import WHAT, look
+from calve.app.policy_look import WHAT, TableLook, look
+from calve.app.policy_shown import KeptView, keep_views, kept_views
 from calve.app.processes import source_table
 from calve.app.wiring import App
 from calve.model.access import Asked, Halt
@@ -56,6 +57,7 @@ HINTS = {
     "cyclic_key": "its partition key comes again, so it stays",
     "no_bounds": "its value says no time after 1970, so it stays",
     "gone_at_source": "the source no longer has it",
+    "no_view": "the view of the policy is not there yet, so it stays: `calve policy show` says why",
     "over_limit": "it has more bytes than bytes_per_day allows in a day: raise it, or export it by hand",
 }
 
@@ -90,6 +92,7 @@ def policy_show(app: App, name: str) -> Json:
     )
     tables = {one.table.source: one.table for one in stood}
     guarded = {one.destination: one.summary for one in standing(app)}
+    kept = kept_views(app, policy)
     return _summary(app, policy, stood) | {
         "hash": policy.hash,
         "export_after_seconds": policy.export_after.total_seconds(),
@@ -115,11 +118,25 @@ def policy_show(app: App, name: str) -> Json:
                 "no_time_key": one.key,
                 "partitions": len(one.partitions),
                 "released": guarded.get(one.destination),
+                "view": _kept_json(policy, one, kept),
             }
             for one in tables.values()
         ],
         "aside": [_partition(policy, one) for one in stood if _is_aside(policy, one)][:_MOST],
         "forecast": _forecast(policy, stood, now),
+    }
+
+
+def _kept_json(policy: Policy, table: TableLook, kept: Mapping[str, KeptView]) -> Json | None:
+    """The view that the policy keeps over a table. Without `made_at` there is none yet."""
+    if not policy.view:
+        return None
+    one = kept.get(table.source)
+    return {
+        "name": policy.view_of(table.database, table.table),
+        "made_at": view.time_json(one.made_at) if one else None,
+        "cold": len(one.cold) if one else 0,
+        "error": one.error if one else "",
     }
 
 
@@ -248,6 +265,8 @@ def policy_run(app: App, name: str, *, dry_run: bool = False) -> Json:
     stood = policies.evaluate(app, policy, looks)
     if not dry_run and policies.is_paused(app, policy):
         raise RefusedError(f"policy {name} is paused", code="paused", hint=f"calve policy resume {name}")
+    if not dry_run:
+        keep_views(app, policy, looks)
     begun = [] if dry_run else policies.start(app, policy, stood)
     due = [one for one in stood if one.standing.next in STARTS]
     return {

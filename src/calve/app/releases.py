@@ -14,7 +14,7 @@ from calve.app.policies import ProofReach
 from calve.app.release_backup import check_backup
 from calve.app.tier import view_create
 from calve.app.wiring import App
-from calve.clickhouse.sql.tokens import string
+from calve.clickhouse.sql.tokens import parse, string
 from calve.clickhouse.tables import TableInfo
 from calve.clickhouse.tier import residency
 from calve.clickhouse.tier.quarantine import QuarantineAttempt
@@ -112,6 +112,15 @@ class ReleaseReach:
     def shown(self, plan: ReleasePlan) -> ShownSide | None:
         return TurningView(app=self._app, plan=plan) if plan.view else None
 
+    def check_view(self, plan: ReleasePlan) -> None:
+        hot = [view for view, cold in _views(self._app, plan.request, plan.uuid) if not cold]
+        if hot and not plan.view:
+            raise RefusedError(
+                f"view {hot[0]} was made meanwhile, and reads partition {plan.request.partition} from the table",
+                code="view_appeared",
+                hint="nothing has left; the policy plans it again, with the view",
+            )
+
     def keys(self, address: DestinationAddress) -> Mapping[str, str]:
         return self._app.destination(address).executor_access().storage
 
@@ -180,23 +189,37 @@ def drop_kind(app: App) -> Kind:
 
 
 def _view(app: App, request: ReleaseRequest, table: TableInfo) -> str:
-    """The view that reads the partition from the table; "" for none."""
+    """The view that reads the partition from the table; "" for none. RefusedError while the view of the policy is not
+    there: what left would not be in it."""
+    found = _views(app, request, table.uuid)
+    wanted = app.config.policy(request.policy).view_of(request.database, request.table)
+    if wanted and {parse(one) for one, _ in found} != {parse(wanted)}:
+        raise RefusedError(
+            f"the view {wanted} of policy {request.policy} is not over {table}",
+            code="no_view",
+            hint=f"calve policy show {request.policy} says why it was not made",
+        )
+    return next((view for view, cold in found if not cold), "")
+
+
+def _views(app: App, request: ReleaseRequest, uuid: str) -> list[tuple[str, bool]]:
+    """At each server that has one: its name, and whether it reads the partition from the lake."""
     found: list[tuple[str, bool]] = []
     for visit in app.source(request.source).visits():
         with visit as session:
-            comment = residency.comment_of(session, table.uuid)
+            comment = residency.comment_of(session, uuid)
             if comment is None:
                 continue
             about = fields_of(comment)
             if about.get("to") != request.destination:
                 raise RefusedError(
-                    f"view {about.get('view')} of {table} reads {about.get('to')}, and not {request.destination}",
+                    f"view {about.get('view')} of {request.name} reads {about.get('to')}, and not {request.destination}",
                     code="view_elsewhere",
                     hint="make it over the destination of the policy, or drop it: calve view TABLE --drop",
                 )
-            here = residency.read(session, table.uuid).get(request.partition)
+            here = residency.read(session, uuid).get(request.partition)
             found.append((str(about["view"]), here is not None and here.cold))
-    return next((view for view, cold in found if not cold), "")
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -96,8 +96,10 @@ def view_create(
     changed = [one for one in flips if not _says(before.get(one.id), one)]
     stamped = residency.stamped(changed, before, secrets.token_hex(8))
     state = {**before, **{one.id: one for one in stamped}}
-    about, left = _about(name, lake, shown, exclude), iter(texts)
-    placed = _at_each(app, source, lambda session: _placed(session, next(left), lake, about, state))
+    about, set_up, left = _about(name, lake, shown, exclude), iter(texts), iter(texts)
+    _at_each(app, source, lambda session: _set_up(session, next(set_up), lake, about, state))
+    _refuse_released(app, lake)
+    placed = _at_each(app, source, lambda session: _placed(session, next(left)))
     older = [one for some in placed for one in some]
     return {
         "view": str(TableName(source=None, database=shown.database, table=shown.table)),
@@ -454,14 +456,28 @@ def _compare(rows: Sequence[Mapping[str, Any]], wanted: Wanted, lake: Lake) -> N
             )
 
 
-def _placed(
+def _set_up(
     session: Session, text: view.ViewText, lake: Lake, about: str, state: Mapping[str, Resident]
-) -> list[residency.OlderQuery]:
-    """Put it in place: the set after the state that has its rows, the view after what it reads."""
+) -> None:
+    """What the view reads: the set after the state that has its rows."""
     table = text.table
     residency.create(session, table.uuid, about)
     view.pin(session, table, view.cold_table(table.uuid), lake.engine, lake.metadata)
     residency.put(session, table.uuid, state.values())
+
+
+def _refuse_released(app: App, lake: Lake) -> None:
+    """Between the set and the view. A release marks its partition first, then looks for a set, and then moves: so it
+    finds this set, or its mark is found here before anybody reads the view."""
+    found = app.destination(lake.address).find()
+    now = {one.input for one in found.exports() if one.released} if found is not None else set()
+    if more := sorted(now - {one.input for one in lake.exports if one.released}):
+        raise TemporaryError(
+            f"partition {more[0][1]} was released meanwhile", code="released_meanwhile", hint="run it again"
+        )
+
+
+def _placed(session: Session, text: view.ViewText) -> list[residency.OlderQuery]:
     # If we die here, the view is as it was, or there is none: the next try makes it.
     session.execute(text.create(), what=f"view {text.view}")
     return residency.older_queries(session, residency.clock(session))

@@ -60,7 +60,7 @@ def _shown(found: Json) -> str:
             ("TABLE", "TO", "PARTITIONS", "LOOKED AT", "REMARK"),
             [
                 (one["source"], one["destination"], str(one["partitions"]), one["looked_at"] or "never",
-                 one["error"] or one["no_time_key"])
+                 _remark(one))
                 for one in found["of_tables"]
             ],
         ),
@@ -70,6 +70,16 @@ def _shown(found: Json) -> str:
     if found["forecast"]:
         lines += ["", _forecast(found["forecast"])]
     return "\n".join(lines)
+
+
+def _remark(table: Json) -> str:
+    kept = table.get("view") or {}
+    if table["error"] or not kept:
+        return str(table["error"] or table["no_time_key"])
+    if kept["error"]:
+        return f"view {kept['name']}: {kept['error']}"
+    made = f"since {kept['made_at']}" if kept["made_at"] else "once something is exported"
+    return "; ".join(filter(None, [table["no_time_key"], f"view {kept['name']} {made}"]))
 
 
 def _partitions(rows: list[Json]) -> str:

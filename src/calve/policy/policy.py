@@ -55,6 +55,7 @@ class Policy:
     release: ReleaseRule = ReleaseRule.NEVER
     release_after: timedelta = timedelta(days=30)  # the proof; and so long again, until a person may drop it
     only_copy: bool = False  # it is accepted that the lake has it, and no backup
+    view: str = ""  # over hot and cold; {database} and {table} stand for the table's. "": none is kept
 
     @property
     def releases(self) -> bool:
@@ -82,14 +83,19 @@ class Policy:
             self.verify.value,
         ]
         released = [self.release.value, self.release_after.total_seconds()]
-        return decided + released if self.releases else decided
+        shown = ["view", self.view] if self.view else []
+        return decided + (released if self.releases else []) + shown
 
     def names(self, database: str, table: str) -> bool:
         """Whether it is about this table of its source."""
         return fnmatchcase(f"{database}.{table}", self.tables)
 
     def destination(self, database: str, table: str) -> str:
-        return self.to.replace("{database}", database).replace("{table}", table)
+        return _filled(self.to, database, table)
+
+    def view_of(self, database: str, table: str) -> str:
+        """The name of the view over a table; "" for none."""
+        return _filled(self.view, database, table)
 
     def check(self) -> None:
         """UsageError where two tables could share a destination."""
@@ -112,6 +118,8 @@ class Policy:
                 code="config_bad_value",
                 hint='set verify to "full", and `to` to a table of a catalog; or release to "never"',
             )
+        if self.view:
+            self._check_view()
         for part, place in ((table, "{table}"), (database, "{database}")):
             if is_pattern(part) and place not in self.to:
                 raise UsageError(
@@ -119,6 +127,31 @@ class Policy:
                     code="config_bad_value",
                     hint=f"put {place} into `to`",
                 )
+            if self.view and is_pattern(part) and place not in self.view:
+                raise UsageError(
+                    f"policy {self.name}: {self.tables} may match several tables, and all would have the view {self.view}",
+                    code="config_bad_value",
+                    hint=f"put {place} into `view`",
+                )
+
+    def _check_view(self) -> None:
+        database, dot, view = self.view.partition(".")
+        if not (database and dot and view) or self.view in (self.tables, "{database}.{table}"):
+            raise UsageError(
+                f"policy {self.name}: {self.view!r} is not the name of a view",
+                code="config_bad_value",
+                hint="give database.name, of no table of the policy: db.events_all, or {database}.{table}_all",
+            )
+        if "/" in self.to:
+            raise UsageError(
+                f"policy {self.name}: a view reads a table of a catalog, and not a folder",
+                code="config_bad_value",
+                hint="set `to` to a table of a catalog, or omit `view`",
+            )
+
+
+def _filled(template: str, database: str, table: str) -> str:
+    return template.replace("{database}", database).replace("{table}", table)
 
 
 def is_pattern(text: str) -> bool:

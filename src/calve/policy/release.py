@@ -252,6 +252,7 @@ class _Departure:
         """All that must hold right before rows leave, read after the guard: what changes since then is refused."""
         self._ports.announce()
         version = self._ports.guard(self._plan.guarded)
+        self._ports.check_view(self._plan)
         seen, request = self._hot.look(), self._plan.request
         obstacles.refuse(seen.obstacles, seen.table, request.partition)
         if (seen.table.uuid, seen.table.identity) != (self._plan.uuid, request.identity):

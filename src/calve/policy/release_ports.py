@@ -102,6 +102,9 @@ class ReleasePorts(Protocol):
 
     def shown(self, plan: ReleasePlan) -> ShownSide | None: ...  # None: the plan has no view
 
+    def check_view(self, plan: ReleasePlan) -> None:
+        """RefusedError where a view reads the partition from the table that the plan does not know."""
+
     def keys(self, address: DestinationAddress) -> Mapping[str, str]:
         """Of the storage, for executors."""
 

@@ -349,6 +349,11 @@ class PolicySection(Section):
         description='"accepted": a partition may be dropped from quarantine though no backup has it; the lake then has its'
         " only copy",
     )
+    view: str = Field(
+        default="",
+        description='a view over each table and its destination, made and kept up to date: "db.events_all"; {database} and'
+        " {table} stand for those of the table; empty for none",
+    )
     window: str = Field(
         default="", description='when exports begin: "01:00-05:00 Europe/Berlin"; empty for any time'
     )
@@ -390,6 +395,7 @@ def policy_of(name: str, section: PolicySection) -> Policy:
         release=ReleaseRule(section.release),
         release_after=span(section.release_after, units="smhdw"),
         only_copy=section.only_copy == "accepted",
+        view=section.view,
         look_every=max(span(section.look_every, units="smhdw"), timedelta(seconds=1)),
     )
     made.check()
