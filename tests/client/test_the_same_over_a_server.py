@@ -155,7 +155,7 @@ def test_a_long_list_is_read_in_pages(run: Run, url: str, monkeypatch: pytest.Mo
 def test_a_list_that_would_be_cut_is_refused(url: str) -> None:
     with Client(url) as client:
         for verb in ("processes", "history"):
-            with pytest.raises(UsageError, match="limit is above 1000") as refused:
+            with pytest.raises(UsageError, match="limit is larger than 1000") as refused:
                 client._ask(verb, limit=1001)
             assert "after=ID" in refused.value.hint
 

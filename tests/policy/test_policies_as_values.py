@@ -40,9 +40,9 @@ def test_several_tables_in_one_destination_are_refused(tables: str, to: str) -> 
     ("tables", "to", "view", "said"),
     [
         ("db.*", "lake.{database}.{table}", "db.all", "several tables"),
-        ("db.events", "lake.ns.events", "db.events", "not the name of a view"),
-        ("db.*", "lake.ns.{table}", "{database}.{table}", "not the name of a view"),
-        ("db.events", "lake.ns.events", "events_all", "not the name of a view"),
+        ("db.events", "lake.ns.events", "db.events", "not a valid view name"),
+        ("db.*", "lake.ns.{table}", "{database}.{table}", "not a valid view name"),
+        ("db.events", "lake.ns.events", "events_all", "not a valid view name"),
         ("db.events", "s3://bucket/events/", "db.events_all", "not a folder"),
     ],
 )

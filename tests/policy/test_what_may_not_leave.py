@@ -136,7 +136,7 @@ INCREMENT = '{"after": "export-1", "increment": 1}'
         (([EXPORT], SEEN, ("column j is compared after its cast to string",), Depth.PARTIAL), "not_by_value"),
         (([EXPORT], SEEN, ("column x is not in the destination",), Depth.PARTIAL), "not_by_value"),
         (([EXPORT], SEEN, (), Depth.FILES), "not_by_value"),
-        (([EXPORT], SEEN, ("the export is not of all rows",), Depth.DESTINATION), "not_by_value"),
+        (([EXPORT], SEEN, ("the export does not have all rows",), Depth.DESTINATION), "not_by_value"),
         (([EXPORT], SEEN, (), Depth.SAMPLE), "not_by_value"),
     ],
 )

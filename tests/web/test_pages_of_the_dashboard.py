@@ -307,7 +307,7 @@ def test_a_defect_is_a_page_without_its_text(
 
     monkeypatch.setattr(Desk, "check", broken)
     html = page(reader, "/tables", status=500)
-    assert "a secret" not in html.text and "defect" in html.text
+    assert "a secret" not in html.text and "bug" in html.text
     assert "a secret" in caplog.text
 
 

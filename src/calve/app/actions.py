@@ -233,7 +233,7 @@ class Actions:
             said = error.message
         except Exception:  # noqa: BLE001 - a defect; what it says may hold a secret
             _log.exception("action %s failed", action.id)
-            said = "a defect of Calve; the server's log has it"
+            said = "a bug in Calve; the server's log has it"
         # If we die here, it is begun again, and ends the same way.
         self._registry.record_action(action.id, [ProcessId(one) for one in processes], said)
 

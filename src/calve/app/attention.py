@@ -394,7 +394,7 @@ def _versions(look: _Look) -> Iterator[Card]:
         yield Card(
             kind="versions",
             title=f"Workers of version {', '.join(others)} run beside version {__version__}",
-            why="older workers do not know halts and record no phases",
+            why="older workers do not honour halts and record no phases",
             since=None,
             href=("system", {}),
         )

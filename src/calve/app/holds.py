@@ -82,7 +82,7 @@ def _until(text: str, now: datetime) -> datetime:
         at = now + span(text, what="time", code="bad_until")
     if at <= now:
         raise UsageError(
-            f"the time {text!r} is over", code="bad_until", hint="give a later one: 90d, 2027-01-31"
+            f"{text!r} is in the past", code="bad_until", hint="give a later one: 90d, 2027-01-31"
         )
     return at
 

@@ -53,9 +53,9 @@ HINTS = {
     "not_by_value": "its rows cannot be compared as they are stored, so they stay; the proof says which columns",
     "newest_partition": "the newest partition of a table stays",
     "not_over": "its time is not over",
-    "no_time_key": "its partition key says no time, so it stays",
-    "cyclic_key": "its partition key comes again, so it stays",
-    "no_bounds": "its value says no time after 1970, so it stays",
+    "no_time_key": "its partition key gives no time, so it stays",
+    "cyclic_key": "its partition key repeats, so it stays",
+    "no_bounds": "its value is no time after 1970, so it stays",
     "gone_at_source": "the source no longer has it",
     "no_view": "the view of the policy is not there yet, so it stays: `calve policy show` says why",
     "over_limit": "it has more bytes than bytes_per_day allows in a day: raise it, or export it by hand",
@@ -258,7 +258,7 @@ def policy_run(app: App, name: str, *, dry_run: bool = False) -> Json:
     looks = look(app, policy, again=timedelta())
     if looks is None:
         raise RefusedError(
-            f"somebody is looking at the tables of policy {name} at this moment",
+            f"a look at the tables of policy {name} is under way",
             code="look_under_way",
             hint=f"it is evaluated after that; or repeat: calve policy run {name}",
         )

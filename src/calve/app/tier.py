@@ -285,7 +285,7 @@ def lake_engine(app: App, source: str, catalog: str, location: str) -> str:
     for word in tokens(template):
         if word.sort is not Sort.STRING and word.text == "{":
             raise UsageError(
-                f"[source.{source}] lake.{catalog}: {{path}} and {{bucket}} belong inside of single quotes",
+                f"[source.{source}] lake.{catalog}: {{path}} and {{bucket}} must be inside single quotes",
                 code="lake_engine",
             )
     path = uri.key if uri.kind != LOCAL else f"/{uri.key}"
@@ -452,7 +452,7 @@ def _compare(rows: Sequence[Mapping[str, Any]], wanted: Wanted, lake: Lake) -> N
                 f"ClickHouse finds {found.get(id, 0)} rows of partition {id} in {lake.address},"
                 f" where {expected} were exported",
                 code="cold_differs",
-                hint="calve verify tells whether the lake has them; others may write to that table too",
+                hint="calve verify checks whether the lake has them; others may write to that table too",
             )
 
 

@@ -125,7 +125,7 @@ def _serve(session: CliSession, folder: Path, port: int) -> int:
     finally:
         for one in work:
             one.close()
-    output.say(f"it has ended; {folder} keeps what was done")
+    output.say(f"the demo has ended; its results are in {folder}")
     return output.DONE
 
 

@@ -238,7 +238,7 @@ def _say_known(session: CliSession, answer: "ExportAnswer") -> None:
         output.say(f"{answer.unreachable}: queued; it is exported as soon as that answers")
     if answer.unaware_workers:
         output.say(
-            f"warning: workers of an old version do not heed --plan: {', '.join(answer.unaware_workers)}"
+            f"warning: workers of an old version do not honour --plan: {', '.join(answer.unaware_workers)}"
         )
     for sentence in answer.unchanged:
         output.say(f"{answer.source}: {sentence}; skipped")

@@ -22,9 +22,7 @@ from calve.cli.command import CliSession, command, group
     metavar="TIME",
     help="For so long (90d, 12h) or until a date. [default: until released]",
 )
-@click.option(
-    "--force", is_flag=True, help="Hold the name though no such table or partition can be seen now."
-)
+@click.option("--force", is_flag=True, help="Hold the name even if no such table or partition is found.")
 def add(session: CliSession, table: str, partition: str, reason: str, until: str, force: bool) -> None:
     """Hold a table, or one partition: no policy replaces or removes its rows until the hold ends.
 

@@ -131,7 +131,7 @@ def spark_package(session: CliSession, file: Path | None) -> None:
 
     session.only_here("spark package")
     file = (file or Path(f"calve-executors-{__version__}.tar.gz")).absolute()
-    session.say("packing: it takes a minute")
+    session.say("packing, which takes a minute")
     found = executor_package(file)
     session.answer(
         found, "\n".join(["[spark.conf]", *(f'"{key}" = "{value}"' for key, value in found["conf"].items())])

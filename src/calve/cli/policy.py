@@ -119,7 +119,7 @@ def explain(session: CliSession, table: str, partition: str) -> None:
 
 @command("run", examples=["calve policy run events --dry-run", "calve policy run events"])
 @click.argument("name")
-@click.option("--dry-run", is_flag=True, help="Look and say what is due; start nothing.")
+@click.option("--dry-run", is_flag=True, help="Print what is due; start nothing.")
 def run(session: CliSession, name: str, dry_run: bool) -> None:
     """Look now and start what is due, whatever the policy's window says; its limits hold.
 
@@ -161,7 +161,7 @@ def resume(session: CliSession, name: str) -> None:
 
 @command("approve", examples=["calve policy approve events --dry-run", "calve policy approve events"])
 @click.argument("name")
-@click.option("--dry-run", is_flag=True, help="Say what would leave its table, and when; allow nothing.")
+@click.option("--dry-run", is_flag=True, help="Print what would leave its table, and when; allow nothing.")
 def approve(session: CliSession, name: str, dry_run: bool) -> None:
     """Let a policy move proven partitions out of their tables, as the policy is now.
 
@@ -189,7 +189,7 @@ def approve(session: CliSession, name: str, dry_run: bool) -> None:
 @click.argument("table")
 @click.argument("partitions", nargs=-1, required=True)
 @click.option(
-    "--approve", default="", metavar="HASH", help="The hash of the plan that was shown: carry it out."
+    "--approve", default="", metavar="HASH", help="Carry out the plan that was printed with this hash."
 )
 def drop(session: CliSession, table: str, partitions: tuple[str, ...], approve: str) -> int:
     """Delete partitions that are in quarantine, for good: the destination then has them, and the backup that is named.
@@ -223,7 +223,7 @@ def drop(session: CliSession, table: str, partitions: tuple[str, ...], approve: 
 @click.option(
     "--force",
     is_flag=True,
-    help="Also if rows came after it left, or a mutation was made since; needs an admin.",
+    help="Even if rows or a mutation came after it left. Needs an admin.",
 )
 @no_wait_option
 @timeout_option

@@ -16,7 +16,7 @@ from calve.cli.command import CliSession, command, no_wait_option, timeout_optio
     "to",
     default="",
     metavar="CATALOG.NS.TABLE",
-    help="Where it is. [default: the one table that it was exported to]",
+    help="The table to read it from. [default: the only one that it was exported to]",
 )
 @no_wait_option
 @timeout_option

@@ -25,13 +25,13 @@ Json = dict[str, Any]
     "--to", "destination", metavar="DEST", help="The Iceberg table that the partitions are exported to."
 )
 @click.option("--as", "into", metavar="DATABASE.NAME", help="The name of the view, at the same source.")
-@click.option("--cold", multiple=True, metavar="ID", help="Read this partition from DEST. May be repeated.")
+@click.option("--cold", multiple=True, metavar="ID", help="Read this partition from DEST. Repeatable.")
 @click.option(
-    "--hot", multiple=True, metavar="ID", help="Read this partition from the table again. May be repeated."
+    "--hot", multiple=True, metavar="ID", help="Read this partition from the table again. Repeatable."
 )
-@click.option("--exclude", multiple=True, metavar="COLUMN", help="Leave a column out. May be repeated.")
+@click.option("--exclude", multiple=True, metavar="COLUMN", help="Omit a column. Repeatable.")
 @click.option("--drop", is_flag=True, help="Drop the view. No row is removed from anywhere.")
-@click.option("--force", is_flag=True, help="Drop it although it reads partitions from DEST.")
+@click.option("--force", is_flag=True, help="Drop it even if it reads partitions from DEST.")
 def view(
     session: CliSession,
     table: str,
@@ -50,12 +50,12 @@ def view(
     """
     if drop:
         if destination or into or cold or hot or exclude:
-            raise UsageError("--drop takes no other option but --force", code="view_options")
+            raise UsageError("--drop takes no other option than --force", code="view_options")
         dropped = session.calve.view_drop(table, force=force)
         session.answer(dropped, f"view {dropped['view']} is dropped")
         return
     if force:
-        raise UsageError("--force goes with --drop", code="view_options")
+        raise UsageError("--force needs --drop", code="view_options")
     if not destination and not into:
         if cold or hot or exclude:
             raise UsageError(
@@ -68,7 +68,7 @@ def view(
         return
     if not destination or not into:
         raise UsageError(
-            "--to and --as go together",
+            "--to needs --as, and --as needs --to",
             code="view_options",
             hint="calve view TABLE --to lake.ns.events --as db.events_all",
         )

@@ -102,7 +102,7 @@ class Guard:
             raise
         except Exception:  # noqa: BLE001 - a defect; the peer is told where to look
             _log.exception("request %s failed", request_id)
-            wrong = HttpError(500, "this is a defect of Calve", code="internal", hint="please report it")
+            wrong = HttpError(500, "this is a bug in Calve", code="internal", hint="please report it")
             await answer.instead(scope, receive, self._refused(scope, wrong) or defect(request_id))
         finally:
             seconds = time.monotonic() - started
@@ -130,7 +130,7 @@ class Guard:
         if any(name == "forwarded" or name.startswith("x-forwarded-") for name in headers):
             raise HttpError(
                 403,
-                "the request came through a proxy, and this server was not told of one",
+                "the request came through a proxy, and this server does not expect one",
                 code="proxy_not_declared",
                 hint="start it with --behind-proxy",
             )
@@ -152,7 +152,7 @@ class Guard:
         if host not in self._rules.hosts:
             raise HttpError(
                 421,
-                "this server is not called that",
+                "this server does not go by that name",
                 code="host",
                 hint="name it with --allow-host, or in [serve] hosts",
             )
@@ -257,14 +257,14 @@ def _headers(scope: Scope) -> dict[str, str]:
             "content-length",
             "x-clickhouse-key",
         ):
-            raise HttpError(400, f"the header {text} is there twice", code="header_twice")
+            raise HttpError(400, f"the header {text} is given twice", code="header_twice")
         between = "; " if text == "cookie" else ", "  # HTTP/2 may split cookies
         found[text] = (
             f"{found[text]}{between}{value.decode('latin-1')}" if text in found else value.decode("latin-1")
         )
     if "content-length" in found and "transfer-encoding" in found:
         # Two ends that disagree about which counts read two different requests.
-        raise HttpError(400, "the length of the body is given in two ways", code="header_twice")
+        raise HttpError(400, "the length of the body is given twice", code="header_twice")
     return found
 
 
@@ -293,7 +293,7 @@ def _refuse_other_pages(scope: Scope, headers: Mapping[str, str], *, behind_prox
 
 
 def _too_large(most: int) -> HttpError:
-    return HttpError(413, f"the body is above {most // 1024} KB", code="too_large", hint="send less at once")
+    return HttpError(413, f"the body is larger than {most // 1024} KB", code="too_large", hint="send less")
 
 
 def _path(scope: Scope) -> str:

@@ -151,7 +151,7 @@ _ANSWERS: dict[int | str, dict[str, Any]] = {
         for status, text in {
             400: "The request is wrong", 401: "A token is needed, or it is wrong", 403: "The caller's role may not do this",
             404: "No such thing", 405: "Not this method", 408: "The body came too slowly", 409: "The state of the data forbids it",
-            413: "The body is too large", 415: "Not UTF-8, or compressed", 421: "Not this server's name",
+            413: "The body is too large", 415: "Not UTF-8, or compressed", 421: "Wrong host name",
             429: "Too many requests", 502: "Another service refused", 503: "A service is down, or busy",
         }.items()
     },
@@ -318,7 +318,7 @@ def _encoded(document: Any) -> bytes:
     if len(data) > _MOST_BYTES:
         raise HttpError(
             413,
-            f"the answer is above {_MOST_BYTES >> 20} MB",
+            f"the answer is larger than {_MOST_BYTES >> 20} MB",
             code="answer_too_large",
             hint="ask for less at once",
         )

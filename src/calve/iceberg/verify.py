@@ -190,7 +190,7 @@ def planned(
         raise RefusedError(
             f"snapshot {snapshot_id} of table {name} cannot be read here: {error}",
             code="not_verifiable",
-            hint="PyIceberg, which reads it back, has no equality deletes; compare the snapshots with Spark",
+            hint="PyIceberg, which reads it back, does not support equality deletes; compare the snapshots with Spark",
         ) from error
     return {
         (task.file.file_path, frozenset(file.file_path for file in task.delete_files)): task for task in tasks

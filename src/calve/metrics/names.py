@@ -86,6 +86,6 @@ METRICS: tuple[Metric, ...] = (
     _one(_G, _F, "calve_released_rows_missing", "table", "rows that were released into a lake table, and were not all found there when they were last counted"),
     _one(_G, _F, "calve_released_rows_counted_timestamp_seconds", "table", "when the released rows of a lake table were last counted"),
     _one(_G, _F, "calve_expected", "kind table", "1 for what `[expect]` names"),
-    _one(_G, _F, "calve_tables_dropped", "", "tables above the bound of 500, told of together as `other`"),
+    _one(_G, _F, "calve_tables_dropped", "", "tables above the bound of 500, counted together as `other`"),
 )  # fmt: skip
 BY_NAME = {metric.name: metric for metric in METRICS}

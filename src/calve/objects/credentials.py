@@ -173,7 +173,7 @@ def section_properties(section: Mapping[str, str], location: str) -> dict[str, s
     for ours, value in section.items():
         if value not in ("", "False") and ours not in names:
             raise UsageError(
-                f"{ours} says nothing about {kind_of(location)}:// locations",
+                f"{ours} has no keys for {kind_of(location)}:// locations",
                 code="config_bad_value",
                 hint=f"its keys are {', '.join(names)}",
             )

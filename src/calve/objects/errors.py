@@ -179,7 +179,7 @@ def translate(error: Exception, uri: str, place: str = "") -> CalveError:
             return PermanentError(f"{place or uri}: {text}", code="storage_config")
         case Fault.UNSUPPORTED:
             return PermanentError(
-                f"{place or uri} does not support what was asked of it: {text}",
+                f"{place or uri} does not support a request that Calve needs: {text}",
                 code="storage_unsupported",
                 hint="see docs/object-storage.md#nearly-s3 for what a storage must be able to do",
             )

@@ -75,7 +75,7 @@ def _check(key: str) -> None:
         given = None
     if not isinstance(given, dict) or not {"client_email", "private_key"} <= given.keys():
         raise UsageError(
-            "the service account's key is not one: it lacks client_email or private_key",
+            "the service account's key is invalid: it lacks client_email or private_key",
             code="storage_profile",
             hint="give the JSON file that Google Cloud made for the account, as service_account_key_file",
         )

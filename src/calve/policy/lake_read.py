@@ -25,7 +25,7 @@ class LakeRead:
         own, others = sums_of([ProofReceipt.from_json(text) for text in receipts])
         if self.proof.scan.whole and others.rows:
             raise RefusedError(
-                f"{self.where}: {others.rows} rows of others are in the same time, and nobody could tell which are its own",
+                f"{self.where}: {others.rows} rows of others lie in the same time range, so its own cannot be told apart",
                 code="rows_of_others",
                 hint="export into a table of its own",
             )
@@ -39,8 +39,8 @@ class LakeRead:
         same = all(now.get(field.field_id) == field.field_type for field in compared)
         if not same or (set(scan.files), scan.whole) != (set(self.proof.scan.files), self.proof.scan.whole):
             raise PermanentError(
-                f"{self.where}: it has other files than were read and compared",
+                f"{self.where}: its files are no longer those that were compared",
                 code="lake_changed",
-                hint="it was rewritten meanwhile; it is tried again later, or run it again",
+                hint="it was rewritten meanwhile; it is retried later, or run the command again",
             )
         return scan

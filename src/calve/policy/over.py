@@ -17,17 +17,17 @@ def not_over(
     if abs(skew) > SKEW_AT_MOST:
         return "clock_skew", "the clocks of the source and the store differ by more than five minutes"
     if key is NoTimeKey.CYCLIC:
-        return "cyclic_key", "its partition key comes again, such as the months of any year"
+        return "cyclic_key", "its partition key repeats, as months without a year do"
     if not isinstance(key, TimeKey):
-        return "no_time_key", "its partition key says no time that is on the list"
+        return "no_time_key", "its partition key gives no time that Calve can read"
     bounds = key.bounds(value)
     if bounds is None:
         return (
             "no_bounds",
-            f"its value {value!r} says no time, or one of 1970, where values that were not set end up",
+            f"its value {value!r} is no time, or one in 1970, where values that were never set end up",
         )
     if bounds.closed_at > now:
-        return "not_over", f"its time is not over before {bounds.closed_at:%Y-%m-%d %H:%M} UTC"
+        return "not_over", f"its time range ends only at {bounds.closed_at:%Y-%m-%d %H:%M} UTC"
     begins = [found.lower for one in others if (found := key.bounds(one)) is not None]
     if bounds.lower >= max(begins, default=bounds.lower):
         return "newest_partition", "it is the newest partition of the table"

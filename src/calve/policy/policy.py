@@ -138,13 +138,13 @@ class Policy:
         database, dot, view = self.view.partition(".")
         if not (database and dot and view) or self.view in (self.tables, "{database}.{table}"):
             raise UsageError(
-                f"policy {self.name}: {self.view!r} is not the name of a view",
+                f"policy {self.name}: {self.view!r} is not a valid view name",
                 code="config_bad_value",
-                hint="give database.name, of no table of the policy: db.events_all, or {database}.{table}_all",
+                hint="give database.name, and no table of the policy: db.events_all, or {database}.{table}_all",
             )
         if "/" in self.to:
             raise UsageError(
-                f"policy {self.name}: a view reads a table of a catalog, and not a folder",
+                f"policy {self.name}: a view reads a table of a catalog, not a folder",
                 code="config_bad_value",
                 hint="set `to` to a table of a catalog, or omit `view`",
             )

@@ -119,7 +119,7 @@ class ProofKind(Kind):
         if scan.whole and scan.boxes and not are_inside(receipts, scan.boxes, scan.table.schema()):
             notes.append(OUTSIDE)
         if not scan.current:
-            notes.append(f"snapshot {scan.snapshot_id} was read: the newest one has other files")
+            notes.append(f"snapshot {scan.snapshot_id} was compared, but the newest one has other files")
         ids = {column.field_id for column in found.columns}
         fields = [one for one in scan.table.schema().fields if one.field_id in ids]
         depth = Depth.ROWS if scan.boxes else Depth.FILES
@@ -200,7 +200,7 @@ class ProofKind(Kind):
         if not plan.scan.whole and here.rows > there.rows:
             raise RefusedError(
                 f"the files of process {plan.export} were rewritten, and in the time of its partitions there are"
-                f" {here.rows} rows, where the source has {there.rows}: nobody can tell which are its own",
+                f" {here.rows} rows, where the source has {there.rows}: its own cannot be told apart",
                 code="not_verifiable",
                 hint="export into a table of its own to have it proven",
             )
@@ -212,7 +212,7 @@ class ProofKind(Kind):
             )
         if plan.scan.whole and others.rows:
             depth = Depth.FILES if plan.depth is Depth.ROWS else plan.depth
-            more = f"{others.rows} rows of others are there in the time of these partitions"
+            more = f"{others.rows} rows of others lie in the time range of these partitions"
             return replace(answer, depth=depth, notes=(*plan.notes, more))
         return answer
 

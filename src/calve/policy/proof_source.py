@@ -57,7 +57,7 @@ def compare_with(
 ) -> Comparison | str:
     """With the destination's `schema`; or why the source cannot be compared."""
     if plan.relation.where or plan.relation.final or plan.relation.mode == "backup":
-        return "the export is not of all rows of its partitions as the source has them"
+        return "the export does not have all rows of its partitions as the source has them"
     if any(increment_of(json.loads(key.text)[2]) for key in plan.keys if key.text):
         return "only new parts of its partitions were exported"  # beside rows of exports before it
     with source.visit() as session:
@@ -139,7 +139,7 @@ def _contents(plan: ExportPlan) -> dict[str, str]:
 
 def _changed(session: Session, table: TableInfo, identity: str, contents: Mapping[str, str]) -> str:
     if table.identity != identity:
-        return f"{table} is another table than the one that was exported"
+        return f"{table} is no longer the table that was exported"
     now = {one.id: one.content for one in session.partitions(table)}
     for partition, content in contents.items():
         if partition not in now:

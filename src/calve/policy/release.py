@@ -124,7 +124,7 @@ class _Departure:
                     return _published(self._plan, release)
                 case state:
                     raise PermanentError(f"the release is {state}: nothing leaves by it", code="returned")
-        raise TemporaryError("the release takes more steps than it has", code="internal")
+        raise TemporaryError("the release takes more steps than there are", code="internal")
 
     # -- the steps ----------------------------------------------------------------------------------
 
@@ -202,10 +202,10 @@ class _Departure:
             return
         if found != {Where.QUARANTINE}:
             raise TemporaryError(
-                f"partition {release.partition} of {attempt.table} is not at one place at every server:"
+                f"partition {release.partition} of {attempt.table} is not in the same place on every server:"
                 f" {', '.join(sorted(found))}",
                 code="divided",
-                hint="it is looked at again, and goes back into its table if it stays so",
+                hint="it is checked again, and goes back into its table if that persists",
             )
         # If we die here, the place is closed or not; closing it again finds out.
         self._hot.close(attempt, self._moves())
@@ -256,7 +256,7 @@ class _Departure:
         seen, request = self._hot.look(), self._plan.request
         obstacles.refuse(seen.obstacles, seen.table, request.partition)
         if (seen.table.uuid, seen.table.identity) != (self._plan.uuid, request.identity):
-            raise RefusedError(f"{request.name} is another table by now", code="source_changed")
+            raise RefusedError(f"{request.name} is a different table by now", code="source_changed")
         if not unchanged(self._plan.content, seen.content):
             raise RefusedError(
                 f"partition {request.partition} of {request.name} has changed since it was exported",

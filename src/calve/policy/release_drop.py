@@ -63,7 +63,7 @@ class DropKind(Kind):
         request = DropRequest.from_json(process.request)
         of, release = _found(self._ports, request)
         if release.state is ReleaseState.DROPPED:
-            return NothingToDo(result=_result(release), message="it is dropped already")
+            return NothingToDo(result=_result(release), message="it is already dropped")
         scan = self._ports.cold(of).scan()
         proof = replace(of.proof, process_id=process.id, scan=scan, tasks=grouped(scan.files))
         made = DropPlan(request=request, proof=proof)
@@ -190,7 +190,7 @@ class _Departed:
             )
         if not self._cold.is_marked(release.process_id):
             raise RefusedError(
-                f"{self._of.request.destination} does not have the marks of this release any more",
+                f"{self._of.request.destination} no longer has the marks of this release",
                 code="mark_missing",
                 hint="calve doctor",
             )

@@ -66,11 +66,9 @@ def _of_lake(
     mine = [one for one in exports if one.input[:2] == (request.identity, request.partition)]
     whole = next((one for one in mine if _is_it(one, request)), None)
     if seen.table.identity != request.identity:
-        yield Obstacle(code="source_changed", words="the table is another one than was exported")
+        yield Obstacle(code="source_changed", words="the table is not the one that was exported")
     if whole is None or whole.process_id != request.export:
-        yield Obstacle(
-            code="not_exported", words="another export of it, or none, is in the destination by now"
-        )
+        yield Obstacle(code="not_exported", words="the destination no longer has this export of it")
         return
     if whole.released:
         yield Obstacle(code="released", words=f"process {whole.released} released it")
@@ -91,5 +89,5 @@ def _of_proof(proof: ProofPlan) -> Iterator[Obstacle]:
         yield Obstacle(code="rows_outside_bounds", words=OUTSIDE)
     others = [one for one in proof.notes if one != OUTSIDE]
     if others or proof.depth not in (Depth.ROWS, Depth.PARTIAL):
-        words = "; ".join(others) or "rows of the lake cannot be told by their time"
+        words = "; ".join(others) or "its rows in the lake cannot be found by their time"
         yield Obstacle(code="not_by_value", words=f"its rows cannot be compared as they are stored: {words}")

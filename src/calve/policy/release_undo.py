@@ -104,7 +104,7 @@ class ReturnKind(Kind):
             Where.QUARANTINE
         }:
             raise RefusedError(
-                f"the rows of {where} are not in {release.place} any more", code="released_rows_missing"
+                f"the rows of {where} are no longer in {release.place}", code="released_rows_missing"
             )
         if request.insist:
             return

@@ -85,7 +85,7 @@ class UntierKind(Kind):
                 f"ClickHouse reads other rows of partition {plan.request.partition} from {plan.request.destination}"
                 f" ({found}) than are there ({lake}); nothing was brought back",
                 code="untier_differs",
-                hint="calve verify tells whether the lake has them; others may write to that table, too",
+                hint="calve verify checks whether the lake has them; others may write to that table too",
             )
         journal = UntierJournal(
             scratch=journal.scratch, moving=True, hashes=tuple(sorted(sides.hashes(journal.scratch)))
@@ -157,7 +157,7 @@ def _finish(plan: UntierPlan, sides: UntierSides, journal: UntierJournal) -> Pub
         raise TemporaryError(
             f"the rows of partition {plan.request.partition} are not in the table yet",
             code="divided",
-            hint="it is looked at again",
+            hint="it is checked again",
         )
     # If we die here, the lake refuses to replace rows that are in the table again: the next try goes on.
     sides.settle(frozenset(journal.hashes))

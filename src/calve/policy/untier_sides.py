@@ -51,7 +51,7 @@ class Sides:
             raise RefusedError(
                 f"{self.plan.request.destination} has other files of partition {self.plan.request.partition} than were read",
                 code="lake_changed",
-                hint="it was written to meanwhile; run the command again",
+                hint="others wrote to it meanwhile; run the command again",
             )
 
     def hold(self) -> None:
@@ -155,7 +155,7 @@ class Sides:
         table = session.describe(request.database, request.table)
         if (table.uuid, table.create_query) != (self.plan.uuid, self.plan.create_query):
             raise PermanentError(
-                f"table {request.name} is another one, or was altered, since its columns were compared",
+                f"table {request.name} was replaced or altered after its columns were compared",
                 code="table_changed",
                 hint="run the command again",
             )

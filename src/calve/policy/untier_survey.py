@@ -98,7 +98,7 @@ def _of_table(session: Session, table: TableInfo, partition: str, servers: int) 
         yield Obstacle(
             code="engine",
             words=f"{table.engine} at {servers} servers: only a plain MergeTree at one server takes rows back;"
-            " others combine rows in merges, or were never tried",
+            " others combine rows in merges, or are untested",
         )
     if table.row_policies or table.policies_hidden:
         yield Obstacle(code="row_policies", words="row policies would hide rows from the comparison")
@@ -135,7 +135,7 @@ def _of_lake(
     elif len(mine) > 1 or mine[0].input[2]:
         said = "in pieces" if any(increment_of(one.input[2]) for one in mine) else "with a selection"
         yield Obstacle(
-            code="several_exports", words=f"it was exported {said}, whose rows nobody can tell apart"
+            code="several_exports", words=f"it was exported {said}, whose rows cannot be told apart"
         )
     elif mine[0].missing:
         yield Obstacle(code="no_longer_there", words=mine[0].missing)
@@ -150,7 +150,8 @@ def _of_export(plan: ExportPlan, notes: Sequence[str]) -> Iterator[Obstacle]:
         yield Obstacle(code="lossy", words="columns were exported with a lossy cast")
     if notes:
         yield Obstacle(
-            code="not_by_value", words=f"rows cannot be had as the table stored them: {'; '.join(notes)}"
+            code="not_by_value",
+            words=f"its rows cannot be restored exactly as the table stored them: {'; '.join(notes)}",
         )
     if len(plan.keys) > 1 or not all(json.loads(key.text)[2] == "" for key in plan.keys if key.text):
         yield Obstacle(code="shared_export", words="one process exported it together with other partitions")
@@ -160,5 +161,5 @@ def _of_scan(current: bool) -> Iterator[Obstacle]:
     if not current:
         yield Obstacle(
             code="rewritten",
-            words="its files were rewritten, and without a time key nobody can tell whose rows the new ones have",
+            words="its files were rewritten, and without a time key its rows in the new ones cannot be found",
         )

@@ -80,10 +80,10 @@ class WayBack:
             found = {seen.where for seen in hot.placements(attempt)}
         if found not in _BACK:
             raise TemporaryError(
-                f"partition {attempt.partition} of {attempt.table} is not at one place at every server:"
+                f"partition {attempt.partition} of {attempt.table} is not in the same place on every server:"
                 f" {', '.join(sorted(found))}",
                 code="divided",
-                hint="it is looked at again; compare system.parts of the table and of calve_released",
+                hint="it is checked again; compare system.parts of the table and of calve_released",
             )
         if self.release.sums and (sums := str(hot.live(attempt))) != self.release.sums:
             raise PermanentError(

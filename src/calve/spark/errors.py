@@ -65,7 +65,7 @@ def translate(catalog: str, doing: str, thrown: Any) -> CalveError:
         return TemporaryError(
             message,
             code="rewrite_conflict",
-            hint="another writer was first; the rest is planned again",
+            hint="another writer was first; the rest is replanned",
         )
     if names & set(_MISSING):
         return NotFoundError(message, code="no_such_table", hint=f"`calve doctor` probes catalog {catalog}")

@@ -56,7 +56,7 @@ def is_repeat() -> bool:
 def refuse_repeat(order: TaskOrder, *, counts: bool) -> dict[str, Any]:
     """Instead of `execute`. The first run may have left its receipt: its outcome is unknown."""
     error = UnknownOutcomeError(
-        "the executor that ran the attempt was lost; what it left is looked for",
+        "the executor that ran the attempt was lost; Calve looks for what it left",
         code="executor_lost",
         hint="it is retried automatically",
     )

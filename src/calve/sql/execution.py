@@ -218,7 +218,7 @@ class Sql:
         )
         unaware = ", ".join(answer.get("unaware_workers", ()))
         return StatementResult(
-            notes=(f"workers of an old version do not heed this: {unaware}",) if unaware else ()
+            notes=(f"workers of an old version do not honour this: {unaware}",) if unaware else ()
         )
 
     def _reader(self, caller: Caller, allowed: allowance.Allowed) -> DeskReader:

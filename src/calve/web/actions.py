@@ -75,12 +75,12 @@ ACTIONS: Mapping[str, FormAction] = {
     "verify": FormAction(
         verb="verify", label="Verify", title="Verify", to=_processes,
         consequence="Compares what was published with what was read. Changes nothing.",
-        asks=(Ask(name="deep", label="Read every published file", kind="check", hint="slower, and sure"),),
+        asks=(Ask(name="deep", label="Read every published file", kind="check", hint="slower, but certain"),),
     ),
     "halt": FormAction(
         verb="halt", label="Stop", title="Stop work", to=_system,
-        consequence="Nothing of this kind is begun, and what runs pauses before its next step, until somebody starts it again.",
-        asks=(Ask(name="reason", label="Reason", hint="for others who see that it is stopped"),),
+        consequence="Nothing of this kind starts, and what runs pauses before its next step, until somebody starts it again.",
+        asks=(Ask(name="reason", label="Reason", hint="shown to others"),),
     ),
     "lift": FormAction(
         verb="lift", label="Start again", title="Start work again", to=_system,

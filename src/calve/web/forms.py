@@ -88,9 +88,7 @@ class Forms:
         try:
             self._refuse_forged(request, name, own.get("token", ""))
             if (wanted := action.typed(arguments)) and own.get("typed", "") != wanted:
-                raise RefusedError(
-                    f"type {wanted!r} to say that you mean it", code="not_typed", hint="nothing was done"
-                )
+                raise RefusedError(f"type {wanted!r} to confirm", code="not_typed", hint="nothing was done")
             return await self._done(request, caller, name, action, arguments, key, back)
         except CalveError as error:
             return await self._refused(request, caller, name, arguments, key, back, error)
@@ -169,7 +167,7 @@ class Forms:
         made = self._bundles.get(request.path_params["key"])
         if made is None:
             raise NotFoundError(
-                "this server does not have that bundle any more",
+                "this server no longer has that bundle",
                 code="no_bundle",
                 hint="make it again, on System",
             )
@@ -320,7 +318,10 @@ class Forms:
         if self._frame.secret(request):
             if not self._frame.is_form_token(request, name, token):
                 raise HttpError(
-                    403, "the form is of another session", code="form_token", hint="send it again from here"
+                    403,
+                    "the form belongs to another session",
+                    code="form_token",
+                    hint="send it again from here",
                 )
         elif "origin" not in headers and not headers.get("authorization", "").lower().startswith("bearer "):
             raise HttpError(

@@ -44,16 +44,16 @@ HEADERS = {
     "X-Calve-Version": __version__,
 }
 TITLES = {
-    400: "That cannot be asked so",
+    400: "Invalid request",
     403: "Not allowed",
     404: "Not found",
-    405: "Not in this way",
-    408: "It took too long",
+    405: "Method not allowed",
+    408: "Timed out",
     409: "Not done",
     413: "Too large",
-    421: "Not this server's name",
+    421: "Wrong host name",
     429: "Too many requests",
-    500: "A defect of Calve",
+    500: "A bug in Calve",
     502: "Refused by another service",
     503: "Not now",
 }
@@ -229,7 +229,7 @@ class Frame:
             except Exception:  # noqa: BLE001 - a defect; the person is told where to look
                 request_id = request.state.request_id
                 _log.exception("request %s failed", request_id)
-                wrong = HttpError(500, "This is a defect of Calve", code="internal", hint="please report it")
+                wrong = HttpError(500, "This is a bug in Calve", code="internal", hint="please report it")
                 # It may be one of what all pages are made with.
                 return self.refusal(request.scope, wrong) or await self.error(request, wrong)
 
@@ -276,7 +276,7 @@ class Frame:
 
 def _told(error: CalveError, request_id: str) -> dict[str, Any]:
     status = status_of(error)
-    title = TITLES.get(status, "This did not work")
+    title = TITLES.get(status, "That did not work")
     return {**error.info.to_json(), "status": status, "title": title, "request_id": request_id}
 
 

@@ -64,7 +64,7 @@ def _asked_sheet(given: Given) -> Json:
 
 def _asked_backup(given: Given) -> Json:
     if not given.get("name"):
-        raise UsageError("no backup is chosen", code="missing_option", hint="choose one of the list")
+        raise UsageError("no backup is chosen", code="missing_option", hint="choose one from the list")
     return dict(given)
 
 

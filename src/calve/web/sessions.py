@@ -95,7 +95,7 @@ class Sessions:
             request, "sign-out", given.get("token", "")
         ):
             raise HttpError(
-                403, "the form is of another session", code="form_token", hint="open the page again"
+                403, "the form belongs to another session", code="form_token", hint="open the page again"
             )
         await self._end(request)
         made = self._frame.go(request, "" if self._shared.open_reading else "sign-in")

@@ -47,8 +47,8 @@ def commits(app: App, *, name: str) -> Iterator[Finding]:
                 part=part,
                 ok=True,
                 warning=True,
-                words=f"whether the catalog asserts {words} cannot be told: {why}",
-                remedy="a commit that must be refused was answered with something else; see docs/catalogs.md",
+                words=f"whether the catalog asserts {words} is not known: {why}",
+                remedy="the catalog neither refused nor applied a commit that it must refuse; see docs/catalogs.md",
             )
     if ok:
         yield Finding(part=part, ok=True, words=f"{shown}: commits with false assertions are refused")

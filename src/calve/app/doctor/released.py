@@ -19,7 +19,7 @@ def counts(app: App) -> Iterator[Finding]:
             yield Finding(
                 part=part,
                 ok=False,
-                words=f"released_rows_missing: {one.missing} of {found['rows']} released rows are not there any more: {one.why}",
+                words=f"released_rows_missing: {one.missing} of {found['rows']} released rows are gone: {one.why}",
                 remedy="stop what writes to the table; " + "; or ".join(found.get("repair", ())),
             )
         elif one.is_late(app, now) or one.error:

@@ -78,7 +78,7 @@ def _finding(session: Session, part: str, uuid: str, about: dict[str, str]) -> F
             ok=True,
             warning=True,
             words=f"{words}: pruning is lost: {seen.lost} for one partition on ClickHouse {version}",
-            remedy=f"answers are right, and slow; make it again: {again}",
+            remedy=f"answers are right but slow; make it again: {again}",
         )
     return Finding(part=part, ok=True, words=f"{words} answers, and prunes")
 

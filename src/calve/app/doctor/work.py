@@ -44,7 +44,7 @@ def workers(app: App) -> Iterator[Finding]:
             warning=True,
             words=f"{len(others)} of {len(alive)} run another version ({', '.join(versions)}) than this one,"
             f" {__version__}: {', '.join(worker.id for worker in others[:5])}"
-            + ("; a worker that names no version does not know halts" if unknown else ""),
+            + ("; a worker that names no version does not honour halts" if unknown else ""),
             remedy="restart them with this version",
         )
     words = f"{len(alive)} running" if alive else "none is running; commands start their own"
@@ -169,7 +169,7 @@ def leftovers(app: App) -> Iterator[Finding]:
             yield Finding(
                 part=f"process:{process.id}",
                 ok=False,
-                words=f"whether it left files cannot be found out: {error.message}",
+                words=f"whether it left files is not known: {error.message}",
                 remedy=f"every name of its files contains calve-{process.id}",
             )
 
@@ -202,7 +202,7 @@ def _lost(app: App, process: Process) -> Iterator[Finding]:
         yield Finding(
             part=f"process:{process.id}",
             ok=False,
-            words=f"{len(files)} files that it wrote and did not publish are left, {files[0]} among them",
+            words=f"{len(files)} files that it wrote and did not publish are left, for example {files[0]}",
             remedy="calve worker",
         )
 

@@ -44,6 +44,8 @@ def limited_whole(given: Given, default: int) -> int:
     """Of a list that does not say whether it goes on."""
     if given.get("limit", 0) > MOST:
         raise UsageError(
-            f"limit is above {MOST}", code="bad_option", hint="ask for the rest after the last one: after=ID"
+            f"limit is larger than {MOST}",
+            code="bad_option",
+            hint="ask for the rest after the last one: after=ID",
         )
     return limited(given, default)

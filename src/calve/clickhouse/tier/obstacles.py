@@ -16,7 +16,7 @@ from calve.clickhouse.tables import TableInfo, patch_parts
 from calve.clickhouse.tier.losses import known_loss
 from calve.model.errors import PermanentError, RefusedError
 
-_PLAIN = ("MergeTree", "ReplicatedMergeTree")  # the others combine rows in merges, or were never tried
+_PLAIN = ("MergeTree", "ReplicatedMergeTree")  # the others combine rows in merges, or are untested
 _ZERO_COPY = "allow_remote_fs_zero_copy_replication"
 _PATCHED = ("enable_block_number_column", "enable_block_offset_column")
 TTL_MARGIN = timedelta(hours=48)
@@ -52,7 +52,7 @@ def _of_table(session: Session, table: TableInfo) -> Found:
     if not table.uuid:
         yield "no_uuid", "the table has no uuid"
     if table.engine not in _PLAIN:
-        yield "engine", f"merges of {table.engine} combine rows, or it was never tried"
+        yield "engine", f"merges of {table.engine} combine rows, or it is untested"
     if loss := known_loss(table.version, replicated=table.clause.replicated):
         yield "server_version", loss
     if table.row_policies or table.policies_hidden:

@@ -54,7 +54,9 @@ def obstacles(replicas: Sequence[Replica]) -> Iterator[Obstacle]:
     """Of a replicated table, asked at every server that the source names."""
     for one in replicas:
         if one.read_only:
-            yield _obstacle(f"replica {one.name or '(unnamed)'} is read-only, or knows nothing of itself")
+            yield _obstacle(
+                f"replica {one.name or '(unnamed)'} is read-only, or reports nothing about itself"
+            )
         elif one.active != one.total:
             yield _obstacle(f"{one.active} of {one.total} replicas are active")
         elif one.queued:

@@ -129,7 +129,7 @@ def put(session: Statements, uuid: str, residents: Iterable[Resident]) -> None:
         raise TemporaryError(
             f"somebody else wrote where partition {lost[0]} is read from at the same time",
             code="residency_conflict",
-            hint="look at calve view TABLE, and retry",
+            hint="check it with calve view TABLE, then retry",
         )
 
 

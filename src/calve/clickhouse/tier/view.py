@@ -267,7 +267,7 @@ def _id(session: Statements, table: TableInfo, columns: Mapping[str, str]) -> st
             code="unpartitioned",
         )
     if any(word.text in (".", ">") for word in tokens.tokens(table.partition_key)):
-        raise RefusedError(f"the partition key of {table} is too involved for a view", code="view_key")
+        raise RefusedError(f"the partition key of {table} is too complex for a view", code="view_key")
     asked = ", ".join(f"{member} AS {name(f'k{place}')}" for place, member in enumerate(members))
     kinds = [
         row["type"]
