@@ -1,7 +1,8 @@
 """What becomes of events: who is told what, once, and what of it is never said."""
 
 import json
-from datetime import timedelta
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from calve.model.errors import ErrorInfo, Outcome
 from calve.model.process import BatchId, Process
 from calve.model.states import PROCESS_TERMINAL, ProcessState
 from calve.notify.delivery import Delivered, Delivery, calls
-from calve.notify.notices import END_EVENTS
+from calve.notify.notices import END_EVENTS, WantedNotice
 from calve.notify.notifier import LEAST_ATTEMPTS, MOST_AGE, MOST_ATTEMPTS, Notifier, _is_spent, backoff
 from calve.notify.targets import Ping, Target, Webhook
 from calve.testing.clock import FakeClock
@@ -36,9 +37,11 @@ UNKNOWN = ErrorInfo(code="commit", message="no answer", outcome=Outcome.UNKNOWN)
 class Told:
     """A target that takes everything, and what it was told."""
 
-    def __init__(self, store: ServedStore, target: Target) -> None:
+    def __init__(
+        self, store: ServedStore, target: Target, wants: Callable[[], Sequence[WantedNotice]] = tuple
+    ) -> None:
         self.calls: list[Delivery] = []
-        self.notifier = Notifier(store, target, send=self._take)
+        self.notifier = Notifier(store, target, wants=wants, send=self._take)
         self.notifier.tick()
 
     def _take(self, call: Delivery, _seconds: float) -> Delivered:
@@ -172,6 +175,33 @@ def test_stuck_is_said_once_by_however_many_notifiers(store: MemoryStore, clock:
     clock.advance(3600)
     said += [one.events for one in (*told, Told(store, webhook(on=["stuck"])))]
     assert [event for events in said for event in events] == ["stuck"]
+
+
+def test_what_a_person_must_do_is_said_once_by_however_many_notifiers(
+    store: MemoryStore, clock: FakeClock
+) -> None:
+    wants = [_want("first"), _want("other", source="main:logs.lines", kind="backup")]
+    told = [Told(store, webhook(on=["wanted"]), lambda: wants) for _ in range(2)]
+    ours = Told(store, webhook(name="ours", on=["wanted"], tables=["db.*"]), lambda: wants)
+    backups = Told(store, webhook(name="backups", on=["wanted"], kinds=["backup"]), lambda: wants)
+    quiet = Told(store, webhook(name="quiet", on=["failed"]), lambda: wants)
+    clock.advance(360)
+    assert sorted(len(one.events) for one in told) == [0, 2]
+    [call] = ours.calls
+    assert json.loads(call.body)["wanted"]["code"] == "approval"
+    assert [len(one.events) for one in (ours, backups, quiet)] == [1, 1, 0]
+    wants.append(_want("first again"))
+    assert ours.events == []  # not yet
+    clock.advance(360)
+    assert (len(ours.events), len(ours.events)) == (1, 0)
+
+
+def _want(key: str, *, source: str = "main:db.events", kind: str = "release") -> WantedNotice:
+    since = datetime(2026, 1, 1, tzinfo=UTC)
+    return WantedNotice(
+        key=key, kind=kind, code="approval", message="something waits", hint="calve policy approve", source=source,
+        since=since,
+    )  # fmt: skip
 
 
 def test_what_nobody_began_is_stuck_since_it_was_submitted(store: MemoryStore, clock: FakeClock) -> None:

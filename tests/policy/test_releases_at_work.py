@@ -10,6 +10,7 @@ import pytest
 
 from calve.app import backups, policies, policy_view, release_verbs
 from calve.app.attention import attention
+from calve.app.notices import wants
 from calve.app.policy_look import look
 from calve.app.release_verbs import Json
 from calve.app.tier import view_create
@@ -96,7 +97,11 @@ def test_a_partition_leaves_once_it_is_approved_and_what_differs_goes_back(kept:
         asked = release_verbs.policy_approve(app, name, _ASKED, dry_run=True)
         assert [one["partition"] for one in asked["leave"]] == ["202401", "202402"]
         assert _run(kept, app, name) == []  # the first run is dry, and asks
+        [said] = [one for one in wants(app) if one.source == f"main:{name}.events"]
+        assert (said.code, said.hint) == ("approval", f"calve policy approve --dry-run {name}")
+        assert "2 partitions" in said.message
         release_verbs.policy_approve(app, name, _ASKED)
+        assert [one for one in wants(app) if one.source == f"main:{name}.events"] == []
         _delete_in_the_lake(kept, name)
         left, differed = _run(kept, app, name)
         assert (left.kind, left.state, left.rows) == ("release", ProcessState.COMPLETED, 100), left.error

@@ -12,7 +12,7 @@ from calve.app.untier import untier
 from calve.app.wiring import App
 from calve.iceberg.publish.marks import released_exports
 from calve.iceberg.released import ReleasedTable, ReleaseMark
-from calve.model.errors import NotFoundError, UsageError
+from calve.model.errors import NotFoundError, RefusedError, UsageError
 from calve.model.process import Process
 from calve.model.states import ProcessState
 from support.local_runner import LocalRunner
@@ -87,6 +87,17 @@ def _untier(place: Place, app: App, db: str, partition: str = "202401") -> Proce
     return process
 
 
+def _refusal(place: Place, app: App, db: str) -> str:
+    """What the source itself says is refused before there is a process."""
+    try:
+        process = _untier(place, app, db)
+    except RefusedError as error:
+        assert app.store.live(10) == []
+        return f"at once: {error.code}"
+    assert (process.state, process.error is None) == (ProcessState.FAILED, False)
+    return process.error.code if process.error else ""
+
+
 def _scratches(place: Place) -> list[str]:
     found = place.select("SELECT name FROM system.tables WHERE database IN ('calve_untier', 'calve_views')")
     return [
@@ -108,6 +119,24 @@ def test_a_partition_that_was_dropped_by_hand_comes_back_as_it_was(kept: Place, 
     assert _scratches(kept) == []
     [hold] = [one for one in hold_list(app) if one["name"] == f"main:{db}.events"]
     assert (hold["id"], hold["partition"], hold["standing"]) == (f"hold-{process.id}", "202401", True)
+
+
+def test_a_partition_is_named_by_its_value_though_the_table_has_it_no_longer(kept: Place, app: App) -> None:
+    db = f"d{next(_NUMBERS)}"
+    kept.execute(
+        f"CREATE DATABASE {db}",
+        f"CREATE TABLE {db}.events (id UInt64, day Date, name String) ENGINE = MergeTree"
+        " PARTITION BY (toMonday(day), name) ORDER BY id",
+        f"INSERT INTO {db}.events SELECT number, '2024-01-10', if(number < 100, 'it''s', 'b') FROM numbers(110)",
+    )
+    value = "('2024-01-08','it\\'s')"
+    kept.export(f"{db}.events", value, to=f"lake.{db}.events")
+    kept.execute(f"ALTER TABLE {db}.events DROP PARTITION {value}")
+    process = _untier(kept, app, db, value)
+    assert (process.state, process.rows) == (ProcessState.COMPLETED, 100), process.error
+    assert _count(kept, db) == 110
+    with pytest.raises(NotFoundError):
+        untier(app, app.store, f"{db}.events", "('2024-01-08','c')")
 
 
 def test_what_came_back_counts_as_exported_and_what_comes_after_it_as_new(
@@ -186,10 +215,10 @@ def test_after_a_compaction_in_the_lake_the_rows_come_back_too(kept: Place, app:
 REFUSED = (
     (
         "INSERT INTO {t} VALUES (7, '2024-01-10', 'late')",
-        "not_empty",
+        "at once: not_empty",
         "ALTER TABLE {t} DROP PARTITION ID '202401'",
     ),
-    ("ALTER TABLE {t} MODIFY TTL day + INTERVAL 90 YEAR", "ttl", "ALTER TABLE {t} REMOVE TTL"),
+    ("ALTER TABLE {t} MODIFY TTL day + INTERVAL 90 YEAR", "at once: ttl", "ALTER TABLE {t} REMOVE TTL"),
     ("ALTER TABLE {t} ADD COLUMN more UInt8", "not_by_value", "ALTER TABLE {t} DROP COLUMN more"),
     ("ALTER TABLE {t} DROP COLUMN name", "not_by_value", "ALTER TABLE {t} ADD COLUMN name String"),
 )
@@ -198,9 +227,7 @@ REFUSED = (
 def test_what_could_not_be_right_is_refused_by_name(kept: Place, app: App, db: str) -> None:
     for before, code, after in REFUSED:
         kept.execute(before.format(t=f"{db}.events"))
-        process = _untier(kept, app, db)
-        assert process.error is not None
-        assert (process.state, process.error.code) == (ProcessState.FAILED, code)
+        assert _refusal(kept, app, db) == code
         kept.execute(after.format(t=f"{db}.events"))
         assert (_count(kept, db), _scratches(kept)) == (1, [])
     assert [one for one in hold_list(app) if one["name"] == f"main:{db}.events"] == []
@@ -216,9 +243,7 @@ def test_an_engine_that_combines_rows_takes_none_back(kept: Place, app: App) -> 
     )
     kept.export(f"{db}.events", to=f"lake.{db}.events")
     kept.execute(f"ALTER TABLE {db}.events DROP PARTITION ID '202401'")
-    process = _untier(kept, app, db)
-    assert process.error is not None
-    assert process.error.code == "engine"
+    assert _refusal(kept, app, db) == "at once: engine"
 
 
 def test_rows_that_were_deleted_or_added_in_the_lake_are_not_ours(kept: Place, app: App, plain: str) -> None:
@@ -240,6 +265,7 @@ def test_which_lake_table_is_meant_is_found_or_asked_for(kept: Place, app: App, 
         untier(app, app.store, f"{db}.events", "209901")
     assert unknown.value.code == "not_exported"
     kept.export(f"{db}.events", "202402", to=f"lake.{db}.other")
+    kept.execute(f"ALTER TABLE {db}.events DROP PARTITION ID '202402'")
     with pytest.raises(UsageError) as several:
         untier(app, app.store, f"{db}.events", "202402")
     assert "--from" in several.value.hint

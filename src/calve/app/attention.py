@@ -11,6 +11,7 @@ from functools import cached_property
 
 from calve import __version__
 from calve.app import view
+from calve.app.approvals import waiting
 from calve.app.commands import command
 from calve.app.counts import QUARTER_SECONDS
 from calve.app.documents import Remembered, head, with_why
@@ -55,6 +56,8 @@ class Card:
     arguments: Json = field(default_factory=dict)
     command: str = ""
     href: tuple[str, Json] | None = None  # a page and its arguments
+    work: str = ""  # which kind of it webhooks are told that it is about
+    state: str = ""  # what makes it news again, beside kind, source and destination
 
     def to_json(self, urgency: int) -> Json:
         return {
@@ -203,6 +206,27 @@ def _released(look: _Look) -> Iterator[Card]:
             destination=one.destination,
             command=command("doctor"),
             href=("system", {}),
+            work="release",
+            state=f"{one.missing} {one.summary.get('head')}" if one.missing else str(one.seen_at),
+        )
+
+
+def _approvals(look: _Look) -> Iterator[Card]:
+    """The first release of a policy, or of one that was edited, asks."""
+    for one in waiting(look.app):
+        yield Card(
+            kind="approval",
+            title=f"Policy {one.policy} waits for approval to move {one.partitions}"
+            f" {'partitions' if one.partitions > 1 else 'partition'} out of {one.source}",
+            why=f"{one.rows:,} rows are proven in {one.destination}; nothing leaves its table before somebody allows it",
+            since=one.since,
+            count=one.partitions,
+            source=one.source,
+            destination=one.destination,
+            command=command("policy_approve", name=one.policy, dry_run=True),
+            href=("table", {"source": one.source, "to": one.destination}),
+            work="release",
+            state=f"{one.policy} {one.hash}",
         )
 
 
@@ -316,6 +340,8 @@ def _late(look: _Look) -> Iterator[Card]:
             href=("table", {"source": one.table, "to": one.destination})
             if wanted.kind == "export" and one.completed_at
             else None,
+            work=wanted.kind,
+            state=f"{wanted.name} {one.proven_at if one.unproven else one.completed_at}",
         )
 
 
@@ -432,8 +458,9 @@ def _drops(look: _Look) -> Iterator[Card]:
 
 # In order of urgency.
 CARD_KINDS: tuple[Callable[[_Look], Iterator[Card]], ...] = (
-    _released, _unknown, _damaged, _failed, _down, _workers, _stuck, _late, _pins, _halts, _drops, _versions
+    _released, _unknown, _damaged, _failed, _down, _workers, _stuck, _late, _approvals, _pins, _halts, _drops, _versions
 )  # fmt: skip
+_TOLD = (_released, _late, _approvals)  # by webhooks: no process says so
 _SAID = {
     "released_rows_missing": ("table lacks released rows", "tables lack released rows"),
     "released_rows_uncounted": ("table is not counted", "tables are not counted"),
@@ -446,10 +473,17 @@ _SAID = {
     "late": ("process does not move", "processes do not move"),
     "overdue": ("table is late", "tables are late"),
     "unproven": ("table is unproven", "tables are unproven"),
+    "approval": ("approval is wanted", "approvals are wanted"),
     "held": ("freeze is held too long", "freezes are held too long"),
     "drops": ("table has partitions to drop", "tables have partitions to drop"),
     "halted": ("halt is older than a day", "halts are older than a day"),
 }
+
+
+def told(app: App) -> list[Card]:
+    """What webhooks are told."""
+    look = _Look(app)
+    return [card for found in _TOLD for card in found(look)]
 
 
 def attention(app: App, overview: Overview) -> Json:

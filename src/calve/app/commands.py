@@ -44,6 +44,7 @@ _LINES: Mapping[str, _Line] = {
     "backup_restore": _Line(words="backup restore", given=("name",), flags=_RESTORE),
     "restore_preview": _Line(words="backup restore --dry-run", given=("name",), flags=_RESTORE),
     "backup_delete": _Line(words="backup delete", given=("name",)),
+    "policy_approve": _Line(words="policy approve", given=("name",)),
     "policy_drop": _Line(words="policy drop", given=("table", "partitions")),
     "policy_resume": _Line(words="policy resume", given=("name",)),
     "schedule_resume": _Line(words="backup schedule resume", given=("name",)),

@@ -12,6 +12,7 @@ from typing import Any
 from calve.app import view
 from calve.app.arguments import span
 from calve.app.wiring import App
+from calve.clickhouse.parts.partitions import id_among
 from calve.model.access import Asked
 from calve.model.errors import CalveError, NotFoundError, RefusedError, UsageError
 from calve.model.process import GuardedTable
@@ -59,17 +60,18 @@ def hold_add(
 def _at_source(
     app: App, source: str, database: str, table: str, name: str, partition: str
 ) -> tuple[GuardedTable, str]:
-    """As the source knows them; a partition by its id or its value."""
+    """As the source knows them; a partition by its id or its value. One that left its table can be held in quarantine."""
     with app.source(source).visit() as session:
         info = session.describe(database, table)
         found = session.partitions(info) if partition else []
-    if partition:
-        ids = [one.id for one in found if partition in (one.id, one.value)]
-        if not ids:
-            raise NotFoundError(
-                f"{name} has no partition {partition}", code="no_partition", hint=f"calve partitions {name}"
-            )
-        partition = ids[0]
+        by_value = {one.value: one.id for one in found}
+        ids = {one.id for one in found} | {one.partition for one in app.registry.releases(info.identity)}
+        wanted = id_among(session, info, partition, ids) or by_value.get(partition, "") if partition else ""
+    if partition and not wanted:
+        raise NotFoundError(
+            f"{name} has no partition {partition}", code="no_partition", hint=f"calve partitions {name}"
+        )
+    partition = wanted
     return GuardedTable(identity=info.identity, uuid=info.uuid, name=name), partition
 
 

@@ -6,15 +6,17 @@ A program that serves a target may end at any moment: what is not sent yet waits
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import cast
 
 from calve.app.config import Config
 from calve.app.front import Json
+from calve.app.wiring import App
 from calve.control.registry import Registry, ServedStore
 from calve.model.errors import CalveError, NotFoundError, UnavailableError
 from calve.notify.delivery import send, trial
+from calve.notify.notices import WantedNotice
 from calve.notify.notifier import Notifier
 from calve.notify.targets import Ping, Target, Webhook
 
@@ -30,8 +32,34 @@ def targets(config: Config) -> list[Target]:
     ]
 
 
+def wants(app: App) -> list[WantedNotice]:
+    """What a person must see though no process stands for it."""
+    from calve.app.attention import told
+
+    now = app.store.now()
+    return [
+        WantedNotice(
+            key=" ".join((card.kind, card.source, card.destination, card.state)),
+            kind=card.work,
+            code=card.kind,
+            message=f"{card.title}. {card.why}" if card.why else card.title,
+            hint=card.command,
+            source=card.source,
+            destination=card.destination,
+            since=card.since or now,
+        )
+        for card in told(app)
+    ]
+
+
 @contextmanager
-def notifying(config: Config, registry: Registry, *, last_seconds: float = 0.0) -> Iterator[None]:
+def notifying(
+    config: Config,
+    registry: Registry,
+    *,
+    wants: Callable[[], Sequence[WantedNotice]] = tuple,
+    last_seconds: float = 0.0,
+) -> Iterator[None]:
     """Serve every target for as long as the block lasts, each in a thread of its own: one that drips holds up
     no other. At its end, unless it is left by an exception, what is due is sent for at most `last_seconds`."""
     store, stop = cast("ServedStore", registry), threading.Event()
@@ -39,7 +67,7 @@ def notifying(config: Config, registry: Registry, *, last_seconds: float = 0.0) 
     threads = [
         threading.Thread(
             target=_serve,
-            args=(Notifier(store, target), stop, lambda: last),
+            args=(Notifier(store, target, wants=wants), stop, lambda: last),
             name=target.key,
             daemon=True,
         )

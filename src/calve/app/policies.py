@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
+from calve.app import approvals
 from calve.app.destination import parse_destination
 from calve.app.exports import export_request
 from calve.app.holds import matching
@@ -454,6 +455,7 @@ def tick(app: App, policy: Policy) -> list[Process]:
         return []
     keep_views(app, policy, looks)
     stood = evaluate(app, policy, looks)
+    approvals.note(app, policy, stood)
     begun: list[Process] = []
     if policy.window is None or policy.window.is_open(app.store.now()):
         begun = start(app, policy, stood)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from calve.app import policies, view
+from calve.app import approvals, policies, view
 from calve.app.guard import standing
 from calve.app.policies import Stood
 from calve.app.policy_look import WHAT, TableLook, look
@@ -263,6 +263,7 @@ def policy_run(app: App, name: str, *, dry_run: bool = False) -> Json:
             hint=f"it is evaluated after that; or repeat: calve policy run {name}",
         )
     stood = policies.evaluate(app, policy, looks)
+    approvals.note(app, policy, stood)
     if not dry_run and policies.is_paused(app, policy):
         raise RefusedError(f"policy {name} is paused", code="paused", hint=f"calve policy resume {name}")
     if not dry_run:

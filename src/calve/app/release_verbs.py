@@ -12,6 +12,7 @@ from calve.app.policies import Stood
 from calve.app.release_backup import backup_line, backup_of
 from calve.app.releases import ReleaseReach
 from calve.app.wiring import App
+from calve.clickhouse.parts.partitions import id_among
 from calve.control.client import Submitted, submit_once
 from calve.control.ports import Store
 from calve.model.access import Asked
@@ -200,7 +201,9 @@ def _quarantined(app: App, table: str, partition: str) -> Release:
     source = name.source or app.config.default_source
     with app.source(source).visit() as session:
         info = session.describe(name.database, name.table)
-    found = [one for one in app.registry.releases(info.identity) if one.partition == partition]
+        known = app.registry.releases(info.identity)
+        partition = id_among(session, info, partition, {one.partition for one in known}) or partition
+    found = [one for one in known if one.partition == partition]
     here = [one for one in found if one.state not in (ReleaseState.RETURNED, ReleaseState.LOST)]
     if not here:
         raise NotFoundError(

@@ -1,6 +1,7 @@
 """`calve untier`: which lake table a partition comes back from, and what the kind reaches."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -10,17 +11,19 @@ from calve.app.policies import ProofReach
 from calve.app.tier import lake_engine, lake_metadata, partition_value, view_create
 from calve.app.values import Selection
 from calve.app.wiring import App
+from calve.clickhouse.parts.partitions import id_among
 from calve.clickhouse.tier import residency
 from calve.control.client import Submitted, submit_once
 from calve.control.kind import Kind
 from calve.control.ports import Store
 from calve.destination.names import DestinationAddress, is_folder
+from calve.destination.outcome import EarlierExport
 from calve.export.request import ExportOptions, lock_names
 from calve.iceberg.destination import IcebergTable
 from calve.iceberg.released import ReleasedTable
 from calve.model.access import Asked
 from calve.model.errors import NotFoundError, UsageError
-from calve.model.process import ProcessId, ProcessQuery
+from calve.model.process import NewProcess, Process, ProcessId, ProcessQuery
 from calve.model.reach import Service
 from calve.model.states import ProcessState
 from calve.model.tier import Hold
@@ -28,18 +31,27 @@ from calve.policy.bounds import time_key
 from calve.policy.proof import ProofKind
 from calve.policy.untier_plan import NAME, UntierPlan, UntierRequest
 from calve.policy.untier_sides import Sides
-from calve.policy.untier_survey import survey
+from calve.policy.untier_survey import of_releases, of_table, refuse, survey
 
 _MOST = 10_000
 
 
 def untier(app: App, store: Store, table: str, partition: str, source_table: str = "") -> Submitted:
-    """Queue the return of a partition from `source_table`, a table of a catalog; or join the one under way."""
+    """Queue the return of a partition, named by its id or its value, from `source_table`, a table of a catalog; or join the
+    one under way. RefusedError with all that the source says against it."""
     name = app.table(table)
     source = name.source or app.config.default_source
-    with app.source(source).visit() as session:
+    shown = f"{source}:{name.database}.{name.table}"
+    known = _exports(app, shown)
+    there = _in_lake(app, source_table)
+    visits = app.source(source).visits()
+    with visits[0] as session:
         info = session.describe(name.database, name.table)
-    to = source_table or _exported_to(app, f"{source}:{name.database}.{name.table}", partition)
+        ids = {id for one in known for id in one.partitions} | {one.id for one in session.partitions(info)}
+        ids |= {one.input[1] for one in there if one.input[0] == info.identity}
+        partition = id_among(session, info, partition, ids) or partition
+        here = list(of_table(session, info, partition, len(visits)))
+    to = source_table or _exported_to(known, shown, partition)
     address = parse_table(to, app.config)
     request = UntierRequest(
         source=source,
@@ -58,23 +70,36 @@ def untier(app: App, store: Store, table: str, partition: str, source_table: str
         locks=lock_names(export, identity=info.identity, partition=partition),
         deadline_seconds=app.limits.process_hours * 3600,
     )
+
+    def missing(joined: Sequence[Process]) -> list[NewProcess]:
+        """What is under way may have rows in the table already."""
+        if joined:
+            return []
+        refuse([*here, *of_releases(app.registry.releases(info.identity, str(address)), request)], request)
+        return [new]
+
     return submit_once(
-        store,
-        lambda process: process.kind == NAME and process.request == new.request,
-        lambda joined: [] if joined else [new],
+        store, lambda process: process.kind == NAME and process.request == new.request, missing
     )
 
 
-def _exported_to(app: App, source: str, partition: str) -> str:
-    """The one table of a catalog that this store exported the partition to."""
+def _exports(app: App, source: str) -> list[Process]:
+    """To tables of catalogs, that this store made of the table."""
     query = ProcessQuery(
         source=source, kind="export", states=frozenset({ProcessState.COMPLETED}), limit=_MOST
     )
-    found = {
-        one.destination
-        for one in app.store.processes(query)
-        if partition in one.partitions and not is_folder(one.destination)
-    }
+    return [one for one in app.store.processes(query) if not is_folder(one.destination)]
+
+
+def _in_lake(app: App, to: str) -> list[EarlierExport]:
+    """Also what other stores exported."""
+    found = app.destination(parse_table(to, app.config)).find() if to else None
+    return list(found.exports()) if found else []
+
+
+def _exported_to(known: Sequence[Process], source: str, partition: str) -> str:
+    """The one table of a catalog that this store exported the partition to."""
+    found = {one.destination for one in known if partition in one.partitions}
     if len(found) == 1:
         return found.pop()
     if found:
@@ -86,7 +111,7 @@ def _exported_to(app: App, source: str, partition: str) -> str:
     raise NotFoundError(
         f"this store knows no export of partition {partition} of {source} to a table of a catalog",
         code="not_exported",
-        hint="a partition is named by its id; calve partitions TABLE --to DEST lists those that are gone from the source",
+        hint="name it by its id or its value; calve partitions TABLE --to DEST lists those that are gone from the source",
     )
 
 

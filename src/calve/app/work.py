@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from calve.app.wiring import App, Ports
@@ -275,9 +276,10 @@ def _notifying(app: App, *, at_end: bool) -> AbstractContextManager[None]:
     For a worker that drains nobody waits: the next program sends it."""
     if not app.config.notify and not app.config.pings:
         return nullcontext()
-    from calve.app.notices import LAST_SECONDS, notifying
+    from calve.app.notices import LAST_SECONDS, notifying, wants
 
-    return notifying(app.config, app.registry, last_seconds=LAST_SECONDS if at_end else 0.0)
+    seconds = LAST_SECONDS if at_end else 0.0
+    return notifying(app.config, app.registry, wants=partial(wants, app), last_seconds=seconds)
 
 
 def _warm(app: App) -> None:

@@ -30,7 +30,7 @@ def untier(
 ) -> int:
     """Bring a partition back from the lake into its table, where it has no rows.
 
-    PARTITION is its id. The rows are compared by value before they move in; a hold then keeps them there, and a view reads the table
+    PARTITION is its id or its value. The rows are compared by value before they move in; a hold then keeps them there, and a view reads the table
     again. The lake keeps its copy. Ctrl-C stops safely and says how to go on.
     """
     from calve.cli.report import hand_over

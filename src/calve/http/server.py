@@ -176,7 +176,7 @@ def serve(
         with (
             _worker(config, with_worker),
             _beating(calve, url),
-            notifying(config, calve.registry),
+            notifying(config, calve.registry, wants=calve.wants),
             upkeep(calve.registry, config.limits),
             looking_out(lookout),
         ):

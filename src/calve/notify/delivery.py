@@ -149,7 +149,7 @@ def _digest(notices: Sequence[Notice]) -> dict[str, Any]:
         "message": f"{len(notices)} notices: {words}",
         "counts": dict(counts),
         "notices": [
-            {"id": one["id"], "event": one["event"], "at": one["at"], "process": one["process"]["id"],
+            {"id": one["id"], "event": one["event"], "at": one["at"], "process": one["process"] and one["process"]["id"],
              "message": one["message"][:200]}
             for one in listed
         ],

@@ -84,6 +84,47 @@ def subject_of(process: Process) -> str:
     return f"{text[:100]} {hashlib.sha256(text.encode()).hexdigest()}"
 
 
+@dataclass(frozen=True, kw_only=True)
+class WantedNotice:
+    """What a person must do, though no process says so. The same one has the same key: it is said once."""
+
+    key: str
+    kind: str  # of the work that it is about
+    code: str
+    message: str
+    hint: str  # a command
+    source: str = ""
+    destination: str = ""
+    since: datetime
+
+
+def wanted(target: Webhook, store_id: str, want: WantedNotice) -> Notice:
+    digest = hashlib.sha256(want.key.encode()).hexdigest()[:32]
+    made = f"{store_id}-{digest}-{target.key}-{Topic.WANTED}"
+    body = {
+        "id": made,
+        "event": Topic.WANTED.value,
+        "at": want.since.isoformat(),
+        "message": f"{want.message}: {want.hint}" if want.hint else want.message,
+        "process": None,
+        "error": None,
+        "wanted": {
+            "code": want.code,
+            "kind": want.kind,
+            "source": want.source,
+            "destination": want.destination,
+            "hint": want.hint,
+        },
+    }
+    return Notice(
+        id=made,
+        target=target.key,
+        name=Topic.WANTED.value,
+        process_id=ProcessId(""),
+        body=json.dumps(body, ensure_ascii=False),
+    )
+
+
 def stuck(target: Webhook, store_id: str, process: Process, since: datetime, why: str) -> Notice:
     """Said once of a process: the id has no position."""
     event = Event(process_id=process.id, at=since, name=Topic.STUCK.value, message=why)

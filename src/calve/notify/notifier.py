@@ -4,7 +4,7 @@ a notice is added once, by the compare-and-set of the target's position, and sen
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import cache
 
@@ -13,13 +13,14 @@ from calve.control.why import why
 from calve.model.access import Notice
 from calve.model.process import Event, Process, ProcessQuery
 from calve.notify.delivery import SEND_SECONDS, Delivered, Delivery, Send, calls, send
-from calve.notify.notices import News, Waits, news, past, stuck
+from calve.notify.notices import News, Waits, WantedNotice, news, past, stuck, wanted
 from calve.notify.pings import pings
 from calve.notify.targets import Ping, Target, Topic, Webhook
 
 LEASE_SECONDS = 90.0  # of claimed notices; sending them ends well before
 ROUND_SECONDS = 60.0
 STUCK_EVERY = timedelta(minutes=1)
+WANTED_EVERY = timedelta(minutes=5)
 MOST_ATTEMPTS = 20
 LEAST_ATTEMPTS = 5  # also of a notice that waited for a day because no program ran
 MOST_AGE = timedelta(hours=24)
@@ -40,16 +41,18 @@ class Notifier:
         store: ServedStore,
         target: Target,
         *,
+        wants: Callable[[], Sequence[WantedNotice]] = tuple,
         send: Send = send,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.target = target
         self._store = store
+        self._wants = wants
         self._send = send
         self._monotonic = monotonic
         self._waits = Waits()
-        self._look_at: datetime | None = None
-        self._said: set[str] = set()  # of being stuck, by this program: the store keeps the ids too
+        self._look_at: dict[Topic, datetime] = {}
+        self._said: set[str] = set()  # of what has no event, by this program: the store keeps the ids too
 
     def drain(self, seconds: float) -> None:
         """Until nothing is due, or the time is up."""
@@ -68,7 +71,7 @@ class Notifier:
             if not self._store.number_events():
                 break
         events = self._store.feed(position, _PAGE)
-        made = self._news(events) if events else self._stuck()
+        made = self._news(events) if events else News(notices=[*self._stuck(), *self._wanted()])
         if not events and not made.notices:
             return False
         # If we die here, nothing was added, or all of it with the position.
@@ -95,21 +98,38 @@ class Notifier:
             return (process,)
         return self._store.processes(ProcessQuery(batch=process.batch, limit=_BATCH))
 
-    def _stuck(self) -> News:
-        target = self.target
-        if not isinstance(target, Webhook) or Topic.STUCK not in target.on:
-            return News()
-        now = self._store.now()
-        if self._look_at is not None and now < self._look_at:
-            return News()
-        self._look_at = now + STUCK_EVERY
+    def _stuck(self) -> list[Notice]:
+        now = self._due(Topic.STUCK, STUCK_EVERY)
+        if now is None or not isinstance(target := self.target, Webhook):
+            return []
         store_id = self._store.feed_state().store_id
         waits = past(target, self._waits.look(self._store.live(), now), now)
-        found = [
+        return self._fresh(
             stuck(target, store_id, process, since, why(self._store, process)) for process, since in waits
-        ]
-        fresh = [notice for notice in found if notice.id not in self._said]
-        return News(notices=fresh)
+        )
+
+    def _wanted(self) -> list[Notice]:
+        if self._due(Topic.WANTED, WANTED_EVERY) is None or not isinstance(target := self.target, Webhook):
+            return []
+        store_id = self._store.feed_state().store_id
+        return self._fresh(
+            wanted(target, store_id, one)
+            for one in self._wants()
+            if target.hears_of(one.kind, one.source, one.destination)
+        )
+
+    def _due(self, topic: Topic, every: timedelta) -> datetime | None:
+        """Now, if the target is told of it and it is time to look."""
+        if not isinstance(self.target, Webhook) or topic not in self.target.on:
+            return None
+        now = self._store.now()
+        if topic in self._look_at and now < self._look_at[topic]:
+            return None
+        self._look_at[topic] = now + every
+        return now
+
+    def _fresh(self, notices: Iterable[Notice]) -> list[Notice]:
+        return [notice for notice in notices if notice.id not in self._said]
 
     def _deliver(self, seconds: float) -> bool:
         claimed = self._store.claim_notices(self.target.key, limit=_CLAIMED, lease_seconds=LEASE_SECONDS)

@@ -20,6 +20,7 @@ class Topic(StrEnum):
     RECOVERED = "recovered"  # the same work is done, after it had failed
     STUCK = "stuck"
     DONE = "done"
+    WANTED = "wanted"  # a person must do something that no process stands for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +47,9 @@ class Webhook:
 
     def wants(self, process: Process) -> bool:
         return _fits(process, self.kinds, self.tables)
+
+    def hears_of(self, kind: str, *places: str) -> bool:
+        return _is_among(kind, places, self.kinds, self.tables)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +87,11 @@ def host_of(url: str) -> str:
 
 
 def _fits(process: Process, kinds: Sequence[str], tables: Sequence[str]) -> bool:
-    """A table is the source, with or without its source's name, or the destination."""
-    places = (process.source, process.source.partition(":")[2], process.destination)
-    named = any(fnmatchcase(place, pattern) for place in places for pattern in tables)
-    return (not kinds or process.kind in kinds) and (not tables or named)
+    return _is_among(process.kind, (process.source, process.destination), kinds, tables)
+
+
+def _is_among(kind: str, places: Sequence[str], kinds: Sequence[str], tables: Sequence[str]) -> bool:
+    """A place is a source, with or without its source's name, or a destination."""
+    named = [name for place in places for name in (place, place.partition(":")[2])]
+    found = any(fnmatchcase(name, pattern) for name in named for pattern in tables)
+    return (not kinds or kind in kinds) and (not tables or found)

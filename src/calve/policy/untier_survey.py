@@ -40,7 +40,7 @@ def survey(
     visits = source.visits()
     with visits[0] as session:
         table = session.describe(request.database, request.table)
-        found = [*_of_table(session, table, request.partition, len(visits)), *_of_releases(releases, request)]
+        found = [*of_table(session, table, request.partition, len(visits)), *of_releases(releases, request)]
     lake = destination.find()
     exports = [] if lake is None else list(lake.exports())
     mine = [one for one in exports if one.input[:2] == (table.identity, request.partition)]
@@ -91,7 +91,7 @@ def refuse(found: Sequence[Obstacle], request: UntierRequest) -> None:
         )
 
 
-def _of_table(session: Session, table: TableInfo, partition: str, servers: int) -> Iterator[Obstacle]:
+def of_table(session: Session, table: TableInfo, partition: str, servers: int) -> Iterator[Obstacle]:
     if not table.partition_key or not table.uuid:
         yield Obstacle(code="unpartitioned", words="the table has no partitions, or no uuid")
     if table.engine != "MergeTree" or servers > 1:
@@ -113,7 +113,7 @@ def _of_table(session: Session, table: TableInfo, partition: str, servers: int) 
         yield Obstacle(code="not_empty", words=f"the table has {rows} rows of the partition")
 
 
-def _of_releases(releases: Sequence[Release], request: UntierRequest) -> Iterator[Obstacle]:
+def of_releases(releases: Sequence[Release], request: UntierRequest) -> Iterator[Obstacle]:
     for one in releases:
         if one.partition == request.partition and one.state in _HELD_AT_SOURCE:
             yield Obstacle(

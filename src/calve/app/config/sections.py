@@ -422,11 +422,11 @@ class NotifySection(Section):
     form: Literal["json", "slack"] = Field(
         default="json", description='"json", or "slack" for an incoming webhook'
     )
-    on: list[Literal["failed", "unknown", "recovered", "stuck", "done"]] = Field(
-        default=["failed", "unknown", "recovered", "stuck"],
-        description='what it is told; "done" is the fifth',
+    on: list[Literal["failed", "unknown", "recovered", "stuck", "wanted", "done"]] = Field(
+        default=["failed", "unknown", "recovered", "stuck", "wanted"],
+        description='what it is told; "done" is the sixth',
     )
-    kinds: list[_Kind | Literal["proof", "drill"]] = Field(
+    kinds: list[_Kind | Literal["proof", "drill", "release", "return", "drop", "untier"]] = Field(
         default=[], description='such as ["export", "backup"]; empty for all'
     )
     tables: list[str] = Field(

@@ -15,6 +15,7 @@ from calve.model.process import ProcessId
 if TYPE_CHECKING:
     from calve.app.overview import Overview
     from calve.control.registry import ServedStore
+    from calve.notify.notices import WantedNotice
 
 _MOST_DETAIL = 2000
 
@@ -32,6 +33,12 @@ class Opened(ABC):
     def overview(self) -> "Overview":
         """What all work adds up to, as pages show it."""
         return self._app.overview
+
+    def wants(self) -> "list[WantedNotice]":
+        """What webhooks are told though no process stands for it."""
+        from calve.app.notices import wants
+
+        return wants(self._app)
 
     @abstractmethod
     def _asking(self, verb: str, subject: str = "") -> Asked: ...

@@ -4,7 +4,7 @@ a plan (D6).
 Which partitions of a table a person means.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,11 +13,11 @@ from typing import Any
 from calve.clickhouse.errors import NoPartitionError
 from calve.clickhouse.parts.content import Extent, content_hash, content_id, file_hash
 from calve.clickhouse.source import Statements, View
-from calve.clickhouse.sql.tokens import string, unquote
+from calve.clickhouse.sql.tokens import split_arguments, string, unquote
 from calve.clickhouse.tables import PATCH_PREFIX, TableInfo
 from calve.destination.content import PartMark
 from calve.destination.plan import PartPlan
-from calve.model.errors import CalveError, NotFoundError, RefusedError, UsageError
+from calve.model.errors import CalveError, NotFoundError, PermanentError, RefusedError, UsageError
 
 _NO_SETTINGS: Mapping[str, str] = {}
 # Of each part of a partition, in one and the same order.
@@ -79,6 +79,32 @@ def find(view: View, table: TableInfo, wanted: Sequence[str]) -> list[PartitionI
         raise _missing(view, table, absent, known)
     chosen = {by_name[key].id: by_name[key] for name in wanted if (key := _key(name, by_name)) is not None}
     return list(chosen.values())
+
+
+def id_of(session: Statements, table: TableInfo, value: str) -> str:
+    """The id of the partition with this value, whether or not the table has it. "" where the text is no value of its key, and at
+    servers that do not compute ids."""
+    try:
+        [key] = session.rows(f"DESCRIBE (SELECT _partition_value FROM {table.sql})", what=f"table {table}")
+        kinds = split_arguments(key["type"].removeprefix("Tuple(").removesuffix(")"))
+        of_several = len(kinds) > 1
+        members = [f"value.{place}" for place in range(1, len(kinds) + 1)] if of_several else ["value"]
+        [found] = session.rows(
+            f"WITH CAST({string(value)} AS {key['type'] if of_several else kinds[0]}) AS value "
+            f"SELECT partitionId({', '.join(members)}) AS id",
+            what=f"table {table}",
+        )
+    except PermanentError:
+        return ""
+    return str(found["id"])
+
+
+def id_among(session: Statements, table: TableInfo, name: str, ids: Collection[str]) -> str:
+    """Which of these partitions a person means by an id or a value; "" for none."""
+    if name in ids:
+        return name
+    found = id_of(session, table, name)
+    return found if found in ids else ""
 
 
 def clock(session: Statements) -> datetime:
