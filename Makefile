@@ -1,6 +1,6 @@
 # Every target does its own set-up. Paths are relative, so that a clone may live in any folder.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-python test-long lint format bench bench-quiet docs site dist screenshots model sim sim-long sim-bugs lock clean
+.PHONY: help setup demo test test-fast test-python test-long lint format bench bench-quiet docs site dist screenshots model sim sim-long sim-bugs chaos soak lock clean
 MAKEFLAGS += --no-print-directory
 
 help:  ## show this
@@ -73,6 +73,17 @@ sim-long: setup  ## 10,000 histories
 
 sim-bugs: setup  ## plant each mistake and look for it; writes the table of docs/simulator.md
 	@PYTHONPATH=tests .venv/bin/python -m support.simulator --every-bug $(MORE)
+
+chaos: MINUTES ?= 5
+chaos:  ## break real programs and services for MINUTES while they work, then read everything by value (SEED=17)
+	@scripts/setup tests
+	@PYTHONPATH=tests CALVE_CACHE=$${CALVE_CACHE:-$(CURDIR)/.cache} .venv/bin/python -u -m support.chaos \
+		--minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(MORE)
+
+soak: HOURS ?= 3
+soak:  ## small exports, backups and optimizes for HOURS: memory, handles, files and rows of the store must stay level
+	@scripts/setup tests
+	@PYTHONPATH=tests CALVE_CACHE=$${CALVE_CACHE:-$(CURDIR)/.cache} .venv/bin/python -u -m support.soak --hours $(HOURS) $(MORE)
 
 model: setup  ## check the model of publishing with TLC, and that it finds every planted mistake
 	@.venv/bin/python formal/check.py

@@ -38,6 +38,7 @@ os.environ["SPARK_LAUNCHER_OPTS"] = os.environ["SPARK_SUBMIT_OPTS"] = QUICK
 
 # What takes longest begins first, so that the programs of a run end together (`pytest --durations=0`).
 SLOWEST_FIRST = (
+    "chaos/",
     "seen/",
     "outages/test_secrets_of_a_whole_run.py",
     "packages/",

@@ -56,6 +56,31 @@ def test_an_answer_is_cut_at_exactly_that_byte(target: int, position: int) -> No
         assert proxy.counts.cut == 1
 
 
+class Longer(socketserver.BaseRequestHandler):
+    """Answers each request of four bytes, the next at more length than the one before."""
+
+    def handle(self) -> None:
+        length = 100
+        while self.request.recv(4) == b"ask!":
+            self.request.sendall(ANSWER[:length])
+            length *= 10
+
+
+def test_the_answer_of_a_later_request_on_a_connection_is_lost_whole() -> None:
+    with Server(("127.0.0.1", 0), Longer) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with NetworkProxy(server.server_address[1]) as proxy:
+            with socket.create_connection(("127.0.0.1", proxy.port), timeout=20.0) as client:
+                client.sendall(b"ask!")
+                assert client.recv(100, socket.MSG_WAITALL) == ANSWER[:100]
+                proxy.set(Fault(reset_answer_after_bytes=0))
+                client.sendall(b"ask!")
+                with pytest.raises(ConnectionResetError):
+                    client.recv(1)
+            assert (proxy.counts.answer_bytes, proxy.counts.cut) == (100, 1)
+        server.shutdown()
+
+
 def test_a_reset_is_a_reset(target: int) -> None:
     broken = NetworkProxy(target, fault=Fault(reset_answer_after_bytes=100))
     with broken as proxy, pytest.raises(ConnectionResetError):

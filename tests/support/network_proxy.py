@@ -250,7 +250,7 @@ class _Connection:
                 data, held = held[:-keep], held[-keep:]
             limit, act = _limit(fault, answer=answer)
             if limit is not None and passed + len(data) >= limit:
-                await self._forward(writer, data[: limit - passed], answer=answer)
+                await self._forward(writer, data[: max(limit - passed, 0)], answer=answer)
                 await self._act(act)
                 return
             await self._forward(writer, data, answer=answer)

@@ -1,0 +1,28 @@
+"""Two minutes of chaos: real programs and services, broken and healed, and everything read by value at the end.
+
+The seed is drawn anew each time and printed; `CALVE_SEED` repeats its plan. `make chaos MINUTES=…` runs longer.
+"""
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from support.chaos.run import Asked, run
+
+pytestmark = [pytest.mark.spark, pytest.mark.services, pytest.mark.programs, pytest.mark.timeout(1200)]
+
+MINUTES = 1.0  # of strikes; starting, ending and reading take another
+
+
+def test_every_row_is_there_once_after_a_minute_of_strikes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seed = int(os.environ.get("CALVE_SEED", "0")) or random.SystemRandom().randrange(1, 1_000_000)
+    report = run(Asked(seed=seed, minutes=MINUTES, folder=tmp_path))
+    report.write()
+    print(report.told())
+    assert report.ok, report.told()
+    assert report.rows_compared > 0
+    assert report.outcomes()["export"]["COMPLETED"] >= 2
