@@ -163,8 +163,10 @@ def after_the_end(found: Evidence, fleet: Fleet) -> None:
 
 
 def _is_kept_log(path: Path) -> bool:
-    """Spark's log of a program that was killed stays for a week, and says so."""
-    return path.name.startswith("calve-spark-") and path.suffix == ".log"
+    """Spark's log of a program that was killed stays for a week, and says so. And PySpark's note of a JVM's port, where
+    the program was killed while that started."""
+    log = path.name.startswith("calve-spark-") and path.suffix == ".log"
+    return log or (path.name.startswith("tmp") and path.parent.name.startswith("tmp"))
 
 
 def _sweep(folder: Path) -> None:

@@ -181,6 +181,7 @@ def _importance(span: Span) -> tuple[int, str]:
 
 
 def _bar(begin: float, end: float, top: float, scale: float, colour: str, about: str) -> str:
+    begin = max(begin, 0.0)  # what began before the first strike
     return (
         f'<rect x="{_LEFT + begin * scale:.1f}" y="{top}" width="{max((end - begin) * scale, 2):.1f}"'
         f' height="{_ROW - 4}" fill="{colour}"><title>{escape(about)}</title></rect>'

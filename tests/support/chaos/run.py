@@ -34,7 +34,7 @@ _SETTLE_SECONDS = 300.0
 _END_SECONDS = 60.0
 _LOOK_SECONDS = 0.5
 _TABLES = 2
-_CLIENTS = 2
+_CLIENTS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +84,7 @@ def run(asked: Asked) -> Report:
         for thread in beside:
             thread.start()
         nemesis.run(schedule.strikes, over)
+        over.set()  # who is late does not catch up
         for thread in beside:
             thread.join()
         nemesis.heal()

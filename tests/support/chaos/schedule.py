@@ -40,7 +40,7 @@ _ASKED = (
 _WRITTEN = (("insert", 6), ("merge", 3), ("update", 2))
 _FOREIGN = (("append", 4), ("delete", 2), ("compact", 2), ("expire", 2))
 
-SECONDS_BETWEEN = {"strikes": 4.0, "asked": 2.5, "written": 1.5, "foreign": 4.0}
+SECONDS_BETWEEN = {"strikes": 2.5, "asked": 1.2, "written": 1.2, "foreign": 4.0}
 
 
 @dataclass(frozen=True, kw_only=True)
