@@ -1,6 +1,6 @@
 # Every target does its own set-up. Paths are relative, so that a clone may live in any folder.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-python test-long lint format bench bench-quiet docs site dist screenshots model sim sim-long sim-bugs chaos soak lock clean
+.PHONY: help setup demo test test-fast test-python test-long lint format bench bench-quiet docs site dist screenshots figures model sim sim-long sim-bugs chaos soak lock clean
 MAKEFLAGS += --no-print-directory
 
 help:  ## show this
@@ -63,6 +63,13 @@ dist: setup  ## make a release in dist/: sdist, wheel, the list of parts, checks
 screenshots:  ## take the pictures of the dashboard in docs/images anew, from a demo that is at work
 	@scripts/setup browser
 	@.venv/bin/python scripts/screenshots.py
+
+figures:  ## run the tests and count what they break, for docs/reliability.md
+	@scripts/setup tests
+	@rm -rf .cache/tally
+	@CALVE_TALLY="$(CURDIR)/.cache/tally" scripts/test
+	@.venv/bin/python scripts/tally.py .cache/tally
+	@.venv/bin/python scripts/generate_docs.py
 
 sim: SEEDS ?= 200
 sim: setup  ## whole installations over modelled services (SEED=17 for one, told step by step; SEEDS=500)

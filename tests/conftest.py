@@ -11,7 +11,7 @@ import hypothesis
 import pytest
 
 from calve.clickhouse.embedded.host import spare
-from support import stacks
+from support import stacks, tally
 from support.installed import Installed, install
 from support.local_runner import LocalRunner
 from support.postgres import Postgres, postgres
@@ -94,6 +94,19 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if getattr(session.config.option, "loadgroup", False):
         assert all("@" in item.nodeid for item in session.items), "xdist has lost its groups"
     gc.freeze()  # thousands of tests and modules stay to the end: no collection need walk through them
+
+
+def pytest_sessionstart() -> None:
+    tally.begin()
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.when == "call" and "PYTEST_XDIST_WORKER" not in os.environ:  # the one that hears of all
+        tally.count("tests", report.outcome)
+
+
+def pytest_sessionfinish() -> None:
+    tally.end()
 
 
 def _jvm(item: pytest.Item) -> str:

@@ -18,7 +18,8 @@ _TEST = re.compile(r"^\s*(?:async )?def (test_([LPDWT]\d+)_\w+)", re.MULTILINE)
 _CLASS = re.compile(r"^class (Test_?([LPDWT]\d+)_\w+)", re.MULTILINE)
 
 
-def page(lessons: Path, tests: tuple[Path, ...], root: Path) -> str:
+def tests_of_lessons(tests: tuple[Path, ...], root: Path) -> dict[str, list[str]]:
+    """A link to each test, by the number in its name."""
     found: dict[str, list[str]] = defaultdict(list)
     for folder in tests:
         for path in sorted(folder.rglob("*.py")):
@@ -26,6 +27,10 @@ def page(lessons: Path, tests: tuple[Path, ...], root: Path) -> str:
             for pattern in (_TEST, _CLASS):
                 for name, number in pattern.findall(text):
                     found[number].append(f"[{name}](../{path.relative_to(root).as_posix()})")
+    return found
+
+
+def page(lessons: Path, found: dict[str, list[str]]) -> str:
     listed = dict(line.split("\t") for line in lessons.read_text(encoding="utf-8").splitlines())
     if without := sorted(listed.keys() ^ found.keys()):
         raise SystemExit(f"lessons without a test, or tests of lessons that {lessons.name} lacks: {without}")

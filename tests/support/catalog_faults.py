@@ -26,6 +26,7 @@ from sqlalchemy.exc import OperationalError
 
 from calve.iceberg.catalogs.catalog import BoundedSqlCatalog
 from calve.model.limits import Limits
+from support import tally
 
 
 class Told(StrEnum):
@@ -125,6 +126,7 @@ class FaultySqlCatalog(BoundedSqlCatalog):
         fault, self._fault = self._fault, None
         if fault is None:
             return self.really_commit(table, requirements, updates)
+        tally.count("commit", fault.told.value, fault.landing.value)
         answer: Any = None
         match fault.landing:
             case Landing.LANDED:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from threading import Lock
 from urllib.parse import urlsplit
 
+from support import tally
 from support.catalog_faults import Fault, Landing, Reading, Told
 from support.catalog_tokens import TOKENS_PATH, CatalogTokens
 from support.rest_front import Answer, Request, RestFront, Silence
@@ -112,6 +113,7 @@ class CatalogProxy(RestFront):
             fault, self._fault = self._fault, None
         if fault is None:
             return self.forward(request)
+        tally.count("commit", fault.told.value, fault.landing.value)
         answer: Answer | None = None
         match fault.landing:
             case Landing.LANDED:

@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Self
 
+from support import tally
+
 Of = Callable[[str, str], bool]  # of a request's method and path
 
 
@@ -63,6 +65,7 @@ class HttpFaults:
         if fault is None or not fault[0](method, path):
             return None
         self.answered.append(f"{method} {path}")
+        tally.count("answer", fault[1].split(b" ", 2)[1].decode())
         # The answer to HEAD has no body, whatever its length says.
         return fault[1].partition(b"\r\n\r\n")[0] + b"\r\n\r\n" if method == "HEAD" else fault[1]
 

@@ -16,6 +16,8 @@ from enum import StrEnum
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from support import tally
+
 T = TypeVar("T")
 _CHUNK = 16_384
 # SO_LINGER with no time: close() sends RST instead of FIN.
@@ -167,6 +169,7 @@ class NetworkProxy:
     async def _serve(self, number: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._fault.mode is Mode.REFUSE:
             self.counts.cut += 1
+            tally.count("connection", "refused")
             _reset(writer)
             return
         connection = _Connection(self, number, reader, writer)
@@ -278,6 +281,7 @@ class _Connection:
 
     async def _act(self, act: str) -> None:
         self._proxy.counts.cut += 1
+        tally.count("connection", act)
         match act:
             case "reset":
                 self.reset()

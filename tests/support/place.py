@@ -32,6 +32,7 @@ from calve.export.request import ExportOptions
 from calve.export.submit import submit_export, survey_export
 from calve.export.survey import Survey
 from calve.model.process import Process, ProcessId
+from support import tally
 from support.kept_source import KeptSource
 
 
@@ -132,14 +133,18 @@ class Place:
 
     def read(self, name: str = "lake.ns.events") -> pa.Table:
         """Every row, by PyIceberg."""
-        return self.table(name).scan().to_arrow()
+        rows = self.table(name).scan().to_arrow()
+        tally.count("rows read back", "PyIceberg", times=rows.num_rows)
+        return rows
 
     def read_by_clickhouse(
         self, columns: str, name: str = "lake.ns.events", tail: str = ""
     ) -> list[dict[str, Any]]:
         """Rows by ClickHouse's own Iceberg reader, in no order: see "Sort orders" in docs/types.md."""
         location = self.table(name).location().removeprefix("file://")
-        return self.select(f"SELECT {columns} FROM icebergLocal('{location}') {tail}")
+        rows = self.select(f"SELECT {columns} FROM icebergLocal('{location}') {tail}")
+        tally.count("rows read back", "ClickHouse", times=len(rows))
+        return rows
 
     @property
     def catalog_uri(self) -> str:

@@ -22,6 +22,7 @@ import pyarrow.ipc
 
 from calve.spark import java
 from calve.spark.java import java_home
+from support import tally
 from support.sparks import java_options
 
 
@@ -98,7 +99,9 @@ class SparkCatalog:
         out = self._folder / "answer.arrow"
         self._spark.ask({"session": self._session, "sql": sql, "out": str(out)})
         with pa.ipc.open_file(out) as reader:
-            return reader.read_all()
+            rows = reader.read_all()
+        tally.count("rows read back", "Spark", times=rows.num_rows)
+        return rows
 
     def execute(self, sql: str) -> None:
         self._spark.ask({"session": self._session, "sql": sql})

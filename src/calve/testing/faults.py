@@ -4,6 +4,7 @@ Three ways to break at call N: the program dies before it, the program dies afte
 is carried out and reported as failed. The last is what a lost acknowledgement looks like.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -34,6 +35,9 @@ REGISTRY_CALLS = frozenset(
 KIND_CALLS = frozenset({"take", "plan", "publish", "fence", "undo", "release", "probe"})
 KIND_READS = frozenset({"pins", "pin_tasks", "order", "find_receipt"})  # change nothing, so are not counted
 RUNNER_CALLS = frozenset({"run", "cancel"})
+
+
+BROKEN: Counter[tuple[str, str]] = Counter()  # what this program broke so far: the call, and how
 
 
 class Crash(BaseException):
@@ -67,6 +71,7 @@ class Faults:
         self.calls.append(name)
         if len(self.calls) != self.at:
             return work()
+        BROKEN[name, self.how.value] += 1
         if self.how is Break.BEFORE:
             raise Crash(name)
         if self.how is Break.FAILED:
