@@ -3,6 +3,7 @@
 import contextlib
 import socket
 import sqlite3
+import sys
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -14,6 +15,7 @@ from calve.iceberg import tables
 from calve.iceberg.catalogs.catalog import BoundedRestCatalog, BoundedSqlCatalog, open_catalog
 from calve.model.errors import NotFoundError, PermanentError, TemporaryError, UnavailableError, UsageError
 from calve.model.limits import Limits
+from calve.store.database import make_engine
 from support.lake import IDENTIFIER, SCHEMA, make_table, rows_of, sqlite_properties
 from support.rest_front import Answer, Request, RestFront
 
@@ -79,6 +81,16 @@ def test_a_driver_that_is_not_installed_is_answered_with_the_uri_that_works() ->
     with pytest.raises(UsageError, match="psycopg2") as raised:
         open_catalog("lake", {"type": "sql", "uri": "postgresql+psycopg2://calve@host/lake"})
     assert "[catalog.lake] as postgresql://" in raised.value.hint
+
+
+def test_T15_postgresql_without_its_extra_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    url = "postgresql://calve@host/lake"
+    with pytest.raises(UsageError, match=r"catalog lake: .*psycopg") as of_catalog:
+        open_catalog("lake", {"type": "sql", "uri": url})
+    with pytest.raises(UsageError, match="a store in PostgreSQL needs psycopg") as of_store:
+        make_engine(url, connect_seconds=1, call_seconds=1)
+    assert of_catalog.value.hint == of_store.value.hint == "pip install 'calve[postgres]'"
 
 
 @pytest.mark.parametrize("scheme", ["http", "postgresql"])

@@ -70,6 +70,14 @@ def test_the_notice_names_every_dependency_with_its_licence() -> None:
         )
 
 
+def test_the_notice_names_every_jar_that_is_fetched() -> None:
+    said = (ROOT / "NOTICE").read_text().split("Fetched when")[1]
+    fetched = re.findall(r'artifact="([\w-]+)"', (ROOT / "src/calve/spark/java.py").read_text())
+    assert len(fetched) >= 4
+    for artifact in fetched:
+        assert re.search(rf"^  {artifact}\b", said, re.MULTILINE), artifact
+
+
 def test_two_builds_are_the_same_bytes_wherever_and_by_whomever_they_are_made(
     installed: Installed, tmp_path: Path
 ) -> None:

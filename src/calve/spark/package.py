@@ -20,7 +20,7 @@ from calve.model.errors import PermanentError, UsageError
 
 FOLDER = "calve"  # what the archive is unpacked as
 _LEFT_OUT = frozenset({"pyspark", "py4j"})  # Spark puts its own first on the path
-_NOT_OF_TASKS = frozenset({"serve"})  # extras
+_NOT_OF_TASKS = frozenset({"serve", "postgres"})  # extras
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _EXTRAS = re.compile(r"\[([^\]]*)\]")
 _OF_EXTRA = re.compile(r"""extra\s*==\s*['"]([^'"]+)['"]""")

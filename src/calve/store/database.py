@@ -257,6 +257,14 @@ def _made_private(file: Path) -> None:
 
 
 def _postgresql_engine(url: URL, connect_seconds: float, call_seconds: float) -> Engine:
+    try:
+        import psycopg  # noqa: F401 - of an extra
+    except ModuleNotFoundError:
+        raise UsageError(
+            "a store in PostgreSQL needs psycopg, which is not installed",
+            code="postgres_not_installed",
+            hint="pip install 'calve[postgres]'",
+        ) from None
     call_ms = round(call_seconds * 1000)
     engine = create_engine(
         url.set(drivername="postgresql+psycopg"),

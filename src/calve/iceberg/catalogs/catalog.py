@@ -157,6 +157,8 @@ def open_catalog(name: str, properties: Mapping[str, Any], limits: Limits | None
 
 
 def _hint(name: str, cause: Exception) -> str:
+    if isinstance(cause, ModuleNotFoundError) and cause.name == "psycopg":
+        return "pip install 'calve[postgres]'"
     if isinstance(cause, ModuleNotFoundError) and (cause.name or "").startswith("psycopg"):
         return f"write uri of [catalog.{name}] as postgresql://…, without a driver: Calve brings its own"
     return f"see [catalog.{name}] in calve.toml: type, uri, warehouse"
