@@ -36,6 +36,10 @@ url = "chdb://clickhouse"
 type = "sql"
 uri = "sqlite:///lake.db"
 warehouse = "lake"
+[policy.events]
+source = "main:db.events_*"
+to = "lake.ns.{{table}}"
+release = "quarantine"
 [storage."s3://kept"]
 endpoint = "http://127.0.0.1:1"  # nobody there: what was seen of the backups stays
 access_key_id = "x"
@@ -67,6 +71,8 @@ def addresses() -> dict[str, str]:
         "sheet": [f"/processes/{BIG}", f"/processes/{name(9_000)}"],
         "vault": ["/backups"],
         "backup": ["/backups/of?name=nightly-0001"],
+        "policies": ["/policies"],
+        "policy": ["/policies/of?name=events"],
         "system": ["/system"],
         "search": ["/search?q=events", "/search?q=202401"],
     }

@@ -52,6 +52,27 @@ task_bytes_mb = 1
 task_attempts = 2
 lease_seconds = 5
 """
+RULES = """
+[policy.events]
+source = "main:shop.events"
+to = "lake.shop.events"
+export_after = "3d"
+quiet = "1h"
+on_late_rows = "hold"
+window = "03:00-05:00 Europe/Berlin"
+release = "quarantine"
+[policy.orders]
+source = "main:shop.orders"
+to = "lake.shop.orders"
+export_after = "10d"
+window = "03:00-05:00 Europe/Berlin"
+partitions_per_run = 2
+[policy.devices]
+source = "main:shop.measurements_*"
+to = "lake.telemetry.{table}"
+window = "03:00-05:00 Europe/Berlin"
+on_late_rows = "append"
+"""
 _ROW = """SELECT toDateTime('{month}-01 00:00:00', 'UTC') + h % 2419200 AS at, h AS id, h % 5000 AS customer,
  ['BR', 'DE', 'FR', 'IN', 'JP', 'KE', 'NZ', 'US'][1 + h % 8] AS country, toDecimal64(h % 100000 / 100, 2) AS price,
  {note} AS note FROM (SELECT cityHash64(number, '{month}', '{table}', {part}) AS h FROM numbers({rows}))"""
@@ -162,6 +183,21 @@ def looked(place: Place) -> None:
     for table in ("orders", "events", "order_items"):
         place.run("partitions", f"shop.{table}", "--to", f"lake.shop.{table}", "--server", place.url)
         place.run("health", f"lake.shop.{table}", "--server", place.url)
+    for policy in ("events", "orders", "devices"):
+        place.run("policy", "run", policy, "--dry-run", "--server", place.url, fails=True)
+    place.run(
+        "hold",
+        "add",
+        "shop.order_items",
+        "202601",
+        "--reason",
+        "audit 2026",
+        "--until",
+        "90d",
+        "--server",
+        place.url,
+    )
+    place.run("policy", "pause", "devices", "--reason", "sensors are recalibrated", "--server", place.url)
     place.run("doctor", "--server", place.url, fails=True)
 
 
@@ -193,10 +229,11 @@ def aged(place: Place) -> None:
 def screens(place: Place) -> dict[str, str]:
     """Each picture's address."""
     ended = place.processes("--to", EVENTS[1])
-    running = [one for one in place.processes() if one["state"] == "RUNNING"]
+    running = [one for one in place.processes() if one["state"] == "RUNNING" and one["kind"] == "export"]
     pair = urlencode({"source": EVENTS[0], "to": EVENTS[1]})
     return {
         "attention": "/", "tables": "/tables", "table": f"/tables/of?{pair}", "processes": "/processes",
+        "policies": "/policies", "policy": "/policies/of?name=events",
         "process": f"/processes/{max(running or ended, key=lambda one: one['tasks']['done'])['id']}",
         "backups": "/backups", "system": "/system", "search": "/search?q=order",
     }  # fmt: skip
@@ -337,6 +374,8 @@ def _until(fits: Callable[[], bool], what: str, seconds: float = 300) -> None:
 
 def shown(place: Place, out: Path) -> None:
     """What is at work while the pictures are taken: a slow export, and one whose catalog is down."""
+    with (place.folder / "calve.toml").open("a") as settings:
+        settings.write(RULES)
     with place.served(CALVE_LIMITS__UPLOAD_MB_PER_SECOND="1"):
         looked(place)
         place.run(

@@ -7,14 +7,17 @@ import json
 import random
 import time
 from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any
 
 from sqlalchemy import Table, insert, text
 
 from calve import __version__
+from calve.app.policy_look import PartitionLook, TableLook
 from calve.app.sightings import pair
 from calve.model.process import ProcessId
+from calve.model.seen import Sighting
 from calve.model.states import ProcessState, TaskState
 from calve.store import SqlStore
 from calve.store.tables import attempts, breakers, events, outages, pins, processes, sightings, tasks, workers
@@ -24,6 +27,7 @@ PAIRS = 500
 LIVE = 200
 PARTITIONS = 200  # of a table: a page of them
 BACKUPS = 365
+POLICY_TABLES = 20  # of a policy, with so many partitions each
 _DAY = 86_400_000_000
 _DAYS = 60
 _LOOK_US = 900_000_000  # each is looked at every 15 minutes
@@ -62,9 +66,28 @@ def fill(store: SqlStore, *, count: int, tasks_of_big: int, backups: str) -> Non
     _put(store, outages, (_outage(now, number) for number in range(30)))
     _put(store, pins, (_pin(now, number) for number in range(LIVE)))
     _put(store, sightings, _sightings(now, backups))
+    look = Sighting(subject="events", what="policy", summary="{}", seen_by="bench")
+    store.put_sighting(look, [_policy_look(number).to_json() for number in range(POLICY_TABLES)])
     if store.database.dialect == "postgresql":  # which autovacuum has done within a year
         with store.database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             connection.execute(text("VACUUM ANALYZE"))
+
+
+def _policy_look(number: int) -> TableLook:
+    """A table of a policy whose partitions are days, half of them exported."""
+    now = datetime.now(UTC)
+    ends = [now - timedelta(days=ago) for ago in range(PARTITIONS)]
+    days = [
+        PartitionLook(
+            id=f"{end:%Y%m%d}", rows=10**6, bytes=10**8, content="c", changed_at=end, lower=end - timedelta(days=1),
+            closed_at=end, process=name(number + PAIRS * ago) if ago > PARTITIONS // 2 else "", unchanged=True,
+        )
+        for ago, end in enumerate(ends)
+    ]  # fmt: skip
+    return TableLook(
+        database="db", table=f"events_{number}", source=source(number), destination=destination(number),
+        identity=f"i{number}", uuid=f"u{number}", looked_at=now, partitions=tuple(days),
+    )  # fmt: skip
 
 
 def _put(store: SqlStore, table: Table, rows: Iterable[Row]) -> None:

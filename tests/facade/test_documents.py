@@ -459,6 +459,7 @@ def fill(connection: Any, process_id: ProcessId) -> None:
         ("tables", {}, 8, 100),
         ("table", {"source": "main:db.t1", "to": "lake.ns.t1"}, 20, 100),
         ("vault", {}, 16, 100),
+        ("tiering", {}, 12, 100),
         ("system", {}, 16, 100),
         ("search", {"q": "db.t1"}, 10, 50),
     ],

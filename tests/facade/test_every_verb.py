@@ -55,6 +55,7 @@ ONLY_SERVED = {
     "table",
     "sheet",
     "vault",
+    "tiering",
     "system",
     "search",
     "page",

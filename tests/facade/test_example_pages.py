@@ -15,6 +15,17 @@ from calve.model.access import Caller, Role
 from calve.store import SqlStore
 from calve.testing.contracts.contract import running
 
+RULES = """
+[source.main]
+url = "chdb://clickhouse"
+[catalog.lake]
+type = "sql"
+uri = "sqlite:///lake.db"
+warehouse = "lake"
+[policy.events]
+source = "main:db.events"
+to = "lake.ns.events"
+"""
 PAGES = Path(__file__).parents[1] / "fixtures" / "pages"
 ASKED: dict[str, tuple[str, dict[str, Any]]] = {
     "attention": ("attention", {}),
@@ -25,6 +36,8 @@ ASKED: dict[str, tuple[str, dict[str, Any]]] = {
     "sheet_failed": ("sheet", {"id": "ID"}),
     "sheet_pending": ("sheet", {"id": "ID"}),
     "vault": ("vault", {}),
+    "policies": ("tiering", {}),
+    "policy": ("tiering", {"name": "events"}),
     "system": ("system", {}),
     "search": ("search", {"q": "db.events"}),
 }
@@ -33,7 +46,7 @@ ASKED: dict[str, tuple[str, dict[str, Any]]] = {
 @pytest.fixture(scope="module")
 def calve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Calve]:
     file = tmp_path_factory.mktemp("pages") / "calve.toml"
-    file.write_text("")
+    file.write_text(RULES)
     with Calve(load_config(file, environ={})) as opened:
         yield opened
 

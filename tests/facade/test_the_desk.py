@@ -68,6 +68,7 @@ VIEWERS = [
     "table",
     "sheet",
     "vault",
+    "tiering",
     "system",
     "search",
     "policy_list",

@@ -24,7 +24,7 @@ BY_ROLE = {
     VIEWER: """
         now find has_workers notes outages processes show events why standing workers history page servers breakers
         halts proofs keys feed tasks totals versions partitions parts health export_preview optimize_preview
-        backup_list backup_show source_tables seen attention tables table sheet vault system search
+        backup_list backup_show source_tables seen attention tables table sheet vault tiering system search
         policy_list policy_show policy_explain policy_drop hold_list view_show schedule_list schedule_show
     """,
     OPERATOR: "settings audit halt lift verify backup_verify doctor support export backup_create optimize cancel retry stop"

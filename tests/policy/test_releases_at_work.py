@@ -157,7 +157,7 @@ def test_a_person_drops_what_is_in_quarantine_with_a_backup_that_is_kept(kept: P
             "drops",
             f"calve policy drop main:{name}.events 202401 202402",
         )
-        assert card["href"] == ["table", {"source": f"main:{name}.events", "to": f"lake.{name}.events"}]
+        assert card["href"] == ["policy", {"name": name}]
         with pytest.raises(RefusedError) as refused:
             _drop(app, name)
         pattern = places["202401"].replace("`", "")

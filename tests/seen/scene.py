@@ -13,6 +13,7 @@ import httpx
 from calve.app.calve import Calve
 from calve.app.config import load_config
 from calve.app.desk import Desk
+from calve.app.rules import following_rules
 from calve.app.wiring import App
 from calve.clickhouse.embedded.source import EmbeddedSource
 from calve.model.access import Caller, Role
@@ -52,12 +53,12 @@ ROWS = 300  # of a table, in three partitions
 class Scene:
     """`table(name)` makes one more; `exported(name)` also brings it to the lake."""
 
-    def __init__(self, folder: Path, runner: WatchedRunner, far: str) -> None:
-        """`far`: the database of a second catalog, which a test may cut off."""
+    def __init__(self, folder: Path, runner: WatchedRunner, far: str, *, rules: str = "") -> None:
+        """`far`: the database of a second catalog, which a test may cut off. `rules`: more of the configuration."""
         self.folder = folder
         self.runner = runner
         self.url = self.first = ""
-        (folder / "calve.toml").write_text(SETTINGS.format(folder=folder, far=far))
+        (folder / "calve.toml").write_text(SETTINGS.format(folder=folder, far=far) + rules)
         self.calve = Calve(load_config(folder / "calve.toml", environ={}))
         self._desk = Desk(self.calve)
         self._sessions: dict[Role, tuple[str, str]] = {}
@@ -92,7 +93,8 @@ class Scene:
         thread = threading.Thread(target=loop.run, name="calve-worker", daemon=True)
         thread.start()
         try:
-            yield
+            with following_rules(app):
+                yield
         finally:
             loop.request_stop()
             loop.request_stop()
@@ -163,6 +165,8 @@ class Scene:
             f"processes/{self.first}",
             f"confirm/cancel?ids={self.first}",
             "backups",
+            "policies",
+            "confirm/hold_add",
             "system",
             "search?q=db.ev",
             "sign-in",

@@ -20,7 +20,7 @@ def settled(page: Page) -> None:
 
 THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 COLOURS = ("color-contrast", "link-in-text-block")  # nothing else is left to differ
-EMPTY = ("", "tables", "processes", "backups", "backups/restore", "system", "search", "sign-in")
+EMPTY = ("", "tables", "policies", "processes", "backups", "backups/restore", "system", "search", "sign-in")
 
 
 @pytest.mark.parametrize("data", ["data", "no_data"])

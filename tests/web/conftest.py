@@ -30,6 +30,9 @@ warehouse = "file://{folder}/warehouse"
 [limits]
 requests_per_second = 5000
 answer_seconds = 60
+[policy.shown]
+source = "main:web.events"
+to = "lake.web.events"
 """
 
 

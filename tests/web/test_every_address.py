@@ -17,16 +17,26 @@ from calve.web.assets import Assets
 from calve.web.frame import POLICY
 from support.html import Html
 from support.reverse_proxy import behind_a_proxy
-from web.conftest import Place, page
+from web.conftest import SETTINGS, Place, page
 
 ROOT = "/a/b"
 BACKUP = "crawled-1116"
+RULES = """
+[policy.crawled]
+source = "main:db.events"
+to = "lake.ns.events"
+release = "quarantine"
+[backup.schedule.nightly]
+every = "1d"
+at = "02:00"
+tables = "db.*"
+"""
 
 
 @pytest.fixture(scope="module")
 def crawled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     """A store with something on every page."""
-    made = Place(tmp_path_factory.mktemp("crawled"), looks=False)
+    made = Place(tmp_path_factory.mktemp("crawled"), looks=False, settings=SETTINGS + RULES)
     with made.calve:
         made.seen_backup(BACKUP)
         error = ErrorInfo(code="denied", message="refused", hint="allow it")
@@ -59,12 +69,24 @@ def test_every_link_of_every_page_leads_somewhere_behind_a_proxy(
         seen = _crawl(client, f"{url}/")
     wanted = {
         "", "tables", "tables/of", "processes", "processes/ID", "backups", "backups/of", "backups/restore", "system",
+        "policies", "policies/of", "policies.json", "policies.csv", "policies/of.json",
         "attention.json", "tables.json", "tables.csv", "processes.json", "processes.csv", "processes/ID.json",
         "backups.json", "system.json",
     }  # fmt: skip
     if role is Role.ADMIN:
         wanted |= {
-            f"confirm/{name}" for name in ("cancel", "retry", "backup_delete", "backup_verify", "halt")
+            f"confirm/{name}"
+            for name in (
+                "cancel",
+                "retry",
+                "backup_delete",
+                "backup_verify",
+                "halt",
+                "policy_run",
+                "policy_pause",
+                "hold_add",
+                "schedule_run",
+            )
         }
     assert not (missing := wanted - seen), missing
 
@@ -109,6 +131,8 @@ def test_a_page_makes_a_browser_load_the_style_the_script_and_the_icon_and_nothi
             "/processes",
             "/backups",
             f"/backups/of?name={BACKUP}",
+            "/policies",
+            "/policies/of?name=crawled",
             "/system",
             "/sign-in",
         ):
@@ -170,6 +194,8 @@ def test_a_page_has_no_script_and_no_style_inside(crawled: Place) -> None:
             "/tables",
             "/processes",
             "/backups",
+            "/policies",
+            "/policies/of?name=crawled",
             "/system",
             "/sign-in",
             "/confirm/doctor",

@@ -59,13 +59,18 @@ PROCESS = {
 }
 ASKED: dict[str, Any] = {
     "action": {"name": "backup_restore", "label": "Restore", "title": "Restore"}, "consequence": "It is done.",
-    "processes": [], "hidden": [("table", "main:db.t")], "asks": [], "typed": True, "typed_text": "b", "allowed": True,
+    "processes": [], "hidden": [("table", "main:db.t")], "asks": [], "typed": "b", "about": None, "allowed": True,
     "needs": "admin", "line": "calve backup restore b", "key": "k", "back": "tables", "unknown": True, "error": FAILED,
 }  # fmt: skip
 ANSWER = {
     "processes": [PROCESS], "joined": ["7k2m"], "unchanged": ["202601"], "known": [{"process": "7k2m"}],
     "refused": [{"message": "it exists", "hint": "do this"}], "unreachable": "main", "batch": "",
 }  # fmt: skip
+MOVED: dict[str, Any] = {
+    "title": "x",
+    "back": "policies",
+    "arguments": {"table": "db.t", "partitions": ["202601"]},
+}
 OTHERS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "plan": ("plan.html", EXPORT_PLAN, PLANNED),
     "restore_plan": ("restore_plan.html", RESTORE_PLAN, PLANNED),
@@ -76,6 +81,15 @@ OTHERS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "confirm_processes": ("confirm.html", {"now": NOW}, ASKED | {"processes": [PROCESS]}),
     "asked": ("asked.html", {"now": NOW}, {"title": "x", "outcome": "answered", "submitted": True, "answer": ANSWER,
                                            "back": "", "seconds": 0, "subject": []}),
+    "due": ("moved.html", {"now": NOW}, MOVED | {"answer": {
+        "policy": "events", "dry_run": True, "started": [], "states": {"DUE": 1},
+        "due": [{"source": "main:db.t", "value": "202601", "next": "export", "rows": 1, "bytes": 2}]}}),
+    "drop": ("moved.html", {"now": NOW}, MOVED | {"answer": {
+        "hash": "3f2c", "processes": [],
+        "plan": [{"partition": "202601", "rows": 1, "place": "calve_released.x", "destination": "lake.ns.t", "backup": "q1"}]}}),
+    "held": ("moved.html", {"now": NOW}, MOVED | {"answer": {
+        "id": "hold-1", "name": "main:db.t", "partition": "202601", "until_at": None, "unmatched": "no such table",
+        "announced": [{"process": "7k2m", "step": "move", "partition": "202601", "at": NOW}]}}),
     "looking": ("asked.html", {"now": NOW}, {"title": "x", "outcome": "running", "subject": ["main:db.t"], "seconds": 1}),
     "error": ("error.html", {"now": NOW}, {"error": FAILED}),
     "sign_in": ("sign_in.html", {"now": NOW},

@@ -29,6 +29,9 @@ access_key_id = "x"
 secret_access_key = "x"
 [backup]
 url = "s3://kept/backups"
+[policy.quiet]
+source = "main:quiet.events"
+to = "lake.quiet.events"
 [limits]
 requests_per_second = 5000
 answer_seconds = 60
@@ -92,6 +95,8 @@ def test_no_page_asks_a_source_a_catalog_or_a_storage(quiet: Place, outside: dic
         "sheet": [f"/processes/{live.id}", f"/processes/{failed.id}"],
         "vault": ["/backups"],
         "backup": ["/backups/of?name=nightly"],
+        "policies": ["/policies"],
+        "policy": ["/policies/of?name=quiet"],
         "system": ["/system"],
         "search": ["/search?q=nothing-fits"],
     }

@@ -53,6 +53,7 @@ def addresses(process: str) -> dict[str, str]:
         "attention": "/", "tables": "/tables", "page": "/processes", "sheet": f"/processes/{process}",
         "table": "/tables/of?source=main%3Adb.events&to=lake.ns.events", "system": "/system", "search": "/search?q=zzzz",
         "vault": "/backups", "backup": f"/backups/of?name={BACKUP}",
+        "policies": "/policies", "policy": "/policies/of?name=shown",
     }  # fmt: skip
 
 

@@ -18,6 +18,7 @@ TEMPLATES = {
     "attention": "attention.html", "tables": "tables.html", "table": "table.html", "page": "processes.html",
     "sheet": "process.html", "sheet_failed": "process.html", "sheet_pending": "process.html",
     "system": "system.html", "search": "search.html", "vault": "backups.html",
+    "policies": "policies.html", "policy": "policy.html",
 }  # fmt: skip
 HOSTILE = (
     "<img src=x onerror=alert(1)>", '"><script>alert(1)</script>', "</svg><script>", "' onmouseover='x", "{{ 7*7 }}",
@@ -45,6 +46,8 @@ def context(document: dict[str, Any], **given: Any) -> dict[str, Any]:
             "plan",
             "new",
             "vault",
+            "policies",
+            "policy",
             "backup",
             "restore",
         )

@@ -27,7 +27,7 @@ from calve.model.process import Process, ProcessId, ProcessQuery, Worker
 from calve.model.reach import reaches
 from calve.model.record import fields_of
 from calve.model.states import ProcessState, ReleaseState
-from calve.model.tier import Release
+from calve.model.tier import POLICY_HALT, Release
 
 CARDS = 20
 _FAILED_DAYS = 14.0
@@ -52,7 +52,7 @@ class Card:
     code: str = ""
     source: str = ""
     destination: str = ""
-    action: str | None = None  # a verb
+    action: str | None = None  # a verb, or what pages call it
     arguments: Json = field(default_factory=dict)
     command: str = ""
     href: tuple[str, Json] | None = None  # a page and its arguments
@@ -223,8 +223,10 @@ def _approvals(look: _Look) -> Iterator[Card]:
             count=one.partitions,
             source=one.source,
             destination=one.destination,
+            action="policy_approve",
+            arguments={"name": one.policy},
             command=command("policy_approve", name=one.policy, dry_run=True),
-            href=("table", {"source": one.source, "to": one.destination}),
+            href=("policy", {"name": one.policy}),
             work="release",
             state=f"{one.policy} {one.hash}",
         )
@@ -398,19 +400,20 @@ def _pins(look: _Look) -> Iterator[Card]:
 def _halts(look: _Look) -> Iterator[Card]:
     for one in look.reader.halts():
         if one.made_at and look.now - one.made_at > timedelta(hours=_HALT_HOURS):
-            named = one.kind in NAMED_HALTS  # which pages do not resume
+            named = one.kind in NAMED_HALTS
             given = {"name": one.source} if named else {"table": one.source, "kind": one.kind}
-            said = str(one)
+            resume, said = f"{one.kind}_resume" if named else "lift", str(one)
+            of = ("policy", given) if one.kind == POLICY_HALT and one.source else ("vault", {})
             yield Card(
                 kind="halted",
                 title=f"{said[0].upper()}{said[1:]}",
                 why=f"by {one.who}{f': {one.reason}' if one.reason else ''}",
                 since=one.made_at,
                 source="" if named else one.source,
-                action="" if named else "lift",
-                arguments={} if named else given,
-                command=command(f"{one.kind}_resume" if named else "lift", **given),
-                href=("system", {}),
+                action=resume,
+                arguments=given,
+                command=command(resume, **given),
+                href=of if named else ("system", {}),
             )
 
 
@@ -435,13 +438,14 @@ def _drops(look: _Look) -> Iterator[Card]:
     after = {policy.name: policy.release_after for policy in look.app.config.policies}
     waiting = look.app.registry.releases_in(frozenset({ReleaseState.QUARANTINED}))
     moved = {one.id: one for one in look.app.store.known([one.process_id for one in waiting])}
-    groups: dict[tuple[str, str], list[Release]] = {}
+    groups: dict[tuple[str, str, str], list[Release]] = {}
     for one in waiting:
         process = moved.get(one.process_id)
-        grace = after.get(str(fields_of(process.request).get("policy"))) if process else None
+        policy = str(fields_of(process.request).get("policy")) if process else ""
+        grace = after.get(policy)
         if process and grace is not None and one.settled_at and one.settled_at + grace <= look.now:
-            groups.setdefault((process.source, process.destination), []).append(one)
-    for (source, destination), found in groups.items():
+            groups.setdefault((policy, process.source, process.destination), []).append(one)
+    for (policy, source, destination), found in groups.items():
         partitions = sorted(one.partition for one in found)
         yield Card(
             kind="drops",
@@ -451,8 +455,10 @@ def _drops(look: _Look) -> Iterator[Card]:
             count=len(found),
             source=source,
             destination=destination,
+            action="policy_drop_plan",
+            arguments={"table": source, "partitions": partitions[:_SHOWN_IDS]},
             command=command("policy_drop", table=source, partitions=partitions[:_SHOWN_IDS]),
-            href=("table", {"source": source, "to": destination}),
+            href=("policy", {"name": policy}),
         )
 
 

@@ -33,6 +33,7 @@ def search(app: App, overview: Overview, text: str) -> Json:
     hits = [
         *_ids(app, wanted),
         *_tables(overview, wanted),
+        *_policies(app, wanted),
         *_backups(app, wanted),
         *_partitions(app, wanted),
         *_codes(app, wanted),
@@ -65,6 +66,16 @@ def _tables(overview: Overview, wanted: str) -> Iterator[Json]:
             found += 1
             if found == OF_EACH:
                 return
+
+
+def _policies(app: App, wanted: str) -> Iterator[Json]:
+    for one in app.config.policies:
+        if wanted.lower() in one.name.lower():
+            source = f"{one.source or app.config.default_source}:{one.tables}"
+            yield _hit("policy", one.name, f"{source} to {one.to}", "policy", name=one.name)
+    for hold in app.registry.holds():
+        if wanted == hold.id:
+            yield _hit("hold", hold.id, f"{hold.name}: {hold.reason}", "policies")
 
 
 def _backups(app: App, wanted: str) -> Iterator[Json]:

@@ -63,10 +63,10 @@ HINTS = {
 
 
 def policy_list(app: App) -> list[Json]:
-    return [_summary(app, policy, policies.standing_now(app, policy)) for policy in app.config.policies]
+    return [summary(app, policy, policies.standing_now(app, policy)) for policy in app.config.policies]
 
 
-def _summary(app: App, policy: Policy, stood: Sequence[Stood]) -> Json:
+def summary(app: App, policy: Policy, stood: Sequence[Stood]) -> Json:
     seen = app.registry.sighting(policy.name, WHAT)
     comes = _forecast(policy, stood, app.store.now())
     return {
@@ -84,7 +84,10 @@ def _summary(app: App, policy: Policy, stood: Sequence[Stood]) -> Json:
 
 def policy_show(app: App, name: str) -> Json:
     policy = app.config.policy(name)
-    stood = policies.standing_now(app, policy)
+    return shown(app, policy, policies.standing_now(app, policy))
+
+
+def shown(app: App, policy: Policy, stood: Sequence[Stood]) -> Json:
     now = app.store.now()
     live, spent = app.store.started(policy.name, local_day(now, policy.zone).isoformat())
     halt = next(
@@ -93,7 +96,7 @@ def policy_show(app: App, name: str) -> Json:
     tables = {one.table.source: one.table for one in stood}
     guarded = {one.destination: one.summary for one in standing(app)}
     kept = kept_views(app, policy)
-    return _summary(app, policy, stood) | {
+    return summary(app, policy, stood) | {
         "hash": policy.hash,
         "export_after_seconds": policy.export_after.total_seconds(),
         "quiet_seconds": policy.quiet.total_seconds(),
@@ -122,7 +125,7 @@ def policy_show(app: App, name: str) -> Json:
             }
             for one in tables.values()
         ],
-        "aside": [_partition(policy, one) for one in stood if _is_aside(policy, one)][:_MOST],
+        "aside": [_partition(policy, one) for one in stood if is_aside(policy, one)][:_MOST],
         "forecast": _forecast(policy, stood, now),
     }
 
@@ -140,11 +143,11 @@ def _kept_json(policy: Policy, table: TableLook, kept: Mapping[str, KeptView]) -
     }
 
 
-def _is_aside(policy: Policy, one: Stood) -> bool:
-    return one.standing.state in _ASIDE or bool(_code(policy, one))
+def is_aside(policy: Policy, one: Stood) -> bool:
+    return one.standing.state in _ASIDE or bool(code_of(policy, one))
 
 
-def _code(policy: Policy, one: Stood) -> str:
+def code_of(policy: Policy, one: Stood) -> str:
     """Of its standing, or that it is too much for one day."""
     starts = one.standing.next in STARTS
     if starts and policy.bytes_per_day and one.partition.bytes > policy.bytes_per_day:
@@ -153,7 +156,7 @@ def _code(policy: Policy, one: Stood) -> str:
 
 
 def _partition(policy: Policy, one: Stood) -> Json:
-    code = _code(policy, one)
+    code = code_of(policy, one)
     return {
         "source": one.table.source,
         "destination": one.table.destination,
@@ -187,7 +190,7 @@ def _forecast(policy: Policy, stood: Sequence[Stood], now: datetime) -> list[Jso
         ):
             at = max(standing.until, now)
             standing = stand(replace(one.facts, now=at, looked_at=at))
-        if standing.next in STARTS and _code(policy, one) != "over_limit":
+        if standing.next in STARTS and code_of(policy, one) != "over_limit":
             at = policy.window.opens_at(at) if policy.window else at
             if at <= end:
                 found.append((at, one, standing.next))
@@ -276,7 +279,7 @@ def policy_run(app: App, name: str, *, dry_run: bool = False) -> Json:
         "due": [_partition(policy, one) for one in due],
         "started": [view.served_json(one) for one in begun],
         "states": dict(Counter(one.standing.state.value for one in stood)),
-        "aside": [_partition(policy, one) for one in stood if _is_aside(policy, one)][:_MOST],
+        "aside": [_partition(policy, one) for one in stood if is_aside(policy, one)][:_MOST],
     }
 
 

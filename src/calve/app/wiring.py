@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from calve.app.kept import Scans
     from calve.app.overview import Overview
+    from calve.app.policy_page import Standings
     from calve.archive.location import Location
     from calve.clickhouse.source import LiveSource, Source
     from calve.clickhouse.sql.tokens import TableName
@@ -132,6 +133,12 @@ class App:
         from calve.app.overview import Overview
 
         return Overview(self.registry)
+
+    @built
+    def standings(self) -> "Standings":
+        from calve.app.policy_page import Standings
+
+        return Standings(self)
 
     @built
     def scans(self) -> "Scans":

@@ -56,6 +56,7 @@ ROUTES = (
     Route(method="GET", path="/pairs", verb="tables", about="Source tables and destinations, and what was exported"),
     Route(method="GET", path="/pair", verb="table", about="One source table and its destination, as last seen"),
     Route(method="GET", path="/vault", verb="vault", about="Backups as last seen, what proved them, and restores"),
+    Route(method="GET", path="/tiering", verb="tiering", about="Policies and holds as a page shows them"),
     Route(method="GET", path="/system", verb="system", about="Workers, servers, outages, halts and errors"),
     Route(method="GET", path="/search", verb="search", about="Ids, tables, partitions and error codes"),
     Route(method="GET", path="/standing", verb="standing", about="How processes stand, for one who waits for them"),

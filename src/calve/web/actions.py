@@ -38,9 +38,13 @@ class FormAction:
     always: Given = field(default_factory=dict)  # arguments that no form has
     asks: tuple[Ask, ...] = ()
     typed: Callable[[Given], str] = lambda _: ""
+    answer: str = ""  # the template that shows what was answered; "" leads back
+    shows_leaving: bool = (
+        False  # its confirmation lists what would leave its table, from the policy's document
+    )
 
 
-def _page(name: str, **given: Any) -> str:
+def _page(name: str, /, **given: Any) -> str:
     return target(PATHS[name], given)
 
 
@@ -49,12 +53,24 @@ def _processes(given: Given) -> str:
     return _page("sheet", id=ids[0]) if len(ids) == 1 else _page("page")
 
 
+def _vault(_: Given) -> str:
+    return _page("vault")
+
+
 def _system(_: Given) -> str:
     return _page("system")
 
 
 def _pair(given: Given) -> str:
     return _page("table", source=given.get("table", ""), to=given.get("to", ""))
+
+
+def _policy(given: Given) -> str:
+    return _page("policy", name=given["name"]) if given.get("name") else _page("policies")
+
+
+def _listed(given: Given) -> str:
+    return " ".join(given.get("partitions", ()))
 
 
 _EXISTING = (
@@ -143,6 +159,76 @@ ACTIONS: Mapping[str, FormAction] = {
         verb="backup_delete", label="Delete", title="Delete a backup",
         consequence="What no other backup uses is deleted. It cannot be undone.",
         typed=lambda given: str(given.get("name", "")),
+    ),
+    "policy_due": FormAction(
+        verb="policy_run", label="Look now", title="What is due", to=_policy, always={"dry_run": True}, answer="moved.html",
+        consequence="Asks the policy's tables and destinations what they have now, and says what would start. Starts nothing.",
+    ),
+    "policy_run": FormAction(
+        verb="policy_run", label="Run now", title="Run a policy", to=_policy, answer="moved.html",
+        consequence="Looks now, and starts what is due, whatever the policy's window says. Its limits hold, and nothing leaves a table that nobody has approved.",
+    ),
+    "policy_pause": FormAction(
+        verb="policy_pause", label="Pause", title="Pause a policy", to=_policy,
+        consequence="Nothing more is exported, proven or released by this policy until somebody resumes it. What is under way goes on.",
+        asks=(Ask(name="reason", label="Reason", hint="for others who see that it is paused"),),
+    ),
+    "policy_resume": FormAction(
+        verb="policy_resume", label="Resume", title="Resume a policy", to=_policy,
+        consequence="What is due is started by the next worker that looks.",
+    ),
+    "policy_approve": FormAction(
+        verb="policy_approve", label="Approve", title="Let partitions leave", to=_policy, shows_leaving=True,
+        consequence="Workers may move proven partitions out of these tables, into a quarantine at the source, from which they can be brought back. Another rule, table or destination is asked for again.",
+    ),
+    "policy_undo": FormAction(
+        verb="policy_undo", label="Bring back", title="Bring a partition back",
+        consequence="Its rows go from quarantine back into the table, and are compared; a view then reads the table again. It leaves again only after a new export with --force.",
+        asks=(Ask(name="force", label="Although rows came or were deleted since it left", kind="check", hint="needs an admin; erased rows would return"),),
+    ),
+    "policy_drop_plan": FormAction(
+        verb="policy_drop", label="See the plan", title="Drop from quarantine", to=_policy, answer="moved.html",
+        consequence="Says what would be deleted, and which backup has it. Deletes nothing.",
+    ),
+    "policy_drop": FormAction(
+        verb="policy_drop", label="Drop", title="Drop from quarantine", to=_policy, answer="moved.html", typed=_listed,
+        consequence="The rows are deleted at the source, for good: the destination then has them, and the backup that is named. Everything is proven again first.",
+    ),
+    "untier": FormAction(
+        verb="untier", label="Bring back", title="Bring a partition back from the lake",
+        consequence="Its rows are read from the lake, compared, and moved into the table, where the partition must be empty. A hold then keeps it there. The lake keeps its copy.",
+    ),
+    "hold_add": FormAction(
+        verb="hold_add", label="Hold", title="Hold rows", to=_policy, answer="moved.html",
+        consequence="No policy replaces these rows or moves them out of their table while the hold stands. Exports and proofs go on.",
+        asks=(
+            Ask(name="table", label="Table", hint="db.table, or source:db.table", required=True),
+            Ask(name="partition", label="Partition", hint="its id or value; empty: the whole table"),
+            Ask(name="reason", label="Reason", hint="for others who see the hold", required=True),
+            Ask(name="until", label="Until", hint="90d, or 2027-01-31; empty: until it is released"),
+        ),
+    ),
+    "hold_release": FormAction(
+        verb="hold_release", label="Release", title="Release a hold", to=_policy,
+        consequence="Policies may replace these rows, or move them out of their table, unless another hold stands on them.",
+    ),
+    "schedule_run": FormAction(
+        verb="schedule_run", label="Back up now", title="One more backup", to=_vault,
+        consequence="Makes a backup of the schedule's tables now, beside those that come by rule. It is kept by the same rules.",
+    ),
+    "schedule_pause": FormAction(
+        verb="schedule_pause", label="Pause", title="Pause a schedule", to=_vault,
+        consequence="No backup, proof or deletion is begun by this schedule until somebody resumes it. What is under way goes on.",
+        asks=(Ask(name="reason", label="Reason", hint="for others who see that it is paused"),),
+    ),
+    "schedule_resume": FormAction(
+        verb="schedule_resume", label="Resume", title="Resume a schedule", to=_vault,
+        consequence="Backups that were missed meanwhile are made up for by one.",
+    ),
+    "backup_drill": FormAction(
+        verb="backup_drill", label="Drill", title="Restore a sample",
+        consequence="A worker restores a sample into an engine of its own, compares it with what was backed up, and removes it. Nothing at the source is touched.",
+        asks=(Ask(name="restore_bytes", label="At most so many bytes", hint="empty: 1 GB"),),
     ),
 }  # fmt: skip
 

@@ -226,11 +226,12 @@ class Forms:
             found = _made(answer)
             if found:
                 return self._frame.go(request, found)
-        elif where := ("" if action.leads else back) or action.to(arguments):
+        elif not action.answer and (where := ("" if action.leads else back) or action.to(arguments)):
             return self._frame.go(request, where)
         return await self._frame.page(
-            request, "asked.html", caller=caller, outcome="answered", subject=[], seconds=0,
-            answer=answer, back=back, title=action.title, submitted=action.verb in SUBMITS,
+            request, action.answer or "asked.html", caller=caller, outcome="answered", subject=[], seconds=0,
+            answer=answer, back=back or action.to(arguments), title=action.title, submitted=action.verb in SUBMITS,
+            arguments=arguments, line=_line(action.verb, {**arguments, **action.always}), now=datetime.now(UTC),
         )  # fmt: skip
 
     async def _confirm(self, request: Request) -> Response:
@@ -272,6 +273,7 @@ class Forms:
             raise UsageError(
                 "nothing is selected", code="missing_option", hint="go back, and select something"
             )
+        about = await self._about(caller, action, arguments)
         context: Json = {
             "caller": caller,
             "action": {"name": name, "label": action.label, "title": action.title},
@@ -280,11 +282,12 @@ class Forms:
             "arguments": arguments,
             "hidden": fields({name: value for name, value in arguments.items() if name not in asked}),
             "asks": [_shown(one, arguments) for one in action.asks],
-            "typed": bool(action.typed({**arguments, "existing": "replace"})),
-            "typed_text": arguments.get("name", ""),
+            "typed": action.typed({**arguments, "existing": "replace"}),
+            "about": about,
+            "now": datetime.fromisoformat(about["now"]) if about else None,
             "allowed": self.may(caller, name, arguments),
             "needs": self.needs(name, arguments),
-            "line": _line(action.verb, arguments),
+            "line": _line(action.verb, {**arguments, **action.always}),
             "key": key,
             "back": back,
             "unknown": unknown,
@@ -306,6 +309,14 @@ class Forms:
         if not ids:
             return []
         found: list[Json] = json.loads(await self._service.document(caller, "find", {"ids": list(ids)[:200]}))
+        return found
+
+    async def _about(self, caller: Caller, action: FormAction, arguments: Json) -> Json | None:
+        """The policy's document, where the confirmation shows what is confirmed."""
+        if not action.shows_leaving or not arguments.get("name"):
+            return None
+        given = {"name": arguments["name"]}
+        found: Json = json.loads(await self._service.document(caller, "tiering", given))
         return found
 
     def _arguments(self, action: FormAction, pairs: Sequence[tuple[str, str]]) -> Json:

@@ -61,7 +61,7 @@ _FOR_PROGRAMS = ("/v1/", "/metrics", "/healthz", "/readyz")
 _REFUSALS = 64
 _REQUEST = "{request}"
 NAME_LENGTH = 24  # of who is signed in, as the frame shows it
-NAVIGATION = ("attention", "tables", "page", "vault", "system")
+NAVIGATION = ("attention", "tables", "policies", "page", "vault", "system")
 Handler = Callable[[Request], Awaitable[Response]]
 _log = logging.getLogger("calve.web")
 

@@ -37,5 +37,6 @@ def dashboard(shared: Shared) -> Sequence[BaseRoute]:
 
 def _first_look(desk: Desk) -> None:
     """The counts of all work, which no page should wait for: 100,000 processes take a second."""
-    with suppress(CalveError):  # the first page says what is wrong
-        desk.perform(Caller(name="pages", role=Role.VIEWER), "tables", {})
+    for verb in ("tables", "tiering"):
+        with suppress(CalveError):  # the first page says what is wrong
+            desk.perform(Caller(name="pages", role=Role.VIEWER), verb, {})

@@ -63,6 +63,15 @@ _name = lru_cache(_KEPT)(_made_name)
 
 
 @lru_cache(_KEPT)
+def coded(text: str) -> Markup:
+    """What stands between backquotes is a command."""
+    pieces = words.message(text).split("`")
+    return Markup("").join(
+        Markup("<code>{}</code>").format(one) if at % 2 else escape(one) for at, one in enumerate(pieces)
+    )
+
+
+@lru_cache(_KEPT)
 def amount(number: float, word: str = "") -> Markup:
     unit = f" {escape(word)}" if word else ""
     return Markup(f'<span title="{words.count(number)}{unit}">{words.short(number)}{unit}</span>')
@@ -74,5 +83,5 @@ def size(number: float) -> Markup:
 
 
 MARKS: Mapping[str, Callable[..., Any]] = {
-    "icon": icon, "chip": chip, "state": state, "time": time, "name": name, "amount": amount, "size": size
+    "coded": coded, "icon": icon, "chip": chip, "state": state, "time": time, "name": name, "amount": amount, "size": size
 }  # fmt: skip

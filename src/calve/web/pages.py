@@ -29,6 +29,7 @@ from calve.web.documents import Documents, is_store_down
 from calve.web.fields import parsed, refuse_tokens
 from calve.web.frame import HEADERS, Frame
 from calve.web.links import target
+from calve.web.words import STANDINGS
 
 Given = Mapping[str, Any]
 VIEWS: Mapping[str, Sequence[str]] = {
@@ -65,6 +66,12 @@ def _asked_sheet(given: Given) -> Json:
 def _asked_backup(given: Given) -> Json:
     if not given.get("name"):
         raise UsageError("no backup is chosen", code="missing_option", hint="choose one from the list")
+    return dict(given)
+
+
+def _asked_policy(given: Given) -> Json:
+    if not given.get("name"):
+        raise UsageError("no policy is chosen", code="missing_option", hint="choose one of the list")
     return dict(given)
 
 
@@ -130,6 +137,16 @@ PAGES: Mapping[str, Page] = {
         Page(
             name="backup", path="/backups/of", title="Backup", template="backup.html", verb="vault",
             options={"name": str}, asked=_asked_backup,
+        ),
+        Page(
+            name="policies", path="/policies", title="Policies", template="policies.html", verb="tiering",
+            file=dict, rows="policies",
+            columns=("name", "source", "to", "paused", "release", "asks", "tables", *(f"states.{one}" for one in STANDINGS),
+                     "next.at", "next.action", "next.partition", "seen_at", "error"),
+        ),
+        Page(
+            name="policy", path="/policies/of", title="Policy", template="policy.html", verb="tiering",
+            options={"name": str}, asked=_asked_policy,
         ),
         Page(name="system", path="/system", title="System", template="system.html",
              beside={"settings": lambda _: {}, "audit": lambda _: {}}),

@@ -6,7 +6,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from calve.web.charts import CHARTS
 from calve.web.marks import MARKS
-from calve.web.words import FILTERS
+from calve.web.words import FILTERS, STANDINGS
 
 _OF_DICTS = frozenset(dir(dict))
 
@@ -33,7 +33,7 @@ class Templates:
             auto_reload=False,
         )
         self._environment.filters.update(FILTERS)
-        self._environment.globals.update({**FILTERS, **CHARTS, **MARKS})
+        self._environment.globals.update({**FILTERS, **CHARTS, **MARKS, "STANDINGS": STANDINGS})
 
     def render(self, name: str, **context: Any) -> bytes:
         text = self._environment.get_template(name).render(**context)

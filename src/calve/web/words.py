@@ -59,6 +59,7 @@ _CARDS: Mapping[str, Appearance] = {
     "unproven": Appearance(word="unproven", icon="proven", tone="warn"),
     "held": Appearance(word="held", icon="held", tone="warn"),
     "halted": Appearance(word="stopped", icon="halted", tone="wait"),
+    "approval": Appearance(word="approval", icon="held", tone="wait"),
     "drops": Appearance(word="to drop", icon="waiting", tone="off"),
     "versions": Appearance(word="versions", icon="changed", tone="off"),
 }
@@ -68,6 +69,24 @@ _EXPORTED: Mapping[str, Appearance] = {
     "changed": Appearance(word="changed since", icon="changed", tone="warn"),
     "missing": Appearance(word="gone from the destination", icon="damaged", tone="bad"),
     "gone": Appearance(word="exported", icon="completed", tone="ok"),  # the source has dropped it since
+}
+STANDINGS: Mapping[str, Appearance] = {  # of partitions under a policy, in the order of their life
+    "HOT": Appearance(word="hot", icon="waiting", tone="off"),
+    "DUE": Appearance(word="due", icon="late", tone="wait"),
+    "EXPORTING": Appearance(word="exporting", icon="running", tone="run"),
+    "EXPORTED": Appearance(word="exported", icon="completed", tone="run"),
+    "VERIFIED": Appearance(word="verified", icon="proven", tone="ok"),
+    "GRACE": Appearance(word="leaves later", icon="late", tone="ok"),
+    "RELEASING": Appearance(word="leaving", icon="running", tone="run"),
+    "QUARANTINED": Appearance(word="in quarantine", icon="held", tone="wait"),
+    "DROPPED": Appearance(word="dropped", icon="cancelled", tone="off"),
+    "CHANGED": Appearance(word="changed", icon="changed", tone="warn"),
+    "HELD": Appearance(word="held", icon="held", tone="warn"),
+    "BLOCKED": Appearance(word="blocked", icon="damaged", tone="bad"),
+}
+_RELEASES: Mapping[str, Appearance] = {
+    "DROPPING": Appearance(word="being dropped", icon="running", tone="run"),
+    "RETURNING": Appearance(word="coming back", icon="running", tone="run"),
 }
 
 
@@ -313,6 +332,12 @@ def card_look(kind: str) -> Appearance:
     return _CARDS.get(kind) or Appearance(word=cut(kind.replace("_", " "), 20), icon="late", tone="warn")
 
 
+def standing_look(state: str) -> Appearance:
+    """Where a partition stands under a policy, or where its rows are once it left its table."""
+    found = STANDINGS.get(state) or _RELEASES.get(state)
+    return found or Appearance(word=cut(state.lower(), 20), icon="unknown", tone=_NEUTRAL)
+
+
 def exported_look(exported: str | None) -> Appearance:
     """How a partition stands at its destination."""
     return _EXPORTED.get(exported or "no") or Appearance(
@@ -352,5 +377,6 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "share": share,
     "short": short,
     "span": span,
+    "standing_look": standing_look,
     "state_look": state_look,
 }

@@ -44,6 +44,12 @@ class PageVerbs(Opened):
 
         return vault(self._app, name=name, page=page)
 
+    def tiering(self, *, name: str = "") -> Json:
+        """Policies and holds as a page shows them; `name`: one policy alone, with what waits, comes and left."""
+        from calve.app.policy_page import tiering
+
+        return tiering(self._app, name=name)
+
     def system(self) -> Json:
         """Workers, servers, outages, halts and errors."""
         from calve.app.system import system
@@ -89,6 +95,7 @@ SERVED: Mapping[str, Served] = {
         options={"id": str, "states": list, "after": int, "before": int}, required=("id",),
     ),
     "vault": Served(answer=lambda calve, given: calve.vault(**given), options={"name": str, "page": int}),
+    "tiering": Served(answer=lambda calve, given: calve.tiering(**given), options={"name": str}),
     "system": Served(answer=lambda calve, _: calve.system()),
     "search": Served(answer=lambda calve, given: calve.search(given["q"]), options={"q": str}, required=("q",)),
     "seen": Served(

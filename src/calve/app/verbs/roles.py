@@ -48,7 +48,7 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
         for verb in (
             *_verbs(_V, Reach.STORE, "now find has_workers notes outages processes show events why standing"),
             *_verbs(_V, Reach.STORE, "workers history page servers breakers halts proofs keys feed tasks totals versions"),
-            *_verbs(_V, Reach.STORE, "seen attention tables table sheet vault system search"),
+            *_verbs(_V, Reach.STORE, "seen attention tables table sheet vault tiering system search"),
             *_verbs(_V, Reach.OUTSIDE, "source_tables parts health export_preview optimize_preview"),
             # A pair that had no export yet: what is kept of it takes room in the store.
             Verb(name="partitions", role=_V, reach=Reach.OUTSIDE, raised={"keep": _O}),

@@ -31,22 +31,16 @@
   // Before the body is there: a page never shows in the wrong colours first.
 
   const THEMES = ["system", "light", "dark"];
-  const theme = () => (THEMES.includes(kept.get("theme")) ? kept.get("theme") : "system");
 
-  function showTheme() {
-    if (theme() === "system") delete root.dataset.theme;
-    else root.dataset.theme = theme();
+  /** The one that is kept, or, of a click, the next. */
+  function showTheme(clicked = false) {
+    const at = Math.max(0, THEMES.indexOf(kept.get("theme")));
+    const theme = THEMES[clicked ? (at + 1) % THEMES.length : at];
+    if (clicked) { kept.set("theme", theme); announce(`Theme: ${theme}`); }
+    root.toggleAttribute("data-theme", theme !== "system");
+    if (theme !== "system") root.dataset.theme = theme;
     const button = byId("theme");
-    if (button) {
-      button.title = `Theme: ${theme()}`;
-      write(button.querySelector(".unseen"), `Theme: ${theme()}`);
-    }
-  }
-
-  function nextTheme() {
-    kept.set("theme", THEMES[(THEMES.indexOf(theme()) + 1) % THEMES.length]);
-    showTheme();
-    announce(`Theme: ${theme()}`);
+    if (button) button.title = button.ariaLabel = `Theme: ${theme}`;
   }
   showTheme();
 
@@ -63,26 +57,18 @@
   }
 
   const UNITS = [["year", 31536000], ["month", 2592000], ["week", 604800], ["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
-
-  function long(seconds) {
-    const found = UNITS.find(([, length]) => seconds >= length);
-    return found ? counted(Math.floor(seconds / found[1]), found[0]) : "a moment";
-  }
+  const relative = new Intl.RelativeTimeFormat("en");
 
   function ago(seconds) {
-    if (Math.abs(seconds) < 1) return "just now";
-    return seconds > 0 ? `${long(seconds)} ago` : `in ${long(-seconds)}`;
+    const [unit, length] = UNITS.find(([, least]) => Math.abs(seconds) >= least) ?? [];
+    return unit ? relative.format(-Math.trunc(seconds / length), unit) : "just now";
   }
 
   function span(seconds) {
     if (seconds < 10) return `${Math.max(seconds, 0).toFixed(1)} s`;
-    let left = Math.floor(seconds);
-    const parts = [];
-    for (const [unit, length] of [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]]) {
-      if (left >= length) parts.push(`${Math.floor(left / length)} ${unit}`);
-      left %= length;
-    }
-    return parts.slice(0, 2).join(" ");
+    const whole = Math.floor(seconds);
+    const parts = [["d", whole / 86400], ["h", whole / 3600 % 24], ["min", whole / 60 % 60], ["s", whole % 60]];
+    return parts.filter(([, number]) => number >= 1).slice(0, 2).map(([unit, number]) => `${Math.floor(number)} ${unit}`).join(" ");
   }
 
   // -- time: by the store's clock, never by the browser's ----------------------------------------------------------------
@@ -278,7 +264,7 @@
     hear(told);
   }
 
-  const brief = (one) => ({ id: one.id, kind: one.kind, state: one.state, tasks: one.tasks, source: one.source, destination: one.destination });
+  const brief = (one) => ({ id: one.id, kind: one.kind, state: one.state, source: one.source, destination: one.destination });
 
   /** What the stream said, in this tab or in another one. */
   function hear(told) {
@@ -288,7 +274,6 @@
     if (told.cursor) live.cursor = told.cursor;
     if (told.word && !shown.act) say(told.word.startsWith("live") ? "live" : "reconnecting", told.word);
     if (!told.processes) return;
-    patch(told.processes);
     if (concerns(told)) markStale(false);
     const ended = told.processes.filter((one) => isAbout(one) && ["COMPLETED", "FAILED", "CANCELLED"].includes(one.state));
     if (ended.length) announce(`${ended[0].kind} ${ended[0].id} ${ended[0].state.toLowerCase()}${ended.length > 1 ? `, and ${ended.length - 1} more` : ""}.`);
@@ -303,17 +288,6 @@
   function concerns(told) {
     const wanted = wants();
     return told.many || told.pinged || told.processes.some(isAbout) || (told.seen && Boolean(wanted.all || wanted.source));
-  }
-
-  /** Tasks that are done, between two loads of the page. */
-  function patch(processes) {
-    const found = new Map(processes.filter((one) => one.tasks).map((one) => [one.id, one.tasks]));
-    if (!found.size) return;
-    for (const one of main().querySelectorAll("[data-p]")) {
-      const tasks = found.get(one.dataset.p);
-      if (tasks && one.dataset.f === "done") one.setAttribute("value", tasks.done);
-      if (tasks && one.dataset.f === "done-text") write(one, count(tasks.done));
-    }
   }
 
   /** Once a second: times go on, and what is silent is noticed. A machine that slept has missed what was sent. */
@@ -660,7 +634,6 @@
 
   // -- keys -----------------------------------------------------------------------------------------------------------------------
 
-  const SCREENS = { a: "attention", t: "tables", p: "processes", b: "backups", s: "system" };
   let leading = -Infinity; // when `g` was pressed
 
   function help() {
@@ -685,11 +658,11 @@
     if (event.key.length !== 1 || kept.get("keys") === "off") return;
     const after = performance.now() - leading < 3_000;
     leading = -Infinity;
-    const screen = after && SCREENS[event.key];
-    if (screen) { document.querySelector(`.nav a[data-screen="${screen}"]`)?.click(); return; }
+    const screen = after && document.querySelector(`.nav a[data-go="${CSS.escape(event.key)}"]`);
+    if (screen) { screen.click(); return; }
     const does = {
       "/": () => { byId("q")?.focus(); byId("q")?.select(); }, g: () => { leading = performance.now(); }, j: () => stepRow(1), k: () => stepRow(-1),
-      x: () => document.activeElement?.closest("tr")?.querySelector(".pick input")?.click(), p: pause, r: () => load().then(() => apply(true)), t: nextTheme, "?": help,
+      x: () => document.activeElement?.closest("tr")?.querySelector(".pick input")?.click(), p: pause, r: () => load().then(() => apply(true)), t: () => showTheme(true), "?": help,
     }[event.key];
     if (does) { event.preventDefault(); does(); }
   }
@@ -705,7 +678,7 @@
     else if (button?.matches(".copy")) copy(button);
     else if (button?.dataset.forget !== undefined) keepView(button.dataset.forget);
     else if (button?.dataset.pick !== undefined) pick(button.dataset.pick, button.form);
-    else if (button?.id === "theme") nextTheme();
+    else if (button?.id === "theme") showTheme(true);
     else if (button?.id === "keys") help();
     else if (target?.closest("#asked form a.button") && plain) { event.preventDefault(); byId("confirm").close(); }
     else if (button && button.parentElement?.id === "status") { if (shown.act) shown.act(); else pause(); }
@@ -752,7 +725,7 @@
     for (const name of ["pointerup", "pointercancel"]) addEventListener(name, released, true);
     addEventListener("blur", released);
     document.addEventListener("selectionchange", () => { if (loaded.ready && !isBusy()) apply(); });
-    addEventListener("storage", showTheme);
+    addEventListener("storage", () => showTheme());
     setInterval(everySecond, 1_000);
     if (!root.dataset.stream || !Object.keys(wants()).length) return; // a page that nothing changes
     document.addEventListener("visibilitychange", visibility);

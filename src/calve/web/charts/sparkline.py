@@ -64,7 +64,8 @@ def columns(
     end: str = "now",
     title: str = "",
 ) -> Markup:
-    """Amounts by piece of time, with clock times below and the highest above. `end`: a time, or a word for it."""
+    """Amounts by piece of time, with clock times below, or dates for pieces of a day, and the highest above. `end`: a time,
+    or a word for it."""
     amounts, said = folded(svg.known(values), MOST), _unit(unit)
     highest, total = max(amounts, default=0.0), sum(amounts)
     begin = moment(start)
@@ -87,6 +88,8 @@ def columns(
         if one > 0
     ]
     clock = slice(11, 16 if step * len(amounts) >= _HOUR else 19)
+    if step >= 24 * _HOUR:
+        times, clock = [one[:10] for one in times], slice(10)
     ticks = [
         svg.words(place, _TALL + 15, times[min(int(place * len(amounts)), len(amounts) - 1)][clock], f"tick{minor}", anchor)
         for place, anchor, minor in ((0.0, "start", ""), (0.25, "middle", " minor"), (0.5, "middle", ""), (0.75, "middle", " minor"))
