@@ -133,15 +133,20 @@ def _matrix(suite: Mapping[str, Any]) -> str:
     )
 
 
-def _mistakes(model: "Model", simulated: Mapping[str, str]) -> str:
+def _mistakes(model: "Model", simulated: Mapping[str, tuple[str, str]]) -> str:
     rows = [
-        (f"`{name}`", model.words.get(name, ""), model.steps.get(name, "–"), simulated.get(name, "–"))
+        (f"`{name}`", *_found_by(model.words.get(name), model.steps.get(name, "–"), simulated.get(name)))
         for name in sorted(model.mistakes | simulated.keys())
     ]
     return (
         "## Planted mistakes\n\nWhat finds each: the model in so many steps, the simulator in so many seeds.\n\n"
         + _table(("mistake", "in words", "model: steps", "simulator: seeds"), rows)
     )
+
+
+def _found_by(words: str | None, steps: str, simulated: tuple[str, str] | None) -> tuple[str, str, str]:
+    said, seeds = simulated or ("", "–")
+    return words or said, steps, seeds
 
 
 def _incidents(incidents: Iterable[Mapping[str, Any]], tests: Mapping[str, list[str]]) -> str:
@@ -179,9 +184,11 @@ def _of_model(root: Path) -> Model:
     )
 
 
-def _of_simulator(root: Path) -> dict[str, str]:
+def _of_simulator(root: Path) -> dict[str, tuple[str, str]]:
+    """Each mistake in words, and the seeds it took."""
     text = (root / "docs" / "simulator.md").read_text(encoding="utf-8")
-    return dict(re.findall(r"^\| `(\w+)` \| .+? \| (\d+) \| ", text, re.MULTILINE))
+    rows = re.findall(r"^\| `(\w+)` \| (.+?) \| (\d+) \| ", text, re.MULTILINE)
+    return {name: (words, seeds) for name, words, seeds in rows}
 
 
 def _known(names: Iterable[str], known: Iterable[str], what: str) -> None:

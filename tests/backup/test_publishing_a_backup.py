@@ -7,6 +7,7 @@ import pytest
 from archive_scene import ArchiveScene
 
 from calve.archive import backups
+from calve.archive.location import Key, Keys, Location
 from calve.backup import publish
 from calve.control.kind import Fenced, Published
 from calve.model.errors import PermanentError, RefusedError, TemporaryError
@@ -84,12 +85,53 @@ def test_P15_a_retry_of_a_publish_after_the_backup_was_deleted_brings_nothing_ba
     assert backups.listed(scene.location) == []
 
 
+def test_deleting_a_backup_that_is_completed_in_this_very_moment(
+    scene: ArchiveScene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by the simulator, as an IndexError: the listing was older than the look by name."""
+    from calve.backup import deletion
+
+    plan = scene.plan("b", [scene.part("one")])
+    scene.publish(plan, scene.run(plan))
+    listed = iter([Keys(decided=frozenset(), marked=frozenset())])
+    keys = Location.keys
+    monkeypatch.setattr(Location, "keys", lambda self: next(listed, None) or keys(self))
+    assert deletion.delete(scene.location, "b").parts == 1
+    assert scene.stored == set()
+
+
 def test_fencing_after_the_publish_finds_it(scene: ArchiveScene) -> None:
     plan = scene.plan("b", [scene.part("one")])
     scene.publish(plan, scene.run(plan))
     assert isinstance(publish.fence(scene.location, plan), Published)
-    assert publish.undo(scene.location, plan) == "backup b is complete"
+    assert publish.undo(scene.location, plan) == ""
     assert len(scene.stored) == 1
+
+
+def test_T13_what_attempts_that_lost_have_stored_goes_after_the_backup_is_complete(
+    scene: ArchiveScene,
+) -> None:
+    """Found by the simulator: an attempt whose answer was lost left its parts for ever."""
+    plan = scene.plan("b", [scene.part("one")])
+    scene.run(plan, attempt=1)
+    kept = scene.publish(plan, scene.run(plan, attempt=2))
+    assert publish.undo(scene.location, plan) == ""
+    assert scene.stored == set(backups.find(scene.location, "b").places)
+    assert kept.result.files == 1
+
+
+def test_what_a_backup_under_way_relies_on_outlives_the_undo_of_a_deleted_one(scene: ArchiveScene) -> None:
+    from calve.backup import deletion
+    from calve.backup.plan import declare_intent
+
+    plan = scene.plan("b", [scene.part("one")])
+    scene.publish(plan, scene.run(plan))
+    [place] = scene.stored
+    intent = scene.location.intent("other", 0, 1)
+    declare_intent(scene.location, intent, Key(name="c", number=1), [place.rsplit("/", 1)[-1]])
+    deletion.delete(scene.location, "b")
+    publish.undo(scene.location, plan)
+    assert scene.stored == {place}
 
 
 def test_undoing_leaves_what_a_retry_has_published(scene: ArchiveScene) -> None:

@@ -4,7 +4,14 @@ import pytest
 
 from calve.control.client import cancel, retry
 from calve.model.change import Change, MoveTo
-from calve.model.errors import ErrorInfo, Outcome, RefusedError, UnavailableError, UnknownOutcomeError
+from calve.model.errors import (
+    ErrorInfo,
+    Outcome,
+    PermanentError,
+    RefusedError,
+    UnavailableError,
+    UnknownOutcomeError,
+)
 from calve.model.process import Lease, ProcessId
 from calve.model.states import PROCESS_TERMINAL, Leftovers, ProcessState
 from calve.testing.scene import Deferred, Scene
@@ -49,6 +56,22 @@ def test_a_cancel_while_planning_hangs_ends_at_once_and_the_late_pin_goes(scene:
     hanging.run()
     assert scene.state(process_id) is ProcessState.CANCELLED
     scene.run(scene.worker())
+    scene.check_settled()
+
+
+def test_the_late_pin_of_a_plan_that_fails_goes_too(scene: Scene) -> None:
+    """Found by the simulator: a slow FREEZE after a take-over, of a part that was merged away meanwhile."""
+    process_id = scene.submit()
+    hanging = Deferred()
+    scene.worker(spawn=hanging).tick()
+
+    def end_and_fail() -> None:
+        _cancel_and_tick(scene, process_id)
+        raise PermanentError("the part was merged away", code="part_gone")
+
+    scene.world.before["plan"] = end_and_fail
+    hanging.run()
+    assert scene.state(process_id) is ProcessState.CANCELLED
     scene.check_settled()
 
 

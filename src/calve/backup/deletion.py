@@ -48,6 +48,7 @@ def delete(location: Location, name: str) -> Deleted:
     begun = [key for key in keys.decided & keys.marked if key.name == name]
     if not begun:
         backups.find(location, name, unsigned=True)  # raises, naming those that there are
+        return delete(location, name)  # it was completed since the listing
     return sweep(location, begun[0])
 
 

@@ -44,27 +44,34 @@ def publish(
 
 def fence(location: Location, plan: BackupPlan) -> Fenced | Published:
     """Take the manifest's place, unless it is ours already."""
+    found = _decided(location, plan)
+    return Fenced() if found is None else Published(result=result_of(found), message=_sentence(found))
+
+
+def _decided(location: Location, plan: BackupPlan) -> Manifest | None:
+    """Our manifest; None once it can no longer be put."""
     tombstone = Tombstone(process_id=plan.process_id).to_json().encode()
     # If we die here, the tombstone stands or does not; fencing again finds out.
     location.storage.put_if_absent(location.manifest(plan.backup_key), tombstone)
     found = backups.read(location, plan.backup_key)
-    if isinstance(found, Manifest) and found.process_id == plan.process_id:
-        return Published(result=result_of(found), message=_sentence(found))
-    return Fenced()
+    return found if isinstance(found, Manifest) and found.process_id == plan.process_id else None
 
 
 def undo(location: Location, plan: BackupPlan) -> str:
     """Remove what the process stored and no backup names. Fenced first: a manifest that came late
-    would name what is being removed."""
+    would name what is being removed. Of a backup that is complete, what attempts that lost have left (T13): no
+    manifest ever named it, so nobody relies on it."""
     try:
         location.refuse_another(plan.location_id)
     except LocationChangedError as error:
         return f"nothing: {error.message}"
-    if isinstance(fence(location, plan), Published):
-        return f"backup {plan.backup_key.name} is complete"
-    places = _places_of(location, plan.process_id)
+    complete = _decided(location, plan)
+    own = (
+        complete.places if complete else {}
+    )  # which a backup under way may rely on, even if it is marked by now
+    places = [place for place in _places_of(location, plan.process_id) if place not in own]
     needed = backups.needed(location)
-    if places:
+    if places and not complete:
         needed.refuse_unreadable(f"what process {plan.process_id} stored is kept")
     remove_parts(location, [place for place in places if place not in needed.places])
     _clear_work(location, plan.process_id)

@@ -3,12 +3,14 @@
 import argparse
 import sys
 import time
+from collections import Counter
 from contextlib import ExitStack
 
 from support.simulator import table
 from support.simulator.bugs import BUGS, planted
 from support.simulator.run import Verdict, run
 from support.simulator.shrink import shrunk
+from support.simulator.storm import storm_of_seed
 from support.simulator.world import Case
 
 
@@ -49,16 +51,19 @@ def _one(asked: argparse.Namespace) -> int:
 def _many(asked: argparse.Namespace) -> int:
     began = time.process_time()
     processes = faults = 0
+    storms: Counter[str] = Counter()
     for number, seed in enumerate(range(asked.first, asked.first + asked.seeds), start=1):
         verdict = run(Case(seed=seed))
+        storms[storm_of_seed(seed).name] += 1
         processes += verdict.processes
         faults += len(verdict.faults)
         if not verdict.ok:
             _tell_failed(verdict, asked.bug, number)
             return 1
     seconds = time.process_time() - began
+    kinds = ", ".join(f"{count} {name}" for name, count in storms.most_common())
     print(
-        f"{asked.seeds} histories, {processes} processes, {faults} faults, {seconds:.0f} CPU-seconds: all held"
+        f"{asked.seeds} histories ({kinds}), {processes} processes, {faults} faults, {seconds:.0f} CPU-seconds: all held"
     )
     return 0
 

@@ -5,7 +5,7 @@ each commit changed is kept, whatever becomes of its snapshot: the check reads i
 """
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -18,7 +18,7 @@ from pyiceberg.exceptions import (
     NoSuchTableError,
     TableAlreadyExistsError,
 )
-from pyiceberg.manifest import read_manifest_list
+from pyiceberg.manifest import ManifestFile, read_manifest_list
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import CommitTableResponse, Table
@@ -39,11 +39,12 @@ from support.simulator.weather import Weather
 
 T = TypeVar("T")
 Name = tuple[str, ...]
+_LAGS = (2.0, 10.0, 40.0)  # seconds that a read may be behind
 
 
 @dataclass(frozen=True, kw_only=True)
 class Landed:
-    """One snapshot that was committed: when, for which process, and the files that it put in and took out."""
+    """One snapshot that was committed: when, for which process, and the files that main got and lost by it."""
 
     at: float
     table: Name
@@ -63,21 +64,30 @@ def _silent() -> Exception:
 
 
 class ModelledCatalog(MetastoreCatalog):
-    def __init__(self, name: str, weather: Weather, objects: ModelledObjects) -> None:
+    def __init__(
+        self,
+        name: str,
+        weather: Weather,
+        objects: ModelledObjects,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__(name, warehouse=f"s3://{name}")
-        self._weather = weather
+        self._properties = dict(properties or {})  # of the tables that are made here
+        self.weather = weather
         self._objects = objects
         self._io = ModelledFileIO(objects)
         self.tables: dict[Name, TableMetadata] = {}
         self.spaces: set[Name] = set()
+        self.dropped: list[TableMetadata] = []
         self.landed: list[Landed] = []
-        self._files: dict[str, frozenset[str]] = {}  # of a manifest list; they never change
+        self._past: list[tuple[float, dict[Name, TableMetadata]]] = []  # for reads that lag behind
+        self._files: dict[str, frozenset[str]] = {}  # of a manifest, and of a list of them: they never change
 
     # -- what the product calls ---------------------------------------------------------------------
 
     def load_table(self, identifier: str | Name) -> Table:
         name = Catalog.identifier_to_tuple(identifier)
-        metadata = self._call("load", lambda: self.tables.get(name))
+        metadata = self.call("load", lambda: self.tables.get(name), stale=lambda: self._lagging().get(name))
         if metadata is None:
             raise NoSuchTableError(f"no table {name}")
         return self.table(name, metadata)
@@ -103,12 +113,12 @@ class ModelledCatalog(MetastoreCatalog):
                 partition_spec=partition_spec,
                 sort_order=sort_order,
                 location=location or f"s3://{self.name}/{'/'.join(name)}",
-                properties=properties or {},
+                properties=self._properties | (properties or {}),
             )
-            self.tables[name] = made.model_copy(update={"last_updated_ms": self._now_ms()})
+            self.put(name, made)
             return self.tables[name]
 
-        return self.table(name, self._call("other", create))
+        return self.table(name, self.call("other", create))
 
     def commit_table(
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
@@ -126,12 +136,12 @@ class ModelledCatalog(MetastoreCatalog):
                 {"metadata": self.tables[name], "metadata-location": ""}
             )
 
-        return self._call("commit", commit, latency=0.02)
+        return self.call("commit", commit, latency=0.02)
 
     def list_namespaces(self, namespace: str | Name = ()) -> list[Name]:
         above = Catalog.identifier_to_tuple(namespace)
         depth = len(above) + 1
-        return self._call(
+        return self.call(
             "load",
             lambda: sorted(
                 {one[:depth] for one in self.spaces if one[: depth - 1] == above and len(one) >= depth}
@@ -140,18 +150,25 @@ class ModelledCatalog(MetastoreCatalog):
 
     def list_tables(self, namespace: str | Name) -> list[Name]:
         space = Catalog.identifier_to_tuple(namespace)
-        return self._call("load", lambda: sorted(one for one in self.tables if one[:-1] == space))
+        return self.call(
+            "load",
+            lambda: sorted(one for one in self.tables if one[:-1] == space),
+            stale=lambda: sorted(one for one in self._lagging() if one[:-1] == space),
+        )
 
     def namespace_exists(self, namespace: str | Name) -> bool:
-        return self._call("load", lambda: Catalog.identifier_to_tuple(namespace) in self.spaces)
+        return self.call("load", lambda: Catalog.identifier_to_tuple(namespace) in self.spaces)
 
     def create_namespace(self, namespace: str | Name, properties: Any = None) -> None:
-        self._call("other", lambda: self.spaces.add(Catalog.identifier_to_tuple(namespace)))
+        self.call("other", lambda: self.spaces.add(Catalog.identifier_to_tuple(namespace)))
 
-    def _call(self, kind: str, work: Callable[[], T], latency: float = 0.005) -> T:
-        return self._weather.call(
+    def call(
+        self, kind: str, work: Callable[[], T], latency: float = 0.005, stale: Callable[[], T] | None = None
+    ) -> T:
+        return self.weather.call(
             f"catalog.{kind}",
             work,
+            stale=stale,
             failed=_conflict if kind == "commit" else _away,
             lost=_silent,
             refused=lambda: ForbiddenError("403"),
@@ -159,32 +176,51 @@ class ModelledCatalog(MetastoreCatalog):
             service=self.name,
         )
 
+    def seen(self, name: Name) -> TableMetadata | None:
+        """As a reader has it."""
+        return self.call("load", lambda: self.tables.get(name), stale=lambda: self._lagging().get(name))
+
+    def _lagging(self) -> Mapping[Name, TableMetadata]:
+        """As a replica has it that is some seconds behind."""
+        schedule = self.weather.schedule
+        seconds = _LAGS[int(schedule.draw("lag")[1] * len(_LAGS))]
+        past = [tables for at, tables in self._past if at <= schedule.now - seconds]
+        return past[-1] if past else {}
+
+    def put(self, name: Name, metadata: TableMetadata | None, *, was: Name | None = None) -> None:
+        """The one place where what the catalog has changes."""
+        gone = self.tables.pop(was or name, None)
+        if metadata is None and gone is not None:
+            self.dropped.append(gone)
+        if metadata is not None:
+            self.tables[name] = metadata.model_copy(update={"last_updated_ms": self._now_ms()})
+        self._past.append((self.weather.schedule.now, dict(self.tables)))
+
     # -- what the world does and sees ---------------------------------------------------------------
 
     def table(self, name: Name, metadata: TableMetadata) -> Table:
         return Table(identifier=name, metadata=metadata, metadata_location="", io=self._io, catalog=self)
 
     def _now_ms(self) -> int:
-        return int(self._weather.schedule.clock().timestamp() * 1000)
+        return int(self.weather.schedule.clock().timestamp() * 1000)
 
     def apply(self, name: Name, updates: Iterable[TableUpdate]) -> None:
         """One commit, whole."""
         metadata, context = self.tables[name], _TableMetadataUpdateContext()
+        before = self.shown(name)
         for update in updates:
             metadata = _apply_table_update(update, metadata, context)
-        self.tables[name] = metadata.model_copy(update={"last_updated_ms": self._now_ms()})
+        self.put(name, metadata)
         for update in updates:
             if isinstance(update, AddSnapshotUpdate):
-                self._note(name, metadata, update.snapshot)
+                self._note(name, metadata, update.snapshot, before)
 
-    def _note(self, name: Name, metadata: TableMetadata, snapshot: Snapshot) -> None:
-        parent = metadata.snapshot_by_id(snapshot.parent_snapshot_id or -1)
-        before = self.files(parent) if parent else frozenset()
+    def _note(self, name: Name, metadata: TableMetadata, snapshot: Snapshot, before: frozenset[str]) -> None:
         after = self.files(snapshot)
         summary = {} if snapshot.summary is None else snapshot.summary.additional_properties
         self.landed.append(
             Landed(
-                at=self._weather.schedule.now,
+                at=self.weather.schedule.now,
                 table=name,
                 uuid=str(metadata.table_uuid),
                 snapshot_id=snapshot.snapshot_id,
@@ -198,15 +234,20 @@ class ModelledCatalog(MetastoreCatalog):
         """The data files that it shows."""
         found = self._files.get(snapshot.manifest_list)
         if found is None:
-            with self._weather.schedule.aside():
-                manifests = list(read_manifest_list(self._io.new_input(snapshot.manifest_list)))
-                found = frozenset(
-                    entry.data_file.file_path
-                    for one in manifests
-                    for entry in one.fetch_manifest_entry(self._io)
-                )
+            try:
+                with self.weather.schedule.aside():
+                    manifests = list(read_manifest_list(self._io.new_input(snapshot.manifest_list)))
+                    found = frozenset[str]().union(*(self._in_manifest(one) for one in manifests))
+            except FileNotFoundError:
+                return frozenset()  # somebody deleted it: `referenced` names it all the same
             self._files[snapshot.manifest_list] = found
         return found
+
+    def _in_manifest(self, manifest: ManifestFile) -> frozenset[str]:
+        if manifest.manifest_path not in self._files:
+            entries = manifest.fetch_manifest_entry(self._io)
+            self._files[manifest.manifest_path] = frozenset(one.data_file.file_path for one in entries)
+        return self._files[manifest.manifest_path]
 
     def shown(self, name: Name) -> frozenset[str]:
         """By main, now."""

@@ -1,16 +1,32 @@
 """No chance and no clock from outside the seed: ids, names of files and times that the product and PyIceberg make by
 themselves come from the schedule while a history runs."""
 
+import json
 import secrets
 import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 from unittest.mock import patch
 
+from pyiceberg.avro.file import AvroFileHeader
+from pyiceberg.utils.schema_conversion import AvroSchemaConversion
+
+from calve.archive import location, ports
 from calve.model import process
 from support.simulator.schedule import BEGIN, Schedule
+
+
+@lru_cache(maxsize=256)
+def _parsed(text: str) -> Any:
+    return AvroSchemaConversion().avro_to_iceberg(json.loads(text))
+
+
+def _schema_of(header: AvroFileHeader) -> Any:
+    """PyIceberg's, which parses the same few schemas again for every manifest."""
+    return _parsed(header.meta["avro.schema"])
 
 
 class _Secrets:
@@ -19,6 +35,9 @@ class _Secrets:
 
     def choice(self, letters: str) -> str:
         return self._random.choice(letters)
+
+    def token_hex(self, count: int) -> str:
+        return f"{self._random.getrandbits(8 * count):0{2 * count}x}"
 
     def __getattr__(self, name: str) -> Any:
         return getattr(secrets, name)
@@ -35,8 +54,12 @@ def seeded(schedule: Schedule) -> Iterator[None]:
         return BEGIN.timestamp() + schedule.now
 
     with (
+        patch.object(AvroFileHeader, "get_schema", _schema_of),
         patch.object(process, "secrets", _Secrets(schedule)),
+        patch.object(location, "secrets", _Secrets(schedule)),
+        patch.object(ports, "secrets", _Secrets(schedule)),
         patch.object(uuid, "uuid4", uuid4),
         patch.object(time, "time", seconds),
+        patch.object(time, "monotonic", schedule.monotonic),
     ):
         yield

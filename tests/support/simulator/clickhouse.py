@@ -7,10 +7,12 @@ what there is now to what the first one held, as the real one does (D5).
 
 import hashlib
 import re
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from calve.clickhouse.errors import NoTableError
@@ -18,26 +20,30 @@ from calve.clickhouse.parts.content import PartFacts, content_id, file_hash, par
 from calve.clickhouse.parts.partitions import PartitionInfo
 from calve.clickhouse.pins.pin import Pinned, PinRequest, SeenPart, pinned_partitions, refuse_gone
 from calve.clickhouse.reader import Reader
-from calve.clickhouse.source import LiveSource, Session
+from calve.clickhouse.source import Disk, LiveSource, Session
 from calve.clickhouse.sql import create_table
 from calve.clickhouse.tables import Column, Mutation, TableInfo
 from calve.destination.plan import PartPlan, Relation
 from calve.model.errors import UnavailableError
+from support.simulator.schedule import Program
+from support.simulator.statements import Statements, write_part
 from support.simulator.weather import Weather
 
 T = TypeVar("T")
 SERVICE = "clickhouse"
 MODE = "modelled"
+_FREEZE = re.compile(r"ALTER TABLE `?(\w+)`?\.`?(\w+)`? FREEZE PARTITION ID '([^']+)' WITH NAME '([^']+)'")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
     facts: PartFacts
     rows: tuple[str, ...]
+    content: str = ""  # of its files, where it was attached from somewhere
 
     @property
     def hash(self) -> str:
-        return hashlib.sha256("\n".join((self.facts.name, *self.rows)).encode()).hexdigest()
+        return self.content or hashlib.sha256("\n".join((self.facts.name, *self.rows)).encode()).hexdigest()
 
     def seen(self) -> SeenPart:
         mark = self.facts.mark_with(file_hash(self.hash))
@@ -52,6 +58,9 @@ class ModelledTable:
     parts: dict[str, Part] = field(default_factory=dict)
     next_block: int = 1
     inserted: int = 0
+    folder: Path | None = None  # of one whose parts lie on the disk: a restored one
+    data_path: str = ""
+    still: bool = False  # merges nothing
 
     def insert(self, partition: str, count: int) -> None:
         rows = tuple(f"{self.database}.{self.name}/{self.inserted + number}:0" for number in range(count))
@@ -60,10 +69,16 @@ class ModelledTable:
         self.next_block += 1
         self._put(partition, rows, block, block, 0, 0)
 
+    def attach(self, partition: str, rows: tuple[str, ...], content: str) -> None:
+        """A part of somewhere else, renumbered."""
+        block = self.next_block
+        self.next_block += 1
+        self._put(partition, rows, block, block, 0, 0, content)
+
     def merge(self, partition: str) -> None:
         """All parts of a partition into one."""
         old = self.of(partition)
-        if len(old) < 2:
+        if len(old) < 2 or self.still:
             return
         facts = [part.facts for part in old]
         rows = tuple(row for part in old for row in part.rows)
@@ -102,10 +117,13 @@ class ModelledTable:
     def _drop(self, parts: Sequence[Part]) -> None:
         for part in parts:
             del self.parts[part.facts.name]
+            if self.folder is not None:
+                shutil.rmtree(self.folder / part.facts.name)
 
     def _put(
-        self, partition: str, rows: tuple[str, ...], low: int, high: int, level: int, mutation: int
-    ) -> None:
+        self, partition: str, rows: tuple[str, ...], low: int, high: int, level: int, mutation: int,
+        content: str = "",
+    ) -> None:  # fmt: skip
         name = f"{partition}_{low}_{high}_{level}" + (f"_{mutation}" if mutation else "")
         facts = PartFacts(
             name=name,
@@ -118,7 +136,9 @@ class ModelledTable:
             mutation=mutation,
             data_version=mutation or low,
         )
-        self.parts[name] = Part(facts=facts, rows=rows)
+        self.parts[name] = Part(facts=facts, rows=rows, content=content)
+        if self.folder is not None:
+            write_part(self.folder / name, self.parts[name])
 
     def info(self, source: str) -> TableInfo:
         engine = "MergeTree PARTITION BY p ORDER BY id"
@@ -137,10 +157,14 @@ class ModelledTable:
             sampling_key="",
             create_query=f"CREATE TABLE {self.database}.{self.name} (id String, p Int32) ENGINE = {engine}",
             storage_policy="default",
-            data_paths=(f"/data/{self.uuid}/",),
+            data_paths=(self.data_path or f"/data/{self.uuid}/",),
             timezone="UTC",
             version="26.9.1.1",
         )
+
+
+def _made(database: str, name: str, uuid: str, folder: Path) -> ModelledTable:
+    return ModelledTable(database, name, uuid, folder=folder, data_path=f"{folder}/")
 
 
 def _away() -> UnavailableError:
@@ -159,12 +183,15 @@ class ModelledSource:
     unfreezes_tables = True
     unfreezes_all = True
 
-    def __init__(self, weather: Weather, now: Callable[[], datetime]) -> None:
+    def __init__(self, weather: Weather, now: Callable[[], datetime], disk: Path | None = None) -> None:
         self._weather = weather
         self._now = now
-        self.tables: dict[tuple[str, str], ModelledTable] = {}
+        self.statements = Statements(disk or Path("/nowhere"), _made)
+        self.tables = self.statements.tables
         self.frozen: dict[str, list[Part]] = {}  # what each pin holds now
         self.held: dict[str, list[Part]] = {}  # what each pin ever held
+        self.late: dict[str, Program] = {}  # who took a pin after its release
+        self._released: set[str] = set()
 
     def as_source(self) -> LiveSource:
         return cast(LiveSource, self)
@@ -197,6 +224,8 @@ class ModelledSource:
             now = [part for part in found.parts.values() if part.facts.partition_id in request.partitions]
             self.frozen.setdefault(name, []).extend(now)
             self.held.setdefault(name, []).extend(now)
+            if name in self._released and (taker := self._weather.schedule.last) is not None:
+                self.late[name] = taker
 
         self._call("pin", freeze, 0.05)
         parts = self._call("read", lambda: list(self.frozen.get(name, [])))
@@ -219,7 +248,12 @@ class ModelledSource:
         )
 
     def release(self, name: str, detail: str) -> None:
-        self._call("release", lambda: self.frozen.pop(name, None), 0.05)
+        def unfreeze() -> None:
+            self.statements.unfreeze(name)
+            self.frozen.pop(name, None)
+            self._released.add(name)
+
+        self._call("release", unfreeze, 0.05)
 
     def reader(self, relation: Relation) -> Reader:
         return Reader(function="calve.modelled:opened")
@@ -308,9 +342,34 @@ class ModelledSource:
         what: str = "",
         seconds: float | None = None,
     ) -> list[dict[str, Any]]:
-        """A probe; nothing else is asked in SQL."""
-        assert sql == "SELECT 1", sql
-        return self._call("read", lambda: [{"1": 1}])
+        return self._call("read", lambda: self.statements.rows(sql))
+
+    def execute(
+        self,
+        sql: str,
+        settings: Mapping[str, str] | None = None,
+        what: str = "",
+        seconds: float | None = None,
+        query_id: str = "",
+    ) -> None:
+        if found := _FREEZE.match(sql):
+            database, name, partition, pin = found.groups()
+            self._call(
+                "pin", lambda: self._freeze(pin, self.statements.table(database, name), partition), 0.05
+            )
+        else:
+            self._call("execute", lambda: self.statements.effect(sql), 0.02)
+
+    def disks(self) -> tuple[Disk, ...]:
+        return (Disk(name="default", path=self.statements.disk),)
+
+    def _freeze(self, pin: str, table: ModelledTable, partition: str) -> None:
+        parts = table.of(partition)
+        self.frozen.setdefault(pin, []).extend(parts)
+        self.held.setdefault(pin, []).extend(parts)
+        self.statements.freeze(pin, table, parts)
+        if pin in self._released and (taker := self._weather.schedule.last) is not None:
+            self.late[pin] = taker
 
     def _table(self, database: str, name: str) -> ModelledTable:
         found = self._call("read", lambda: self.tables.get((database, name)))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from calve.clickhouse.source import LiveSource, Source
-from calve.destination.names import DataFileName, DestinationAddress
+from calve.destination.names import PARQUET, DataFileName, DestinationAddress
 from calve.destination.port import Destination
 from calve.destination.receipt import FileReceipt, Receipt
 from calve.export.choices import Choices
@@ -15,6 +15,7 @@ from calve.export.payload import TaskPayload
 from calve.iceberg.destination import IcebergDestination
 from calve.model.limits import Limits
 from calve.objects.storage import Storage
+from calve.parquet.destination import ParquetDestination
 from calve.tasks import attempts
 from support.simulator.catalog import ModelledCatalog
 from support.simulator.clickhouse import ModelledSource
@@ -123,7 +124,12 @@ class ReachedPorts:
 
     def destination(self, address: DestinationAddress) -> Destination:
         if address not in self._destinations:
-            self._destinations[address] = ReachedDestination(
-                address, self.catalogs[address.catalog], self.objects, self.limits, self.schedule
-            )
+            self._destinations[address] = self._opened(address)
         return self._destinations[address]
+
+    def _opened(self, address: DestinationAddress) -> Destination:
+        if address.form == PARQUET:
+            return ParquetDestination(address, self.objects.storage())
+        return ReachedDestination(
+            address, self.catalogs[address.catalog], self.objects, self.limits, self.schedule
+        )

@@ -1,4 +1,4 @@
-"""Somebody else's hands on the table: appends, expiry of old snapshots, a sweep of tags."""
+"""Somebody else's hands on the table: appends, expiry of old snapshots, a sweep of tags, drops and renames."""
 
 import json
 
@@ -31,13 +31,14 @@ KEEP = 4  # snapshots of main that an expiry leaves
 
 def append(catalog: ModelledCatalog, objects: ModelledObjects, name: Name, label: str) -> None:
     """A file of one row, committed at once."""
-    with catalog._weather.schedule.aside():
+    with catalog.weather.schedule.aside():
         metadata = catalog.tables.get(name)
         if metadata is None:
             return
         table = catalog.table(name, metadata)
         uri = f"{metadata.location}/data/foreign-{label}.parquet"
-        objects.held[uri] = json.dumps([f"foreign/{label}:0"]).encode()
+        data = json.dumps([f"foreign/{label}:0"]).encode()
+        objects.write(lambda: (data,), uri)
         spec = metadata.spec()
         file = DataFile.from_args(
             content=DataFileContent.DATA,
@@ -45,13 +46,13 @@ def append(catalog: ModelledCatalog, objects: ModelledObjects, name: Name, label
             file_format=FileFormat.PARQUET,
             partition=Record(*(9 for _ in spec.fields)),
             record_count=1,
-            file_size_in_bytes=len(objects.held[uri]),
+            file_size_in_bytes=len(data),
         )
         file.spec_id = spec.spec_id
         snapshot_id = metadata.new_snapshot_id()
         parent = head_of(metadata)
         writer = write_manifest(
-            format_version=2,
+            format_version=metadata.format_version,
             spec=spec,
             schema=metadata.schema(),
             output_file=table.io.new_output(f"{metadata.location}/metadata/foreign-{label}-m0.avro"),
@@ -66,7 +67,7 @@ def append(catalog: ModelledCatalog, objects: ModelledObjects, name: Name, label
             )
         where = f"{metadata.location}/metadata/foreign-{label}.avro"
         with write_manifest_list(
-            format_version=2,
+            format_version=metadata.format_version,
             output_file=table.io.new_output(where),
             snapshot_id=snapshot_id,
             parent_snapshot_id=parent.snapshot_id if parent else None,
@@ -120,3 +121,17 @@ def rollback(catalog: ModelledCatalog, name: Name) -> None:
     if metadata.snapshot_by_id(head.parent_snapshot_id) is not None:
         main = {"ref-name": MAIN_BRANCH, "type": "branch", "snapshot-id": head.parent_snapshot_id}
         catalog.apply(name, (SetSnapshotRefUpdate.model_validate(main),))
+
+
+def drop_table(catalog: ModelledCatalog, name: Name) -> None:
+    """Its files stay where they are."""
+    catalog.put(name, None)
+
+
+def rename_table(catalog: ModelledCatalog, name: Name) -> None:
+    """Away, or back where nobody has taken the name since."""
+    other = (*name[:-1], f"{name[-1]}_old")
+    if name in catalog.tables and other not in catalog.tables:
+        catalog.put(other, catalog.tables[name], was=name)
+    elif other in catalog.tables and name not in catalog.tables:
+        catalog.put(name, catalog.tables[other], was=other)

@@ -5,10 +5,11 @@ refers to must never be deleted: the moment it happens is a failure of the histo
 """
 
 import io
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile, OutputStream
 
@@ -28,8 +29,12 @@ def _away() -> UnavailableError:
 class ModelledObjects:
     weather: Weather
     held: dict[str, bytes] = field(default_factory=dict)
+    made_at: dict[str, float] = field(default_factory=dict)  # seconds of virtual time
+    ever: dict[str, bytes] = field(default_factory=dict)  # data files, deleted ones too
     deleted: set[str] = field(default_factory=set)
     before_delete: list[Callable[[str], None]] = field(default_factory=list)
+    properties: dict[str, str] = field(default_factory=dict)
+    manifests: dict[str, dict[str, Any]] = field(default_factory=dict)  # of backups, every one that ever was
 
     def _call(self, kind: str, work: Callable[[], T], latency: float = 0.0) -> T:
         return self.weather.call(f"objects.{kind}", work, failed=_away, latency=latency, service=SERVICE)
@@ -38,7 +43,9 @@ class ModelledObjects:
         def put() -> bool:
             if uri in self.held:
                 return False
-            self.held[uri] = data
+            self._put(uri, data)
+            if "/backups/" in uri and uri.endswith(".json"):
+                self.manifests.setdefault(uri, json.loads(data))
             return True
 
         return self._call("write", put, 0.01)
@@ -49,7 +56,13 @@ class ModelledObjects:
 
     def write(self, pieces: Pieces, uri: str, *, flush: bool = True) -> None:
         data = b"".join(pieces())
-        self._call("write", lambda: self.held.__setitem__(uri, data), 0.01)
+        self._call("write", lambda: self._put(uri, data), 0.01)
+
+    def _put(self, uri: str, data: bytes) -> None:
+        self.held[uri] = data
+        self.made_at[uri] = self.weather.schedule.now
+        if uri.endswith(".parquet"):
+            self.ever[uri] = data
 
     def link(self, local: Path, uri: str) -> None:
         raise RefusedError("object storage has no hard links", code="no_hard_links")

@@ -56,6 +56,7 @@ class Schedule:
         self._order = random.Random(f"{self.seed}/order")
         self._main = greenlet.getcurrent()
         self.current: Fiber | None = None
+        self.last: Program | None = None  # whose turn it is, also while a service works for it
         self.failures: list[BaseException] = []  # what ended a fiber that nothing may end
 
     # -- chance -------------------------------------------------------------------------------------
@@ -130,7 +131,7 @@ class Schedule:
             self.steps += 1
             if self.steps > self.most_steps:
                 raise Stuck(f"more than {self.most_steps} steps")
-            self.current = fiber
+            self.current, self.last = fiber, program
             try:
                 if not program.alive and not fiber.run:
                     continue  # it never began

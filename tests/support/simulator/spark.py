@@ -99,6 +99,9 @@ class ModelledRunner:
             answer = json.loads(self.cluster.tasks[order.function](order.payload))
         except CalveError as error:
             return TaskResult(number=order.number, attempt=order.attempt, error=error.info)
+        except OSError as error:  # of the machine: the real runner makes data of it too
+            failed = ErrorInfo(code="task_failed", message=str(error), retryable=True)
+            return TaskResult(number=order.number, attempt=order.attempt, error=failed)
         return TaskResult(
             number=order.number,
             attempt=order.attempt,

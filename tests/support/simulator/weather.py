@@ -22,6 +22,8 @@ class Fault(StrEnum):
     LATE = "late"  # no answer; applied later, maybe twice
     SLOW = "slow"  # the answer takes longer than a lease
     REFUSED = "refused"  # by the service, for good
+    REPEATED = "repeated"  # applied, and sent once more by a proxy: the second answer comes back
+    STALE = "stale"  # what was there a moment ago
     DIES_BEFORE = "dies before"
     DIES_AFTER = "dies after"
     STOPS = "stops"  # SIGSTOP before the call, for longer than a lease
@@ -32,8 +34,16 @@ OF_A_PROGRAM = (Fault.DIES_BEFORE, Fault.DIES_AFTER, Fault.STOPS, Fault.SLOW)
 OF_A_CALL: Mapping[str, tuple[Fault, ...]] = {
     "store.write": (Fault.FAILED, Fault.LOST),
     "store.read": (Fault.FAILED,),
-    "catalog.load": (Fault.FAILED,),
-    "catalog.commit": (Fault.LATE, Fault.LATE, Fault.LOST, Fault.DROPPED, Fault.FAILED, Fault.REFUSED),
+    "catalog.load": (Fault.FAILED, Fault.STALE),
+    "catalog.commit": (
+        Fault.LATE,
+        Fault.LATE,
+        Fault.LOST,
+        Fault.DROPPED,
+        Fault.FAILED,
+        Fault.REFUSED,
+        Fault.REPEATED,
+    ),
     "catalog.other": (Fault.FAILED, Fault.LOST),
     "objects.write": (Fault.FAILED, Fault.LOST, Fault.LATE),
     "objects.read": (Fault.FAILED,),
@@ -41,6 +51,7 @@ OF_A_CALL: Mapping[str, tuple[Fault, ...]] = {
     "source.pin": (Fault.FAILED, Fault.LOST),
     "source.release": (Fault.FAILED, Fault.LOST),
     "source.read": (Fault.FAILED,),
+    "source.execute": (Fault.FAILED, Fault.LOST),
 }
 FOR_EVER = float("inf")
 # What is called seldom and matters most meets faults more often.
@@ -61,12 +72,15 @@ STOP_SECONDS = 75.0  # more than two leases
 
 @dataclass
 class Weather:
-    """`rate` is the chance of a fault in a call; 0 is a quiet history."""
+    """`rate` is the chance of a fault in a call, weighed by its kind; 0 is a quiet history. `rates`, where given,
+    are the chances of those kinds of calls, and no other fails: a storm that is aimed at one place."""
 
     schedule: Schedule
     rate: float
     faults: frozenset[Fault]
+    rates: Mapping[str, float] = field(default_factory=dict)
     kept: frozenset[str] | None = None
+    watchers: list[Callable[[str, Fault], None]] = field(default_factory=list)  # told of each fault
     stormy: bool = True
     met: list[str] = field(default_factory=list)
     outages: dict[str, float] = field(default_factory=dict)  # a service that answers nobody, until then
@@ -87,7 +101,7 @@ class Weather:
         if schedule.current is None or not self.stormy:
             return None
         name, chance = schedule.draw(call)
-        rate = min(self.rate * WEIGHTS.get(call, 1.0), MOST)
+        rate = self.rates.get(call, 0.0) if self.rates else min(self.rate * WEIGHTS.get(call, 1.0), MOST)
         if chance >= rate:
             return None
         choices = [
@@ -97,6 +111,8 @@ class Weather:
             return None
         fault = choices[int(chance / rate * len(choices))]
         schedule.tell(f"{call}: {fault}")
+        for watch in self.watchers:
+            watch(call, fault)
         return fault
 
     def call(
@@ -107,6 +123,7 @@ class Weather:
         failed: Callable[[], Exception],
         lost: Callable[[], Exception] | None = None,
         refused: Callable[[], Exception] | None = None,
+        stale: Callable[[], T] | None = None,
         latency: float = 0.0,
         service: str = "",
     ) -> T:
@@ -142,9 +159,11 @@ class Weather:
             case _:
                 pass
         with schedule.aside():
-            answer = work()
+            answer = stale() if fault is Fault.STALE and stale is not None else work()
         if fault is Fault.LOST:
             raise lost()
+        if fault is Fault.REPEATED:
+            raise failed()
         if fault is Fault.DIES_AFTER and self._dies(fiber.program):
             raise Crash(kind)
         return answer

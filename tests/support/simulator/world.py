@@ -1,33 +1,47 @@
 """One history: the services, the workers, the people, the storm and the calm after it."""
 
 import logging
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
+from calve.backup.kind import TASK_FUNCTION as BACKUP_TASK
+from calve.backup.kind import BackupKind
 from calve.clickhouse.parts.partitions import Selection
-from calve.control.client import cancel, retry
+from calve.control.client import cancel
 from calve.control.kind import Kind
 from calve.control.worker import WorkerLoop
 from calve.export.kind import TASK_FUNCTION, ExportKind
 from calve.export.request import ExportRequest
 from calve.export.submit import submit_export, survey_export
+from calve.model import reach
 from calve.model.errors import CalveError, Outcome
 from calve.model.limits import Limits
 from calve.model.process import Process, ProcessId, ProcessQuery, WorkerId
-from calve.model.states import PIN_HELD, PROCESS_LIVE, PROCESS_TERMINAL, ProcessState
-from support.simulator import foreign
+from calve.model.states import PIN_HELD, PROCESS_TERMINAL, ProcessState
+from calve.optimize.driver_work import REWRITE
+from calve.optimize.kind import OptimizeKind
+from calve.restore.kind import TASK_FUNCTION as RESTORE_TASK
+from calve.restore.kind import RestoreKind
+from support.simulator import deeds, optimizes
+from support.simulator.archives import URL, ArchiveTask, ReachedBackups, in_one_thread, sweep
 from support.simulator.catalog import ModelledCatalog
 from support.simulator.chance import seeded
+from support.simulator.check_archives import refuse_needed
+from support.simulator.check_folder import refuse_listed
 from support.simulator.clickhouse import ModelledSource, ModelledTable
 from support.simulator.exports import ExportTask, ReachedPorts
 from support.simulator.objects import ModelledObjects
-from support.simulator.people import DATA, EXPORTS, FOREIGN, RUDE, Action, Script
+from support.simulator.people import Action, Script
+from support.simulator.rivals import Rivals
 from support.simulator.schedule import Program, Schedule, Stuck
 from support.simulator.spark import ModelledCluster, ModelledRunner
-from support.simulator.store import reached, sql_store
-from support.simulator.weather import FOR_EVER, Fault, Weather
+from support.simulator.store import reached, sql_store, writes_of
+from support.simulator.storm import storm_of
+from support.simulator.weather import FOR_EVER, Weather
 
 LIMITS = Limits(
     slots=4,
@@ -41,7 +55,7 @@ LIMITS = Limits(
     call_seconds=15.0,
     tag_days=30.0,
 )
-REACH = frozenset({"source:main", "catalog:lake", "catalog:pond"})
+REACH = frozenset({"source:main", "catalog:lake", "catalog:pond", reach.backup(URL)})
 LAKE, POND = "lake", "pond"  # two catalogs; in some histories the second never answers
 DESTINATION = ("db", "events")
 CALM_SECONDS = 3600.0  # after the storm everything ends within this
@@ -77,50 +91,73 @@ class World:
     def __post_init__(self) -> None:
         schedule = self.schedule = Schedule(seed=self.case.seed, log=self.case.log)
         nature = schedule.random("nature")
-        self.quiet = nature.random() < 0.2
-        kinds = [fault for fault in Fault if nature.random() < 0.7]
+        storm = self.storm = storm_of(nature)
+        self._folders = ExitStack()
+        self.limits = replace(
+            LIMITS,
+            keep_failed_hours=storm.keep_failed_seconds / 3600,
+            process_hours=storm.process_seconds / 3600,
+        )
         self.weather = Weather(
             schedule=schedule,
-            rate=0.0 if self.quiet else nature.choice((0.004, 0.01, 0.02)),
-            faults=frozenset(kinds),
+            rate=storm.rate,
+            rates=storm.rates,
+            faults=storm.faults,
             kept=self.case.faults,
         )
         self.objects = ModelledObjects(self.weather)
-        self.catalogs = {name: ModelledCatalog(name, self.weather, self.objects) for name in (LAKE, POND)}
-        if nature.random() < 0.15:
+        self.catalogs = {
+            name: ModelledCatalog(name, self.weather, self.objects, storm.properties) for name in (LAKE, POND)
+        }
+        if storm.pond_is_gone:
             self.weather.outages[POND] = FOR_EVER
-        self.source = ModelledSource(self.weather, schedule.clock)
+        self.source = ModelledSource(self.weather, schedule.clock, self._disk() if storm.archives else None)
+        self.driver = optimizes.Driver(self.catalogs, self.objects)
         self.cluster = ModelledCluster(
             schedule=schedule,
             weather=self.weather,
-            tasks={TASK_FUNCTION: ExportTask(self.source, self.objects)},
-            rate=0.0 if self.quiet else nature.choice((0.0, 0.05, 0.2)),
+            tasks={
+                TASK_FUNCTION: ExportTask(self.source, self.objects),
+                BACKUP_TASK: ArchiveTask(self.objects).back_up,
+                RESTORE_TASK: ArchiveTask(self.objects).restore,
+                REWRITE: self.driver.rewrite,
+            },
+            rate=storm.spark,
         )
-        self.storm_seconds = nature.choice((40.0, 80.0, 120.0))
-        self.workers = nature.choice((1, 2, 2, 3))
-        count = 60 if self.quiet else nature.choice((10, 16, 24))
-        self.script = Script.of(
-            nature,
-            (*EXPORTS, *DATA, *FOREIGN, nature.choice(RUDE)),
-            count,
-            self.storm_seconds * (3 if self.quiet else 1),
-            self.case.actions,
-        )
+        self.script = Script.of(nature, storm.verbs, storm.actions, storm.seconds, self.case.actions)
+        self.weather.watchers.append(Rivals(world=self, does=storm.rivals).met)
         self.problems: list[str] = []
         self.ended: dict[ProcessId, ProcessState] = {}
         self.hands: list[Hand] = []
         self.started = 0
+        self.acting = 0  # people whose action has not ended
+        self._seen: tuple[int, list[Process]] = -1, []
+        self._event = -1, 0
         self.objects.before_delete.append(self._refuse_referenced)
+        self.objects.before_delete.append(partial(refuse_needed, self))
+        self.objects.before_delete.append(partial(refuse_listed, self))
+
+    def _disk(self) -> Path:
+        """Of the modelled server; in memory, where the machine has that."""
+        memory = Path("/dev/shm")
+        where = memory if memory.is_dir() else None
+        folder = tempfile.TemporaryDirectory(prefix="calve-sim-", dir=where)
+        self._folders.callback(folder.cleanup)
+        return Path(folder.name)
 
     # -- a run --------------------------------------------------------------------------------------
 
     @contextmanager
     def opened(self) -> Iterator["World"]:
         with ExitStack() as stack:
+            stack.enter_context(self._folders)
             stack.enter_context(seeded(self.schedule))
+            stack.enter_context(in_one_thread())
+            stack.enter_context(optimizes.listed(self.objects, self.schedule))
             stack.callback(logging.getLogger("calve").setLevel, logging.getLogger("calve").level)
             logging.getLogger("calve").setLevel(logging.CRITICAL)
             self.store = stack.enter_context(sql_store(self.schedule))
+            self.written = writes_of(self.store)
             stack.callback(self.schedule.close)
             yield self
 
@@ -131,13 +168,13 @@ class World:
         for action in self.script.to_do():
             person = Program(f"person {action.name}")
             self.schedule.spawn(person, action.verb, partial(self._act, action), action.at)
-        for number in range(self.workers):
+        for number in range(self.storm.workers):
             self._start_worker(after=3.0 * number)
         self.schedule.spawn(world, "supervise", self._supervise)
-        if not self.quiet and self.schedule.random("outages?").random() < 0.5:
+        if self.storm.outages:
             self.schedule.spawn(world, "outages", self._outages)
         last = max((one.at for one in self.script.to_do()), default=0.0)
-        self.schedule.run(max(self.storm_seconds, last) + 1.0)
+        self.schedule.run(max(self.storm.seconds, last) + 1.0)
         self.schedule.tell("the storm is over")
         self.weather.clear()
         for hand in self.hands[1:]:  # what others held, one goes on with
@@ -149,15 +186,21 @@ class World:
                 raise Stuck(f"not everything has ended {CALM_SECONDS:.0f} s after the storm: {self._open()}")
             self.schedule.run(self.schedule.now + 10.0)
         self.weather.land(all_of_them=True)
+        if self.storm.archives:
+            sweep(self)
         self.schedule.run(self.schedule.now + 60.0)
 
     def processes(self) -> list[Process]:
-        return self.store.processes(ProcessQuery(limit=1000))
+        """Read anew only where something was written."""
+        if self._seen[0] != self.written():
+            self._seen = self.written(), self.store.processes(ProcessQuery(limit=1000))
+        return self._seen[1]
 
     def _settled(self) -> bool:
         rows = self.processes()
         return (
-            all(
+            not self.acting
+            and all(
                 row.state in PROCESS_TERMINAL and row.cleanup_at is None and not is_unknown(row)
                 for row in rows
             )
@@ -172,16 +215,32 @@ class World:
             if row.state not in PROCESS_TERMINAL or row.cleanup_at or is_unknown(row)
         ]
         return "; ".join(
-            [*rows, *(f"pin {pin.name} {pin.state}" for pin in self.store.pins(states=PIN_HELD))]
+            [
+                *([f"{self.acting} people wait"] if self.acting else []),
+                *rows,
+                *(f"pin {pin.name} {pin.state}" for pin in self.store.pins(states=PIN_HELD)),
+            ]
         )
 
     # -- workers ------------------------------------------------------------------------------------
 
     def ports(self) -> ReachedPorts:
-        return ReachedPorts(LIMITS, self.schedule, self.source, self.catalogs, self.objects)
+        return ReachedPorts(self.limits, self.schedule, self.source, self.catalogs, self.objects)
+
+    def backup_ports(self) -> ReachedBackups:
+        return ReachedBackups(self.limits, self.source, self.objects)
+
+    def optimize_ports(self) -> optimizes.ReachedTables:
+        store = reached(self.store, self.weather)
+        return optimizes.ReachedTables(self.limits, store, self.catalogs, self.driver)
 
     def kinds(self) -> dict[str, Kind]:
-        return {"export": ExportKind(self.ports())}
+        kinds: list[Kind] = [ExportKind(self.ports())]
+        if self.storm.archives:
+            kinds += [BackupKind(self.backup_ports()), RestoreKind(self.backup_ports())]
+        if self.storm.upkeep:
+            kinds.append(OptimizeKind(self.optimize_ports()))
+        return {kind.name: kind for kind in kinds}
 
     def _start_worker(self, after: float = 0.0) -> None:
         self.started += 1
@@ -204,7 +263,7 @@ class World:
             store=reached(self.store, self.weather),
             kinds=self.kinds(),
             runner=ModelledRunner(self.cluster),
-            limits=LIMITS,
+            limits=self.limits,
             reach=REACH,
             worker_id=WorkerId(program.name),
             spawn=spawn,
@@ -219,13 +278,18 @@ class World:
         """As `WorkerLoop.run`, without its threads: a tick, then a rest until something happened."""
         rest = _TICK_SECONDS
         while True:
-            seen = self.store.last_event()
+            seen = self._newest_event()
             hand.woken = False
             hand.loop.tick()
-            changed = self.store.last_event() != seen
+            changed = self._newest_event() != seen
             rest = _TICK_SECONDS if changed or hand.jobs else min(2 * rest, _IDLE_SECONDS)
             self.schedule.sleep(0.05)
             self.schedule.wait(lambda: hand.woken, rest, step=0.5)
+
+    def _newest_event(self) -> int:
+        if self._event[0] != self.written():
+            self._event = self.written(), self.store.last_event()
+        return self._event[1]
 
     def _supervise(self) -> None:
         """Starts anew what died, lands what was under way, and watches that what ended stays so."""
@@ -233,6 +297,7 @@ class World:
         while True:
             self.schedule.sleep(3.0)
             self.weather.land()
+            self._merge_restored()
             for hand in [one for one in self.hands if not one.program.alive]:
                 self.hands.remove(hand)
                 self._start_worker(after=chance.choice((0.5, 10.0, 45.0)))
@@ -245,10 +310,17 @@ class World:
                 elif row.publish_sent:
                     self._lose_patience(row)
 
+    def _merge_restored(self) -> None:
+        """As a server does by itself, unless it was told not to."""
+        for name, table in self.source.tables.items():
+            if name[0] != "db":
+                for partition in table.partition_ids:
+                    table.merge(partition)
+
     def _lose_patience(self, row: Process) -> None:
         """Somebody cancels what hangs in its publish: the moment at which most can go wrong."""
         name, chance = self.schedule.draw("impatience")
-        if self.weather.rate and self.weather.stormy and chance < _IMPATIENCE and self.weather.keeps(name):
+        if not self.storm.quiet and self.weather.stormy and chance < _IMPATIENCE and self.weather.keeps(name):
             self.schedule.tell(f"{row.id} is cancelled in its publish")
             with self.schedule.aside():
                 cancel(self.store, row.id)
@@ -269,7 +341,9 @@ class World:
 
     def _begin_tables(self) -> None:
         for name in ("events", "clicks"):
-            table = ModelledTable("db", name, f"00000000-0000-0000-0000-{name:>012}")
+            uuid = f"00000000-0000-0000-0000-{name:>012}"
+            path = f"{self.source.statements.disk}/store/{uuid}/"
+            table = ModelledTable("db", name, uuid, data_path=path)
             for partition in ("1", "2", "3"):
                 for count in (2, 5):
                     table.insert(partition, count)
@@ -278,64 +352,34 @@ class World:
     def _act(self, action: Action) -> None:
         self.script.done.append(action.name)
         self.schedule.tell(f"{action.name} {action.verb}")
-        try:
-            self._do(action)
-        except CalveError as error:
-            self.schedule.tell(f"{action.name} is answered {error.code}")
+        with self.acts(action.name):
+            deeds.do(self, action)
 
-    def _do(self, action: Action) -> None:
-        chance = action.random
-        table = self.source.tables["db", chance.choice(("events", "events", "clicks"))]
-        partition = chance.choice(("1", "2", "3"))
-        match action.verb:
-            case "insert":
-                table.insert(partition, chance.randint(1, 7))
-            case "merge":
-                table.merge(partition)
-            case "mutate":
-                table.mutate(partition)
-            case "drop":
-                table.drop(partition)
-            case "append":
-                foreign.append(self.catalogs[LAKE], self.objects, DESTINATION, f"{action.name}")
-            case "expire":
-                foreign.expire(self.catalogs[LAKE], DESTINATION)
-            case "sweep_tags":
-                foreign.sweep_tags(self.catalogs[LAKE], DESTINATION)
-            case "rollback":
-                foreign.rollback(self.catalogs[LAKE], DESTINATION)
-            case "cancel" | "retry":
-                wanted = PROCESS_LIVE if action.verb == "cancel" else PROCESS_TERMINAL
-                rows = sorted(self.processes(), key=lambda row: (row.state not in wanted, row.id))
-                if rows:
-                    row = chance.choice(rows[: 1 + len(rows) // 2])
-                    (cancel if action.verb == "cancel" else retry)(reached(self.store, self.weather), row.id)
-            case verb:
-                parts = (
-                    tuple(part.facts.name for part in table.of(partition)[:1])
-                    if verb == "export_parts"
-                    else ()
-                )
-                if verb == "export_all":
-                    selection = Selection(all=True)
-                elif parts:
-                    selection = Selection(parts=parts)
-                else:
-                    selection = Selection(partitions=(partition,))
-                request = ExportRequest(
-                    source="main",
-                    database=table.database,
-                    table=table.name,
-                    catalog=POND if chance.random() < 0.15 else LAKE,
-                    identifier=DESTINATION,
-                    partitions=(),
-                    force=verb == "force",
-                    allow_shrink=verb == "force" and chance.random() < 0.5,
-                    new_parts=verb == "new_parts",
-                )
-                ports = self.ports()
-                surveyed = survey_export(ports, request, selection)
-                submit_export(ports, reached(self.store, self.weather), surveyed, sleep=self.schedule.sleep)
+    @contextmanager
+    def acts(self, who: str) -> Iterator[None]:
+        """Somebody asks for something. The history does not end before the answer."""
+        self.acting += 1
+        try:
+            yield
+        except CalveError as error:
+            self.schedule.tell(f"{who} is answered {error.code}")
+        finally:
+            self.acting -= 1
+
+    @property
+    def lake(self) -> tuple[ModelledCatalog, tuple[str, ...]]:
+        """Where people export to, and others write."""
+        return self.catalogs[LAKE], DESTINATION
+
+    @property
+    def other_catalog(self) -> str:
+        return POND
+
+    def export(self, request: ExportRequest, selection: Selection) -> None:
+        """As the command does it."""
+        ports = self.ports()
+        surveyed = survey_export(ports, request, selection)
+        submit_export(ports, reached(self.store, self.weather), surveyed, sleep=self.schedule.sleep)
 
     # -- what must never be -------------------------------------------------------------------------
 

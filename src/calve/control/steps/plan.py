@@ -43,19 +43,26 @@ def release_stale_pins(context: Context, lease: Lease, process: Process, step: R
 
 def plan(context: Context, lease: Lease, process: Process) -> None:
     journaled = _journal(context, lease, process)
-    taken: list[Pin] = []
+    pins = list(journaled)
+    try:
+        _plan(context, lease, process, pins)
+    except (FenceLostError, ConflictError):
+        _let_go(context, process, pins)
+        raise
+
+
+def _plan(context: Context, lease: Lease, process: Process, pins: list[Pin]) -> None:
+    """`pins` become those that were taken."""
+    journaled = list(pins)
     try:
         kind = context.kind(process)
         # if we die here, pins may exist and are journaled: the next attempt releases them by their names
         # and takes others, never the same name twice (D5)
         changes = kind.take(process, journaled)
-        taken += [_taken(pin, change) for pin, change in zip(journaled, changes, strict=True)]
+        pins[:] = [_taken(pin, change) for pin, change in zip(journaled, changes, strict=True)]
         # if we die here, the destination may have been created; creating it again finds it
-        planned = kind.plan(process, taken, _adopted(context, process))
-        _record(context, lease, process, taken, planned)
-    except (FenceLostError, ConflictError):
-        _let_go(context, process, taken)
-        raise
+        planned = kind.plan(process, pins, _adopted(context, process))
+        _record(context, lease, process, pins, planned)
     except StoreError:
         raise  # unknown whether the plan was written: read back at the next tick
     except CalveError as error:
@@ -136,11 +143,11 @@ def _record_error(
     context.met(lease, process, error.info, *pins, *refund, tries=process.plan_attempts + 1)
 
 
-def _let_go(context: Context, process: Process, taken: Sequence[Pin]) -> None:
-    """The process is another's or has ended, and its drain may have passed before our pin existed:
-    what we took, and no plan will use, we release here."""
+def _let_go(context: Context, process: Process, pins: Sequence[Pin]) -> None:
+    """The process is another's or has ended, and its drain may have passed before our pin existed: what we
+    took, or may have taken before an error, and no plan will use, we release here."""
     kind: Kind | None = context.kinds.get(process.kind)
-    for pin in taken:
+    for pin in pins:
         if kind is not None:
             try:
                 # if we die here, the journal still has the pin as RELEASING or RELEASED; only a
