@@ -8,8 +8,16 @@ import pytest
 from calve.model.errors import UsageError
 from calve.model.states import ProcessState
 from calve.spark.catalog_conf import AZURE_FILE_IO, GCS_FILE_IO, S3_FILE_IO, jars_for, spark_catalog
-from calve.spark.java import ICEBERG_AWS, ICEBERG_GCP, ICEBERG_SPARK, POSTGRES_JDBC, SQLITE_JDBC
+from calve.spark.java import (
+    ICEBERG_AWS,
+    ICEBERG_AZURE,
+    ICEBERG_GCP,
+    ICEBERG_SPARK,
+    POSTGRES_JDBC,
+    SQLITE_JDBC,
+)
 from calve.spark.runner import SparkRunner
+from support.azurite import HOST, azurite
 from support.fake_gcs import fake_gcs
 from support.iceberg_rest import apache_rest
 from support.optimizing import OptimizeScene
@@ -74,6 +82,7 @@ def test_azure_s_settings_are_translated() -> None:
     assert of(conf, "adls.auth.shared-key.account.name") == "shelf"
     assert of(conf, "adls.auth.shared-key.account.key") == "k"
     assert of(conf, f"adls.connection-string.{host}") == "https://shelf.blob.core.windows.net"
+    assert ICEBERG_AZURE in jars_for(conf)
     assert of(conf, "adls.account-key") is None and of(conf, "adls.client-secret") is None
     assert of(spark_catalog("lake", given | {"adls.sas-token": "sig"}), f"adls.sas-token.{host}") == "sig"
     with pytest.raises(UsageError, match="names no storage account"):
@@ -131,6 +140,23 @@ def test_a_table_in_s3_is_optimized_and_cleaned_over_https(spark: SparkRunner, t
             "s3.ca-file": str(authority.ca_file),
         }
         scene = OptimizeScene(spark, "lake", properties)
+        optimized(scene)
+        scene.clock.advance(days=30)
+        later = scene.optimize("ns.t")
+        assert later.state is ProcessState.COMPLETED, later.error
+        assert json.loads(later.result)["expired"]["snapshots"] == 1
+        assert len(scene.rows("ns.t")) == 130
+
+
+@pytest.mark.spark
+@pytest.mark.services
+@pytest.mark.long
+def test_a_table_in_azure_s_cloud_is_optimized_and_cleaned(spark: SparkRunner, tmp_path: Path) -> None:
+    with azurite(tmp_path) as server:
+        server.create_container("lake")
+        warehouse = f"abfss://lake@{HOST}/warehouse"
+        given = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": warehouse}
+        scene = OptimizeScene(spark, "lake", given | server.properties())
         optimized(scene)
         scene.clock.advance(days=30)
         later = scene.optimize("ns.t")

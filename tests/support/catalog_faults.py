@@ -1,4 +1,4 @@
-"""What may become of a commit, and a SQL catalog in which it does.
+"""What may become of a commit, and catalogs in which it does.
 
 A fault is three answers: what the caller is told, what became of the commit, and what a
 reader sees next. `catalog_proxy` injects the same in front of a REST catalog.
@@ -10,6 +10,7 @@ from enum import StrEnum
 from threading import local
 from typing import Any
 
+from pyiceberg.catalog import MetastoreCatalog
 from pyiceberg.exceptions import (
     BadRequestError,
     CommitFailedException,
@@ -72,11 +73,11 @@ Updates = tuple[TableUpdate, ...]
 Requirements = tuple[TableRequirement, ...]
 
 
-class FaultySqlCatalog(BoundedSqlCatalog):
-    """A SQL catalog whose next commit meets the fault that was armed. Everything else is real."""
+class CatalogFaults(MetastoreCatalog):
+    """Before a catalog of ours: its next commit meets the fault that was armed. Everything else is real."""
 
     def __init__(self, name: str, limits: Limits, properties: Mapping[str, str]) -> None:
-        super().__init__(name, limits, properties)
+        super().__init__(name, limits, properties)  # type: ignore[call-arg]  # that catalog's
         self.bury: Callable[[], None] = lambda: None  # somebody else's commit
         self.before_send: Callable[[], None] = lambda: None
         self.sends = 0
@@ -106,7 +107,7 @@ class FaultySqlCatalog(BoundedSqlCatalog):
 
     def load_table(self, identifier: str | Identifier) -> Table:
         if getattr(self._inside, "commit", False):
-            return super().load_table(identifier)
+            return super().load_table(identifier)  # type: ignore[safe-super]
         if self._bad_looks > 0:
             self._bad_looks -= 1
             if self._reading is Reading.UNREADABLE:
@@ -115,7 +116,7 @@ class FaultySqlCatalog(BoundedSqlCatalog):
                 raise UnauthorizedError("injected 401")
             if self._reading is Reading.STALE and identifier in self._old:
                 return self._old[identifier]
-        table = super().load_table(identifier)
+        table = super().load_table(identifier)  # type: ignore[safe-super]  # that catalog's
         self._old[identifier] = table
         return table
 
@@ -150,9 +151,13 @@ class FaultySqlCatalog(BoundedSqlCatalog):
     ) -> CommitTableResponse:
         self._inside.commit = True
         try:
-            return super().commit_table(table, requirements, updates)
+            return super().commit_table(table, requirements, updates)  # type: ignore[safe-super]  # that catalog's
         finally:
             self._inside.commit = False
+
+
+class FaultySqlCatalog(CatalogFaults, BoundedSqlCatalog):
+    """In a database."""
 
 
 def _tell(told: Told) -> None:

@@ -22,6 +22,8 @@ class Lacks(Enum):
     FRESH_LISTS = auto()  # it answers lists from a cache
     BULK_DELETE = auto()
     UPLOAD_RULES = auto()  # lifecycle
+    PARTS = auto()  # uploads in several parts
+    UPLOAD_LISTS = auto()  # of uploads that are not completed
 
 
 @contextmanager
@@ -85,6 +87,8 @@ def _handler(server: S3Server, lacks: Lacks) -> type[BaseHTTPRequestHandler]:
                 Lacks.CHECKSUMS: bool(names & _CHECKSUMS),
                 Lacks.BULK_DELETE: self.command == "POST" and "delete" in asked,
                 Lacks.UPLOAD_RULES: "lifecycle" in asked,
+                Lacks.PARTS: self.command == "POST" and "uploads" in asked,
+                Lacks.UPLOAD_LISTS: self.command == "GET" and "uploads" in asked,
             }
             if refuses.get(lacks):
                 return (400, _XML, _INVALID) if lacks is Lacks.CHECKSUMS else (501, _XML, _NOT_IMPLEMENTED)

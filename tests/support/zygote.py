@@ -37,7 +37,10 @@ _PR_SET_PDEATHSIG = 1
 _MESSAGE_BYTES = 150_000
 _MOST_DESCRIPTORS = 8
 # Imported after a fork by those who need them: the engine cannot be forked, and Spark's client is seldom used.
-_NOT_IMPORTED = ("calve.testing", "calve.spark", "calve.app.demo", "calve.data_source")
+_NOT_IMPORTED = (
+    "calve.testing", "calve.spark", "calve.app.demo", "calve.data_source",
+    "calve.iceberg.catalogs.glue", "calve.iceberg.catalogs.hive",  # extras that are not installed
+)  # fmt: skip
 _ALSO = ("calve.spark.executor", "pyiceberg.catalog.sql", "sqlalchemy.dialects.sqlite")
 
 

@@ -31,6 +31,11 @@ _SQL_NO_DATABASE = ("3D000",)
 _SQL_STANDBY = ("25006",)
 # SQLite's own errors that no waiting cures; what it calls busy or locked is another program's turn.
 _SQLITE_NOT_OUTAGE = ("SQLITE_CANTOPEN", "SQLITE_FULL", "SQLITE_IOERR", "SQLITE_READONLY", "SQLITE_ERROR")
+_AWS_CREDENTIALS = (
+    "AccessDeniedException", "ExpiredTokenException", "IncompleteSignatureException", "InvalidClientTokenId",
+    "InvalidSignatureException", "MissingAuthenticationTokenException", "UnrecognizedClientException",
+)  # fmt: skip
+_AWS_BUSY = ("ThrottlingException", "Throttling", "TooManyRequestsException", "OperationTimeoutException")
 _OUTAGE_STATUS = (408, 425, 429)
 _STORAGE_WORDS = ("AWS Error", "Generic S3 error")  # how Arrow and obstore begin what they say of S3
 _OS_WORDS = re.compile(r"\[Errno -?\d+\] ([^\"')]+)")
@@ -127,6 +132,10 @@ def _is_credentials(cause: Exception) -> bool:
         | iceberg.AuthorizationExpiredError,
     ):
         return True
+    if _aws_code(cause) in _AWS_CREDENTIALS or _is_aws(
+        cause, "NoCredentialsError", "PartialCredentialsError"
+    ):
+        return True
     if isinstance(cause, requests.HTTPError):  # of the server that gives out tokens
         return _http_status(cause) in (400, 401, 403)
     if isinstance(cause, OSError) and fault_of(cause) is Fault.DENIED:
@@ -151,6 +160,10 @@ def _is_unreachable(cause: Exception) -> bool:
         return True
     if isinstance(cause, requests.HTTPError | iceberg.RESTError):
         return _http_status(cause) in _OUTAGE_STATUS or _http_status(cause) >= 500
+    if _is_thrift_transport(cause) or _is_aws(cause, "HTTPClientError", "ConnectionError"):
+        return True
+    if _aws_code(cause):
+        return _aws_status(cause) >= 500 or _aws_code(cause) in _AWS_BUSY
     if isinstance(cause, sql.DBAPIError):
         return _is_unreachable_database(cause)
     if isinstance(cause, sql.TimeoutError):
@@ -163,6 +176,28 @@ def _is_unreachable_database(cause: sql.DBAPIError) -> bool:
     if _sqlstate(cause) in _SQL_NO_DATABASE or _sqlite_error(cause).startswith(_SQLITE_NOT_OUTAGE):
         return False
     return isinstance(cause, sql.OperationalError | sql.InterfaceError) or _sqlstate(cause) in _SQL_STANDBY
+
+
+def _is_thrift_transport(cause: Exception) -> bool:
+    """Of a Hive metastore's client, which is an extra."""
+    return any(one.__name__ == "TTransportException" for one in type(cause).__mro__)
+
+
+def _is_aws(cause: Exception, *names: str) -> bool:
+    """Errors of Glue's client, which is an extra."""
+    found = {one.__name__ for one in type(cause).__mro__ if one.__module__ == "botocore.exceptions"}
+    return not found.isdisjoint(names)
+
+
+def _aws_code(cause: Exception) -> str:
+    """Of an answer of Glue; "" for everything else."""
+    answer = getattr(cause, "response", None) if _is_aws(cause, "ClientError") else None
+    return str(answer.get("Error", {}).get("Code", "")) if answer else ""
+
+
+def _aws_status(cause: Exception) -> int:
+    answer = getattr(cause, "response", None) or {}
+    return int(answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
 
 
 def _sqlstate(cause: sql.DBAPIError) -> str:

@@ -13,12 +13,19 @@ from calve.objects import azure_access, gcs_access
 from calve.objects.azure_access import AzureAccess
 from calve.objects.credentials import S3Access
 from calve.objects.uri import AZURE, GCS, S3, Uri, kind_of
-from calve.spark.java import ICEBERG_AWS, ICEBERG_GCP, POSTGRES_JDBC, SQLITE_JDBC, Jar, iceberg_spark
+from calve.spark.java import (
+    ICEBERG_AWS,
+    ICEBERG_AZURE,
+    ICEBERG_GCP,
+    POSTGRES_JDBC,
+    SQLITE_JDBC,
+    Jar,
+    iceberg_spark,
+)
 
 SPARK_CATALOG = "org.apache.iceberg.spark.SparkCatalog"
 S3_FILE_IO = "org.apache.iceberg.aws.s3.S3FileIO"
 GCS_FILE_IO = "org.apache.iceberg.gcp.gcs.GCSFileIO"
-# Azure's own classes are the user's to add: see docs/object-storage.md.
 AZURE_FILE_IO = "org.apache.iceberg.azure.adlsv2.ADLSFileIO"
 _BUSY_MS = 15_000  # SQLite: how long a writer waits for another
 
@@ -61,6 +68,8 @@ def jars_for(conf: Mapping[str, str]) -> tuple[Jar, ...]:
         needed.append(ICEBERG_AWS)
     if GCS_FILE_IO in values:
         needed.append(ICEBERG_GCP)
+    if AZURE_FILE_IO in values:
+        needed.append(ICEBERG_AZURE)
     return tuple(needed)
 
 

@@ -198,6 +198,13 @@ ICEBERG_GCP = Jar(
     version="1.11.0",
     sha256="d9248fc76d94d232e153bf760631229cd3b7c6bc3b20f47d4b2caffe011a8a2f",
 )
+# Azure's classes and none of Iceberg's own, which are in its runtime: the newest bundle that could be had and was tried with it.
+ICEBERG_AZURE = Jar(
+    group="org.apache.iceberg",
+    artifact="iceberg-azure-bundle",
+    version="1.10.0",
+    sha256="f143be94b94bb380e76d1c45ee9a63e143f4a7f813c6aa1ed72f5bfd44f52d05",
+)
 
 
 def cache_folder() -> Path:

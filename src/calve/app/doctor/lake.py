@@ -5,12 +5,17 @@ The quirks of storages that are nearly S3 are named here, each with what to do.
 
 from collections.abc import Iterator
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from calve.app.doctor.finding import Finding
 from calve.app.wiring import App
 from calve.model.errors import CalveError
 from calve.model.process import new_process_id
 from calve.objects.uri import Uri
+
+if TYPE_CHECKING:
+    from calve.iceberg.catalogs.guards import CommitGuard
+    from calve.objects.storage import Storage
 
 _LOOKED_AT = 10  # tables, for one that has rows
 
@@ -19,6 +24,8 @@ def commits(app: App, *, name: str) -> Iterator[Finding]:
     """Commits that must be refused, to one table. Nothing is published."""
     from calve.app.optimizer import all_tables
     from calve.iceberg import tables
+    from calve.iceberg.catalogs.guards import GuardedCatalog
+    from calve.iceberg.errors import catalog_call
     from calve.iceberg.publish.commit import CommitAnswer
     from calve.iceberg.publish.probe import let_through
 
@@ -52,13 +59,39 @@ def commits(app: App, *, name: str) -> Iterator[Finding]:
             )
     if ok:
         yield Finding(part=part, ok=True, words=f"{shown}: commits with false assertions are refused")
+    if isinstance(catalog, GuardedCatalog):
+        with catalog_call(name, "probing"):
+            guard = catalog.guard(table.name())
+        yield from _guarded(part, shown, guard)
+
+
+def _guarded(part: str, shown: str, guard: "CommitGuard") -> Iterator[Finding]:
+    from calve.iceberg.catalogs.guards import CommitGuard
+
+    if guard is CommitGuard.NOTHING:
+        yield Finding(
+            part=part,
+            ok=False,
+            words=f"the catalog applied a change to {shown} that was made from another version of the table:"
+            " of two writers at once, one loses its rows",
+            remedy="stop exporting there; an emulator may be like this: see docs/catalogs.md for what the real one promises",
+        )
+    if guard is CommitGuard.LOCK:
+        yield Finding(
+            part=part,
+            ok=True,
+            warning=True,
+            words=f"commits to {shown} are guarded by a lock alone, which the metastore takes away from a program"
+            " that is silent for minutes: if it then wakes, it undoes the commits of others",
+            remedy="use a metastore that compares the metadata file (HIVE-26882: 2.3.10, 4.0): see docs/catalogs.md#what-follows",
+        )
 
 
 def writable(app: App, part: str, name: str, place: str) -> Iterator[Finding]:
     """An object can be put once, seen, read and removed again. What a storage lacks is said by name."""
     storage = app.storage(name)
     folder = Uri.parse(place) / f"_calve/doctor-{new_process_id()}"
-    probe = str(folder / "probe")
+    probe, parts = str(folder / "probe"), str(folder / "parts")
     # If we die here, an object of a few bytes is left, whose name says whose it is.
     storage.put_if_absent(probe, b"calve doctor")
     try:
@@ -77,8 +110,25 @@ def writable(app: App, part: str, name: str, place: str) -> Iterator[Finding]:
                 words=f"{place}: the storage does not list an object that was just put there",
                 remedy="switch off the cache in front of it; files that are not listed are not found",
             )
+        yield from _in_parts(storage, part, place, parts)
     finally:
-        storage.delete([probe])
+        storage.delete([probe, parts])
+
+
+def _in_parts(storage: "Storage", part: str, place: str, uri: str) -> Iterator[Finding]:
+    """Large files are uploaded so; an upload of one small part asks for the same abilities."""
+    try:
+        # If we die here: as above.
+        storage.write(lambda: [b"calve doctor"], uri)
+    except CalveError as error:
+        if error.code != "storage_unsupported":
+            raise
+        yield Finding(
+            part=part,
+            ok=False,
+            words=f"{place}: the storage takes no upload in parts (multipart), as files above 5 MB are sent: {error.message}",
+            remedy="use a storage with multipart uploads, or turn them on: docs/object-storage.md#nearly-s3",
+        )
 
 
 def written_by_pyiceberg(app: App, part: str, name: str, place: str) -> Iterator[Finding]:

@@ -138,8 +138,11 @@ def open_catalog(name: str, properties: Mapping[str, Any], limits: Limits | None
                 return BoundedSqlCatalog(name, limits, given)
             case CatalogType.REST:
                 return BoundedRestCatalog(name, limits, given)
+            case CatalogType.HIVE:
+                return _hive(name, limits, given)
+            case CatalogType.GLUE:
+                return _glue(name, limits, given)
             case _:
-                # Glue's client is bounded by botocore (60 s), Hive's by its own timeout property.
                 return load_catalog(name, **given)
     except NotInstalledError as cause:
         kind_name = str(given.get("type", "")).lower()
@@ -154,6 +157,22 @@ def open_catalog(name: str, properties: Mapping[str, Any], limits: Limits | None
             code="catalog_config",
             hint=_hint(name, cause),
         ) from cause
+
+
+def _hive(name: str, limits: Limits, properties: Mapping[str, Any]) -> Catalog:
+    try:
+        from calve.iceberg.catalogs.hive import BoundedHiveCatalog
+    except ImportError as cause:
+        raise NotInstalledError(str(cause)) from cause
+    return BoundedHiveCatalog(name, limits, properties)
+
+
+def _glue(name: str, limits: Limits, properties: Mapping[str, Any]) -> Catalog:
+    try:
+        from calve.iceberg.catalogs.glue import BoundedGlueCatalog
+    except ImportError as cause:
+        raise NotInstalledError(str(cause)) from cause
+    return BoundedGlueCatalog(name, limits, properties)
 
 
 def _hint(name: str, cause: Exception) -> str:
