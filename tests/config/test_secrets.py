@@ -50,6 +50,7 @@ def test_P22_no_secret_is_in_what_is_shown_or_printed(tmp_path: Path) -> None:
 [source.main]
 url = "http://user:{SECRET}@host:8123"
 password = "{SECRET}"
+lake = {{lake = "IcebergS3('https://b.s3.amazonaws.com/{{path}}/', 'AKIA', '{SECRET}', 'Parquet')"}}
 [catalog.lake]
 uri = "postgresql+psycopg://u:{SECRET}@h/db"
 token = "{SECRET}"
@@ -60,6 +61,19 @@ auth = {{type = "basic", basic = {{password = "{SECRET}"}}}}
 [storage."s3://b"]
 secret_access_key = "{SECRET}"
 session_token = "{SECRET}"
+[storage."abfss://c@a.dfs.core.windows.net"]
+account_key = "{SECRET}"
+sas_token = "{SECRET}"
+client_secret = "{SECRET}"
+[storage."gs://b"]
+service_account_key = "{SECRET}"
+[backup]
+encryption_key = "{SECRET}"
+[notify.ops]
+url = "https://hooks.example/{SECRET}"
+secret = "{SECRET}"
+[ping.nightly]
+success = "https://pings.example/{SECRET}"
 [store]
 url = "postgresql://u:{SECRET}@h/db"
 [spark.conf]
@@ -68,7 +82,7 @@ url = "postgresql://u:{SECRET}@h/db"
     config = load_config(environ={}, cwd=tmp_path)
     assert SECRET not in repr(config.settings)
     assert SECRET not in repr(config)
-    assert repr(config.settings).count(MASK) == 12
+    assert repr(config.settings).count(MASK) == 21
     assert config.catalog("lake")["auth"]["basic"]["password"] == SECRET
 
 
@@ -79,6 +93,7 @@ url = "postgresql://u:{SECRET}@h/db"
         ("postgresql://h/d?user=u&password=p&x=1", f"postgresql://h/d?user=u&password={MASK}&x=1"),
         ("sqlite:////a/b.db", "sqlite:////a/b.db"),
         ("http://h:8123/x@y:z", "http://h:8123/x@y:z"),
+        ("https://a.blob/c?sv=1&sig=p%3D", f"https://a.blob/c?sv=1&sig={MASK}"),
     ],
 )
 def test_a_url_keeps_all_but_its_password(url: str, masked: str) -> None:

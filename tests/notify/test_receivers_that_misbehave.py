@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
+from calve.model.access import Notice
 from calve.model.states import ProcessState
 from calve.notify.delivery import SEND_SECONDS, Delivered, Delivery, send
-from calve.notify.notifier import LEASE_SECONDS, MOST_ATTEMPTS, Notifier
+from calve.notify.notifier import DAMAGED, LEASE_SECONDS, MOST_ATTEMPTS, Notifier
 from calve.notify.targets import Ping, Webhook
 from calve.testing.clock import FakeClock
-from calve.testing.contracts.contract import claim_one, claimed, move
+from calve.testing.contracts.contract import claim_one, claimed, move, new
 from calve.testing.memory_store import MemoryStore
 from support.receiver import Bad, Receiver, receiver
 
@@ -246,3 +247,19 @@ def test_draining_ends_in_time_also_at_a_receiver_that_drips(store: MemoryStore,
 
 def _call(url: str) -> Delivery:
     return Delivery(notices=(), id="i", event="test", method="POST", url=url, body=b"{}")
+
+
+@pytest.mark.parametrize("body", ["", "{", "[1, 2]", '{"id": "x"}', "[" * 100_000])
+def test_T10_a_notice_that_cannot_be_read_holds_none_of_the_others_up(
+    store: MemoryStore, hook: Receiver, body: str
+) -> None:
+    made = notifier(store, hook)
+    position = store.follow_target(made.target.key)
+    [process] = store.submit([new()])
+    damaged = Notice(id="damaged", target=made.target.key, name="failed", process_id=process.id, body=body)
+    store.add_notices(made.target.key, after=position, upto=position, notices=[damaged])
+    fail(store)
+    while made.tick():
+        pass
+    assert len(hook.got) == 1
+    assert [(lost.id, lost.error) for lost in store.given_up(10)] == [("damaged", DAMAGED)]

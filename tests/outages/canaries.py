@@ -27,7 +27,16 @@ CLIENT = "canary-of-the-rest-client-93be"
 TOKEN = "canary-of-the-rest-token-d210"
 WEBHOOK = "canary-of-the-webhook-2f6c"  # of a receiver that is away: errors are where URLs are told
 WRONG = "canary-that-is-refused-44d9"
-CANARIES = (SOURCE, STORE, CATALOG, S3, CLIENT, TOKEN, WEBHOOK, WRONG)
+# Of services that are not here: the configuration is read, shown, bundled and handed on all the same.
+ENGINE = "canary-of-the-lakes-table-engine-7f30"
+AZURE = "canary-of-the-azure-account-c81b"
+SAS = "canary-of-the-azure-signature-e4a6"
+GOOGLE = "canary-of-the-google-token-19d5"
+BACKUPS = "ca11ab1e" * 8  # 32 bytes in hex
+SPARK = "canary-of-the-spark-conf-a0c3"
+PING = "canary-of-the-ping-6b12"
+ELSEWHERE = (ENGINE, AZURE, SAS, GOOGLE, BACKUPS, SPARK, PING)
+CANARIES = (SOURCE, STORE, CATALOG, S3, CLIENT, TOKEN, WEBHOOK, WRONG, *ELSEWHERE)
 PLANTED = frozenset({"calve.toml", "password-of-the-source"})
 
 
@@ -58,6 +67,23 @@ class Guarded:
 url = "{self.front.url}"
 password_file = "password-of-the-source"
 id = "canaries"
+lake = {{far = "IcebergS3('http://127.0.0.1:9/{{path}}/', 'calve-test', '{ENGINE}')"}}
+[storage."abfss://container@account.dfs.core.windows.net"]
+account_key = "{AZURE}"
+[storage."abfss://other@account.dfs.core.windows.net"]
+sas_token = "sv=1&sig={SAS}"
+[storage."gs://bucket"]
+token = "{GOOGLE}"
+[backup]
+url = "s3://{BUCKET}/backups"
+encryption_key = "{BACKUPS}"
+[policy.events]
+source = "main:db.events"
+to = "far.ns.events"
+view = "db.events_all"
+export_after = "5200w"
+[ping.nightly]
+success = "http://127.0.0.1:9/{PING}"
 [store]
 url = "{self.store_url}"
 [catalog.far]
@@ -90,6 +116,7 @@ secret_access_key = "{S3}"
 master = "{os.environ.get("CALVE_TEST_MASTER", "local-cluster[1,1,1024]")}"
 [spark.conf]
 "spark.executor.extraJavaOptions" = "{java_options()}"
+"spark.hadoop.fs.s3a.secret.key" = "{SPARK}"
 [notify.away]
 url = "http://127.0.0.1:9/{WEBHOOK}"
 secret = "{WEBHOOK}"

@@ -1,6 +1,5 @@
 """What the store knows of backups: how they were last seen, and what ever proved one."""
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -8,6 +7,7 @@ from typing import Any
 
 from calve.control.registry import ServedStore
 from calve.model.process import ProcessId, ProcessQuery
+from calve.model.record import fields_of, rows_of
 from calve.model.states import ProcessState
 
 _RESTORES = 200
@@ -27,7 +27,8 @@ class Proven:
 def backup_rows(store: ServedStore, location: str, *, first: int = 0, limit: int = 1) -> list[Json]:
     """Backups as they were last seen, newest first; of so many pieces."""
     pieces = store.sighting_body(location, "backups", first=first, limit=limit)
-    return [row for text in pieces for row in json.loads(text)]
+    rows = rows_of(pieces, "name")
+    return [row for row in rows if not row.get("contents") or row.keys() >= {"source", "created_at"}]
 
 
 def proven(store: ServedStore, location: str, rows: Sequence[Json]) -> dict[str, Proven]:
@@ -64,7 +65,7 @@ def _known(store: ServedStore, location: str, rows: Sequence[Json]) -> dict[str,
             found = Proven(at=proof.made_at, how=proof.depth, ok=proof.ok)
             named.setdefault(by_process[proof.process_id], []).append(found)
     for seen in store.sightings_of("proof", list({row["name"] for row in rows})):
-        known = json.loads(seen.summary) if seen.summary else {}
+        known = fields_of(seen.summary)
         if seen.seen_at:
             how = f"{known.get('read_bytes', 0) / max(known.get('bytes', 0), 1):.0%} of the data"
             found = Proven(at=seen.seen_at, how=how, ok=bool(known.get("whole")))

@@ -3,7 +3,6 @@
 What only a source or a catalog knows comes from the last look at it and has its time; nobody looked is not nought.
 """
 
-import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from calve.app.sightings import pair
 from calve.app.view import Json
 from calve.model.access import Latest, Totals
 from calve.model.process import ProcessId
+from calve.model.record import fields_of
 from calve.model.seen import Sighting, WorkDone
 
 DAYS = 30
@@ -145,8 +145,4 @@ def _last(latest: Latest | None, id: ProcessId | None) -> Json | None:
 
 def summary_of(sighting: Sighting | None) -> dict[str, Any]:
     """What a look noted; {} if there was none, or it cannot be read."""
-    try:
-        found = json.loads(sighting.summary) if sighting and sighting.summary else {}
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
+    return fields_of(sighting.summary) if sighting else {}

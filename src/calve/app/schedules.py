@@ -201,8 +201,7 @@ def tick(app: App, schedule: Schedule) -> list[Process]:
 def notes(app: App, schedule: Schedule) -> Json:
     """What workers noted of the schedule: since when they know it, and what was deleted last."""
     seen = app.registry.sighting(schedule.name, WHAT)
-    known = json.loads(seen.summary) if seen and seen.summary else {}
-    return known if isinstance(known, dict) else {}
+    return fields_of(seen.summary) if seen else {}
 
 
 def _start(app: App, schedule: Schedule, noted: Json, now: datetime) -> list[Process]:

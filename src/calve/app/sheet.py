@@ -142,7 +142,7 @@ def _plan(app: App, process: Process, size: int | None) -> Json:
     text = app.store.plan(process.id) or ""
     try:
         document = json.loads(text or "null")
-    except ValueError:
+    except (ValueError, RecursionError):
         document = None  # another kind's own text
     return {"sha256": hashlib.sha256(text.encode("utf-8", "replace")).hexdigest(), "document": document}
 

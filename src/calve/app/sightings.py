@@ -15,6 +15,7 @@ from typing import Any
 from calve.control.registry import ServedStore
 from calve.model.errors import CalveError
 from calve.model.process import ProcessQuery
+from calve.model.record import rows_of
 from calve.model.seen import Sighting
 
 PIECE = 1000  # partitions
@@ -93,8 +94,7 @@ def _with_contents(store: ServedStore, location: str, rows: Sequence[Json]) -> l
         return list(rows)
     known = {
         (one["name"], one.get("process")): one["contents"]
-        for text in store.sighting_body(location, "backups", limit=MOST_PIECES)
-        for one in json.loads(text)
+        for one in rows_of(store.sighting_body(location, "backups", limit=MOST_PIECES))
         if "contents" in one
     }
     found: list[Json] = []

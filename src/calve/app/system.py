@@ -1,6 +1,5 @@
 """The installation on a page: who works and serves, what is down or was, what is stopped, which errors come."""
 
-import json
 from collections import Counter
 from datetime import date, datetime, timedelta
 
@@ -10,6 +9,7 @@ from calve.app.documents import head
 from calve.app.view import Json
 from calve.app.wiring import App
 from calve.model.access import NAMED_HALTS
+from calve.model.record import rows_of
 from calve.model.states import ProcessState
 
 ERRORS = 5000
@@ -97,4 +97,4 @@ def _doctor(app: App) -> Json | None:
     if seen is None or seen.seen_at is None:
         return None
     body = app.registry.sighting_body("installation", "doctor")
-    return {"seen_at": view.time_json(seen.seen_at), "findings": json.loads(body[0]) if body else []}
+    return {"seen_at": view.time_json(seen.seen_at), "findings": rows_of(body[:1])}

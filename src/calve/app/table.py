@@ -4,7 +4,6 @@ Partitions come in pieces of the sighting: a page of 200 reads one or two of the
 partition that was exported since is marked so, and is not counted again.
 """
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,7 +21,7 @@ from calve.app.view import Json
 from calve.app.wiring import App
 from calve.model.errors import UsageError
 from calve.model.process import GuardedTable, Process, ProcessId, ProcessQuery
-from calve.model.record import fields_of
+from calve.model.record import fields_of, rows_of
 from calve.model.seen import ProcessEnd, Sighting
 from calve.model.states import PROCESS_LIVE, ProcessState
 
@@ -31,6 +30,7 @@ FILTERED_PIECES = 20  # above it a filter would read too much
 _STATES = ("", "no", "unchanged", "changed", "missing", "gone")
 _NEWEST = 10
 _MOST = 200
+_NEEDED = ("id", "process", "exported")  # of a partition that was seen
 
 
 def table(app: App, source: str, to: str, *, page: int = 1, exported: str = "") -> Json:
@@ -93,7 +93,7 @@ def table(app: App, source: str, to: str, *, page: int = 1, exported: str = "") 
         "complete": complete,
         "halt": view.plain_json(halt) if halt else None,
         "health": health or None,
-        "snapshots": json.loads(snapshots[0]) if snapshots else None,
+        "snapshots": rows_of(snapshots[:1]) if snapshots else None,
         "sizes": _sizes(app, to, health),
         "read": statements(to, health.get("location", ""), app.config),
         "processes": with_why(reader, newest),
@@ -141,10 +141,10 @@ def _partitions(
     if not exported:
         page, start = _page(page, total)
         piece = start // PIECE
-        found = _rows(app.registry.sighting_body(subject, "pair", first=piece))
+        found = rows_of(app.registry.sighting_body(subject, "pair", first=piece), *_NEEDED)
         return found[start - piece * PIECE :][:PAGE], total, True, page
     pieces = app.registry.sighting_body(subject, "pair", limit=FILTERED_PIECES)
-    fitting = [row for text in pieces for row in _rows([text]) if row["exported"] == exported]
+    fitting = [row for row in rows_of(pieces, *_NEEDED) if row["exported"] == exported]
     page, start = _page(page, len(fitting))
     return fitting[start : start + PAGE], len(fitting), seen.pieces <= FILTERED_PIECES, page
 
@@ -153,10 +153,6 @@ def _page(page: int, total: int) -> tuple[int, int]:
     """One that there is, and where it begins."""
     page = min(max(page, 1), max(1, -(-total // PAGE)))
     return page, (page - 1) * PAGE
-
-
-def _rows(pieces: Sequence[str]) -> list[Json]:
-    return [row for text in pieces for row in json.loads(text)]
 
 
 def _since(app: App, seen: Sighting | None, source: str, to: str) -> list[ProcessEnd]:

@@ -23,6 +23,7 @@ from calve.clickhouse.tier.residency import Resident
 from calve.destination.names import DestinationAddress
 from calve.destination.outcome import EarlierExport
 from calve.model.errors import CalveError, NotFoundError, RefusedError, TemporaryError, UsageError
+from calve.model.record import fields_of
 from calve.objects.uri import LOCAL, Uri, full_uri
 from calve.policy.bounds import TimeKey, Unit, time_key
 from calve.policy.calendar import zone_of
@@ -194,7 +195,7 @@ def _server(session: Session, name: TableName) -> TierServer:
     comment = residency.comment_of(session, table.uuid)
     if comment is not None:
         residents = residency.read(session, table.uuid)
-        about = json.loads(comment or "{}")
+        about = fields_of(comment)
     found = tuple(one for one in session.partitions(table) if one.rows)
     return TierServer(table=table, partitions=found, residents=residents, about=about)
 

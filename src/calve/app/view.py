@@ -398,5 +398,5 @@ def _parsed(text: str) -> Any:
     """A receipt as JSON where it is JSON; a kind may keep a place instead."""
     try:
         return json.loads(text) if text else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return text

@@ -138,23 +138,26 @@ def _left_out(column: SourceColumn, choices: Choices) -> bool:
 def _gathered(columns: Iterable[SourceColumn], choices: Choices) -> list[_Given]:
     """The columns to export. `n.a Array(X), n.b Array(Y)`, which is how ClickHouse stores a
     Nested column by default, become one column `n` again."""
-    groups: dict[str, list[SourceColumn]] = {}
+    groups: dict[tuple[str, bool], list[SourceColumn]] = {}
     for column in columns:
-        prefix, dot, _ = column.name.partition(".")
-        nested = dot and isinstance(types.parse(column.type), types.Array)
+        prefix, _, element = column.name.partition(".")
+        nested = bool(prefix and element) and isinstance(types.parse(column.type), types.Array)
         if not _excluded(column.name, choices):
-            groups.setdefault(prefix + "." if nested else column.name, []).append(column)
-    return [_given(name, group) for name, group in groups.items()]
+            groups.setdefault((prefix if nested else column.name, nested), []).append(column)
+    return [
+        _put_together(name, group) if nested else _alone(group[0]) for (name, nested), group in groups.items()
+    ]
 
 
 def _excluded(name: str, choices: Choices) -> bool:
     return name in choices.exclude or name.partition(".")[0] in choices.exclude
 
 
-def _given(name: str, group: Sequence[SourceColumn]) -> _Given:
-    if not name.endswith("."):
-        only = group[0]
-        return _Given(name=only.name, type=types.parse(only.type), expression=quoted(only.name))
+def _alone(column: SourceColumn) -> _Given:
+    return _Given(name=column.name, type=types.parse(column.type), expression=quoted(column.name))
+
+
+def _put_together(name: str, group: Sequence[SourceColumn]) -> _Given:
     arrays = [types.parse(column.type) for column in group]
     elements = tuple(
         types.Element(column.name.partition(".")[2], array.inner)
@@ -163,9 +166,7 @@ def _given(name: str, group: Sequence[SourceColumn]) -> _Given:
     )
     whole = types.Array(types.Tuple(elements))
     zipped = f"arrayZip({', '.join(quoted(column.name) for column in group)})"
-    return _Given(
-        name=name.removesuffix("."), type=whole, expression=f"CAST({zipped}, {literal(str(whole))})"
-    )
+    return _Given(name=name, type=whole, expression=f"CAST({zipped}, {literal(str(whole))})")
 
 
 def _mapped(given: _Given, choices: Choices) -> MappedColumn:

@@ -4,7 +4,7 @@ What cannot be read is a `DamagedError` that names the object, never a `KeyError
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Self, TypeVar
 
 from calve.model.codec import Malformed, decode, encode
@@ -45,6 +45,23 @@ def fields_of(text: str | None) -> dict[str, Any]:
     except (ValueError, TypeError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def rows_of(texts: Iterable[str], *needs: str) -> list[dict[str, Any]]:
+    """The objects of JSON lists, for showing: those that have what is needed; none of a text that cannot be read
+    (T10)."""
+    found: list[dict[str, Any]] = []
+    for text in texts:
+        try:
+            rows = json.loads(text)
+        except (ValueError, TypeError, RecursionError):
+            continue
+        found += (
+            [row for row in rows if isinstance(row, dict) and row.keys() >= {*needs}]
+            if isinstance(rows, list)
+            else []
+        )
+    return found
 
 
 def loads(kind: type[T], text: str | bytes, where: str) -> T:

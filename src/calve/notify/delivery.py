@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 from calve import __version__
 from calve.model.access import Notice
 from calve.model.process import ProcessId
+from calve.model.record import fields_of
 from calve.notify.targets import Ping, Target, Webhook
 from calve.wire.bounded_http import TimedAnswer
 
@@ -80,8 +81,19 @@ def signature(secret: str, at: int, call_id: str, body: bytes) -> str:
     return hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()
 
 
+def is_whole(target: Target, notice: Notice) -> bool:
+    """False for a body that cannot be sent, or listed in a digest: its row in the store is damaged (T10)."""
+    if isinstance(target, Ping):
+        return True
+    body = fields_of(notice.body)
+    of = body.get("process")
+    return body.keys() >= {"id", "event", "at", "message", "process"} and (
+        of is None or (isinstance(of, dict) and "id" in of)
+    )
+
+
 def calls(target: Target, notices: Sequence[Notice]) -> list[Delivery]:
-    """One for each notice; one for all of them if there are too many."""
+    """One for each notice; one for all of them if there are too many. All are whole."""
     if isinstance(target, Ping):
         return _pings(target, notices)
     if len(notices) > DIGEST_ABOVE:

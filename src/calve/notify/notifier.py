@@ -12,7 +12,7 @@ from calve.control.registry import ServedStore
 from calve.control.why import why
 from calve.model.access import Notice
 from calve.model.process import Event, Process, ProcessQuery
-from calve.notify.delivery import SEND_SECONDS, Delivered, Delivery, Send, calls, send
+from calve.notify.delivery import SEND_SECONDS, Delivered, Delivery, Send, calls, is_whole, send
 from calve.notify.notices import News, Waits, WantedNotice, news, past, stuck, wanted
 from calve.notify.pings import pings
 from calve.notify.targets import Ping, Target, Topic, Webhook
@@ -26,6 +26,7 @@ LEAST_ATTEMPTS = 5  # also of a notice that waited for a day because no program 
 MOST_AGE = timedelta(hours=24)
 FIRST_BACKOFF_SECONDS = 10.0
 MOST_BACKOFF_SECONDS = 1800.0
+DAMAGED = "its row in the store is damaged"
 _CLAIMED = 500  # at most this many in one digest
 _PAGE = 500
 _PIECES = 20  # of a thousand: what one look numbers at most
@@ -134,7 +135,7 @@ class Notifier:
     def _deliver(self, seconds: float) -> bool:
         claimed = self._store.claim_notices(self.target.key, limit=_CLAIMED, lease_seconds=LEASE_SECONDS)
         until = self._monotonic() + min(seconds, ROUND_SECONDS)
-        for call in calls(self.target, claimed):
+        for call in calls(self.target, self._whole(claimed)):
             left = until - self._monotonic()
             if left <= 0:
                 break
@@ -143,6 +144,14 @@ class Notifier:
             if answer.is_away:
                 break  # the others come back when their lease is over, with no attempt counted
         return bool(claimed)
+
+    def _whole(self, claimed: Sequence[Notice]) -> list[Notice]:
+        """A damaged one is given up, so that it holds up no other."""
+        damaged = [notice.id for notice in claimed if not is_whole(self.target, notice)]
+        if damaged:
+            _log.error("%s: %d notices are given up: %s", self.target.key, len(damaged), DAMAGED)
+            self._store.record_notices(damaged, DAMAGED)
+        return [notice for notice in claimed if notice.id not in damaged]
 
     def _record(self, call: Delivery, answer: Delivered) -> None:
         ids = [notice.id for notice in call.notices]

@@ -1,7 +1,5 @@
 """Whether the view over a table and its lake shows the rows that left, by the way that it reads them itself at each server."""
 
-import json
-
 from pyiceberg.schema import Schema
 
 from calve.clickhouse.source import LiveSource, Session
@@ -10,6 +8,7 @@ from calve.clickhouse.tables import TableInfo
 from calve.clickhouse.tier import residency, view
 from calve.clickhouse.tier.quarantine import DATABASE, QuarantineAttempt, closed_table
 from calve.clickhouse.tier.residency import Resident
+from calve.model.record import fields_of
 from calve.policy.bounds import TimeKey, time_key
 from calve.policy.proof_source import parts_sums
 from calve.policy.release_plan import ReleasePlan
@@ -35,7 +34,7 @@ def differs(source: LiveSource, plan: ReleasePlan, attempt: QuarantineAttempt) -
 
 def _text(session: Session, plan: ReleasePlan) -> tuple[view.ViewText, list[HashedColumn]]:
     table = session.describe(plan.request.database, plan.request.table)
-    about = json.loads(residency.comment_of(session, table.uuid) or "{}")
+    about = fields_of(residency.comment_of(session, table.uuid))
     database, _, name = plan.view.partition(".")
     text = view.compose(
         session,

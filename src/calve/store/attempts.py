@@ -197,6 +197,9 @@ class Attempts(SqlReader):
         )
 
 
+_ENDINGS = {one.value: one for one in Ending}  # one of another version is no reason to show no attempts (T10)
+
+
 def _attempt(row: Sequence[Any]) -> Attempt:
     """By hand: a page has thousands."""
     process_id, number, attempt, started_at, ended_at, ending, *rest = row
@@ -207,7 +210,7 @@ def _attempt(row: Sequence[Any]) -> Attempt:
         attempt=attempt,
         started_at=time_from_us(started_at),
         ended_at=time_from_us(ended_at),
-        ending=Ending(ending),
+        ending=_ENDINGS.get(ending, Ending.ENDED),
         code=code,
         worker=worker,
         rows=written,

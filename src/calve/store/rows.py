@@ -273,7 +273,7 @@ def end(
 
 def _code(error: str, where: str) -> str:
     """Of an error, without reading the rest of it."""
-    with contextlib.suppress(ValueError, TypeError, KeyError):
+    with contextlib.suppress(ValueError, TypeError, KeyError, RecursionError):
         if isinstance(code := json.loads(error)["code"], str):
             return code
     shown = _shown_error(error, where)

@@ -155,7 +155,15 @@ def _unknown(variable: str, reason: str, section: str) -> UsageError:
 MASK = "********"
 _HOOKS = frozenset({"url", "start", "success", "fail"})  # knowing such a URL is enough to call it
 _URL_PASSWORD = re.compile(r"(?<=://)([^/@:]*):([^/@]*)(?=@)")
-_QUERY_SECRET = re.compile(r"(?i)([?&][^=&]*(?:password|secret|token)[^=&]*=)([^&]*)")
+_QUERY_SECRET = re.compile(r"(?i)([?&](?:[^=&]*(?:password|secret|token|signature)[^=&]*|sig)=)([^&]*)")
+_ENGINE_TEXT = re.compile(r"'((?:[^'\\]|\\.)*)'")
+
+
+def _engine_secrets(engine: str) -> list[str]:
+    """Arguments of a table engine ([source.NAME] lake) that are neither a place nor the name of a format: a key
+    or a connection string may stand there, in spite of what the docs say."""
+    texts = (text for text in _ENGINE_TEXT.findall(engine) if len(text) >= 8 and "{" not in text)
+    return [text for text in texts if not re.match("[a-z0-9]+://", text)]
 
 
 def is_secret(key: Key) -> bool:
@@ -169,8 +177,16 @@ def _is_hook(key: Key) -> bool:
     return key[0] in ("notify", "ping") and key[-1] in _HOOKS
 
 
+def _is_engine(key: Key) -> bool:
+    return len(key) == 4 and key[0] == "source" and key[2] == "lake"
+
+
 def shown(key: Key, value: Any) -> Any:
     """What may be printed of a value."""
+    if _is_engine(key) and isinstance(value, str):
+        for text in _engine_secrets(value):
+            value = value.replace(f"'{text}'", f"'{MASK}'")
+        return mask_url(value)
     if _is_hook(key) and value:
         place = urlsplit(value)
         return f"{place.scheme}://{place.hostname}/{MASK}"
@@ -190,6 +206,8 @@ def secrets(leaves: Leaves) -> tuple[str, ...]:
         value = leaf.value
         if isinstance(value, dict):
             found += secrets({(*key, name): Leaf(value=below, origin="") for name, below in value.items()})
+        elif _is_engine(key):
+            found += _engine_secrets(str(value))
         elif is_secret(key):
             found += [str(value)] if str(value).lower() not in ("true", "false") else []  # a switch is none
         elif _is_hook(key):

@@ -34,7 +34,9 @@ class SourceConfig:
     id: str = ""
     disks: Mapping[str, str] = field(default_factory=dict)
     disks_at: str = "executors"
-    lake: Mapping[str, str] = field(default_factory=dict)  # catalog -> engine
+    lake: Mapping[str, str] = field(
+        default_factory=dict, repr=False
+    )  # catalog -> engine, which may hold keys
     engine_config: str = ""
 
     @property
