@@ -18,7 +18,8 @@ from calve.model.errors import PermanentError
 from calve.model.process import ProcessId
 from calve.model.states import ProcessState
 from calve.spark import executor
-from calve.spark.runner import KEEP_LOGS_DAYS, SparkRunner, log_file, remove_old_logs
+from calve.spark.jvm_files import KEEP_LOGS_DAYS, log_file, sweep
+from calve.spark.runner import SparkRunner
 from support.place import Place
 from support.sparks import common_conf, java_options
 from support.standalone import Standalone
@@ -195,5 +196,5 @@ def test_logs_of_ended_programs_are_removed_after_a_while(tmp_path: Path) -> Non
         file.write_text("")
         if file != recent:
             os.utime(file, (old, old))
-    remove_old_logs(tmp_path)
+    sweep(tmp_path)
     assert sorted(tmp_path.iterdir()) == sorted([kept, others, recent])

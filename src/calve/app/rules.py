@@ -40,12 +40,13 @@ def following_rules(app: App) -> Iterator[None]:
             stack.enter_context(announcing(app))
         for rules in followed:
             if rules:
-                stack.enter_context(_following(app, rules))
+                stack.enter_context(following(app, rules))
         yield
 
 
 @contextmanager
-def _following(app: App, rules: Sequence[Rule]) -> Iterator[None]:
+def following(app: App, rules: Sequence[Rule]) -> Iterator[None]:
+    """Look at these in a thread of their own, for as long as the block lasts."""
     stop = threading.Event()
     thread = threading.Thread(target=_run, args=(rules, stop), name="calve-rules", daemon=True)
     thread.start()

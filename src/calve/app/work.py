@@ -350,6 +350,7 @@ class WorkerProgram:
             optimizing(self._app),
             _rules(self._app),
             nullcontext() if until_idle else _guarding(self._app),
+            nullcontext() if until_idle else _finding_strays(self._app),
         ):
             if not self._loop.is_stopping:
                 _warm(self._app)
@@ -370,6 +371,13 @@ def _rules(app: App) -> AbstractContextManager[None]:
     from calve.app.rules import following_rules
 
     return following_rules(app)
+
+
+def _finding_strays(app: App) -> AbstractContextManager[None]:
+    from calve.app.rules import Rule, following
+    from calve.app.strays import Strays
+
+    return following(app, [Rule(name="pins that were taken late", tick=Strays(app).tick)])
 
 
 def _guarding(app: App) -> AbstractContextManager[None]:

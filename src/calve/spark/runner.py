@@ -9,9 +9,7 @@ slot before its wave ends; the job's own answer repeats them, so a lost update l
 import os
 import subprocess
 import sys
-import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -23,6 +21,7 @@ from calve.model.errors import CalveError, TemporaryError, UnavailableError
 from calve.spark import executor
 from calve.spark.driver import Driver
 from calve.spark.java import ClassArchive, java_home
+from calve.spark.jvm_files import JvmFolder, log_file, remove_log, sweep
 
 if TYPE_CHECKING:
     from calve.model.process import Granted
@@ -36,7 +35,6 @@ KILL_TIMEOUT = "1s"
 CANCEL_AGAIN_SECONDS = 0.5
 _END_SECONDS = 30
 _GIVEN_UP = "program_ends"
-KEEP_LOGS_DAYS = 7
 # The better of the JVM's two compilers, for code that runs ten to twenty times as often as by default. What only
 # schedules Python never does, and was compiled during a worker's first twenty exports; a compaction soon does.
 _COMPILE_LATER = (
@@ -85,6 +83,7 @@ class SparkRunner:
         self._gone: CalveError | None = None  # why it is of no use to go on starting
         self._starting = False
         self.jvm: Any = None  # its program
+        self._folder: JvmFolder | None = None  # its own files
         self._lost: tuple[Any, CalveError] | None = None  # the last context that ended by itself, and why
 
     @property
@@ -252,7 +251,7 @@ class SparkRunner:
                 self._watch.stop()
             if self._context is None and given_up:
                 self._classes.keep(whole=False)
-                _remove_log(self.log)
+                remove_log(self.log)
             if self._context is not None:
                 ended = False
                 try:
@@ -262,8 +261,9 @@ class SparkRunner:
                     _abandon(self._context)
                 self._context = None
                 self._classes.keep(whole=ended)
+                self._remove_folder()
                 if not self._failed:
-                    _remove_log(self.log)
+                    remove_log(self.log)
 
     def warm(self) -> None:
         """Start the session and its executors' Pythons now, to overlap that with planning."""
@@ -340,7 +340,7 @@ class SparkRunner:
 
     def _start(self) -> Any:
         os.environ["JAVA_HOME"] = str(java_home())
-        remove_old_logs(self.log.parent)
+        sweep(self.log.parent)
         if self._master.startswith("sc://"):
             from calve.spark.session import no_connect
 
@@ -350,10 +350,12 @@ class SparkRunner:
 
         os.environ.setdefault("SPARK_HOME", str(Path(pyspark.__file__).parent))
         local = self._master.startswith("local")
-        defaults = self._defaults(local=local)
         if pyspark.SparkContext._active_spark_context is None:
             _end_jvm()  # one that an earlier session of this program left behind has another configuration
         try:
+            self._remove_folder()  # of a JVM that was lost
+            self._folder = JvmFolder()
+            defaults = self._defaults(self._folder, local=local)
             # The JVM's command line, which every user of the machine can read, carries only our
             # own defaults and what must be known at its start; the rest of the configuration,
             # where secrets may be, goes through the gateway (P22).
@@ -381,6 +383,7 @@ class SparkRunner:
             if self.jvm is not None:  # PySpark did not know of it yet
                 self.jvm.kill()
                 self.jvm.wait()
+            self._remove_folder()
             if self._gone is not None:
                 raise self._gone from error
             if _UNRESPONSIVE in str(error):
@@ -404,10 +407,16 @@ class SparkRunner:
         driver = self._conf.get("spark.pyspark.driver.python") or sys.executable
         return {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": driver}
 
-    def _defaults(self, *, local: bool) -> dict[str, str]:
+    def _remove_folder(self) -> None:
+        if self._folder is not None:
+            self._folder.remove()
+            self._folder = None
+
+    def _defaults(self, folder: JvmFolder, *, local: bool) -> dict[str, str]:
         log4j = Path(__file__).with_name("log4j2.properties").as_uri()
         options = [f"-Dlog4j2.configurationFile={log4j}", f"-Dcalve.spark.log={self.log}"]
         options += self._classes.options(os.environ["JAVA_HOME"])
+        options += folder.options()
         options += ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"] if self._brief else _COMPILE_LATER
         conf = {
             "spark.app.name": "calve",
@@ -426,6 +435,7 @@ class SparkRunner:
                 "spark.driver.host": "127.0.0.1",
                 "spark.driver.bindAddress": "127.0.0.1",
                 "spark.python.daemon.module": "calve.spark.executor",
+                "spark.local.dir": str(folder.path),
             }
         return conf
 
@@ -449,39 +459,6 @@ def _environment(values: Mapping[str, str]) -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
-
-
-def log_file(pid: int | str) -> Path:
-    """What the JVM of a program logs, the errors of executors among it."""
-    return Path(tempfile.gettempdir()) / f"calve-spark-{pid}.log"
-
-
-def remove_old_logs(folder: Path) -> None:
-    """Those of programs that ended without removing theirs: killed ones, and failures, whose logs are kept
-    for a while."""
-    oldest = time.time() - KEEP_LOGS_DAYS * 86400
-    for log in folder.glob("calve-spark-*.log"):
-        pid = log.stem.rpartition("-")[2]
-        with suppress(OSError):  # another program removed it, or it is another user's
-            if pid.isdigit() and not _runs(int(pid)) and log.stat().st_mtime < oldest:
-                _remove_log(log)
-
-
-def _remove_log(log: Path) -> None:
-    """And the older pieces beside it that log4j made."""
-    for piece in (log, *log.parent.glob(f"{log.name}.[0-9]")):
-        with suppress(OSError):  # another program was first
-            piece.unlink()
-
-
-def _runs(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass  # it is another user's
-    return True
 
 
 def _end_jvm() -> bool:

@@ -69,14 +69,23 @@ def gather(world: World, ledger: Ledger, chronicle: Chronicle, effects: Mapping[
         _lake(found, chronicle, name, landed[name])
     found.landed = landed
     found.objects = set(_objects(world))
-    found.clones = [
+    found.clones, found.frozen = clones(world), frozen(world)
+    found.restored = list(_restored(world, found))
+    return found
+
+
+def clones(world: World) -> list[str]:
+    return [
         one["name"]
         for one in world.rows("SELECT name FROM system.tables WHERE database = 'calve_pins' ORDER BY name")
     ]
+
+
+def frozen(world: World) -> list[str]:
+    """Freezes that hold a file: UNFREEZE leaves empty folders."""
     shadow = world.clickhouse.data / "shadow"
-    found.frozen = sorted(one.name for one in shadow.iterdir() if one.is_dir()) if shadow.is_dir() else []
-    found.restored = list(_restored(world, found))
-    return found
+    folders = [one for one in shadow.iterdir() if one.is_dir()] if shadow.is_dir() else []
+    return sorted(one.name for one in folders if any(path.is_file() for path in one.rglob("*")))
 
 
 def _lake(found: Evidence, chronicle: Chronicle, name: str, landed: Sequence[Landed]) -> None:

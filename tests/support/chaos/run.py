@@ -3,6 +3,7 @@
 import random
 import resource
 import secrets
+import signal
 import sys
 import threading
 import time
@@ -19,14 +20,14 @@ from support.chaos.check import check, compared, lost_and_doubled
 from support.chaos.chronicle import Chronicle
 from support.chaos.clients import DATABASE, Clients, Person, destination
 from support.chaos.diary import Diary
-from support.chaos.evidence import Evidence, after_the_end, gather
+from support.chaos.evidence import Evidence, after_the_end, clones, frozen, gather
 from support.chaos.fleet import Fleet
 from support.chaos.foreign import Foreign
 from support.chaos.ledger import Ledger
 from support.chaos.nemesis import Nemesis
 from support.chaos.report import Report
 from support.chaos.schedule import Act, Schedule
-from support.chaos.world import disk, world
+from support.chaos.world import World, disk, world
 from support.chaos.writer import Writer
 
 _READY_SECONDS = 120.0
@@ -88,11 +89,14 @@ def run(asked: Asked) -> Report:
         for thread in beside:
             thread.join()
         nemesis.heal()
+        # Pins that a stopped worker took late are looked for soon after a start, and every ten minutes.
+        fleet.workers[0].ending = True
+        fleet.workers[0].signal(signal.SIGTERM)
         nemeses_end = diary.now()
         asked.say(f"no more strikes after {nemeses_end:.0f} s; waiting until everything has ended")
-        problems += _settle(place.store_url, _SETTLE_SECONDS)
+        problems += _settle(place, _SETTLE_SECONDS)
         problems += _restore_every_backup(clients, place.store_url)
-        problems += _settle(place.store_url, _SETTLE_SECONDS)
+        problems += _settle(place, _SETTLE_SECONDS)
         problems += _asked_again(clients)
         settled = diary.now()
         asked.say("reading everything by value")
@@ -160,11 +164,12 @@ def _first_exports(clients: Clients, ledger: Ledger) -> None:
             raise RuntimeError(f"the first exports did not complete: {failed[0].error}")
 
 
-def _settle(store_url: str, seconds: float) -> list[str]:
+def _settle(world: World, seconds: float) -> list[str]:
     """Wait until all has ended, was cleaned up and is known. What has not by then is a problem."""
     until = time.monotonic() + seconds
     while True:
-        open_ends = _open_ends(store_url)
+        open_ends = _open_ends(world.store_url)
+        open_ends += [f"pin {name} is at ClickHouse" for name in (*clones(world), *frozen(world))]
         if not open_ends or time.monotonic() > until:
             return [f"{one}, {seconds:.0f} s after the last strike" for one in open_ends]
         time.sleep(_LOOK_SECONDS)

@@ -5,7 +5,7 @@ The seed repeats the plan of a run, not its history: programs and services are r
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 NETWORKS = ("s3", "catalog", "clickhouse", "postgres")
 WAYS = ("refuse", "delay", "half_open", "lost_answers", "cut")
@@ -40,6 +40,8 @@ _ASKED = (
 _WRITTEN = (("insert", 6), ("merge", 3), ("update", 2))
 _FOREIGN = (("append", 4), ("delete", 2), ("compact", 2), ("expire", 2))
 
+# Strikes come in storms: between them work gets done, and what was struck has to heal by itself.
+_CYCLE_SECONDS, _STORM_SHARE = 30.0, 0.6
 SECONDS_BETWEEN = {"strikes": 2.5, "asked": 1.2, "written": 1.2, "foreign": 4.0}
 
 
@@ -72,7 +74,9 @@ class Schedule:
             seed=seed,
             seconds=seconds,
             # The first strike comes when there is work to break; each kind comes before any comes twice.
-            strikes=_acts(source, _STRIKES, seconds, SECONDS_BETWEEN["strikes"], first=4.0, every=True),
+            strikes=_in_storms(
+                _acts(source, _STRIKES, seconds, SECONDS_BETWEEN["strikes"], first=4.0, every=True)
+            ),
             asked=_acts(source, _ASKED, seconds, SECONDS_BETWEEN["asked"]),
             written=_acts(source, _WRITTEN, seconds, SECONDS_BETWEEN["written"]),
             foreign=_acts(source, _FOREIGN, seconds, SECONDS_BETWEEN["foreign"]),
@@ -98,3 +102,7 @@ def _acts(
     return tuple(
         Act(at=at, verb=verb, chance=source.getrandbits(32)) for at, verb in zip(times, chosen, strict=True)
     )
+
+
+def _in_storms(acts: Sequence[Act]) -> tuple[Act, ...]:
+    return tuple(replace(act, at=act.at - act.at % _CYCLE_SECONDS * (1 - _STORM_SHARE)) for act in acts)

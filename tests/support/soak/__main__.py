@@ -93,3 +93,7 @@ def _soak(folder: Path, seconds: float, workers: int) -> tuple[list[str], Rounds
         problems += [f"a process outlived its program: {one}" for one in fleet.left()]
         problems += [f"{one.name} ended by itself with {one.codes}" for one in fleet.all if one.codes]
     return problems, rounds, samples
+
+
+if __name__ == "__main__":
+    sys.exit(main())

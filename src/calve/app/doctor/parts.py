@@ -159,7 +159,7 @@ def java(_app: App) -> Iterator[Finding]:
 
 def spark(app: App) -> Iterator[Finding]:
     """A session starts, and an executor's Python runs the engine."""
-    from calve.spark.runner import log_file
+    from calve.spark.jvm_files import log_file
 
     results: list[TaskResult] = []
     order = TaskOrder(
