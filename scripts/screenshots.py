@@ -52,6 +52,7 @@ task_bytes_mb = 1
 task_attempts = 2
 lease_seconds = 5
 """
+POLICIES = ("events", "orders", "devices")
 RULES = """
 [policy.events]
 source = "main:shop.events"
@@ -183,7 +184,7 @@ def looked(place: Place) -> None:
     for table in ("orders", "events", "order_items"):
         place.run("partitions", f"shop.{table}", "--to", f"lake.shop.{table}", "--server", place.url)
         place.run("health", f"lake.shop.{table}", "--server", place.url)
-    for policy in ("events", "orders", "devices"):
+    for policy in POLICIES:
         place.run("policy", "run", policy, "--dry-run", "--server", place.url, fails=True)
     place.run(
         "hold",
@@ -197,7 +198,6 @@ def looked(place: Place) -> None:
         "--server",
         place.url,
     )
-    place.run("policy", "pause", "devices", "--reason", "sensors are recalibrated", "--server", place.url)
     place.run("doctor", "--server", place.url, fails=True)
 
 
@@ -376,6 +376,8 @@ def shown(place: Place, out: Path) -> None:
     """What is at work while the pictures are taken: a slow export, and one whose catalog is down."""
     with (place.folder / "calve.toml").open("a") as settings:
         settings.write(RULES)
+    for policy in POLICIES:  # what a policy begins would hold the source while it is looked at
+        place.run("policy", "pause", policy, "--reason", "sensors are recalibrated")
     with place.served(CALVE_LIMITS__UPLOAD_MB_PER_SECOND="1"):
         looked(place)
         place.run(
@@ -383,6 +385,8 @@ def shown(place: Place, out: Path) -> None:
         )
         place.run("export", "shop.events", "--to", "lake.shop.events_by_day", "--all", "--no-wait=queued")
         _until(lambda: any(one["tasks"]["done"] >= 3 and one["state"] == "RUNNING" for one in place.processes()), "no export runs")  # fmt: skip
+        for policy in POLICIES[:2]:
+            place.run("policy", "resume", policy, "--server", place.url)
         _fonts(place.folder)
         pictures(place, out)
 

@@ -20,6 +20,7 @@ from calve.web.charts.gantt import gantt, tries
 from calve.web.charts.histogram import histogram
 from calve.web.charts.outages import outages
 from calve.web.charts.sparkline import columns, shares, sparkline
+from calve.web.charts.throughput import spread
 
 PAGES = Path(__file__).parents[1] / "fixtures" / "pages"
 EVIL = "</svg><script>alert(1)</script>\"'&<"
@@ -269,3 +270,9 @@ def test_an_outage_that_goes_on_reaches_to_now() -> None:
     down = [one for one in parsed(text).iter("rect") if one.get("class") == "down"]
     assert [float(str(one.get("width")).rstrip("%")) for one in down] == [pytest.approx(100 / 28, abs=0.01)]
     assert "still down" in text
+
+
+def test_rows_are_spread_by_time() -> None:
+    """Else the highest speed of a chart is below its average."""
+    assert spread([{"start": 0.75, "end": 2.25, "rows": 15}], 1.0, 4) == pytest.approx([2.5, 10, 2.5, 0])
+    assert spread([{"start": 1.0, "end": 1.0, "rows": 3}], 1.0, 4) == [0, 3, 0, 0]

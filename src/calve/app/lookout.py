@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 from calve.app.calve import Calve
@@ -254,17 +255,19 @@ def looks(counts: Counts, config: Config) -> Iterator[Look]:
             yield Look(
                 what="pair", subject=subject, verb="partitions", arguments=given, tried=tried(seen), due=due
             )
-    published = [
-        (one.destination, one.completed_at)
-        for one in counts.totals.latest
-        if one.completed_at and one.kind in ("export", "optimize")
-    ]
+    published: dict[
+        str, datetime
+    ] = {}  # the last write to each: a list would be read through for every table
+    for work in counts.totals.latest:
+        if work.completed_at and work.kind in ("export", "optimize"):
+            last = published.get(work.destination, work.completed_at)
+            published[work.destination] = max(last, work.completed_at)
     for to in {one["destination"] for one in found}:
         if is_folder(to) or to.partition(".")[0] not in config.catalogs:
             continue  # plain Parquet has no health
         seen = counts.health.get(to)
         tried_at = seen.sighting.tried_at if seen else None
-        changed = tried_at is None or any(name == to and at > tried_at for name, at in published)
+        changed = tried_at is None or (to in published and published[to] > tried_at)
         yield Look(
             what="health", subject=to, verb="health", arguments={"table": to}, tried=tried(seen),
             due=due and (due if changed else max(due, _HEALTH_SECONDS)),

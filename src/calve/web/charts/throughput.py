@@ -36,11 +36,13 @@ def rates(attempts: Mapping[str, Any], first: float, last: float) -> list[float]
 
 
 def spread(bars: Sequence[Mapping[str, Any]], step: float, pieces: int) -> list[float]:
-    """The rows of each bar, evenly over the pieces of time that it lies in."""
+    """The rows of each bar, over the pieces of time that it lies in: as many to each as it has of the bar's time."""
     found = [0.0] * pieces
     for one in bars:
         begin, last = svg.finite(one["start"]) / step, svg.finite(one["end"]) / step
         first, until = (min(max(int(at), 0), pieces - 1) for at in (begin, math.ceil(last) - 1))
-        for at in range(first, until + 1):
-            found[at] += svg.known([one["rows"]])[0] / (until - first + 1)
+        shares = [max(min(last, at + 1) - max(begin, at), 0.0) for at in range(first, max(first, until) + 1)]
+        whole = sum(shares)
+        for at, share in enumerate(shares, first):
+            found[at] += svg.known([one["rows"]])[0] * (share / whole if whole else 1 / len(shares))
     return found
