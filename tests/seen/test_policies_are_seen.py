@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 from scene import OpenAs, Scene
 
 from calve.model.access import Role
-from support.browser import axe_finds
+from support.browser import ANSWERS, axe_finds
 from support.local_runner import LocalRunner
 from support.watched_runner import WatchedRunner
 
@@ -23,7 +23,7 @@ quiet = "0s"
 release = "quarantine"
 release_after = "0s"
 only_copy = "accepted"
-look_every = "1s"
+look_every = "10s"
 """
 MOVES = "policies/of?name=moves"
 
@@ -122,7 +122,8 @@ def test_a_policy_is_paused_and_rows_are_held_without_a_script(ruled: Scene, ope
 
 
 def test_the_keyboard_leads_to_policies_and_a_viewer_may_only_look(ruled: Scene, open_as: OpenAs) -> None:
-    page = open_as(url=ruled.url).page("")
+    person = open_as(url=ruled.url)
+    page = person.page("")
     expect(page.locator("#status")).to_have_text("live")
     page.keyboard.press("g")
     page.keyboard.press("o")
@@ -132,4 +133,12 @@ def test_the_keyboard_leads_to_policies_and_a_viewer_may_only_look(ruled: Scene,
     expect(page.get_by_role("heading", level=1)).to_have_text("moves")
     assert not page.locator("main a[data-confirm]").count(), "what a viewer may not do is no link"
     page.get_by_role("button", name="What is due?").click()
-    expect(page.locator(".lead")).to_contain_text("due", timeout=60_000)
+    answered = page.locator(".lead, [role=alert]")
+    expect(answered).to_be_visible(timeout=60_000)
+    while page.get_by_role(
+        "alert"
+    ).count():  # a worker looks at this moment; the test's own time limit ends it
+        page.get_by_role("button", name="Look now").click()
+        expect(answered).to_be_visible(timeout=60_000)
+    person.forgive(ANSWERS)
+    expect(page.locator(".lead")).to_contain_text("due")
