@@ -26,7 +26,6 @@ from calve.restore import task as restore_task
 from calve.tasks import attempts
 from support.simulator.clickhouse import ModelledSource
 from support.simulator.objects import ModelledObjects
-from support.simulator.store import reached
 
 if TYPE_CHECKING:
     from support.simulator.world import World
@@ -116,12 +115,12 @@ def in_one_thread() -> Iterator[None]:
 def do(world: "World", verb: str, chance: random.Random) -> bool:
     """Whether the verb is one of these."""
     ports = world.backup_ports()
-    name = chance.choice(NAMES)
+    name = _name(world, chance)
     match verb:
         case "backup":
             patterns = chance.choice((("db.*",), ("db.events",)))
-            request = backing_up.request_of(ports, name, "main", patterns)
-            backing_up.submit(ports, reached(world.store, world.weather), request)
+            request = backing_up.request_of(ports, chance.choice(NAMES), "main", patterns)
+            backing_up.submit(ports, world.anyone, request)
         case "delete_backup":
             _delete(world, ports, name)
         case "prune":
@@ -134,10 +133,21 @@ def do(world: "World", verb: str, chance: random.Random) -> bool:
                 existing=chance.choice(("refuse", "refuse", "replace")),
             )
             wanted = restoring.request_of(ports, name, "main", options)
-            restoring.submit(ports, reached(world.store, world.weather), wanted)
+            restoring.submit(ports, world.anyone, wanted)
         case _:
             return False
     return True
+
+
+def _name(world: "World", chance: random.Random) -> str:
+    """Mostly one that stands."""
+    below = f"{URL}/backups/"
+    objects = [uri.removeprefix(below) for uri in world.objects.held if uri.startswith(below)]
+    marked = {name.removesuffix(".deleted.json") for name in objects if name.endswith(".deleted.json")}
+    keys = sorted({name.removesuffix(".json") for name in objects if "deleted" not in name} - marked)
+    if keys and chance.random() < 0.8:
+        return chance.choice(keys).partition("@")[0]
+    return chance.choice(NAMES)
 
 
 def _delete(world: "World", ports: ReachedBackups, name: str) -> None:

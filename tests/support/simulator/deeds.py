@@ -11,7 +11,6 @@ from calve.model.states import PROCESS_LIVE, PROCESS_TERMINAL
 from support.simulator import archives, foreign, optimizes
 from support.simulator.clickhouse import ModelledTable
 from support.simulator.people import Action
-from support.simulator.store import reached
 
 if TYPE_CHECKING:
     from support.simulator.world import World
@@ -62,7 +61,7 @@ def _one(world: "World", verb: str, chance: random.Random) -> None:
     rows = sorted(world.processes(), key=lambda row: (row.state not in wanted, row.id))
     if rows:
         row = chance.choice(rows[: 1 + len(rows) // 2])
-        (cancel if verb == "cancel" else retry)(reached(world.store, world.weather), row.id)
+        (cancel if verb == "cancel" else retry)(world.holder(row.id), row.id)
 
 
 def _export(world: "World", verb: str, table: ModelledTable, partition: str, chance: random.Random) -> None:

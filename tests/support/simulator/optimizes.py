@@ -45,7 +45,6 @@ from calve.spark.actions import PROCESS_ID, TASK, answer_of
 from support.simulator.catalog import ModelledCatalog, Name
 from support.simulator.objects import ModelledObjects
 from support.simulator.schedule import BEGIN, Schedule
-from support.simulator.store import reached
 
 if TYPE_CHECKING:
     from support.simulator.world import World
@@ -256,7 +255,7 @@ def do(world: "World", full: bool) -> None:
     lake, name = world.lake
     request = OptimizeRequest(catalog=lake.name, identifier=name, full=full)
     submitting.check(ports, request)
-    submitting.submit(ports, reached(world.store, world.weather), request)
+    submitting.submit(ports, world.anyone, request)
 
 
 @contextmanager

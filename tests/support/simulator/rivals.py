@@ -17,7 +17,6 @@ from calve.model.process import Process
 from calve.model.states import PROCESS_LIVE, ProcessState
 from support.simulator import archives, foreign
 from support.simulator.schedule import Program
-from support.simulator.store import reached
 from support.simulator.weather import Fault
 
 if TYPE_CHECKING:
@@ -81,7 +80,7 @@ class Rivals:
                 given_up = self._cancel()
                 world.schedule.sleep(8.0)
                 for row in given_up:
-                    retry(reached(world.store, world.weather), row.id)
+                    retry(world.holder(row.id), row.id)
 
     def _working(self) -> list[Process]:
         """The one that is nearest to its end."""
@@ -91,7 +90,7 @@ class Rivals:
     def _cancel(self) -> list[Process]:
         rows = self._working()
         for row in rows:
-            cancel(reached(self.world.store, self.world.weather), row.id)
+            cancel(self.world.holder(row.id), row.id)
         return rows
 
     def _force(self, row: Process) -> None:

@@ -6,7 +6,7 @@ SQLite asks the system for the time in one function of its own; here that functi
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, lru_cache
 from pathlib import Path
@@ -16,6 +16,8 @@ from sqlalchemy import event
 
 from calve.control.registry import ServedStore
 from calve.model.errors import StoreError, StoreUnknownError
+from calve.model.process import Event, Pin, Process, ProcessId, ProcessQuery
+from calve.model.states import PinState
 from calve.store import open_store
 from calve.store.store import SqlStore
 from calve.testing.faults import REGISTRY_CALLS, STORE_CALLS
@@ -85,6 +87,42 @@ def _empty() -> Path:
     store = open_store(f"sqlite:///{file}")
     store.close()
     return file
+
+
+class AllStores:
+    """One store or two, as one who looks at all of them sees it. A catalog is shared by stores that do not know each
+    other."""
+
+    def __init__(self, stores: Sequence[SqlStore]) -> None:
+        self.stores = tuple(stores)
+        self._writes = [writes_of(store) for store in stores]
+        self._of: dict[ProcessId, SqlStore] = {}
+        self._rows: tuple[int, list[Process]] = -1, []
+
+    def written(self) -> int:
+        return sum(count() for count in self._writes)
+
+    def processes(self) -> list[Process]:
+        """Read anew only where something was written."""
+        if self._rows[0] != self.written():
+            found = {store: store.processes(ProcessQuery(limit=1000)) for store in self.stores}
+            self._of |= {row.id: store for store, rows in found.items() for row in rows}
+            self._rows = self.written(), [row for rows in found.values() for row in rows]
+        return self._rows[1]
+
+    def of(self, process_id: ProcessId) -> SqlStore:
+        if process_id not in self._of:
+            self.processes()
+        return self._of[process_id]
+
+    def plan(self, process_id: ProcessId) -> str | None:
+        return self.of(process_id).plan(process_id)
+
+    def events(self, process_id: ProcessId) -> list[Event]:
+        return self.of(process_id).events(process_id, limit=10_000)
+
+    def pins(self, states: frozenset[PinState] = frozenset(PinState)) -> list[Pin]:
+        return [pin for store in self.stores for pin in store.pins(states=states)]
 
 
 class Reached:

@@ -190,7 +190,7 @@ def _archives(nature: random.Random) -> Storm:
         faults=frozenset(fault for fault in Fault if nature.random() < 0.6),
         spark=nature.choice((0.0, 0.1, 0.25)),
         rivals=nature.choice(((), ("cancel",), ("delete_backup",), ("delete_backup", "prune"))),
-        verbs=(*_ARCHIVING, "insert", "merge", "cancel", "retry"),
+        verbs=(*_ARCHIVING, "insert", "insert", nature.choice(("merge", "mutate", "insert")), "cancel", "retry"),
         actions=20 if quiet else nature.choice((12, 16)),
         seconds=nature.choice((60.0, 120.0)),
         workers=nature.choice((1, 2, 2)),

@@ -13,6 +13,7 @@ from calve.backup.kind import BackupKind
 from calve.clickhouse.parts.partitions import Selection
 from calve.control.client import cancel
 from calve.control.kind import Kind
+from calve.control.registry import ServedStore
 from calve.control.worker import WorkerLoop
 from calve.export.kind import TASK_FUNCTION, ExportKind
 from calve.export.request import ExportRequest
@@ -20,12 +21,13 @@ from calve.export.submit import submit_export, survey_export
 from calve.model import reach
 from calve.model.errors import CalveError, Outcome
 from calve.model.limits import Limits
-from calve.model.process import Process, ProcessId, ProcessQuery, WorkerId
+from calve.model.process import Process, ProcessId, WorkerId
 from calve.model.states import PIN_HELD, PROCESS_TERMINAL, ProcessState
 from calve.optimize.driver_work import REWRITE
 from calve.optimize.kind import OptimizeKind
 from calve.restore.kind import TASK_FUNCTION as RESTORE_TASK
 from calve.restore.kind import RestoreKind
+from calve.store.store import SqlStore
 from support.simulator import deeds, optimizes
 from support.simulator.archives import URL, ArchiveTask, ReachedBackups, in_one_thread, sweep
 from support.simulator.catalog import ModelledCatalog
@@ -39,7 +41,7 @@ from support.simulator.people import Action, Script
 from support.simulator.rivals import Rivals
 from support.simulator.schedule import Program, Schedule, Stuck
 from support.simulator.spark import ModelledCluster, ModelledRunner
-from support.simulator.store import reached, sql_store, writes_of
+from support.simulator.store import AllStores, reached, sql_store
 from support.simulator.storm import storm_of
 from support.simulator.weather import FOR_EVER, Weather
 
@@ -62,6 +64,7 @@ CALM_SECONDS = 3600.0  # after the storm everything ends within this
 _IDLE_SECONDS = 30.0
 _TICK_SECONDS = 4.0
 _IMPATIENCE = 0.3
+_SHARED = frozenset({"mixed", "forces", "rollbacks", "folders"})  # storms that two stores may be in
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +83,8 @@ class Hand:
 
     program: Program
     loop: WorkerLoop
+    number: int  # of its store
+    store: SqlStore
     woken: bool = False
     jobs: int = 0
 
@@ -131,8 +136,6 @@ class World:
         self.hands: list[Hand] = []
         self.started = 0
         self.acting = 0  # people whose action has not ended
-        self._seen: tuple[int, list[Process]] = -1, []
-        self._event = -1, 0
         self.objects.before_delete.append(self._refuse_referenced)
         self.objects.before_delete.append(partial(refuse_needed, self))
         self.objects.before_delete.append(partial(refuse_listed, self))
@@ -156,8 +159,9 @@ class World:
             stack.enter_context(optimizes.listed(self.objects, self.schedule))
             stack.callback(logging.getLogger("calve").setLevel, logging.getLogger("calve").level)
             logging.getLogger("calve").setLevel(logging.CRITICAL)
-            self.store = stack.enter_context(sql_store(self.schedule))
-            self.written = writes_of(self.store)
+            self.store = AllStores(
+                [stack.enter_context(sql_store(self.schedule)) for _ in range(self._stores())]
+            )
             stack.callback(self.schedule.close)
             yield self
 
@@ -168,8 +172,8 @@ class World:
         for action in self.script.to_do():
             person = Program(f"person {action.name}")
             self.schedule.spawn(person, action.verb, partial(self._act, action), action.at)
-        for number in range(self.storm.workers):
-            self._start_worker(after=3.0 * number)
+        for number in range(max(self.storm.workers, len(self.store.stores))):
+            self._start_worker(number % len(self.store.stores), after=3.0 * number)
         self.schedule.spawn(world, "supervise", self._supervise)
         if self.storm.outages:
             self.schedule.spawn(world, "outages", self._outages)
@@ -177,9 +181,11 @@ class World:
         self.schedule.run(max(self.storm.seconds, last) + 1.0)
         self.schedule.tell("the storm is over")
         self.weather.clear()
-        for hand in self.hands[1:]:  # what others held, one goes on with
-            self.schedule.kill(hand.program)
-        self.hands = self.hands[:1]
+        kept = list({hand.number: hand for hand in reversed(self.hands)}.values())
+        for hand in self.hands:  # what others held, one goes on with
+            if hand not in kept:
+                self.schedule.kill(hand.program)
+        self.hands = kept
         end = self.schedule.now + CALM_SECONDS
         while not self._settled():
             if self.schedule.now > end:
@@ -191,10 +197,23 @@ class World:
         self.schedule.run(self.schedule.now + 60.0)
 
     def processes(self) -> list[Process]:
-        """Read anew only where something was written."""
-        if self._seen[0] != self.written():
-            self._seen = self.written(), self.store.processes(ProcessQuery(limit=1000))
-        return self._seen[1]
+        return self.store.processes()
+
+    def _stores(self) -> int:
+        """Two that do not know each other, in some of the histories where several export into one table."""
+        chance = self.schedule.random("stores").random()
+        return 2 if self.storm.name in _SHARED and chance < 0.2 else 1
+
+    @property
+    def anyone(self) -> ServedStore:
+        """The store that a person's command reaches."""
+        stores = self.store.stores
+        at = int(self.schedule.draw("store")[1] * len(stores)) if len(stores) > 1 else 0
+        return reached(stores[at], self.weather)
+
+    def holder(self, process_id: ProcessId) -> ServedStore:
+        """The one that has the process."""
+        return reached(self.store.of(process_id), self.weather)
 
     def _settled(self) -> bool:
         rows = self.processes()
@@ -230,19 +249,19 @@ class World:
     def backup_ports(self) -> ReachedBackups:
         return ReachedBackups(self.limits, self.source, self.objects)
 
-    def optimize_ports(self) -> optimizes.ReachedTables:
-        store = reached(self.store, self.weather)
-        return optimizes.ReachedTables(self.limits, store, self.catalogs, self.driver)
+    def optimize_ports(self, store: SqlStore | None = None) -> optimizes.ReachedTables:
+        seen = reached(store or self.store.stores[0], self.weather)
+        return optimizes.ReachedTables(self.limits, seen, self.catalogs, self.driver)
 
-    def kinds(self) -> dict[str, Kind]:
+    def kinds(self, store: SqlStore) -> dict[str, Kind]:
         kinds: list[Kind] = [ExportKind(self.ports())]
         if self.storm.archives:
             kinds += [BackupKind(self.backup_ports()), RestoreKind(self.backup_ports())]
         if self.storm.upkeep:
-            kinds.append(OptimizeKind(self.optimize_ports()))
+            kinds.append(OptimizeKind(self.optimize_ports(store)))
         return {kind.name: kind for kind in kinds}
 
-    def _start_worker(self, after: float = 0.0) -> None:
+    def _start_worker(self, store: int, after: float = 0.0) -> None:
         self.started += 1
         program = Program(f"worker-{self.started}")
 
@@ -260,8 +279,8 @@ class World:
             self.schedule.spawn(program, "job", job)
 
         loop = WorkerLoop(
-            store=reached(self.store, self.weather),
-            kinds=self.kinds(),
+            store=reached(self.store.stores[store], self.weather),
+            kinds=self.kinds(self.store.stores[store]),
             runner=ModelledRunner(self.cluster),
             limits=self.limits,
             reach=REACH,
@@ -270,7 +289,7 @@ class World:
             monotonic=self.schedule.monotonic,
             random=self.schedule.random(program.name).random,
         )
-        hand = Hand(program, loop)
+        hand = Hand(program, loop, store, self.store.stores[store])
         self.hands.append(hand)
         self.schedule.spawn(program, "loop", lambda: self._work(hand), after)
 
@@ -278,18 +297,13 @@ class World:
         """As `WorkerLoop.run`, without its threads: a tick, then a rest until something happened."""
         rest = _TICK_SECONDS
         while True:
-            seen = self._newest_event()
+            seen = hand.store.last_event()
             hand.woken = False
             hand.loop.tick()
-            changed = self._newest_event() != seen
+            changed = hand.store.last_event() != seen
             rest = _TICK_SECONDS if changed or hand.jobs else min(2 * rest, _IDLE_SECONDS)
             self.schedule.sleep(0.05)
             self.schedule.wait(lambda: hand.woken, rest, step=0.5)
-
-    def _newest_event(self) -> int:
-        if self._event[0] != self.written():
-            self._event = self.written(), self.store.last_event()
-        return self._event[1]
 
     def _supervise(self) -> None:
         """Starts anew what died, lands what was under way, and watches that what ended stays so."""
@@ -300,7 +314,7 @@ class World:
             self._merge_restored()
             for hand in [one for one in self.hands if not one.program.alive]:
                 self.hands.remove(hand)
-                self._start_worker(after=chance.choice((0.5, 10.0, 45.0)))
+                self._start_worker(hand.number, after=chance.choice((0.5, 10.0, 45.0)))
             for row in self.processes():
                 before = self.ended.get(row.id, row.state)
                 if before is not row.state:
@@ -323,7 +337,7 @@ class World:
         if not self.storm.quiet and self.weather.stormy and chance < _IMPATIENCE and self.weather.keeps(name):
             self.schedule.tell(f"{row.id} is cancelled in its publish")
             with self.schedule.aside():
-                cancel(self.store, row.id)
+                cancel(self.store.of(row.id), row.id)
 
     def _outages(self) -> None:
         chance = self.schedule.random("outages")
@@ -379,7 +393,7 @@ class World:
         """As the command does it."""
         ports = self.ports()
         surveyed = survey_export(ports, request, selection)
-        submit_export(ports, reached(self.store, self.weather), surveyed, sleep=self.schedule.sleep)
+        submit_export(ports, self.anyone, surveyed, sleep=self.schedule.sleep)
 
     # -- what must never be -------------------------------------------------------------------------
 
