@@ -214,6 +214,14 @@ class FakeHot:
 
         self.world.do("put_back", work)
 
+    def thin(self, attempt: QuarantineAttempt, query_id: str) -> None:
+        def work() -> None:
+            there = {part.rows for part in self.world.table}
+            for name in self._found(attempt):
+                self.world.places[name] = [one for one in self.world.places[name] if one.rows not in there]
+
+        self.world.do("thin", work)
+
     def _doomed(self, attempt: QuarantineAttempt, process_id: str) -> str:
         return self._name(attempt, f"_drop_{process_id}")
 

@@ -38,14 +38,19 @@ def kept(tmp_path_factory: pytest.TempPathFactory, runner: LocalRunner) -> Itera
         yield place
 
 
+_TABLE = (
+    "CREATE TABLE {name}.events (id UInt64, day Date, word LowCardinality(String), at DateTime('Asia/Tokyo')) "
+    "ENGINE = MergeTree PARTITION BY toYYYYMM(day) ORDER BY id"
+)
+
+
 @pytest.fixture
 def name(kept: Place) -> str:
     """Of the test's database, policy and namespace. Its table has two months that are over, and a newer one."""
     made = f"r{next(_NUMBERS)}"
     kept.execute(
         f"CREATE DATABASE {made}",
-        f"CREATE TABLE {made}.events (id UInt64, day Date, word LowCardinality(String), at DateTime('Asia/Tokyo')) "
-        "ENGINE = MergeTree PARTITION BY toYYYYMM(day) ORDER BY id",
+        _TABLE.format(name=made),
         f"INSERT INTO {made}.events SELECT number, '2024-01-10', toString(number % 7), number FROM numbers(100)",
         f"INSERT INTO {made}.events SELECT number, '2024-02-10', toString(number % 7), number FROM numbers(50)",
         f"INSERT INTO {made}.events SELECT number, '2024-03-10', toString(number % 7), number FROM numbers(10)",
@@ -141,6 +146,28 @@ def test_a_view_turns_with_what_leaves_and_with_what_comes_back(kept: Place, nam
         assert back.state is ProcessState.COMPLETED, back.error
         assert [row["n"] for row in kept.select(shown)] == [101, 50, 10]
         assert len(read_marks(kept.table(f"lake.{name}.events").metadata)) == 1
+
+
+def test_rows_come_back_to_their_table_under_another_name_and_never_to_another_table(
+    kept: Place, name: str
+) -> None:
+    with _app(kept, name) as (app, policy):
+        _run(kept, app, name)
+        _prove(kept, app, policy)
+        release_verbs.policy_approve(app, name, _ASKED)
+        _run(kept, app, name)
+        places = {one.partition: one.place for one in app.registry.releases(_identity(app, name))}
+        kept.execute(f"RENAME TABLE {name}.events TO {name}.renamed")
+        made = release_verbs.policy_undo(app, app.store, f"{name}.renamed", "202401")
+        [back] = kept.finish(app, [made.process.id])
+        assert back.state is ProcessState.COMPLETED, back.error
+        assert _count(kept, f"{name}.renamed") == 110
+        made = release_verbs.policy_undo(app, app.store, f"{name}.renamed", "202402")
+        kept.execute(f"DROP TABLE {name}.renamed SYNC", _TABLE.format(name=name))
+        [refused] = kept.finish(app, [made.process.id])
+        assert refused.error is not None
+        assert (refused.state, refused.error.code) == (ProcessState.FAILED, "source_changed")
+        assert (_count(kept, f"{name}.events"), _count(kept, places["202402"])) == (0, 50)
 
 
 def test_a_person_drops_what_is_in_quarantine_with_a_backup_that_is_kept(kept: Place, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Both ways of quarantine, in the embedded engine and at a server."""
+"""A quarantine in the embedded engine and at a server."""
 
 from collections.abc import Iterator
 
@@ -6,9 +6,8 @@ import pytest
 
 from calve.clickhouse.server.source import ServerOptions, ServerSource
 from calve.clickhouse.source import LiveSource
-from calve.clickhouse.tier.detached import DetachingQuarantine
 from calve.clickhouse.tier.quarantine import HeldPart, MovingQuarantine, QuarantinePlace, Where
-from calve.testing.contracts.quarantine import DetachingContract, MovingContract, Way
+from calve.testing.contracts.quarantine import MovingContract, Way
 from support.clickhouse_front import clickhouse_front
 from support.kept_source import KeptSource
 
@@ -28,12 +27,6 @@ class TestByMove(MovingContract):
     @pytest.fixture
     def way(self) -> Way:
         return MovingQuarantine
-
-
-class TestByDetach(DetachingContract):
-    @pytest.fixture
-    def way(self) -> Way:
-        return DetachingQuarantine
 
 
 def _part(hash: str, min_block: int) -> HeldPart:

@@ -7,15 +7,15 @@ import socket
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from calve.app.policies import ProofReach
 from calve.app.release_backup import check_backup
 from calve.app.tier import view_create
 from calve.app.wiring import App
-from calve.clickhouse.sql.tokens import parse, string
-from calve.clickhouse.tables import TableInfo
+from calve.clickhouse.sql.tokens import TableName, parse, string
+from calve.clickhouse.tables import TableInfo, name_of
 from calve.clickhouse.tier import residency
 from calve.clickhouse.tier.quarantine import QuarantineAttempt
 from calve.control.kind import Kind
@@ -98,6 +98,7 @@ class ReleaseReach:
             partition=request.partition,
             now=self._app.store.now,
             proof=plan.proof if plan else None,
+            uuid=plan.uuid if plan else "",
         )
 
     def cold(self, plan: ReleasePlan) -> ColdSide:
@@ -236,12 +237,18 @@ class TurningView:
         # If we die here, some servers read it from the one side and some from the other, which has the same rows.
         view_create(
             self.app,
-            str(request.name),
+            str(self._named()),
             request.destination,
             self.plan.view,
             cold=chosen if cold else (),
             hot=() if cold else chosen,
         )
+
+    def _named(self) -> TableName:
+        """As the table is called by now."""
+        name = self.plan.request.name
+        with self.app.source(name.source or "").visit() as session:
+            return replace(name_of(session, self.plan.uuid) or name, source=name.source)
 
     def _cold(self) -> list[bool]:
         """At each server."""

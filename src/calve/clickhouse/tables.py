@@ -148,6 +148,14 @@ def describe(session: Statements, database: str, table: str, *, functions: bool 
     )
 
 
+def name_of(session: Statements, uuid: str) -> TableName | None:
+    """What the table with this uuid is called by now; None where there is none."""
+    found = session.rows(
+        f"SELECT database, name FROM system.tables WHERE toString(uuid) = {string(uuid)}", what="tables"
+    )
+    return TableName(source=None, database=found[0]["database"], table=found[0]["name"]) if found else None
+
+
 def unfinished_mutations(session: Statements, table: TableName) -> tuple[Mutation, ...]:
     """Mutations that some part has not seen. Killed ones will never be applied and do not count."""
     found = session.rows(

@@ -46,6 +46,9 @@ class HotSide(Protocol):
 
     def put_back(self, attempt: QuarantineAttempt, query_id: str) -> None: ...
 
+    def thin(self, attempt: QuarantineAttempt, query_id: str) -> None:
+        """Remove what the closed quarantine has and the table has too, file for file."""
+
     def remove(self, attempt: QuarantineAttempt, process_id: str, query_id: str) -> None:
         """Delete the quarantine, under a name that is the process's own."""
 

@@ -11,7 +11,7 @@ from pyiceberg.schema import Schema
 from calve.clickhouse.parts.partitions import PartitionInfo
 from calve.clickhouse.source import LiveSource, Session
 from calve.clickhouse.sql.tokens import TableName, string
-from calve.clickhouse.tables import TableInfo
+from calve.clickhouse.tables import TableInfo, name_of
 from calve.clickhouse.tier import obstacles, replicas
 from calve.clickhouse.tier.obstacles import Obstacle
 from calve.clickhouse.tier.quarantine import (
@@ -19,11 +19,11 @@ from calve.clickhouse.tier.quarantine import (
     MovingQuarantine,
     QuarantineAttempt,
     QuarantinePlace,
-    closed_table,
     parts,
 )
 from calve.destination.proof import Scan
 from calve.iceberg.released import ReleasedTable, ReleaseMark
+from calve.model.errors import RefusedError
 from calve.policy.bounds import time_key
 from calve.policy.over import not_over
 from calve.policy.proof_plan import ProofPlan
@@ -45,6 +45,7 @@ class TableSide:
     partition: str
     now: Callable[[], datetime]  # the store's
     proof: ProofPlan | None = None  # of which columns sums are made
+    uuid: str = ""  # what left a table comes back to it, whatever it is called by now
 
     def look(self) -> SeenPartition:
         found: list[SeenPartition] = []
@@ -72,7 +73,7 @@ class TableSide:
         )
 
     def _look(self, session: Session) -> SeenPartition:
-        table = session.describe(self.name.database, self.name.table)
+        table = self._described(session)
         partitions = session.partitions(table)
         mine = next((one for one in partitions if one.id == self.partition), None)
         there = parts(session, table.full_name, self.partition)
@@ -88,6 +89,17 @@ class TableSide:
                 *self._of_time(session, table, partitions, mine),
             ),
         )
+
+    def _described(self, session: Session) -> TableInfo:
+        """RefusedError where the planned table is gone: another one of its name never gets its rows."""
+        name = name_of(session, self.uuid) if self.uuid else self.name
+        if name is None:
+            raise RefusedError(
+                f"table {self.name} of uuid {self.uuid} is gone",
+                code="source_changed",
+                hint=f"what left it may be in {DATABASE}, in tables whose names begin with that uuid",
+            )
+        return session.describe(name.database, name.table)
 
     def _of_time(
         self,
@@ -121,6 +133,10 @@ class TableSide:
         with self._first() as session:
             MovingQuarantine(session).put_back(attempt, query_id)
 
+    def thin(self, attempt: QuarantineAttempt, query_id: str) -> None:
+        with self._first() as session:
+            MovingQuarantine(session).thin(attempt, query_id)
+
     def placements(self, attempt: QuarantineAttempt) -> list[QuarantinePlace]:
         found = []
         for visit in self.source.visits():
@@ -151,14 +167,14 @@ class TableSide:
 
     def held(self, attempt: QuarantineAttempt) -> RowSums:
         with self._first() as session:
-            table = session.describe(DATABASE, closed_table(attempt).table)
+            table = session.describe(DATABASE, MovingQuarantine(session).place(attempt))
             found = session.parts(table, [attempt.partition])
         return self._sums(table, found)
 
     def live(self, attempt: QuarantineAttempt) -> RowSums:
         with self._first() as session:
             late = {part.name for part in MovingQuarantine(session).placement(attempt).late}
-            table = session.describe(self.name.database, self.name.table)
+            table = self._described(session)
             found = [part for part in session.parts(table, [attempt.partition]) if part.name not in late]
         return self._sums(table, found)
 
@@ -172,7 +188,7 @@ class TableSide:
         with self._first() as session:
             if MovingQuarantine(session).placement(attempt).late:
                 return ""  # of rows that were never exported, too
-            table = session.describe(self.name.database, self.name.table)
+            table = self._described(session)
             found = {one.id: one.content for one in session.partitions(table)}
             return found.get(attempt.partition, "")
 

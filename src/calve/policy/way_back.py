@@ -5,9 +5,10 @@ its marks back; the view reads the table again. Each step looks first, so any of
 keep their marks for ever: the lake then has the only copy.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from calve.clickhouse.tier.quarantine import QuarantineAttempt, Where
+from calve.clickhouse.tier.quarantine import QuarantineAttempt, QuarantinePlace, Where
 from calve.model.change import ReleaseTo
 from calve.model.errors import PermanentError, TemporaryError
 from calve.model.process import Process
@@ -37,7 +38,7 @@ class WayBack:
         content = ""
         if self.release.parts:
             hot = self.ports.hot(self.plan)
-            content = self._put_back(hot, self._closed(hot, why))
+            content = self._put_back(hot, *self._closed(hot, why))
         elif self.release.state is not ReleaseState.RETURNING:
             # If we die here, the marks are taken back by the next try.
             self._journal(ReleaseState.RETURNING, error=why)
@@ -50,10 +51,10 @@ class WayBack:
         # If we die here, all of it is found done.
         self._journal(ReleaseState.RETURNED)
 
-    def _closed(self, hot: HotSide, why: str) -> QuarantineAttempt:
-        """From now on nothing leaves, and what is held is known by its hashes."""
-        journal = ReleaseJournal.from_json(self.release.parts)
-        attempt = journal.attempt(hot.look().table, self.release)
+    def _closed(self, hot: HotSide, why: str) -> tuple[QuarantineAttempt, str]:
+        """From now on nothing leaves; what is held is known by its hashes, and by its sums."""
+        journal, seen_now = ReleaseJournal.from_json(self.release.parts), hot.look()
+        attempt = journal.attempt(seen_now.table, self.release)
         moves = [one for one in self.ports.intents(self.release.process_id) if one.step == MOVE]
         # If we die here, the place is closed or not; closing it again finds out.
         hot.close(attempt, [one.query_id for one in moves])
@@ -63,36 +64,87 @@ class WayBack:
         if all(seen.where is Where.NOWHERE for seen in placements):
             self._lose()
         if self.release.state is not ReleaseState.RETURNING:
-            noted = ReleaseJournal(
-                top=journal.top, hashes=tuple(sorted(attempt.hashes)), mutations=journal.mutations
-            )
+            noted = replace(journal, hashes=tuple(sorted(attempt.hashes)), back_top=seen_now.top)
+            sums = self._whole(hot, attempt, placements)
             # If we die here, nothing has come back yet, and the parts are known.
-            self._journal(ReleaseState.RETURNING, parts=noted.to_json(), error=why)
-        return attempt
+            self._journal(ReleaseState.RETURNING, parts=noted.to_json(), sums=sums, error=why)
+            return attempt, sums
+        return attempt, self.release.sums
 
-    def _put_back(self, hot: HotSide, attempt: QuarantineAttempt) -> str:
+    def _whole(self, hot: HotSide, attempt: QuarantineAttempt, places: Sequence[QuarantinePlace]) -> str:
+        """What has to come back, by value; "" where nobody can tell."""
+        if self.release.sums or len(places) > 1 or not places[0].holds_all:
+            return self.release.sums
+        return str(hot.held(attempt))
+
+    def _put_back(self, hot: HotSide, attempt: QuarantineAttempt, expected: str) -> str:
         """The content that the partition has then. Parts that are at both places are not moved once more: that would
         double them."""
-        found = {seen.where for seen in hot.placements(attempt)}
-        if found == {Where.QUARANTINE}:
-            # If we die here, the parts are at either place: the next try looks.
-            hot.put_back(attempt, f"calve-{self.process.id}-back")
-            found = {seen.where for seen in hot.placements(attempt)}
+        places = hot.placements(attempt)
+        if {seen.where for seen in places} == {Where.DIVIDED} and len(places) == 1:
+            places = self._gathered(hot, attempt, places[0], expected)
+        elif {seen.where for seen in places} == {Where.QUARANTINE}:
+            self._refuse_strangers(attempt, places)
+            places = self._moved(hot, attempt)
+        found = {seen.where for seen in places}
         if found not in _BACK:
-            raise TemporaryError(
-                f"partition {attempt.partition} of {attempt.table} is not in the same place on every server:"
-                f" {', '.join(sorted(found))}",
-                code="divided",
-                hint="it is checked again; compare system.parts of the table and of calve_released",
-            )
-        if self.release.sums and (sums := str(hot.live(attempt))) != self.release.sums:
+            raise self._divided(attempt, places)
+        if expected and (sums := str(hot.live(attempt))) != expected:
             raise PermanentError(
                 f"partition {attempt.partition} of {attempt.table} came back with other rows ({sums}) than left it"
-                f" ({self.release.sums}); the lake keeps its marks",
+                f" ({expected}); the lake keeps its marks",
                 code="came_back_differs",
                 hint="compare it with the lake before you change either",
             )
         return hot.content(attempt)
+
+    def _moved(self, hot: HotSide, attempt: QuarantineAttempt) -> list[QuarantinePlace]:
+        # If we die here, the parts are at either place, or at both: the next try looks.
+        hot.put_back(attempt, f"calve-{self.process.id}-back")
+        return hot.placements(attempt)
+
+    def _gathered(
+        self, hot: HotSide, attempt: QuarantineAttempt, place: QuarantinePlace, expected: str
+    ) -> list[QuarantinePlace]:
+        """A server that dies inside of a MOVE leaves some parts at both places. What quarantine has and the table too, file for
+        file, is removed from quarantine. If all that is left adds up to what left the table, each row is there once, and moves."""
+        if expected and place.copies:
+            # If we die here, some copies are removed; those that are left go with the next try.
+            hot.thin(attempt, f"calve-{self.process.id}-thin")
+        [place] = hot.placements(attempt)
+        if expected and not place.copies and str(hot.held(attempt) + hot.live(attempt)) == expected:
+            return self._moved(hot, attempt)
+        return [place]
+
+    def _refuse_strangers(self, attempt: QuarantineAttempt, places: Sequence[QuarantinePlace]) -> None:
+        """After a return that may have been cut off: a part that is newer, and large enough to be merged of parts that came back,
+        may have rows that are in quarantine, too."""
+        known = ReleaseJournal.from_json(self.release.parts).back_top
+        if self.release.state is not ReleaseState.RETURNING or known < 0:
+            return
+        for seen in places:
+            least = min(part.rows for part in seen.held)
+            for part in seen.late:
+                if part.min_block > known and part.rows >= least:
+                    raise TemporaryError(
+                        f"part {part.name} of {attempt.table} came while partition {attempt.partition} was on its way back, and may"
+                        f" have rows of {self.release.place}",
+                        code="divided",
+                        hint=f"ALTER TABLE {attempt.table.sql} DETACH PART '{part.name}': the return then goes on. Attach it"
+                        " afterwards, unless its rows are back",
+                    )
+
+    def _divided(self, attempt: QuarantineAttempt, places: Sequence[QuarantinePlace]) -> TemporaryError:
+        where = ", ".join(sorted({seen.where for seen in places}))
+        late = {part.name for seen in places for part in seen.late}
+        live = sorted({part.name for seen in places for part in seen.live} - late)
+        held = sorted({part.name for seen in places for part in seen.held})
+        return TemporaryError(
+            f"partition {attempt.partition} of {attempt.table} is not at one place at every server: {where}",
+            code="divided",
+            hint=f"it is looked at again. If it stays so, compare {', '.join(live[:3]) or 'no parts'} of {attempt.table} with"
+            f" {', '.join(held[:3]) or 'no parts'} of {self.release.place}, and DROP PART what the table has from quarantine",
+        )
 
     def _lose(self) -> None:
         said = "its parts are neither in the table nor in quarantine; only the lake is known to have the rows"
@@ -104,6 +156,13 @@ class WayBack:
             hint=f"calve policy explain {self.plan.request.name} {self.release.partition}",
         )
 
-    def _journal(self, state: ReleaseState, *, parts: str | None = None, error: str | None = None) -> None:
-        change = ReleaseTo(state=state, release=self.release.process_id, parts=parts, error=error)
+    def _journal(
+        self,
+        state: ReleaseState,
+        *,
+        parts: str | None = None,
+        sums: str | None = None,
+        error: str | None = None,
+    ) -> None:
+        change = ReleaseTo(state=state, release=self.release.process_id, parts=parts, sums=sums, error=error)
         self.ports.journal(self.process, change)

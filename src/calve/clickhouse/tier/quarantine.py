@@ -39,7 +39,6 @@ class QuarantineAttempt:
     process: str
     top: int  # the highest block of the partition when it was announced: late rows are above it
     hashes: frozenset[str]  # of the parts that it was announced for, and of all that were seen held since
-    parts: tuple[str, ...] = ()  # their names, for the way that has nothing else
 
     def noted(self, seen: "QuarantinePlace") -> "QuarantineAttempt":
         """With what is held: a merge before the move makes other files. To be journaled before `put_back`, because parts
@@ -88,6 +87,18 @@ class QuarantinePlace:
             return Where.QUARANTINE
         both = hashes <= {part.hash for part in old} and "" not in hashes
         return Where.BOTH if both else Where.DIVIDED
+
+    @property
+    def copies(self) -> tuple[HeldPart, ...]:
+        """Parts in quarantine that the table has too, file for file."""
+        live = {part.hash for part in self.live} - {""}
+        return tuple(part for part in self.held if part.hash in live)
+
+    @property
+    def holds_all(self) -> bool:
+        """Whether every old part of the table is such a copy: then what is in quarantine is whole."""
+        hashes = {part.hash for part in self.held} - {""}
+        return bool(self.held) and all(part.hash in hashes for part in self.live if self._is_old(part))
 
     @property
     def late(self) -> tuple[HeldPart, ...]:
@@ -202,6 +213,20 @@ class MovingQuarantine:
             live=live, held=tuple(held), closed=closed, top=attempt.top, known=attempt.hashes
         )
 
+    def thin(self, attempt: QuarantineAttempt, query_id: str) -> None:
+        """Remove the copies from a closed quarantine: a return then brings each part once."""
+        for row in self._found(attempt):
+            place = TableName(source=None, database=DATABASE, table=row["name"])
+            mine = {part.name for part in parts(self._session, place, attempt.partition)}
+            for part in self.placement(attempt).copies:
+                if part.name in mine:
+                    # If we die here, the next try goes on with the copies that are left.
+                    self._session.execute(
+                        f"ALTER TABLE {place.sql} DROP PART {string(part.name)}",
+                        what=f"copy {part.name} of {attempt.table}",
+                        query_id=query_id,
+                    )
+
     def remove(self, attempt: QuarantineAttempt, process: str, query_id: str) -> None:
         """Delete what is in quarantine, under a name that only `process` knows."""
         doomed = doomed_table(attempt, process)
@@ -256,6 +281,10 @@ class MovingQuarantine:
         except CalveError as error:
             if number_of(error) != _UNKNOWN_TABLE:  # another worker was first
                 raise
+
+    def place(self, attempt: QuarantineAttempt) -> str:
+        """The name of its table, whatever its stage; "" where there is none."""
+        return next((row["name"] for row in self._found(attempt)), "")
 
     def _found(self, attempt: QuarantineAttempt) -> list[dict[str, Any]]:
         """The tables of this attempt, whatever its stage."""

@@ -11,7 +11,6 @@ import pytest
 
 from calve.clickhouse.source import LiveSource, Session
 from calve.clickhouse.tables import TableInfo
-from calve.clickhouse.tier.detached import DetachingQuarantine
 from calve.clickhouse.tier.quarantine import (
     MovingQuarantine,
     Quarantine,
@@ -84,8 +83,6 @@ def trial(source: LiveSource, way: Way, columns: str = "note String", more: str 
             table=table, partition="202401", number=1, process="p1", top=top, hashes=hashes
         )
         quarantine = way(session)
-        if isinstance(quarantine, DetachingQuarantine):
-            attempt = quarantine.journaled(attempt)
         try:
             yield Trial(session=session, quarantine=quarantine, attempt=attempt)
         finally:
@@ -210,6 +207,21 @@ class MovingContract(QuarantineContract):
             one.session.execute(f"ALTER TABLE {one.table.sql} DROP PART '{self._part(one)}'")
             assert self._where(one) == "divided"
 
+    def test_copies_are_removed_from_quarantine_and_the_rest_comes_back(
+        self, source: LiveSource, way: Way
+    ) -> None:
+        with trial(source, way) as one:
+            one.take_out()
+            quarantine, closed = cast(MovingQuarantine, one.quarantine), closed_table(one.attempt)
+            one.session.execute(f"ALTER TABLE {one.table.sql} ATTACH PARTITION ID '202401' FROM {closed.sql}")
+            one.session.execute(f"ALTER TABLE {one.table.sql} DROP PART '{self._part(one)}'")
+            one.insert(99)
+            for _ in range(2):
+                quarantine.thin(one.attempt, "calve-contract-thin")
+            assert len(one.ids(closed.sql)) == 3
+            one.put_back()
+            assert (one.where, one.ids()) == (Where.TABLE, sorted([*JANUARY, 99, *FEBRUARY]))
+
     def test_what_is_removed_is_gone_and_what_is_spared_stays(self, source: LiveSource, way: Way) -> None:
         with trial(source, way) as one:
             one.take_out()
@@ -253,35 +265,3 @@ class MovingContract(QuarantineContract):
                 one.quarantine.prepare(replace(one.attempt, process="p2"))
             assert refused.value.code == "quarantine_taken"
             one.quarantine.prepare(replace(one.attempt, process="p2", number=2))
-
-
-class DetachingContract(QuarantineContract):
-    """What a place without a name must do instead."""
-
-    def test_what_an_operator_detached_is_left_alone(self, source: LiveSource, way: Way) -> None:
-        with trial(source, way) as one:
-            one.insert(99)
-            [late] = [
-                part.name for part in parts(one.session, one.table.full_name, "202401") if part.rows == 1
-            ]
-            one.session.execute(f"ALTER TABLE {one.table.sql} DETACH PART '{late}'")
-            one.take_out()
-            one.put_back()
-            assert one.ids() == JANUARY + FEBRUARY
-            [left] = one.session.rows(
-                f"SELECT name FROM system.detached_parts WHERE database = '{one.table.database}'"
-            )
-            assert left["name"] == late
-
-    def test_other_parts_than_were_journaled_are_not_detached(self, source: LiveSource, way: Way) -> None:
-        with trial(source, way) as one:
-            one.insert(99)
-            with pytest.raises(RefusedError) as refused:
-                one.take_out()
-            assert (refused.value.code, one.ids()) == ("content_changed", sorted([*JANUARY, 99, *FEBRUARY]))
-
-    def test_nothing_is_detached_without_a_journal(self, source: LiveSource, way: Way) -> None:
-        with trial(source, way) as one:
-            with pytest.raises(CalveError) as refused:
-                one.quarantine.take_out(replace(one.attempt, parts=()), "calve-contract-out")
-            assert (refused.value.code, one.ids()) == ("not_journaled", JANUARY + FEBRUARY)

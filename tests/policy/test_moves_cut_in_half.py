@@ -1,0 +1,97 @@
+"""A server that dies inside of a MOVE leaves some parts at both places. Rows are there once in the end, and what nobody can tell
+apart waits for a person."""
+
+from collections.abc import Callable
+
+import pytest
+from release_scene import ALL, ROWS, UUID, FakeHot, Part, ReleaseScene
+
+from calve.model.errors import TemporaryError
+from calve.model.states import ProcessState, ReleaseState
+
+OPEN, CLOSED, BACK = f"{UUID}_1_open", f"{UUID}_1", f"{UUID}_1_back"
+
+
+def _cut(scene: ReleaseScene, monkeypatch: pytest.MonkeyPatch, call: str, cut: Callable[[], None]) -> None:
+    """The first such statement ends in the middle, and never answers."""
+    real = getattr(FakeHot, call)
+
+    def dies(self: FakeHot, attempt: object, query_id: str) -> None:
+        monkeypatch.setattr(FakeHot, call, real)
+        scene.world.allowed_to_lose = True  # rows are there twice for now
+        cut()
+        raise TemporaryError("no answer", code="no_answer")
+
+    monkeypatch.setattr(FakeHot, call, dies)
+
+
+def _is_whole(scene: ReleaseScene) -> None:
+    assert (scene.world.hot, scene.world.held) == (scene.world.everything, [])
+    assert scene.release.state is ReleaseState.RETURNED
+    assert scene.world.problems == []
+
+
+def test_a_return_that_was_cut_off_brings_each_part_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = ReleaseScene()
+    id = scene.settle(scene.submit()).id
+
+    def cut() -> None:
+        scene.world.places[BACK] = scene.world.places.pop(CLOSED)
+        scene.world.table.append(Part(ROWS[0], 20))
+
+    _cut(scene, monkeypatch, "put_back", cut)
+    assert scene.settle(scene.submit_undo(id)).state is ProcessState.COMPLETED
+    _is_whole(scene)
+
+
+def test_a_server_that_dies_again_while_copies_are_removed_loses_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene = ReleaseScene()
+    scene.world.table = [Part(frozenset({row}), row) for row in ALL]
+    id = scene.settle(scene.submit()).id
+
+    def cut() -> None:
+        scene.world.places[BACK] = scene.world.places.pop(CLOSED)
+        scene.world.table += [Part(frozenset({row}), 20 + row) for row in ALL[:4]]
+
+    _cut(scene, monkeypatch, "put_back", cut)
+    _cut(scene, monkeypatch, "thin", lambda: scene.world.places[BACK].pop(0))
+    assert scene.settle(scene.submit_undo(id)).state is ProcessState.COMPLETED
+    _is_whole(scene)
+
+
+def test_a_move_that_was_cut_off_ends_with_the_rows_in_their_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = ReleaseScene()
+
+    def cut() -> None:
+        scene.world.places[OPEN] += scene.world.table
+        scene.world.table = scene.world.table[:1]
+
+    _cut(scene, monkeypatch, "take_out", cut)
+    row = scene.settle(scene.submit())
+    assert row.error is not None
+    assert (row.state, row.error.code) == (ProcessState.FAILED, "divided")
+    _is_whole(scene)
+
+
+def test_what_was_merged_since_a_return_was_cut_off_waits_for_a_person(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene = ReleaseScene()
+    id = scene.settle(scene.submit()).id
+    merged = Part(ROWS[0] | ROWS[1] | {9}, 30)
+
+    def cut() -> None:
+        scene.world.places[BACK] = scene.world.places.pop(CLOSED)
+        scene.world.table.append(merged)
+        scene.world.everything.append(9)
+
+    _cut(scene, monkeypatch, "put_back", cut)
+    row = scene.settle(scene.submit_undo(id), ticks=60)
+    assert (row.state, scene.world.held) == (ProcessState.PUBLISHING, ALL)
+    scene.world.table.remove(merged)  # DETACH, as the hint says
+    scene.world.insert(9)
+    scene.world.everything.remove(9)
+    assert scene.settle(row.id).state is ProcessState.COMPLETED
+    _is_whole(scene)
