@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from calve.app.doctor import lake
 from calve.app.doctor.examine import examine
 from calve.app.proof import prove
 from calve.iceberg.catalogs.catalog import open_catalog
@@ -87,6 +88,24 @@ def test_one_that_checks_versions_is_told_so(
 
     monkeypatch.setattr(catalog.glue, "update_table", refused)  # type: ignore[attr-defined]
     assert catalog.guard(IDENTIFIER) is CommitGuard.VERSION
+    catalog.drop_table(IDENTIFIER)
+
+
+def test_one_that_refuses_the_probe_for_another_reason_is_a_warning(
+    glue: MotoGlue, runner: ChildRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog = open_catalog("lake", glue.properties(f"{tmp_path}/warehouse"))
+    make_table(catalog)
+    refusal = catalog.glue.exceptions.InvalidInputException  # type: ignore[attr-defined]
+
+    def refused(**asked: str) -> None:
+        raise refusal({"Error": {"Code": "InvalidInputException", "Message": "not so"}}, "UpdateTable")
+
+    monkeypatch.setattr(catalog.glue, "update_table", refused)  # type: ignore[attr-defined]
+    with Place(tmp_path, runner).app() as app:
+        monkeypatch.setattr(app, "catalog", lambda name: catalog)
+        held, told = lake.commits(app, name="lake")
+    assert held.ok and told.ok and told.warning and "cannot be told" in told.words and "not so" in told.words
     catalog.drop_table(IDENTIFIER)
 
 

@@ -4,7 +4,8 @@
 
 Run it once when a version is released, or when the store's schema, a plan, a receipt or a manifest changes, with the
 Python of a checkout of that version, and keep the archive for ever (`FIXTURES` in conftest.py). `v0_1.tar.xz` is of
-commit 420a629, whose modules had other names: `home` knows both.
+commit 420a629, whose modules had other names: `home` knows both. Those of schemas 3 to 6 are of the last commits before
+the next schema (e8b4d34, 2954c2f, 3c949dc, 1536094), made with this file in the place of theirs.
 
 Everything in it was written by that version's own commands. Three things differ from an ordinary
 installation: tasks run in child processes instead of Spark, manifests are written uncompressed, and

@@ -101,7 +101,8 @@ def _refuse_other_disks(session: Session, table: TableInfo) -> None:
             f"table {table} has parts on disk {', '.join(row['name'] for row in found)}, which keeps objects "
             "elsewhere or encrypted: its files alone would be no backup",
             code="disk_not_seen",
-            hint="leave the table out, or move its parts to a local disk (ALTER TABLE … MOVE PARTITION)",
+            hint="leave the table out and export it (calve export reads it through the server), or move its parts to a local"
+            " disk (ALTER TABLE … MOVE PARTITION)",
         )
 
 
