@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from calve.testing import faults
+
 Row = tuple[str, ...]
 
 HEAD = """\
@@ -110,15 +112,30 @@ def _counters(figures: Mapping[str, Any]) -> str:
         if name != "suite":
             rows += [
                 (f"{name}: {what}", _number(value), f"`{one['command']}`")
-                for what, value in one["figures"].items()
+                for what, value in (one["figures"] if "figures" in one else _of_chaos(one)).items()
             ]
     return "## Counters\n\nOf the last runs.\n\n" + _table(("what", "how many", "command"), rows)
+
+
+def _of_chaos(run: Mapping[str, Any]) -> dict[str, Any]:
+    """Of the document that `make chaos` leaves: what was done, and what came of it."""
+    broken = {what: times for what, times in run["counts"].items() if ":" not in what}
+    ended = {
+        f"{kind} {state.lower()}": times
+        for kind, states in run["processes"].items()
+        for state, times in states.items()
+    }
+    rows = {f"rows {what.replace('rows_', '')}": run[what] for what in ("rows_compared", "lost", "doubled")}
+    return {"minutes": run["minutes"], **broken, **ended, **rows}
 
 
 def _matrix(suite: Mapping[str, Any]) -> str:
     """The empty cells are the point of it."""
     broken = suite.get("break", {})
-    rows = [(f"`{call}`", *(_cell(ways.get(way)) for way in WAYS)) for call, ways in sorted(broken.items())]
+    calls = (
+        broken.keys() | faults.STORE_CALLS | faults.REGISTRY_CALLS | faults.KIND_CALLS | faults.RUNNER_CALLS
+    )
+    rows = [(f"`{call}`", *(_cell(broken.get(call, {}).get(way)) for way in WAYS)) for call in sorted(calls)]
     commits = suite.get("commit", {})
     landings = sorted({landing for ways in commits.values() for landing in ways})
     sent = [
