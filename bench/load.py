@@ -116,7 +116,7 @@ def percentiles(seconds: Sequence[float]) -> dict[str, float]:
 
 def main() -> None:
     report = Report("load", __doc__)
-    processes, tasks = (100, 100) if report.quick else (1_000, 100)
+    processes, tasks = (100, 20) if report.quick else (1_000, 100)
     with folder() as home, postgres() as server:
         place = Place(
             store=server.new_database(), catalog=server.new_database(), warehouse=f"file://{home}/warehouse"

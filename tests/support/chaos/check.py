@@ -44,7 +44,7 @@ def lost_and_doubled(found: Evidence) -> tuple[int, int]:
         for content in _folded(found, name).values():
             wanted += content
         lost += (wanted - there).total()
-        doubled += (there - wanted).total()
+        doubled += max((there - wanted).total(), len(rows) - len({row.id for row in rows}))
     return lost, doubled
 
 

@@ -129,6 +129,7 @@ class Fleet:
                 time.sleep(_LOOK_SECONDS)
             if one.program is not None and one.program.running:
                 faults.append(f"{one.name} did not end within {seconds:.0f} s of SIGTERM, see {one.log}")
+                one.signal(signal.SIGABRT)  # every thread's stack goes into its log
             elif one.program is not None and (code := one.program.wait()) != 0:
                 faults.append(f"{one.name} ended with exit code {code} after SIGTERM, see {one.log}")
         return faults
@@ -180,7 +181,7 @@ class Fleet:
         return Kept(
             name=name,
             command=command,
-            environment={**environment, _MARK: mark},
+            environment={**environment, _MARK: mark, "PYTHONFAULTHANDLER": "1"},
             log=log,
             mark=mark,
             disk=disk,

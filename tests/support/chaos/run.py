@@ -31,7 +31,6 @@ from support.chaos.world import World, disk, world
 from support.chaos.writer import Writer
 
 _READY_SECONDS = 120.0
-_SETTLE_SECONDS = 300.0
 _END_SECONDS = 60.0
 _LOOK_SECONDS = 0.5
 _TABLES = 2
@@ -46,6 +45,7 @@ class Asked:
     workers: int = 2
     command: tuple[str, ...] = (sys.executable, "-m", "calve.cli")  # another for a planted mistake
     limits: Mapping[str, float] = field(default_factory=dict)
+    settle_seconds: float = 300.0  # by then all must have ended by itself
     say: Callable[[str], None] = print
 
 
@@ -94,9 +94,9 @@ def run(asked: Asked) -> Report:
         fleet.workers[0].signal(signal.SIGTERM)
         nemeses_end = diary.now()
         asked.say(f"no more strikes after {nemeses_end:.0f} s; waiting until everything has ended")
-        problems += _settle(place, _SETTLE_SECONDS)
+        problems += _settle(place, asked.settle_seconds)
         problems += _restore_every_backup(clients, place.store_url)
-        problems += _settle(place, _SETTLE_SECONDS)
+        problems += _settle(place, asked.settle_seconds)
         problems += _asked_again(clients)
         settled = diary.now()
         asked.say("reading everything by value")

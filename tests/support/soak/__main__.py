@@ -18,13 +18,13 @@ from support.chaos.run import until_ready
 from support.chaos.world import disk, world
 from support.chaos.writer import Writer
 from support.soak.picture import picture
-from support.soak.samples import Samples
+from support.soak.samples import KEEP_HISTORY_DAYS, Samples
 from support.soak.work import Rounds
 
 # A lease as it is by default; history is forgotten within the run, or its rows would never be level.
 _LIMITS = {
     "lease_seconds": 30.0,
-    "keep_history_days": 0.004,
+    "keep_history_days": KEEP_HISTORY_DAYS,
     "keep_requests_hours": 0.1,
     "call_seconds": 15.0,
 }

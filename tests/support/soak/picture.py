@@ -7,7 +7,7 @@ from support.soak.slopes import ALLOWED, WARM_UP_SHARE, Line
 
 _WIDTH, _HEIGHT, _LEFT, _RIGHT = 900, 150, 60, 250
 _COLOURS = ("#2b6cb0", "#c05621", "#2f855a", "#6b46c1", "#b83280", "#718096", "#d69e2e", "#1a202c")
-MEASURES = (*ALLOWED, "kept rows")
+MEASURES = (*ALLOWED, "history rows", "kept rows")
 
 
 def picture(lines: Sequence[Line]) -> str:

@@ -14,6 +14,13 @@ from support.soak.slopes import Line
 
 _HISTORY = ("events", "attempts", "pins")
 _KEPT = ("processes", "tasks")
+KEEP_HISTORY_DAYS = 0.004
+# Workers delete what is older, and then rest for an hour.
+_OVERDUE_SECONDS = KEEP_HISTORY_DAYS * 86_400 + 3_600 + 600
+_OVERDUE = (
+    "SELECT count(*) FROM events JOIN processes ON processes.id = events.process_id"
+    f" WHERE finished_at < (extract(epoch FROM now()) - {_OVERDUE_SECONDS}) * 1000000"
+)
 Key = tuple[str, str]  # subject and measure
 
 
@@ -50,6 +57,7 @@ class Samples:
                 return float(row[0])
 
             yield ("store", "history rows"), sum(ask(f"SELECT count(*) FROM {one}") for one in _HISTORY)
+            yield ("store", "overdue history"), ask(_OVERDUE)
             yield ("store", "kept rows"), sum(ask(f"SELECT count(*) FROM {one}") for one in _KEPT)
             yield (
                 ("store", "connections"),

@@ -13,7 +13,7 @@ ALLOWED: Mapping[str, float] = {
     "handles": 15.0,
     "threads": 10.0,
     "temporary files": 20.0,
-    "history rows": 1_500.0,
+    "overdue history": 1.0,
     "connections": 10.0,
 }
 
