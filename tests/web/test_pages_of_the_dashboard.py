@@ -11,6 +11,7 @@ from sqlalchemy import delete
 
 from calve import __version__
 from calve.app.desk import Desk
+from calve.app.verbs.roles import KINDS
 from calve.model.access import Role
 from calve.model.errors import ErrorInfo, StoreError
 from calve.model.process import BatchId
@@ -340,3 +341,8 @@ def test_the_system_says_which_looks_failed(place: Place, reader: httpx.Client) 
     place.store.fail_look(subject, "pair", "the source did not <answer>")
     text = reader.get("/system", headers={"X-Calve-After": f"x.{10**17}.0"}).text  # made anew
     assert "main:failing.t" in text and "the source did not &lt;answer&gt;" in text
+
+
+def test_processes_of_every_kind_can_be_asked_for(reader: httpx.Client) -> None:
+    offered = [given.get("value") for tag, given in page(reader, "/processes").tags if tag == "option"]
+    assert set(KINDS) <= set(offered)

@@ -4,6 +4,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from calve.app.verbs.roles import KINDS
 from calve.web.charts import CHARTS
 from calve.web.marks import MARKS
 from calve.web.words import FILTERS, STANDINGS
@@ -33,7 +34,9 @@ class Templates:
             auto_reload=False,
         )
         self._environment.filters.update(FILTERS)
-        self._environment.globals.update({**FILTERS, **CHARTS, **MARKS, "STANDINGS": STANDINGS})
+        self._environment.globals.update(
+            {**FILTERS, **CHARTS, **MARKS, "STANDINGS": STANDINGS, "KINDS": KINDS}
+        )
 
     def render(self, name: str, **context: Any) -> bytes:
         text = self._environment.get_template(name).render(**context)

@@ -9,7 +9,7 @@ from markupsafe import Markup
 from calve.web.charts import svg
 from calve.web.words import between, cut, span, state_look
 
-_WIDE, _HIGH, _STEP = 124.0, 34.0, 192.0
+_WIDE, _HIGH, _STEP = 132.0, 34.0, 208.0
 _ROW = ("PENDING", "RUNNING", "PUBLISHING", "COMPLETED")
 _BELOW = ("FAILED", "CANCELLED")
 _TOP, _BUS, _LOW = 4.0, 62.0, 84.0
