@@ -2,17 +2,19 @@
 apart waits for a person."""
 
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 from release_scene import ALL, ROWS, UUID, FakeHot, Part, ReleaseScene
 
+from calve.app.attention import halfway
 from calve.model.errors import TemporaryError
 from calve.model.states import ProcessState, ReleaseState
 
 OPEN, CLOSED, BACK = f"{UUID}_1_open", f"{UUID}_1", f"{UUID}_1_back"
 
 
-def _cut(scene: ReleaseScene, monkeypatch: pytest.MonkeyPatch, call: str, cut: Callable[[], None]) -> None:
+def _cut(scene: ReleaseScene, monkeypatch: pytest.MonkeyPatch, call: str, cut: Callable[[], object]) -> None:
     """The first such statement ends in the middle, and never answers."""
     real = getattr(FakeHot, call)
 
@@ -90,6 +92,9 @@ def test_what_was_merged_since_a_return_was_cut_off_waits_for_a_person(
     _cut(scene, monkeypatch, "put_back", cut)
     row = scene.settle(scene.submit_undo(id), ticks=60)
     assert (row.state, scene.world.held) == (ProcessState.PUBLISHING, ALL)
+    assert row.error is not None
+    assert "DETACH PART 'p30'" in row.error.hint
+    assert halfway([row], [], row.created_at + timedelta(hours=2)) == [row]
     scene.world.table.remove(merged)  # DETACH, as the hint says
     scene.world.insert(9)
     scene.world.everything.remove(9)

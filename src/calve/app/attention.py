@@ -38,6 +38,7 @@ _PIN_HOURS = 6.0
 _STUCK_HOURS = 1.0
 _HALT_HOURS = 24.0
 _SHOWN_IDS = 20
+_MOVES = ("release", "return", "drop", "untier")
 _MOST_LATE = 20
 
 
@@ -127,6 +128,8 @@ def _replaced(process: Process, later: dict[tuple[str, str, str, str], datetime]
 
 def _unknown(look: _Look) -> Iterator[Card]:
     for one in look.unknown:
+        if one.kind in _MOVES:
+            continue  # see _halfway
         yield Card(
             kind="unknown",
             title=f"The {one.kind} {one.id} to {one.destination} may or may not have been published",
@@ -308,6 +311,32 @@ def _stuck(look: _Look) -> Iterator[Card]:
             )
 
 
+def halfway(live: Sequence[Process], unknown: Sequence[Process], now: datetime) -> list[Process]:
+    """What moves rows between a table and its quarantine, and has not come to an end for long, or gave up."""
+    old = now - timedelta(hours=_STUCK_HOURS)
+    waits = [one for one in live if one.state is ProcessState.PUBLISHING and one.created_at < old]
+    return [one for one in (*waits, *unknown) if one.kind in _MOVES]
+
+
+def _halfway(look: _Look) -> Iterator[Card]:
+    for one in halfway(look.live, look.unknown, look.now):
+        error = one.error
+        yield Card(
+            kind="halfway",
+            title=f"The {one.kind} {one.id} of {one.source}, partition {', '.join(one.partitions)}, has not come to an end",
+            why=f"{error.message} ({error.hint})" if error else why(look.reader, one, tasks=False),
+            since=one.created_at,
+            ids=(one.id,),
+            code=error.code if error else "",
+            source=one.source,
+            destination=one.destination,
+            command=command("why", ids=[one.id]),
+            href=("sheet", {"id": one.id}),
+            work=one.kind,
+            state=one.id,
+        )
+
+
 _DONE = {"export": "exported", "backup": "backed up", "restore": "restored", "optimize": "optimized"}
 
 
@@ -464,9 +493,9 @@ def _drops(look: _Look) -> Iterator[Card]:
 
 # In order of urgency.
 CARD_KINDS: tuple[Callable[[_Look], Iterator[Card]], ...] = (
-    _released, _unknown, _damaged, _failed, _down, _workers, _stuck, _late, _approvals, _pins, _halts, _drops, _versions
+    _released, _unknown, _damaged, _failed, _down, _workers, _halfway, _stuck, _late, _approvals, _pins, _halts, _drops, _versions
 )  # fmt: skip
-_TOLD = (_released, _late, _approvals)  # by webhooks: no process says so
+_TOLD = (_released, _halfway, _late, _approvals)  # by webhooks: no process says so
 _SAID = {
     "released_rows_missing": ("table lacks released rows", "tables lack released rows"),
     "released_rows_uncounted": ("table is not counted", "tables are not counted"),
@@ -476,6 +505,7 @@ _SAID = {
     "down": ("service is down", "services are down"),
     "silent": ("worker fell silent", "workers fell silent"),
     "no_worker": ("process has no worker", "processes have no worker"),
+    "halfway": ("partition is half-way", "partitions are half-way"),
     "late": ("process does not move", "processes do not move"),
     "overdue": ("table is late", "tables are late"),
     "unproven": ("table is unproven", "tables are unproven"),

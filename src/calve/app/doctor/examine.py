@@ -59,7 +59,11 @@ def _schedule(app: App, *, schedule: Schedule) -> Iterator[Finding]:
 def _released(app: App, *, bucket: bool) -> Iterator[Finding]:
     from calve.app.doctor import released  # which needs the clients of catalogs
 
-    yield from released.buckets(app) if bucket else released.counts(app)
+    if bucket:
+        yield from released.buckets(app)
+        return
+    yield from released.counts(app)
+    yield from released.moving(app)
 
 
 def _probes(app: App, *, spark: bool) -> Iterator[Probe]:

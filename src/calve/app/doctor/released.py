@@ -2,12 +2,15 @@
 
 from collections.abc import Iterator
 
+from calve.app.attention import halfway
 from calve.app.destination import parse_table
 from calve.app.doctor.finding import Finding
 from calve.app.guard import standing
 from calve.app.wiring import App
 from calve.objects.protection import protection
 from calve.objects.storage import Bounds
+
+_LIVE = 1000
 
 
 def counts(app: App) -> Iterator[Finding]:
@@ -38,6 +41,20 @@ def counts(app: App) -> Iterator[Finding]:
             waiting = f"; {found['waiting']}" if found["waiting"] else ""
             words = f"{found['rows']} released rows of {found['keys']} keys are there{unread}{waiting}"
             yield Finding(part=part, ok=True, warning=bool(waiting), words=words)
+
+
+def moving(app: App) -> Iterator[Finding]:
+    """What moves a partition out of its table, or back, for longer than it should."""
+    unknown = app.registry.unknown_outcomes(_LIVE)
+    for one in halfway(app.store.live(_LIVE), unknown, app.store.now()):
+        error = one.error
+        yield Finding(
+            part=f"{one.kind}:{one.id}",
+            ok=False,
+            words=f"partition {', '.join(one.partitions)} of {one.source} is half-way"
+            f"{f': {error.message}' if error else ''}; its rows are in the table, in calve_released, or at both",
+            remedy=error.hint if error and error.hint else f"calve why {one.id}",
+        )
 
 
 def buckets(app: App) -> Iterator[Finding]:
