@@ -67,13 +67,16 @@ class Guarded:
 url = "{self.front.url}"
 password_file = "password-of-the-source"
 id = "canaries"
-lake = {{far = "IcebergS3('http://127.0.0.1:9/{{path}}/', 'calve-test', '{ENGINE}')"}}
+lake = {{far = "NoSuchEngine('http://127.0.0.1:9/{{path}}/', 'calve-test', '{ENGINE}')"}}
 [storage."abfss://container@account.dfs.core.windows.net"]
 account_key = "{AZURE}"
+endpoint = "http://127.0.0.1:9"
 [storage."abfss://other@account.dfs.core.windows.net"]
 sas_token = "sv=1&sig={SAS}"
+endpoint = "http://127.0.0.1:9"
 [storage."gs://bucket"]
 token = "{GOOGLE}"
+endpoint = "http://127.0.0.1:9"
 [backup]
 url = "s3://{BUCKET}/backups"
 encryption_key = "{BACKUPS}"
