@@ -295,6 +295,7 @@ class App:
             conf=section.conf,
             slots=self.known_slots(),
             connect_seconds=self.config.limits.connect_seconds,
+            silent_seconds=self.config.limits.driver_seconds,
             brief=self.brief,
             prepare="calve.export.task:prepare",
         )

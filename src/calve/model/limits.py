@@ -26,6 +26,9 @@ class Limits:
         300.0,
         "how long an attempt may read and write nothing; then it is stopped, and the error names the part",
     )
+    driver_seconds: float = _limit(
+        60.0, "how long Spark's driver, a JVM beside the worker, may give no answer; then another is started"
+    )
     publish_attempts: int = _count(20, "tries at publishing before the process fails")
     plan_attempts: int = _count(5, "tries at pinning and planning before the process fails")
     fence_attempts: int = _count(5, "tries at fencing a publish before the outcome is called unknown")

@@ -4,27 +4,32 @@ Spark's own retries and speculation are off: attempts belong to the control plan
 all the same is refused (`executor`). Results
 reach the driver as each task ends, through one accumulator, so that a finished task frees its
 slot before its wave ends; the job's own answer repeats them, so a lost update loses nothing.
+
+No call into the driver's JVM has a bound of its own. One that does not answer is ended (`jvm`), and so is one whose job goes
+on after it was cancelled; what the worker's loop itself asks is asked beside it (`grants`).
 """
 
 import os
-import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import calve
 from calve.control.ports import TaskOrder, TaskResult
 from calve.model.errors import CalveError, TemporaryError, UnavailableError
-from calve.spark import executor
+from calve.spark import executor, jvm
 from calve.spark.driver import Driver
 from calve.spark.java import ClassArchive, java_home
 from calve.spark.jvm_files import JvmFolder, log_file, remove_log, sweep
 
 if TYPE_CHECKING:
     from calve.model.process import Granted
+    from calve.spark.grants import Grants
     from calve.spark.master import MasterWatch
     from calve.spark.near import Near
 
@@ -33,7 +38,9 @@ OnResult = Callable[[TaskResult], None]
 # A cancelled Python worker deep in native code is killed after this; 1 s made a cancel take 2.7 s.
 KILL_TIMEOUT = "1s"
 CANCEL_AGAIN_SECONDS = 0.5
-_END_SECONDS = 30
+SILENT_SECONDS = 60.0
+_CANCELLED_SECONDS = 60.0  # a job ends within a second of its cancel
+_ACTION_CANCELLED_SECONDS = 300.0  # an action of Iceberg's may be in the middle of a commit
 _GIVEN_UP = "program_ends"
 # The better of the JVM's two compilers, for code that runs ten to twenty times as often as by default. What only
 # schedules Python never does, and was compiled during a worker's first twenty exports; a compaction soon does.
@@ -44,6 +51,15 @@ _COMPILE_LATER = (
     "-XX:Tier4BackEdgeThreshold=400000",
 )
 _UNRESPONSIVE = "All masters are unresponsive"
+
+
+@dataclass(kw_only=True)
+class _Wave:
+    """A job of task attempts, from before its session is started."""
+
+    on_result: OnResult
+    cancelled: bool = False
+    ended: threading.Event = field(default_factory=threading.Event)
 
 
 class SparkRunner:
@@ -57,14 +73,18 @@ class SparkRunner:
         slots: int = 0,
         log: Path | None = None,
         connect_seconds: float = 5.0,
+        silent_seconds: float = SILENT_SECONDS,
+        cancelled_seconds: float = _CANCELLED_SECONDS,
         brief: bool = False,
         prepare: str = "",
     ) -> None:
-        """`prepare` is a function, "module:name", that gets an executor ready for its first task. `brief` is
+        """`silent_seconds` is how long the JVM may give no answer, `cancelled_seconds` how long a cancelled job may go
+        on; then the JVM is ended. `prepare` is a function, "module:name", that gets an executor ready for its first task. `brief` is
         for one command that leaves the JVM little to do: it starts with half the CPU, and runs slower what
         takes long."""
         self._master = master
-        self._connect_seconds = connect_seconds
+        self._connect_seconds, self._silent_seconds = connect_seconds, silent_seconds
+        self._cancelled_seconds = cancelled_seconds
         self._conf = conf
         self._slots = slots
         self._brief = brief
@@ -74,12 +94,15 @@ class SparkRunner:
         self._failed = False
         self._lock = threading.Lock()
         self._context: Any = None
-        self._waves: dict[str, OnResult] = {}
+        self._waves: dict[str, _Wave] = {}
         self._results: Any = None
         self._driver: Driver | None = None
         self._cancelled: dict[str, threading.Event] = {}
         self._near: Near | None = None
         self._watch: MasterWatch | None = None
+        self._jvm_watch: jvm.JvmWatch | None = None
+        self._grants: Grants | None = None
+        self._at_once = 0  # tasks, where executors are on this machine
         self._gone: CalveError | None = None  # why it is of no use to go on starting
         self._starting = False
         self.jvm: Any = None  # its program
@@ -94,18 +117,16 @@ class SparkRunner:
         if self._slots or context is None:
             return self._slots or 1
         if self._is_local:
-            return 2 * int(context.defaultParallelism)
+            return 2 * self._at_once
         granted = self.granted()
         return 2 * max(1, granted.at_once if granted else 1)
 
     def granted(self) -> "Granted | None":
         """What the cluster gives; None where there is no cluster, no session yet, or nothing that needs executors."""
-        context = self._context
-        if context is None or self._is_local or (self._near is not None and self._near.busy):
+        grants = self._grants
+        if grants is None or self._is_local or (self._near is not None and self._near.busy):
             return None
-        from calve.spark.grants import granted
-
-        return granted(context)
+        return grants.now()
 
     @property
     def _is_local(self) -> bool:
@@ -144,10 +165,14 @@ class SparkRunner:
     def _ship(self, group: str, orders: Sequence[TaskOrder], on_result: OnResult) -> None:
         from py4j.protocol import Py4JError, Py4JJavaError
 
-        context, results = self.started(), self._results
+        self._waves[group] = wave = _Wave(on_result=on_result)
+        try:
+            context, results = self.started(), self._results
+        except BaseException:
+            self._waves.pop(group).ended.set()
+            raise
         version, counts = calve.__version__, repeats_count(self._conf)
         libraries = {} if self._is_local else executor.libraries()
-        self._waves[group] = on_result
 
         def attempt(order: TaskOrder) -> dict[str, Any]:
             from calve.wire import logs
@@ -167,6 +192,8 @@ class SparkRunner:
             return answer
 
         try:
+            if wave.cancelled:
+                return
             context.setJobGroup(group, f"calve {group}", interruptOnCancel=True)
             for answer in context.parallelize(orders, len(orders)).map(attempt).collect():
                 on_result(executor.result(answer))
@@ -185,7 +212,7 @@ class SparkRunner:
                 raise
             raise self._why_lost(context, error) from error
         finally:
-            self._waves.pop(group, None)
+            self._waves.pop(group).ended.set()
 
     def _run_on_driver(self, group: str, orders: Sequence[TaskOrder], on_result: OnResult) -> None:
         """Threads of this program, each with a JVM thread of its own. Iceberg's actions name job
@@ -193,10 +220,16 @@ class SparkRunner:
         so a cancel is repeated until the last thread is out."""
         from py4j.protocol import Py4JError
 
-        context = self.started()
         self._cancelled[group] = cancelled = threading.Event()
+        try:
+            context = self.started()
+        except BaseException:
+            del self._cancelled[group]
+            raise
 
         def attempt(order: TaskOrder) -> None:
+            if cancelled.is_set():
+                return
             try:
                 context.addJobTag(group)
                 context.setInterruptOnCancel(True)
@@ -214,11 +247,15 @@ class SparkRunner:
         try:
             for thread in threads:
                 thread.start()
+            late: float | None = None
             for thread in threads:
                 while thread.is_alive():
                     if cancelled.is_set():
+                        late = late or time.monotonic() + _ACTION_CANCELLED_SECONDS
                         with suppress(Py4JError, OSError):
                             context.cancelJobsWithTag(group)
+                        if time.monotonic() > late:
+                            self._lose(context, self._not_ended(_ACTION_CANCELLED_SECONDS))
                     thread.join(CANCEL_AGAIN_SECONDS)
         finally:
             self._cancelled.pop(group, None)
@@ -231,12 +268,33 @@ class SparkRunner:
             cancelled.set()
         if self._near is not None:
             self._near.cancel(group)
-        context = self._context
-        if context is not None:
-            from py4j.protocol import Py4JError
+        if (wave := self._waves.get(group)) is not None and not wave.cancelled:
+            wave.cancelled = True
+            threading.Thread(
+                target=self._cancel_until_out, args=(group, wave), name="calve-spark-cancel", daemon=True
+            ).start()
 
-            with suppress(Py4JError, OSError):  # it is gone, and the group with it
-                context.cancelJobGroup(group)
+    def _cancel_until_out(self, group: str, wave: _Wave) -> None:
+        """Again and again: Spark forgets a cancel that comes before its job. Not within a call of the worker's loop:
+        the JVM may not answer."""
+        from py4j.protocol import Py4JError
+
+        began: tuple[Any, float] | None = None  # with which context, and when
+        while not wave.ended.is_set():
+            context = self._context
+            if context is not None:
+                if began is None or began[0] is not context:
+                    began = (context, time.monotonic())
+                with suppress(Py4JError, OSError, AttributeError):  # it is gone, and the group with it
+                    context.cancelJobGroup(group)
+            if wave.ended.wait(CANCEL_AGAIN_SECONDS):
+                return
+            if began and time.monotonic() - began[1] > self._cancelled_seconds:
+                self._lose(began[0], self._not_ended(self._cancelled_seconds))
+                return
+
+    def _not_ended(self, seconds: float) -> CalveError:
+        return jvm.silent("ended what was cancelled", seconds, self.log)
 
     def close(self) -> None:
         if self._near is not None:
@@ -244,21 +302,15 @@ class SparkRunner:
         if given_up := self._starting:
             # Nobody will use it, and on a busy machine starting takes longer than anyone waits for an end.
             self._gone = TemporaryError("the program ends", code=_GIVEN_UP)
-            if (jvm := self.jvm) is not None:
-                jvm.kill()
+            if (program := self.jvm) is not None:
+                program.kill()
         with self._lock:
-            if self._watch is not None:
-                self._watch.stop()
+            self._stop_watching()
             if self._context is None and given_up:
                 self._classes.keep(whole=False)
                 remove_log(self.log)
             if self._context is not None:
-                ended = False
-                try:
-                    self._context.stop()
-                    ended = _end_jvm()
-                except Exception:  # noqa: BLE001 - whatever py4j raises when the JVM is gone
-                    _abandon(self._context)
+                ended = jvm.stop(self._context)
                 self._context = None
                 self._classes.keep(whole=ended)
                 self._remove_folder()
@@ -282,7 +334,7 @@ class SparkRunner:
                 if self._is_standalone:
                     from calve.spark.master import MasterWatch
 
-                    self._watch = MasterWatch(self._master, self._connect_seconds, self._master_gone)
+                    self._watch = MasterWatch(self._master, self._connect_seconds, self._give_up)
                 self._starting = True
                 try:
                     self._context = self._start()
@@ -290,8 +342,14 @@ class SparkRunner:
                     self._starting = False
             return self._context
 
-    def _master_gone(self, error: CalveError) -> None:
-        """Also while Spark starts, which would take a minute to find out."""
+    def _stop_watching(self) -> None:
+        for watch in (self._watch, self._jvm_watch, self._grants):
+            if watch is not None:
+                watch.stop()
+        self._grants = None
+
+    def _give_up(self, error: CalveError) -> None:
+        """The master is gone, or the JVM does not answer. Also while Spark starts, which would take a minute to find out."""
         self._gone = error
         if self.jvm is not None:
             self.jvm.kill()
@@ -306,9 +364,8 @@ class SparkRunner:
             self._failed = True
             self._lost = (context, self._gone or why)
             self._context = None
-            if self._watch is not None:
-                self._watch.stop()
-            _abandon(context)
+            self._stop_watching()
+            jvm.abandon(context)
 
     def _why_lost(self, context: Any, error: Exception) -> CalveError:
         self._lose(
@@ -334,9 +391,9 @@ class SparkRunner:
 
     def _deliver(self, answers: list[dict[str, Any]]) -> None:
         for answer in answers:
-            on_result = self._waves.get(answer["group"])
-            if on_result is not None:
-                on_result(executor.result(answer))
+            wave = self._waves.get(answer["group"])
+            if wave is not None:
+                wave.on_result(executor.result(answer))
 
     def _start(self) -> Any:
         os.environ["JAVA_HOME"] = str(java_home())
@@ -346,12 +403,11 @@ class SparkRunner:
 
             raise no_connect(f"[spark] master {self._master!r}")
         import pyspark
-        from pyspark.java_gateway import launch_gateway
 
         os.environ.setdefault("SPARK_HOME", str(Path(pyspark.__file__).parent))
         local = self._master.startswith("local")
         if pyspark.SparkContext._active_spark_context is None:
-            _end_jvm()  # one that an earlier session of this program left behind has another configuration
+            jvm.end_jvm()  # one that an earlier session of this program left behind has another configuration
         try:
             self._remove_folder()  # of a JVM that was lost
             self._folder = JvmFolder()
@@ -360,29 +416,23 @@ class SparkRunner:
             # own defaults and what must be known at its start; the rest of the configuration,
             # where secrets may be, goes through the gateway (P22).
             launch = defaults | {k: v for k, v in self._conf.items() if k.startswith("spark.driver.")}
-            with self.log.open("ab") as log, _environment(self._pythons(local=local)):
-                # In a session of its own: a signal to the program's group (Ctrl-C, a supervisor) is for the
-                # program, which drains and then ends the JVM.
-                options = {"stdout": log, "stderr": log, "start_new_session": True}
-                gateway = launch_gateway(_spark_conf(launch), options)
-                self.jvm = gateway.proc
+            with self.log.open("ab") as log, jvm.environment(self._pythons(local=local)):
+                gateway = jvm.launch(launch, log, self._began)
+                self._jvm_watch = jvm.JvmWatch(gateway, self._silent_seconds, self.log, self._give_up)
                 if self._gone is not None:
                     raise self._gone
                 conf = pyspark.SparkConf(_jvm=gateway.jvm)
                 for key, value in (defaults | dict(self._conf)).items():
                     conf.set(key, value)
                 context = pyspark.SparkContext(conf=conf, gateway=gateway)
-            self._driver = Driver(context)
-            self._results = self._accumulator(context)
+            self._lend(context)
             return context
         except Exception as error:  # pyspark raises several unrelated kinds here
             self._failed = self._gone is None or self._gone.code != _GIVEN_UP
-            if self._watch is not None:
-                self._watch.stop()
-            _end_jvm()
+            self._stop_watching()
+            jvm.end_jvm()
             if self.jvm is not None:  # PySpark did not know of it yet
-                self.jvm.kill()
-                self.jvm.wait()
+                jvm.end_program(self.jvm)
             self._remove_folder()
             if self._gone is not None:
                 raise self._gone from error
@@ -396,8 +446,20 @@ class SparkRunner:
                 hint=f"calve doctor; Spark's own log is {self.log}",
             ) from error
 
-    def _accumulator(self, context: Any) -> Any:
-        return context.accumulator([], _Results(self._deliver))
+    def _began(self, program: Any) -> None:
+        self.jvm = program
+        if self._gone is not None:
+            program.kill()
+
+    def _lend(self, context: Any) -> None:
+        """What this runner keeps of a context that has started."""
+        self._driver = Driver(context)
+        self._results = context.accumulator([], _Results(self._deliver))
+        self._at_once = int(context.defaultParallelism)
+        if not self._is_local:
+            from calve.spark.grants import Grants
+
+            self._grants = Grants(context)
 
     def _pythons(self, *, local: bool) -> dict[str, str]:
         """PySpark itself reads these names only from the environment. Executors on this machine run this very
@@ -444,66 +506,6 @@ def repeats_count(conf: Mapping[str, str]) -> bool:
     """Whether an attempt that Spark repeats uses its budget. With Spark's retries and speculation off it repeats
     only what was lost by no fault of the task; where [spark.conf] turns them on, there is no telling."""
     return (conf.get("spark.task.maxFailures", "1"), conf.get("spark.speculation", "false")) != ("1", "false")
-
-
-@contextmanager
-def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    """For the JVM that starts here, and for nothing after it."""
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-
-
-def _end_jvm() -> bool:
-    """Whether it ended by itself. PySpark keeps its JVM for the life of the program; another master or another
-    configuration needs another one."""
-    import pyspark
-
-    gateway = pyspark.SparkContext._gateway
-    pyspark.SparkContext._gateway = pyspark.SparkContext._jvm = None
-    if gateway is not None:
-        with suppress(Exception):  # it may be gone
-            gateway.shutdown()
-        gateway.proc.stdin.close()  # the JVM ends when its standard input does
-        try:
-            gateway.proc.wait(timeout=_END_SECONDS)
-        except subprocess.TimeoutExpired:
-            gateway.proc.kill()
-            gateway.proc.wait()
-        return bool(gateway.proc.returncode == 0)
-    return True
-
-
-def _abandon(context: Any) -> None:
-    """End a context that cannot be asked to stop, and its JVM."""
-    import pyspark
-
-    gateway = context._gateway
-    pyspark.SparkContext._active_spark_context = None
-    pyspark.SparkContext._gateway = pyspark.SparkContext._jvm = None
-    context._jsc = None
-    with suppress(Exception):  # whatever is left of it
-        gateway.shutdown()
-    gateway.proc.kill()
-    gateway.proc.wait(timeout=30)
-    with suppress(Exception):
-        context._accumulatorServer.shutdown()
-
-
-def _spark_conf(values: Mapping[str, str]) -> Any:
-    import pyspark
-
-    conf = pyspark.SparkConf(loadDefaults=False)
-    for key, value in values.items():
-        conf.set(key, value)
-    return conf
 
 
 class _Results:

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from calve.model.errors import CalveError, PermanentError, UsageError
-from calve.spark.driver import Driver
 from calve.spark.runner import SparkRunner, repeats_count
 
 SUPPORTED = ("3.5", "4.0", "4.1")
@@ -59,19 +58,20 @@ class SessionRunner(SparkRunner):
                 code="session_stopped",
                 hint="make another one, and call run again",
             )
-        self._driver = Driver(self._given)
-        self._results = self._accumulator(self._given)
+        self._lend(self._given)
         return self._given
 
     def _lose(self, context: Any, why: CalveError) -> None:
         with self._lock:
             if self._context is context:
                 self._lost, self._context = (context, why), None
+                self._stop_watching()
 
     def close(self) -> None:
         """The session is somebody else's."""
         if self._near is not None:
             self._near.close()
+        self._stop_watching()
 
 
 def remarks(spark: Any) -> Iterator[tuple[str, str]]:
