@@ -117,7 +117,7 @@ def test_one_that_fails_without_applying_it_is_a_warning(
     monkeypatch.setattr(Careless, "commit_table", fails)
     found = told(app, careless, monkeypatch)
     assert [(one.ok, one.warning) for one in found] == [(True, True)] * 3
-    assert "cannot be told" in found[0].words
+    assert "is not known" in found[0].words
 
 
 def test_a_table_without_snapshots_can_be_probed_too(

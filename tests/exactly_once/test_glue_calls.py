@@ -105,7 +105,7 @@ def test_one_that_refuses_the_probe_for_another_reason_is_a_warning(
     with Place(tmp_path, runner).app() as app:
         monkeypatch.setattr(app, "catalog", lambda name: catalog)
         held, told = lake.commits(app, name="lake")
-    assert held.ok and told.ok and told.warning and "cannot be told" in told.words and "not so" in told.words
+    assert held.ok and told.ok and told.warning and "is not known" in told.words and "not so" in told.words
     catalog.drop_table(IDENTIFIER)
 
 

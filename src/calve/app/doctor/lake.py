@@ -65,7 +65,7 @@ def commits(app: App, *, name: str) -> Iterator[Finding]:
         with catalog_call(name, "probing"):
             guard = catalog.guard(table.name())
     except CalveError as error:
-        words = f"what guards commits to {shown} cannot be told: {error.message}"
+        words = f"what guards commits to {shown} is not known: {error.message}"
         yield Finding(part=part, ok=True, warning=True, words=words, remedy=error.hint)
         return
     yield from _guarded(part, shown, guard)
