@@ -1,12 +1,17 @@
 """PostgreSQL under the catalog, and under the store, goes away in mid-export and comes back."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
 from sqlalchemy.engine import make_url
 
+from calve.model.errors import StoreError, StoreUnknownError
+from calve.model.process import WorkerId
 from calve.model.states import ProcessState
+from calve.store import open_store
 from support.network_proxy import Fault, Mode, NetworkProxy
 from support.outage_place import PARTITIONS, PARTS, Executors, OutagePlace, make_table, until
 from support.postgres import Postgres, postgres
@@ -79,6 +84,28 @@ def test_a_worker_without_its_store_stops_its_tasks_and_goes_on_when_it_is_back(
         ended = place.finish(ids)
     assert {process.state for process in ended} == {ProcessState.COMPLETED}, place.told(ids[0])
     assert place.ids_in("lake.ns.events") == EVERY_ROW
+
+
+@pytest.mark.parametrize("what", ["a read", "a write"])
+def test_a_store_whose_proxy_lives_and_says_nothing_is_given_up_within_a_call(
+    database: NetworkProxy, postgres_url: str, what: str
+) -> None:
+    """The kernel of the proxy's machine answers for it, so that no keepalive notices. (Found by chaos: a worker hung.)"""
+    behind = make_url(postgres_url).set(port=database.port).render_as_string(False)
+    with open_store(behind, connect_seconds=2.0, call_seconds=2.0) as store:
+        assert store.live() == []
+        database.set(Fault(mode=Mode.BLACK_HOLE))
+        with ThreadPoolExecutor(1) as thread:
+            asked = thread.submit(
+                store.live if what == "a read" else partial(store.forget_worker, WorkerId("w"))
+            )
+            try:
+                met = asked.exception(60)
+            finally:
+                database.cut_open()
+        assert isinstance(met, StoreError | StoreUnknownError)
+        database.heal()
+        assert store.live() == []
 
 
 # -- PostgreSQL itself, really restarted --------------------------------------------------------------

@@ -282,6 +282,14 @@ def _postgresql_engine(url: URL, connect_seconds: float, call_seconds: float) ->
         pool_use_lifo=True,
     )
 
+    @event.listens_for(engine, "do_connect")
+    def _connect(_dialect: Any, _record: Any, given: Any, named: Any) -> Any:
+        from calve.store.postgres_wait import BoundedConnection
+
+        connection = BoundedConnection.connect(*given, **named)
+        connection.answer_seconds = call_seconds
+        return connection
+
     @event.listens_for(engine, "connect")
     def _prepare(connection: Any, _record: Any) -> None:
         # A worker that is stopped in a transaction must not hold a row for ever: the server ends it.

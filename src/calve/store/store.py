@@ -5,6 +5,7 @@ still it is not changed under running ones unless that is asked for.
 """
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from importlib import resources
 from pathlib import PurePath
 from typing import Self
@@ -26,6 +27,7 @@ from calve.store.tables import schema_version, servers, workers
 from calve.store.tiers import SqlTiers
 
 _SHOWN = 5  # workers
+_STEP_SECONDS = 3600  # for one statement of a migration
 _ADVISORY_LOCK = 0x63616C7665  # "calve": any constant that no other program is likely to take
 
 
@@ -103,20 +105,29 @@ def _next_step(connection: Connection, dialect: str, target: int) -> int:
     if dialect == "postgresql":  # SQLite's immediate transaction is that lock already
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK})
         # An index of a large table takes longer than a call may; waiting for a lock still may not.
-        connection.execute(text("SET LOCAL statement_timeout = '1h'"))
+        connection.execute(text(f"SET LOCAL statement_timeout = '{_STEP_SECONDS}s'"))
     version = current_version(connection)
     due = [(number, sql) for number, sql in steps(dialect) if version < number <= target]
     if not due:
         return max(version, target)
     number, sql = due[0]
     # If we die here, the transaction and with it the whole step never were.
-    for statement in statements(sql):
-        connection.exec_driver_sql(statement)
+    with _patience(connection, dialect):
+        for statement in statements(sql):
+            connection.exec_driver_sql(statement)
     if version == 0:
         connection.execute(insert(schema_version).values(single=1, version=number))
     else:
         connection.execute(update(schema_version).values(version=number))
     return number
+
+
+def _patience(connection: Connection, dialect: str) -> AbstractContextManager[None]:
+    if dialect != "postgresql":
+        return nullcontext()
+    from calve.store.postgres_wait import patient
+
+    return patient(connection.connection.dbapi_connection, _STEP_SECONDS)
 
 
 def statements(sql: str) -> list[str]:
