@@ -1,6 +1,6 @@
 # Every target does its own set-up. Paths are relative, so that a clone may live in any folder.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-python test-long lint format bench bench-quiet docs site dist screenshots figures model sim sim-long sim-bugs chaos soak lock clean
+.PHONY: help setup demo test test-fast test-python test-long lint format bench bench-quiet docs site dist screenshots figures model sim sim-long sim-bugs year year-bugs chaos soak lock clean
 MAKEFLAGS += --no-print-directory
 
 help:  ## show this
@@ -91,6 +91,13 @@ soak: HOURS ?= 3
 soak:  ## small exports, backups and optimizes for HOURS: memory, handles, files and rows of the store must stay level
 	@scripts/setup tests
 	@PYTHONPATH=tests CALVE_CACHE=$${CALVE_CACHE:-$(CURDIR)/.cache} .venv/bin/python -u -m support.soak --hours $(HOURS) $(MORE)
+
+year: SEEDS ?= 20
+year: setup  ## years of tiering over modelled services (SEED=2 for one, told step by step; SEEDS=100)
+	@PYTHONPATH=tests .venv/bin/python -m support.year $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(MORE)
+
+year-bugs: setup  ## remove each rule of releases once and look for it; writes the table of docs/year.md
+	@PYTHONPATH=tests .venv/bin/python -m support.year --every-bug $(MORE)
 
 model: setup  ## check the model of publishing with TLC, and that it finds every planted mistake
 	@.venv/bin/python formal/check.py

@@ -14,6 +14,7 @@ from calve.iceberg.publish.marks import RELEASED_TAG
 from calve.iceberg.released import ReleasedTable, ReleaseMark
 from calve.iceberg.rotation import Checked, Checks, check_some
 from calve.iceberg.tables import receipts_location
+from calve.model.errors import CalveError
 from calve.objects.storage import Storage
 from calve.objects.uri import Uri
 from support.catalog_faults import Fault, FaultySqlCatalog, Landing, Reading, Told
@@ -304,6 +305,19 @@ def test_a_file_that_is_gone_is_an_answer(catalog: FaultySqlCatalog, released: W
     found = _check(catalog)
     assert found.missing == 4
     assert len(found.faults) == 1
+
+
+def test_storage_that_is_away_is_an_error_of_ours_which_a_worker_keeps_with_the_count(
+    catalog: FaultySqlCatalog, released: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object) -> None:
+        raise ConnectionError("the storage does not answer")
+
+    files, table = _count(catalog).files, catalog.load_table(IDENTIFIER)
+    storage, where = Storage({}), receipts_location(catalog, table)
+    monkeypatch.setattr(type(table.io), "new_input", away)
+    with pytest.raises(CalveError, match="does not answer"):
+        check_some(table, storage, where, files, {}, now=1.0, most_bytes=PLENTY)
 
 
 def test_what_a_rewrite_wrote_is_compared_with_what_it_had_when_it_was_first_read(

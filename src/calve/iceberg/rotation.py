@@ -14,6 +14,7 @@ from calve.destination import checksums
 from calve.destination.names import DataFileName, receipt_uri
 from calve.destination.proof import read_back
 from calve.destination.receipt import Receipt
+from calve.iceberg.errors import catalog_call
 from calve.iceberg.guard import Held
 from calve.iceberg.verify import planned
 from calve.model.errors import NotFoundError
@@ -55,7 +56,9 @@ def check_some(
     """Read at least one group of files, and at most about `most_bytes`. An outage is raised; a file that is gone or has other
     rows is an answer."""
     name = ".".join(table.name())
-    tasks = {path: (task, deletes) for (path, deletes), task in planned(table, name, _head(table)).items()}
+    with catalog_call(table.catalog.name, f"reading metadata of table {name}"):
+        shown = planned(table, name, _head(table))
+    tasks = {path: (task, deletes) for (path, deletes), task in shown.items()}
     checked: dict[str, Checked] = {}
     faults: list[str] = []
     missing = size = 0

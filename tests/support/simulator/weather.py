@@ -52,6 +52,8 @@ OF_A_CALL: Mapping[str, tuple[Fault, ...]] = {
     "source.release": (Fault.FAILED, Fault.LOST),
     "source.read": (Fault.FAILED,),
     "source.execute": (Fault.FAILED, Fault.LOST),
+    "source.write": (Fault.FAILED, Fault.LOST),  # SQL, of a year of tiering
+    "source.move": (Fault.FAILED, Fault.LOST, Fault.LATE),
 }
 FOR_EVER = float("inf")
 # What is called seldom and matters most meets faults more often.
@@ -64,6 +66,8 @@ WEIGHTS = {
     "objects.delete": 5.0,
     "source.pin": 8.0,
     "source.release": 5.0,
+    "source.write": 3.0,
+    "source.move": 30.0,
 }
 MOST = 0.5
 SLOW_SECONDS = 40.0
