@@ -233,7 +233,7 @@ def screens(place: Place) -> dict[str, str]:
     pair = urlencode({"source": EVENTS[0], "to": EVENTS[1]})
     return {
         "attention": "/", "tables": "/tables", "table": f"/tables/of?{pair}", "processes": "/processes",
-        "policies": "/policies", "policy": "/policies/of?name=events",
+        "policies": "/policies",
         "process": f"/processes/{max(running or ended, key=lambda one: one['tasks']['done'])['id']}",
         "backups": "/backups", "system": "/system", "search": "/search?q=order",
     }  # fmt: skip
