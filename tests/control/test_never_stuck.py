@@ -4,6 +4,7 @@ from random import Random
 
 import pytest
 
+from calve.control.background import Pool
 from calve.control.ports import TaskResult
 from calve.control.worker import WorkerLoop
 from calve.model.change import Change, Met, MoveTo, TaskChange
@@ -310,3 +311,19 @@ def test_start_up_is_the_same_code(scene: Scene) -> None:
         scene.clock.advance(scene.limits.lease_seconds + 1)
     assert scene.state(process_id) is ProcessState.COMPLETED
     scene.check_settled()
+
+
+def test_work_beside_the_loop_that_meets_a_store_that_is_away_says_so_in_a_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """What it did not record is found at the next tick; a traceback would be taken for a defect."""
+    pool = Pool(threads=1)
+
+    def fails() -> None:
+        raise StoreError("the store does not answer", code="unavailable")
+
+    with caplog.at_level("INFO"):
+        pool(fails)
+        pool.close(wait=True)
+    [said] = caplog.records
+    assert said.exc_info is None and "the store does not answer" in said.message

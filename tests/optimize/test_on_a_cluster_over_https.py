@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -85,6 +86,7 @@ def test_a_table_in_s3_is_optimized(
         assert process.state is ProcessState.COMPLETED, process.error
         assert json.loads(process.result)["rewritten_files"] == 26
         assert lake.rows("ns.t") == before
+    assert not list(Path(tempfile.gettempdir()).glob("calve-trust-*")), "it would outlive a killed JVM"
 
 
 def test_executors_that_were_not_told_of_an_authority_fail_and_the_setting_is_named(

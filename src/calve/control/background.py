@@ -152,6 +152,8 @@ class Pool:
 def _logged(work: Callable[[], None]) -> None:
     try:
         work()
+    except StoreError as error:
+        _log.info("work beside the loop ended: %s", error)
     except Exception:  # noqa: BLE001 - nobody reads the future; what happened is found in the store at the next tick
         _log.exception("work beside the loop failed")
 

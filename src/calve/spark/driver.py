@@ -106,8 +106,9 @@ def _trust_too(jvm: Any, ca_files: Sequence[str]) -> None:
                 store.setCertificateEntry(f"{file}-{number}", certificate)
         finally:
             stream.close()
-    # If we die here, a file of certificates is left in the temporary folder.
-    handle, path = tempfile.mkstemp(prefix="calve-trust-", suffix=".keystore")
+    # If we die here, a file of certificates is left in the JVM's folder, and removed with it (calve.spark.jvm_files).
+    folder = system.getProperty("java.io.tmpdir")
+    handle, path = tempfile.mkstemp(prefix="calve-trust-", suffix=".keystore", dir=folder)
     os.close(handle)
     out = io.FileOutputStream(path)
     try:
