@@ -7,6 +7,7 @@ would ever remove them: those of a sort are as large as what is sorted.
 
 import fcntl
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -15,6 +16,7 @@ from pathlib import Path
 
 KEEP_LOGS_DAYS = 7
 _PREFIX = "calve-spark-"
+_FOLDER = re.compile(rf"{_PREFIX}\d+-\w+")  # of a program: its number, and what is its own
 
 
 def log_file(pid: int | str) -> Path:
@@ -49,9 +51,10 @@ class JvmFolder:
 
 def sweep(folder: Path) -> None:
     """Remove what is left of programs that have ended: their JVMs' folders, and logs, which are kept for a while."""
-    for path in folder.glob(f"{_PREFIX}*-*/"):
+    for path in folder.glob(f"{_PREFIX}*/"):
         with suppress(OSError):  # it is in use, another program removed it, or it is another user's
-            _remove_unlocked(path)
+            if _FOLDER.fullmatch(path.name):
+                _remove_unlocked(path)
     oldest = time.time() - KEEP_LOGS_DAYS * 86400
     for log in folder.glob(f"{_PREFIX}*.log"):
         pid = log.stem.rpartition("-")[2]
