@@ -23,7 +23,7 @@ NAMED_OTHERWISE = {
     "view": "view_show",
 }
 WITHOUT_VERB = {"serve", "demo", "init", "sql", "spark_package"}
-NOT_VERBS = {"close", "on_behalf"}
+NOT_VERBS = {"close", "on_behalf", "wants"}
 
 
 def methods(of: type) -> set[str]:

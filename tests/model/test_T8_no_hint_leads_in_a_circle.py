@@ -32,6 +32,7 @@ NO_CIRCLE = {
         "receipts_incomplete",
         "retry",
     ): "a retry adopts only receipts that pass the recount, and exports the rest",
+    ("disk_not_seen", "export"): "said by backup create: an export reads such disks through the server",
     ("source_changed", "export"): "said by verify --deep",
     ("not_exported", "export"): "said by view",
     ("no_longer_there", "export"): "said by view; an export says that --force puts it back",

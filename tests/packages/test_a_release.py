@@ -19,7 +19,15 @@ from support.installed import ROOT, Installed, outside
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 NAMES_OF_IMPORTS = {"chdb": "chdb-core", "prometheus_client": "prometheus-client"}
-BROUGHT_BY_OTHERS = {"py4j": "pyspark", "urllib3": "requests", "starlette": "fastapi", "markupsafe": "jinja2"}
+BROUGHT_BY_OTHERS = {
+    "botocore": "pyiceberg",
+    "hive_metastore": "pyiceberg",
+    "thrift": "pyiceberg",
+    "py4j": "pyspark",
+    "urllib3": "requests",
+    "starlette": "fastapi",
+    "markupsafe": "jinja2",
+}
 FOR_TESTS = {"hypothesis", "pytest"}  # of calve.testing: whoever uses that has them
 BUILD = """
 import os, sys

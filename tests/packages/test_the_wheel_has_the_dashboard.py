@@ -12,6 +12,8 @@ from support.html import Html
 from support.installed import Installed
 from support.served import Served
 
+NOT_THERE = {"backup": 404, "policy": 400}  # no such backup; a name that the configuration does not have
+
 
 @pytest.mark.programs
 def test_an_installed_wheel_serves_every_page_and_every_file(
@@ -28,8 +30,8 @@ def test_an_installed_wheel_serves_every_page_and_every_file(
             for name, page in PAGES.items():
                 address = page.path.format(id=process.id)
                 answer = client.get(address, headers={"Accept": "text/html"}, params=_given(name))
-                # There is no backup: that one is a page too.
-                assert answer.status_code == (404 if name == "backup" else 200), (name, answer.text[:500])
+                # That there is none is a page too.
+                assert answer.status_code == NOT_THERE.get(name, 200), (name, answer.text[:500])
                 assert Html(answer.text).count("main") == 1
             for name, asset in Assets().known.items():
                 answer = client.get(f"/{Assets().target(name)}")
@@ -44,4 +46,5 @@ def _given(page: str) -> dict[str, str]:
         "table": {"source": "main:db.t", "to": "lake.ns.t"},
         "search": {"q": "nothing-fits"},
         "backup": {"name": "x"},
+        "policy": {"name": "x"},
     }.get(page, {})

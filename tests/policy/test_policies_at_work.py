@@ -21,6 +21,7 @@ from calve.model.states import ProcessState
 from calve.model.tier import Hold
 from calve.policy.calendar import Window
 from calve.policy.policy import Policy
+from calve.policy.stand import NextAction
 from calve.testing.faults import Break, Crash, Faults, crashing_store
 from support.local_runner import LocalRunner
 from support.place import Place, kept_place
@@ -108,7 +109,7 @@ def test_a_look_is_taken_once_by_one_of_several_workers(kept: Place, name: str) 
         assert len(begun) == 2
         assert policies.tick(other, policy) == []
         stood = policies.standing_now(app, policy)
-        again = [replace(one, standing=replace(one.standing, next=policies.Action.EXPORT)) for one in stood]
+        again = [replace(one, standing=replace(one.standing, next=NextAction.EXPORT)) for one in stood]
         for one in begun:
             app.store.request_cancel(one.id)
         # Another that evaluated before: the locks, and then the starts, refuse it.
@@ -224,7 +225,7 @@ def test_what_cannot_be_exported_says_why_waits_and_stops_no_other(kept: Place, 
         assert (said["facts"]["attempts"], said["until"] is not None) == (1, True)
         failed = next(one.facts for one in policies.standing_now(app, policy) if one.partition.id == "202301")
         later = app.store.now() + timedelta(hours=2)
-        assert policies.stand(replace(failed, now=later, looked_at=later)).next is policies.Action.EXPORT
+        assert policies.stand(replace(failed, now=later, looked_at=later)).next is NextAction.EXPORT
     with _app(kept, name, export_after="2s") as (app, policy):  # other rules are tried at once
         [again] = _run(app, name)
         [start, _] = app.store.starts(

@@ -34,7 +34,7 @@ from calve.sql.statement import Select, parse
     ],
 )
 def test_a_setting_that_we_have_is_mapped(name: str, value: str, options: dict[str, Any], known: str) -> None:
-    assert settings.read([(name, value)]) == settings.Asked(options=options, known=known)
+    assert settings.read([(name, value)]) == settings.ExportSettings(options=options, known=known)
 
 
 @pytest.mark.parametrize("name", sorted(settings._ELSEWHERE))

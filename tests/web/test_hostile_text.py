@@ -114,7 +114,8 @@ def skeleton(text: str) -> list[tuple[str, tuple[str, ...]]]:
     return [
         (tag, tuple(names))
         for at, (tag, names) in enumerate(found)
-        if not copies & {at, at - 1, at - 2, at - 3}
+        if tag != "code"
+        and not copies & {at, at - 1, at - 2, at - 3}  # what stands between backquotes is code
     ]
 
 

@@ -16,6 +16,7 @@ def test_L30_a_pin_that_was_taken_after_its_release_is_found_and_released(folder
     with folder.place.app() as app:
         (pin,) = app.store.pins(process_id)
     assert pin.state is PinState.RELEASED
+    worker.kill()  # or it may find them itself
     for name in (pin.name, STRANGER):
         folder.place.execute(f"ALTER TABLE {TABLE} FREEZE WITH NAME '{name}'")
     disks = [folder.path / "clickhouse"]

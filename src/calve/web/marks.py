@@ -67,7 +67,8 @@ def coded(text: str) -> Markup:
     """What stands between backquotes is a command."""
     pieces = words.message(text).split("`")
     return Markup("").join(
-        Markup("<code>{}</code>").format(one) if at % 2 else escape(one) for at, one in enumerate(pieces)
+        Markup("<code>{}</code>").format(one) if at % 2 and at + 1 < len(pieces) else escape(one)
+        for at, one in enumerate(pieces)
     )
 
 

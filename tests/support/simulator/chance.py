@@ -3,12 +3,13 @@ themselves come from the schedule while a history runs."""
 
 import json
 import secrets
+import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 from unittest.mock import patch
 
 from pyiceberg.avro.file import AvroFileHeader
@@ -17,6 +18,8 @@ from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 from calve.archive import location, ports
 from calve.model import process
 from support.simulator.schedule import BEGIN, Schedule
+
+T = TypeVar("T")
 
 
 @lru_cache(maxsize=256)
@@ -43,6 +46,13 @@ class _Secrets:
         return getattr(secrets, name)
 
 
+def _here(seeded: Callable[[], T], real: Callable[[], T]) -> Callable[[], T]:
+    """In this thread alone: a server that another test has left running lives in real time, and would sleep for ever if it
+    woke up in ours."""
+    here = threading.get_ident()
+    return lambda: seeded() if threading.get_ident() == here else real()
+
+
 @contextmanager
 def seeded(schedule: Schedule) -> Iterator[None]:
     ids = schedule.random("uuids")
@@ -58,8 +68,8 @@ def seeded(schedule: Schedule) -> Iterator[None]:
         patch.object(process, "secrets", _Secrets(schedule)),
         patch.object(location, "secrets", _Secrets(schedule)),
         patch.object(ports, "secrets", _Secrets(schedule)),
-        patch.object(uuid, "uuid4", uuid4),
-        patch.object(time, "time", seconds),
-        patch.object(time, "monotonic", schedule.monotonic),
+        patch.object(uuid, "uuid4", _here(uuid4, uuid.uuid4)),
+        patch.object(time, "time", _here(seconds, time.time)),
+        patch.object(time, "monotonic", _here(schedule.monotonic, time.monotonic)),
     ):
         yield
