@@ -1,10 +1,10 @@
-"""Two minutes of chaos: real programs and services, broken and healed, and everything read by value at the end.
+"""A minute of chaos: real programs and services, broken and healed, and everything read by value at the end.
 
-The seed is drawn anew each time and printed; `CALVE_SEED` repeats its plan. `make chaos MINUTES=…` runs longer.
+The plan is always the same, so that a change is blamed for what it breaks; `CALVE_SEED` is another. `make chaos MINUTES=…` draws one, and
+runs longer.
 """
 
 import os
-import random
 from pathlib import Path
 
 import pytest
@@ -20,7 +20,7 @@ MINUTES = 1.0  # of strikes; starting, ending and reading take another
 def test_every_row_is_there_once_after_a_minute_of_strikes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    seed = int(os.environ.get("CALVE_SEED", "0")) or random.SystemRandom().randrange(1, 1_000_000)
+    seed = int(os.environ.get("CALVE_SEED", "21"))
     report = run(Asked(seed=seed, minutes=MINUTES, folder=tmp_path))
     report.write()
     print(report.told())
