@@ -128,7 +128,7 @@ class ReleasePorts(Protocol):
     def store_id(self) -> str: ...
 
     def journal(self, process: Process, *items: Item) -> None:
-        """A fenced write: whoever lost the process is refused."""
+        """A fenced write: a worker that lost the process is refused."""
 
     def plan_of(self, process_id: ProcessId) -> ReleasePlan: ...
 

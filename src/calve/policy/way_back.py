@@ -1,4 +1,4 @@
-"""How a partition gets back into its table, whoever began: a release that must end, or a person who undoes one.
+"""How a partition gets back into its table, for a release that must end and for a person who undoes one.
 
 Always in this order: nothing more can leave; what was held is journaled; the rows are back, and looked at; the lake takes
 its marks back; the view reads the table again. Each step looks first, so any of them may be repeated. Rows that are nowhere
