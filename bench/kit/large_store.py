@@ -14,8 +14,8 @@ from typing import Any
 from sqlalchemy import Table, insert, text
 
 from calve import __version__
-from calve.app.policy_look import PartitionLook, TableLook
-from calve.app.sightings import pair
+from calve.app.pages.sightings import pair
+from calve.app.policies.look import PartitionLook, TableLook
 from calve.model.process import ProcessId
 from calve.model.seen import Sighting
 from calve.model.states import ProcessState, TaskState

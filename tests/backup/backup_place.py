@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from calve.app.backups import BackupReach
+from calve.app.backups.requests import BackupReach
 from calve.app.wiring import App
 from calve.app.work import follow, own_worker_for
 from calve.archive import backups

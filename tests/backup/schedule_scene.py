@@ -7,7 +7,7 @@ from typing import Any
 
 from backup_place import BackupPlace
 
-from calve.app import schedules
+from calve.app.backups import schedules
 from calve.app.wiring import App
 from calve.model.process import Process
 from calve.policy.schedule import Schedule

@@ -1,7 +1,7 @@
 import pytest
 from backup_place import DirectRunner
 
-from calve.app.backups import BackupReach
+from calve.app.backups.requests import BackupReach
 from calve.archive.source import BackupSource
 from calve.backup import submit
 from calve.backup.request import BackupOptions

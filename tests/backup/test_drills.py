@@ -16,7 +16,7 @@ import pytest
 from backup_place import TABLES, BackupPlace
 from schedule_scene import finish, look, names, scheduled
 
-from calve.app import drills, schedule_view, schedules
+from calve.app.backups import drills, schedule_view, schedules
 from calve.app.calve import Calve
 from calve.app.doctor.examine import examine
 from calve.archive.manifest import Manifest

@@ -9,8 +9,8 @@ import pytest
 from archive_scene import ArchiveScene
 from backup_place import TABLES, BackupPlace
 
-from calve.app import backups as application
-from calve.app.backups import delete_backup, prune
+from calve.app.backups import requests as application
+from calve.app.backups.requests import delete_backup, prune
 from calve.archive.location import Location, address_of
 from calve.archive.parts import pools, store
 from calve.archive.vault import KeyMissingError, Vault, properties

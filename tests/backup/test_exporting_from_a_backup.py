@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from backup_place import DirectRunner
 
-from calve.app.backups import BackupReach
+from calve.app.backups.requests import BackupReach
 from calve.backup import submit
 from calve.backup.request import BackupOptions
 from calve.control.ports import Runner

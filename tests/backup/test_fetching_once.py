@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from backup_place import DirectRunner
 
-from calve.app.backups import BackupReach
+from calve.app.backups.requests import BackupReach
 from calve.archive import parts, reader
 from calve.backup import submit
 from calve.destination.plan import PartPlan

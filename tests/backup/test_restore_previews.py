@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from backup_place import BackupPlace
 
-from calve.app.backup_view import restore_preview_json
-from calve.app.backups import restore, restore_preview
+from calve.app.backups.documents import restore_preview_json
+from calve.app.backups.requests import restore, restore_preview
 from calve.model.errors import RefusedError
 from calve.model.process import ProcessQuery
 from calve.model.states import ProcessState

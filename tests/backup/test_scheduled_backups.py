@@ -8,7 +8,7 @@ import pytest
 from backup_place import BackupPlace
 from schedule_scene import MovedStore, finish, look, names, scheduled
 
-from calve.app import schedule_view, schedules
+from calve.app.backups import schedule_view, schedules
 from calve.app.calve import Calve
 from calve.app.wiring import App
 from calve.backup import deletion

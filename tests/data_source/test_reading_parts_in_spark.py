@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import datasource as ds
 
-from calve.app.backups import BackupReach
+from calve.app.backups.requests import BackupReach
 from calve.backup import submit
 from calve.backup.request import BackupOptions
 from calve.clickhouse.tables import Column

@@ -4,9 +4,10 @@ import json
 
 import pytest
 
-from calve.destination.names import ICEBERG, PARQUET, DestinationAddress, is_folder, parse_table_name
+from calve.destination.names import ICEBERG, PARQUET, DestinationAddress, parse_table_name
 from calve.export.request import ExportRequest
 from calve.model.errors import UsageError
+from calve.model.reach import is_folder
 
 TABLE = DestinationAddress(catalog="lake", identifier=("a", "b", "events"))
 BUCKET = DestinationAddress.folder("s3://bucket/out/", storage="s3://bucket")

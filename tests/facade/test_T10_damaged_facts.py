@@ -14,9 +14,9 @@ from sqlalchemy.exc import IntegrityError
 from calve.app.calve import Calve
 from calve.app.config import load_config
 from calve.app.config.template import render
-from calve.app.policy_look import WHAT, PartitionLook, TableLook
-from calve.app.policy_shown import WHAT as VIEWS
-from calve.app.policy_shown import KeptView
+from calve.app.policies.look import WHAT, PartitionLook, TableLook
+from calve.app.policies.shown import WHAT as VIEWS
+from calve.app.policies.shown import KeptView
 from calve.control.ports import Store
 from calve.model.errors import CalveError
 from calve.model.process import Lock, NewProcess, ProcessId, ProcessQuery

@@ -15,8 +15,8 @@ from sqlalchemy import event, insert, select, update
 from calve.app.calve import Calve
 from calve.app.config import load_config
 from calve.app.desk import Desk
-from calve.app.sheet import BARS, BUCKETS, buckets
-from calve.app.sightings import keep
+from calve.app.pages.sheet import BARS, BUCKETS, buckets
+from calve.app.pages.sightings import keep
 from calve.iceberg.health.findings import Part
 from calve.iceberg.health.report import Health
 from calve.model.access import Asked, Caller, Halt, Proof, Role

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from calve.app import kept as module
-from calve.app import sheet
 from calve.app.calve import Calve
 from calve.app.config import load_config
-from calve.app.kept import Kept
+from calve.app.pages import kept as module
+from calve.app.pages import sheet
+from calve.app.pages.kept import Kept
 from calve.model.errors import StoreError
 from calve.model.states import ProcessState
 from calve.store import SqlStore

@@ -13,9 +13,9 @@ from sqlalchemy import event, update
 
 from calve.app.calve import Calve
 from calve.app.config import load_config
-from calve.app.lookout import A_MINUTE, Lookout, bounded_for_looks, looking_out
-from calve.app.overview import _Memory
-from calve.app.sightings import pair
+from calve.app.pages.lookout import A_MINUTE, Lookout, bounded_for_looks, looking_out
+from calve.app.pages.overview import _Memory
+from calve.app.pages.sightings import pair
 from calve.model.errors import UnavailableError
 from calve.model.states import ProcessState
 from calve.store import SqlStore

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rest_place import ROWS, rest_place
 
-from calve.app.backups import BackupReach
+from calve.app.backups.requests import BackupReach
 from calve.backup.submit import request_of, submit
 from calve.control.why import why
 from calve.model.errors import PermanentError

@@ -30,8 +30,8 @@ from calve.model.errors import NotFoundError
 from calve.model.limits import Limits
 from calve.model.process import NewProcess, Process, ProcessId, Task, WorkerId
 from calve.model.states import PROCESS_TERMINAL, TaskState
-from calve.policy.proof import ProofKind
-from calve.policy.proof_plan import ProofRequest
+from calve.policy.proof.kind import ProofKind
+from calve.policy.proof.plan import ProofRequest
 from calve.policy.row_hash import HashedColumn, RowHash
 from calve.spark.executor import execute, result
 from calve.testing.clock import FakeClock

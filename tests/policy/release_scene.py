@@ -33,12 +33,12 @@ from calve.model.process import GuardedTable, Lease, Process, ProcessId, WorkerI
 from calve.model.reach import Service
 from calve.model.states import PROCESS_TERMINAL
 from calve.model.tier import Announced, Approval, Intent, Release
-from calve.policy.proof_plan import Depth, ProofPlan, ProofReceipt, SourceRows
-from calve.policy.release import ReleaseKind
-from calve.policy.release_drop import DropKind, DropRequest
-from calve.policy.release_plan import ReleasePlan, ReleaseRequest
-from calve.policy.release_ports import SeenPartition
-from calve.policy.release_undo import ReturnKind, ReturnRequest
+from calve.policy.proof.plan import Depth, ProofPlan, ProofReceipt, SourceRows
+from calve.policy.release.drop import DropKind, DropRequest
+from calve.policy.release.kind import ReleaseKind
+from calve.policy.release.plan import ReleasePlan, ReleaseRequest
+from calve.policy.release.ports import SeenPartition
+from calve.policy.release.undo import ReturnKind, ReturnRequest
 from calve.policy.row_hash import HashedColumn, RowSums
 from calve.testing.clock import FakeClock
 from calve.testing.faults import Faults, crashing_kind, crashing_runner, crashing_store

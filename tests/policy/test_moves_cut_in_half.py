@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from release_scene import ALL, ROWS, UUID, FakeHot, Part, ReleaseScene
 
-from calve.app.attention import halfway
+from calve.app.pages.attention import halfway
 from calve.model.errors import TemporaryError
 from calve.model.states import ProcessState, ReleaseState
 

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from calve.app import policies, policy_view, rules, work
+from calve.app import rules, work
 from calve.app.calve import Calve
+from calve.app.policies import documents, evaluation
 from calve.app.wiring import App
 from calve.model.access import Asked
 from calve.model.errors import CalveError, NotFoundError, RefusedError, UsageError
@@ -67,7 +68,7 @@ def _app(place: Place, name: str, *others: dict[str, str], **rules: str) -> Iter
 
 
 def _run(app: App, name: str) -> list[str]:
-    return [one["id"] for one in policy_view.policy_run(app, name)["started"]]
+    return [one["id"] for one in documents.policy_run(app, name)["started"]]
 
 
 def _finish(place: Place, app: App, ids: Sequence[str]) -> list[Process]:
@@ -75,7 +76,7 @@ def _finish(place: Place, app: App, ids: Sequence[str]) -> list[Process]:
 
 
 def _states(app: App, policy: Policy) -> dict[str, tuple[str, str]]:
-    found = policies.standing_now(app, policy)
+    found = evaluation.standing_now(app, policy)
     return {one.partition.id: (one.standing.state.value, one.standing.code) for one in found}
 
 
@@ -94,9 +95,9 @@ def test_partitions_that_are_over_are_exported_once_and_proven(kept: Place, name
         assert _run(app, name) == []
         exported = {"202401": ("EXPORTED", ""), "202402": ("EXPORTED", ""), "209912": ("HOT", "")}
         assert _states(app, policy) == exported
-        proofs = policies.prove(app, policy, policies.standing_now(app, policy))
+        proofs = evaluation.prove(app, policy, evaluation.standing_now(app, policy))
         assert [one.partitions for one in proofs] == [("202401",), ("202402",)]
-        assert policies.prove(app, policy, policies.standing_now(app, policy)) == []
+        assert evaluation.prove(app, policy, evaluation.standing_now(app, policy)) == []
         assert _states(app, policy) == exported
         _finish(kept, app, [one.id for one in proofs])
         assert set(_states(app, policy).values()) == {("VERIFIED", ""), ("HOT", "")}
@@ -105,16 +106,16 @@ def test_partitions_that_are_over_are_exported_once_and_proven(kept: Place, name
 
 def test_a_look_is_taken_once_by_one_of_several_workers(kept: Place, name: str) -> None:
     with _app(kept, name, look_every="1h") as (app, policy), kept.app() as other:
-        begun = policies.tick(app, policy)
+        begun = evaluation.tick(app, policy)
         assert len(begun) == 2
-        assert policies.tick(other, policy) == []
-        stood = policies.standing_now(app, policy)
+        assert evaluation.tick(other, policy) == []
+        stood = evaluation.standing_now(app, policy)
         again = [replace(one, standing=replace(one.standing, next=NextAction.EXPORT)) for one in stood]
         for one in begun:
             app.store.request_cancel(one.id)
         # Another that evaluated before: the locks, and then the starts, refuse it.
         assert [
-            policies._begin(other, policy, replace(one, attempt=1), "2026-01-01") for one in again[:2]
+            evaluation._begin(other, policy, replace(one, attempt=1), "2026-01-01") for one in again[:2]
         ] == [None, None]
 
 
@@ -123,7 +124,7 @@ def test_a_window_that_is_closed_starts_nothing_and_a_person_may_run_it(kept: Pl
         now = app.store.now()
         hours = [f"{(now + timedelta(hours=2 + more)):%H}:00" for more in (0, 1)]
         closed = replace(policy, window=Window.parse(f"{hours[0]}-{hours[1]} UTC"))
-        assert policies.tick(app, closed) == []
+        assert evaluation.tick(app, closed) == []
         assert _states(app, policy)["202401"] == ("DUE", "")
         assert len(_run(app, name)) == 2
 
@@ -138,7 +139,7 @@ def test_limits_hold_the_oldest_partition_comes_first(kept: Place, name: str) ->
     with _app(kept, name, bytes_per_day="1B") as (app, _):
         kept.execute(f"INSERT INTO {name}.events SELECT number, '2023-12-10' FROM numbers(10)")
         assert _run(app, name) == []
-        shown = policy_view.policy_show(app, name)
+        shown = documents.policy_show(app, name)
         assert [(one["partition"], one["code"]) for one in shown["aside"]] == [("202312", "over_limit")]
 
 
@@ -148,10 +149,10 @@ def test_a_paused_policy_starts_nothing_until_it_is_resumed(kept: Place, name: s
         assert [one["paused"] for one in calve.policy_list()] == [True]
         assert calve.policy_show(name)["halt"]["reason"] == "a migration"
         assert calve.system()["halts"] == []  # whose buttons start processes again
-        assert policies.tick(app, app.config.policy(name)) == []
+        assert evaluation.tick(app, app.config.policy(name)) == []
         with pytest.raises(RefusedError, match="is paused"):
-            policy_view.policy_run(app, name)
-        assert policy_view.policy_run(app, name, dry_run=True)["started"] == []
+            documents.policy_run(app, name)
+        assert documents.policy_run(app, name, dry_run=True)["started"] == []
         assert calve.policy_resume(name) == {"name": name, "resumed": True}
         assert calve.policy_resume(name)["resumed"] is False
         assert len(_run(app, name)) == 2
@@ -191,7 +192,7 @@ def test_late_rows_are_appended_and_proven_or_held_with_the_reason(kept: Place, 
         assert _rows(kept, name) == 155
         assert _run(app, name) == []
         assert _states(app, policy)["202401"] == ("EXPORTED", "")
-        proofs = policies.prove(app, policy, policies.standing_now(app, policy))
+        proofs = evaluation.prove(app, policy, evaluation.standing_now(app, policy))
         assert {one.state for one in _finish(kept, app, [one.id for one in proofs])} == {
             ProcessState.COMPLETED
         }
@@ -219,17 +220,19 @@ def test_what_cannot_be_exported_says_why_waits_and_stops_no_other(kept: Place, 
         assert ended == {"bad": ProcessState.FAILED, "events": ProcessState.COMPLETED}
         assert _run(app, name) == []
         assert _states(app, policy)["202301"][0] == "BLOCKED"
-        [said] = policy_view.policy_explain(app, f"{name}.bad", "202301")
+        [said] = documents.policy_explain(app, f"{name}.bad", "202301")
         assert said["state"] == "BLOCKED"
         assert said["code"] == said["facts"]["failed"]["code"]
         assert (said["facts"]["attempts"], said["until"] is not None) == (1, True)
-        failed = next(one.facts for one in policies.standing_now(app, policy) if one.partition.id == "202301")
+        failed = next(
+            one.facts for one in evaluation.standing_now(app, policy) if one.partition.id == "202301"
+        )
         later = app.store.now() + timedelta(hours=2)
-        assert policies.stand(replace(failed, now=later, looked_at=later)).next is NextAction.EXPORT
+        assert evaluation.stand(replace(failed, now=later, looked_at=later)).next is NextAction.EXPORT
     with _app(kept, name, export_after="2s") as (app, policy):  # other rules are tried at once
         [again] = _run(app, name)
         [start, _] = app.store.starts(
-            policies.last_look(app, policy)[0].identity, f"lake.{name}.bad", ["202301"]
+            evaluation.last_look(app, policy)[0].identity, f"lake.{name}.bad", ["202301"]
         )
         assert (start.attempt, start.process_id) == (2, again)
         app.store.request_cancel(start.process_id)
@@ -250,14 +253,14 @@ def test_dying_at_any_call_of_a_tick_starts_each_partition_once(kept: Place) -> 
             dying = App(app.config, around_store=partial(crashing_store, faults=faults))
             dying.source = app.source  # type: ignore[method-assign]
             try:
-                policies.tick(dying, policy)
+                evaluation.tick(dying, policy)
             except (Crash, CalveError):
                 broken += 1
             dying.close()
-            if policies.last_look(app, policy) == []:
+            if evaluation.last_look(app, policy) == []:
                 continue  # its claim must pass first; nothing can have started
-            policies.start(app, policy, policies.standing_now(app, policy))
-            [table] = policies.last_look(app, policy)
+            evaluation.start(app, policy, evaluation.standing_now(app, policy))
+            [table] = evaluation.last_look(app, policy)
             starts = app.store.starts(table.identity, f"lake.{name}.events", ["202401", "202402"])
             live = app.store.processes(ProcessQuery(source=f"main:{name}.events"))
             assert len(starts) == len(live) <= 2, (at, how)
@@ -275,7 +278,7 @@ def test_two_policies_for_one_destination_block_each_other(kept: Place, name: st
 
 def test_a_look_that_fails_keeps_what_was_seen_and_says_so(kept: Place, name: str) -> None:
     with _app(kept, name) as (app, policy):
-        policy_view.policy_run(app, name, dry_run=True)
+        documents.policy_run(app, name, dry_run=True)
         really = app.source
 
         def down(_: str) -> Any:
@@ -283,10 +286,10 @@ def test_a_look_that_fails_keeps_what_was_seen_and_says_so(kept: Place, name: st
 
         app.source = down  # type: ignore[method-assign]
         with pytest.raises(CalveError, match="no answer"):
-            policies.tick(app, replace(policy, look_every=timedelta()))
+            evaluation.tick(app, replace(policy, look_every=timedelta()))
         app.source = really  # type: ignore[method-assign]
         assert _states(app, policy)["202401"] == ("DUE", "")
-        [listed] = [one for one in policy_view.policy_list(app) if one["name"] == name]
+        [listed] = [one for one in documents.policy_list(app) if one["name"] == name]
         assert listed["error"] == "no answer"
 
 
@@ -294,8 +297,8 @@ def test_when_content_was_first_seen_is_carried_from_look_to_look(kept: Place, n
     with _app(kept, name) as (app, policy):
 
         def seen() -> dict[str, Any]:
-            policy_view.policy_run(app, name, dry_run=True)
-            [table] = policies.last_look(app, policy)
+            documents.policy_run(app, name, dry_run=True)
+            [table] = evaluation.last_look(app, policy)
             return {one.id: one.changed_at for one in table.partitions}
 
         first = seen()
@@ -310,18 +313,18 @@ def test_when_content_was_first_seen_is_carried_from_look_to_look(kept: Place, n
 
 def test_documents_say_what_comes_and_why(kept: Place, name: str) -> None:
     with _app(kept, name, window="00:00-23:59 UTC") as (app, _):
-        policy_view.policy_run(app, name, dry_run=True)
-        shown = policy_view.policy_show(app, name)
+        documents.policy_run(app, name, dry_run=True)
+        shown = documents.policy_show(app, name)
         assert [one["partition"] for one in shown["forecast"]] == ["202401", "202402"]
         assert shown["states"] == {"DUE": 2, "HOT": 1}
         assert shown["of_tables"][0]["destination"] == f"lake.{name}.events"
-        [said] = policy_view.policy_explain(app, f"{name}.events", "202401")
+        [said] = documents.policy_explain(app, f"{name}.events", "202401")
         assert (said["policy"], said["state"], said["next"]) == (name, "DUE", "export")
         assert said["facts"]["closed_at"] == "2024-02-01T12:00:00Z"
         with pytest.raises(NotFoundError):
-            policy_view.policy_explain(app, f"{name}.events", "205001")
+            documents.policy_explain(app, f"{name}.events", "205001")
         with pytest.raises(UsageError):
-            policy_view.policy_show(app, "nobody")
+            documents.policy_show(app, "nobody")
 
 
 def test_the_thread_of_a_worker_goes_on_after_errors_and_ends_with_it(
@@ -336,7 +339,7 @@ def test_the_thread_of_a_worker_goes_on_after_errors_and_ends_with_it(
             enough.set()
         raise (CalveError("down", code="down") if len(ticked) % 2 else ValueError("a defect"))
 
-    monkeypatch.setattr(policies, "tick", tick)
+    monkeypatch.setattr(evaluation, "tick", tick)
     monkeypatch.setattr(rules, "_TICK_SECONDS", 0.0)
     with _app(kept, name, {"to": f"lake.{name}x.{{table}}"}) as (app, _):
         with work._rules(app):

@@ -11,8 +11,9 @@ from pyiceberg.catalog import Catalog
 
 from calve.clickhouse.tables import Column
 from calve.model.states import ProcessState
-from calve.policy import proof_plan, proof_source
-from calve.policy.proof_plan import ProofPlan
+from calve.policy.proof import plan as proof_plan
+from calve.policy.proof import source as proof_source
+from calve.policy.proof.plan import ProofPlan
 from calve.testing.faults import Break, Crash, Faults
 from support.lake import arrow
 from support.position_deletes import delete_rows

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 from pyiceberg.table import Table
 
-from calve.app import policies, policy_view
-from calve.app.policy_look import PartitionLook, TableLook, last_look
+from calve.app.policies import documents, evaluation
+from calve.app.policies.look import PartitionLook, TableLook, last_look
 from calve.app.wiring import App
 from calve.model.access import Proof
 from calve.model.process import Process, ProcessId
@@ -65,21 +65,21 @@ def _finish(place: Place, app: App, processes: list[Process]) -> list[Process]:
 
 
 def _exported(place: Place, app: App, policy: Policy) -> None:
-    policy_view.policy_run(app, policy.name)
+    documents.policy_run(app, policy.name)
     begun = [app.store.process(ProcessId(one)) for one in _live(app, policy)]
     assert {one.state for one in _finish(place, app, begun)} == {ProcessState.COMPLETED}
-    policy_view.policy_run(app, policy.name, dry_run=True)
+    documents.policy_run(app, policy.name, dry_run=True)
 
 
 def _live(app: App, policy: Policy) -> list[str]:
-    return [one.facts.live for one in policies.standing_now(app, policy) if one.facts.live]
+    return [one.facts.live for one in evaluation.standing_now(app, policy) if one.facts.live]
 
 
 def _prove(place: Place, app: App, policy: Policy) -> dict[str, Any]:
     """What `explain` says of the first partition after its proof has ended."""
-    _finish(place, app, policies.prove(app, policy, policies.standing_now(app, policy)))
-    first = policies.standing_now(app, policy)[0]
-    [said] = policy_view.policy_explain(app, f"{policy.name}.events", first.partition.id)
+    _finish(place, app, evaluation.prove(app, policy, evaluation.standing_now(app, policy)))
+    first = evaluation.standing_now(app, policy)[0]
+    [said] = documents.policy_explain(app, f"{policy.name}.events", first.partition.id)
     return said
 
 
@@ -93,8 +93,8 @@ def test_a_proof_compares_every_row_and_explain_tells_of_it(kept: Place) -> None
     )
     with _app(kept, name) as (app, policy):
         _exported(kept, app, policy)
-        begun = policies.prove(app, policy, policies.standing_now(app, policy))
-        [one] = policies.standing_now(app, policy)
+        begun = evaluation.prove(app, policy, evaluation.standing_now(app, policy))
+        [one] = evaluation.standing_now(app, policy)
         assert (one.standing.state, one.standing.next) == ("EXPORTED", None)
         assert one.facts.export is not None
         assert one.facts.export.proving == begun[0].id
@@ -104,7 +104,7 @@ def test_a_proof_compares_every_row_and_explain_tells_of_it(kept: Place) -> None
         assert said["state"] == "VERIFIED"
         proof = said["facts"]["proof"]
         assert (proof["ok"], proof["depth"], proof["detail"]) == (True, "rows", "")
-        assert policies.prove(app, policy, policies.standing_now(app, policy)) == []
+        assert evaluation.prove(app, policy, evaluation.standing_now(app, policy)) == []
 
 
 def test_a_row_that_the_lake_lost_blocks_the_partition(kept: Place) -> None:
@@ -116,7 +116,7 @@ def test_a_row_that_the_lake_lost_blocks_the_partition(kept: Place) -> None:
         said = _prove(kept, app, policy)
         assert (said["state"], said["code"]) == ("BLOCKED", "proof_failed")
         assert "9 rows found, the source has 10" in said["facts"]["proof"]["detail"]
-        assert policies.prove(app, policy, policies.standing_now(app, policy)) == []
+        assert evaluation.prove(app, policy, evaluation.standing_now(app, policy)) == []
 
 
 def test_what_has_no_exact_form_in_the_lake_makes_a_proof_partial(kept: Place) -> None:
@@ -153,7 +153,7 @@ def test_a_sample_is_not_enough_for_a_policy_that_asks_for_all_rows(kept: Place)
         said = _prove(kept, app, policy)
         assert (said["state"], said["facts"]["proof"]["depth"]) == ("VERIFIED", "sample")
         full = replace(policy, verify=Verify.FULL)
-        assert [one.standing.next for one in policies.standing_now(app, full)] == [NextAction.PROVE]
+        assert [one.standing.next for one in evaluation.standing_now(app, full)] == [NextAction.PROVE]
 
 
 def _unpartitioned(place: Place, name: str) -> Table:
@@ -192,9 +192,9 @@ def test_a_key_without_a_time_is_proven_by_the_files_of_the_export(kept: Place) 
         assert (said["state"], said["facts"]["proof"]["depth"]) == ("VERIFIED", "files")
 
 
-def _proofs_now(place: Place, app: App, policy: Policy, stood: list[policies.Stood]) -> list[Process]:
+def _proofs_now(place: Place, app: App, policy: Policy, stood: list[evaluation.Stood]) -> list[Process]:
     """Whatever their state."""
-    begun = [policies._begin_proof(app, policy, one, [one]) for one in stood]
+    begun = [evaluation._begin_proof(app, policy, one, [one]) for one in stood]
     return _finish(place, app, [one for one in begun if one is not None])
 
 
@@ -209,7 +209,7 @@ def test_files_that_were_rewritten_are_proven_by_time_and_key(kept: Place) -> No
     )
     with _app(kept, name) as (app, policy):
         _exported(kept, app, policy)
-        stood = policies.standing_now(app, policy)
+        stood = evaluation.standing_now(app, policy)
         assert len(stood) == 4
         whole = kept.read(f"lake.{name}.events")
         _unpartitioned(kept, name).overwrite(whole)
@@ -229,7 +229,7 @@ def test_a_partition_that_the_source_no_longer_has_is_proven_by_what_was_read(ke
     with _app(kept, name) as (app, policy):
         _exported(kept, app, policy)
         kept.execute(f"ALTER TABLE {name}.events DROP PARTITION 202401")
-        policy_view.policy_run(app, name, dry_run=True)
+        documents.policy_run(app, name, dry_run=True)
         said = _prove(kept, app, policy)
         assert (said["state"], said["code"]) == ("VERIFIED", "gone_at_source")
         assert said["facts"]["proof"]["depth"] == "destination"
@@ -239,15 +239,15 @@ def test_a_proof_is_begun_once_and_one_that_ended_without_an_answer_waits(kept: 
     name = _database(kept, "day Date, id UInt64", "SELECT '2024-01-10', number FROM numbers(10)")
     with _app(kept, name) as (app, policy), kept.app() as other:
         _exported(kept, app, policy)
-        stood = policies.standing_now(app, policy)
-        [process] = policies.prove(app, policy, stood)
-        assert policies.prove(other, policy, stood) == []  # it looked before; the lock refuses it
+        stood = evaluation.standing_now(app, policy)
+        [process] = evaluation.prove(app, policy, stood)
+        assert evaluation.prove(other, policy, stood) == []  # it looked before; the lock refuses it
         app.store.request_cancel(process.id)
         _finish(kept, app, [process])
-        [one] = policies.standing_now(app, policy)
+        [one] = evaluation.standing_now(app, policy)
         assert (one.standing.state, one.standing.code) == ("BLOCKED", "cancelled")
         later = replace(one.facts, now=one.standing.until, looked_at=one.standing.until)
-        assert policies.stand(later).next is NextAction.PROVE
+        assert evaluation.stand(later).next is NextAction.PROVE
 
 
 class _Counted:
@@ -266,12 +266,12 @@ def test_a_look_asks_the_store_as_often_for_many_partitions_as_for_one(kept: Pla
     name = _database(kept, "day Date, id UInt64", "SELECT '2024-01-10', number FROM numbers(10)")
     asked: list[Counter[str]] = []
     with _app(kept, name) as (app, policy):
-        policy_view.policy_run(app, name, dry_run=True)
+        documents.policy_run(app, name, dry_run=True)
         [look] = last_look(app, policy)
         for count in (1, 500):
             calls: Counter[str] = Counter()
             counted = App(app.config, around_store=lambda store, calls=calls: _Counted(store, calls))  # type: ignore[misc]
-            found = policies.evaluate(counted, policy, [_of(look, count)])
+            found = evaluation.evaluate(counted, policy, [_of(look, count)])
             counted.close()
             assert [one.standing.code for one in found] == ["unknown_process"] * count
             asked.append(calls)
@@ -290,8 +290,8 @@ def test_the_newest_proof_counts(kept: Place) -> None:
     name = _database(kept, "day Date, id UInt64", "SELECT '2024-01-10', number FROM numbers(10)")
     with _app(kept, name) as (app, policy):
         _exported(kept, app, policy)
-        [one] = policies.standing_now(app, policy)
+        [one] = evaluation.standing_now(app, policy)
         for ok, state in ((False, "BLOCKED"), (True, "VERIFIED")):
             proof = Proof(process_id=ProcessId(one.partition.process), ok=ok, depth="destination")
             app.registry.record_proof(proof)
-            assert [each.standing.state for each in policies.standing_now(app, policy)] == [state]
+            assert [each.standing.state for each in evaluation.standing_now(app, policy)] == [state]

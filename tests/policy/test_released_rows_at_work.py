@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from calve.app import guard
-from calve.app.attention import attention
 from calve.app.destination import parse_table
 from calve.app.doctor import released
-from calve.app.guard import count_released, standing, tick
+from calve.app.pages.attention import attention
+from calve.app.policies import guard
+from calve.app.policies.guard import count_released, standing, tick
 from calve.app.wiring import App
 from calve.iceberg.publish.marks import RELEASED_TAG
 from calve.iceberg.released import ReleasedTable, ReleaseMark

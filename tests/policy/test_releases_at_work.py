@@ -8,12 +8,13 @@ from datetime import timedelta
 
 import pytest
 
-from calve.app import backups, policies, policy_view, release_verbs
-from calve.app.attention import attention
+from calve.app.backups import requests
 from calve.app.notices import wants
-from calve.app.policy_look import look
-from calve.app.release_verbs import Json
-from calve.app.tier import view_create
+from calve.app.pages.attention import attention
+from calve.app.policies import consent, documents, evaluation
+from calve.app.policies.consent import Json
+from calve.app.policies.look import look
+from calve.app.policies.tier import view_create
 from calve.app.wiring import App
 from calve.backup.deletion import Keep
 from calve.iceberg.released import read_marks
@@ -71,20 +72,20 @@ def _app(place: Place, name: str, **rules: str) -> Iterator[tuple[App, Policy]]:
 
 
 def _run(place: Place, app: App, name: str) -> list[Process]:
-    begun = [one["id"] for one in policy_view.policy_run(app, name)["started"]]
+    begun = [one["id"] for one in documents.policy_run(app, name)["started"]]
     return place.finish(app, [app.store.process(id).id for id in begun])
 
 
 def _prove(place: Place, app: App, policy: Policy) -> None:
-    policy_view.policy_run(app, policy.name, dry_run=True)
-    proofs = policies.prove(app, policy, policies.standing_now(app, policy))
+    documents.policy_run(app, policy.name, dry_run=True)
+    proofs = evaluation.prove(app, policy, evaluation.standing_now(app, policy))
     for one in place.finish(app, [one.id for one in proofs]):
         assert one.state is ProcessState.COMPLETED, one.error
 
 
 def _states(app: App, policy: Policy) -> dict[str, tuple[str, str]]:
-    policy_view.policy_run(app, policy.name, dry_run=True)
-    found = policies.standing_now(app, policy)
+    documents.policy_run(app, policy.name, dry_run=True)
+    found = evaluation.standing_now(app, policy)
     return {one.partition.id: (one.standing.state.value, one.standing.code) for one in found}
 
 
@@ -99,13 +100,13 @@ def test_a_partition_leaves_once_it_is_approved_and_what_differs_goes_back(kept:
         _prove(kept, app, policy)
         waiting = {"202401": ("HELD", "not_approved"), "202402": ("HELD", "not_approved")}
         assert _states(app, policy) == waiting | {"202403": ("VERIFIED", "newest_partition")}
-        asked = release_verbs.policy_approve(app, name, _ASKED, dry_run=True)
+        asked = consent.policy_approve(app, name, _ASKED, dry_run=True)
         assert [one["partition"] for one in asked["leave"]] == ["202401", "202402"]
         assert _run(kept, app, name) == []  # the first run is dry, and asks
         [said] = [one for one in wants(app) if one.source == f"main:{name}.events"]
         assert (said.code, said.hint) == ("approval", f"calve policy approve --dry-run {name}")
         assert "2 partitions" in said.message
-        release_verbs.policy_approve(app, name, _ASKED)
+        consent.policy_approve(app, name, _ASKED)
         assert [one for one in wants(app) if one.source == f"main:{name}.events"] == []
         _delete_in_the_lake(kept, name)
         left, differed = _run(kept, app, name)
@@ -133,7 +134,7 @@ def test_a_view_turns_with_what_leaves_and_with_what_comes_back(kept: Place, nam
         _prove(kept, app, policy)
         view_create(app, f"{name}.events", f"lake.{name}.events", f"{name}.all")
         before = kept.select(shown)
-        release_verbs.policy_approve(app, name, _ASKED)
+        consent.policy_approve(app, name, _ASKED)
         for one in _run(kept, app, name):
             assert one.state is ProcessState.COMPLETED, one.error
         assert _count(kept, f"{name}.events") == 10
@@ -154,15 +155,15 @@ def test_rows_come_back_to_their_table_under_another_name_and_never_to_another_t
     with _app(kept, name) as (app, policy):
         _run(kept, app, name)
         _prove(kept, app, policy)
-        release_verbs.policy_approve(app, name, _ASKED)
+        consent.policy_approve(app, name, _ASKED)
         _run(kept, app, name)
         places = {one.partition: one.place for one in app.registry.releases(_identity(app, name))}
         kept.execute(f"RENAME TABLE {name}.events TO {name}.renamed")
-        made = release_verbs.policy_undo(app, app.store, f"{name}.renamed", "202401")
+        made = consent.policy_undo(app, app.store, f"{name}.renamed", "202401")
         [back] = kept.finish(app, [made.process.id])
         assert back.state is ProcessState.COMPLETED, back.error
         assert _count(kept, f"{name}.renamed") == 110
-        made = release_verbs.policy_undo(app, app.store, f"{name}.renamed", "202402")
+        made = consent.policy_undo(app, app.store, f"{name}.renamed", "202402")
         kept.execute(f"DROP TABLE {name}.renamed SYNC", _TABLE.format(name=name))
         [refused] = kept.finish(app, [made.process.id])
         assert refused.error is not None
@@ -174,7 +175,7 @@ def test_a_person_drops_what_is_in_quarantine_with_a_backup_that_is_kept(kept: P
     with _app(kept, name) as (app, policy):
         _run(kept, app, name)
         _prove(kept, app, policy)
-        release_verbs.policy_approve(app, name, _ASKED)
+        consent.policy_approve(app, name, _ASKED)
         _run(kept, app, name)
         places = {one.partition: one.place for one in app.registry.releases(_identity(app, name))}
         [card] = [
@@ -211,12 +212,12 @@ def test_a_person_drops_what_is_in_quarantine_with_a_backup_that_is_kept(kept: P
         }
         assert kept.read(f"lake.{name}.events").num_rows == 160
         with pytest.raises(RefusedError) as pinned:
-            backups.delete_backup(app, f"{name}-backup")
+            requests.delete_backup(app, f"{name}-backup")
         assert pinned.value.code == "backup_pinned"
         _back_up(kept, app, f"{name}-later", f"{name}.events")
-        assert f"{name}-backup" in backups.prune(app, Keep(last=1), dry_run=False).kept
+        assert f"{name}-backup" in requests.prune(app, Keep(last=1), dry_run=False).kept
         with pytest.raises(RefusedError) as late:
-            release_verbs.policy_undo(app, app.store, f"{name}.events", "202401")
+            consent.policy_undo(app, app.store, f"{name}.events", "202401")
         assert late.value.code == "not_in_quarantine"
     with _app(kept, name, only_copy="accepted") as (app, _):
         assert _drop(app, name, "202402")["plan"][0]["backup"] is None
@@ -226,12 +227,12 @@ def test_a_person_drops_what_is_in_quarantine_with_a_backup_that_is_kept(kept: P
 
 
 def _back_up(place: Place, app: App, name: str, pattern: str) -> None:
-    [done] = place.finish(app, [backups.create(app, app.store, name, [pattern]).process.id])
+    [done] = place.finish(app, [requests.create(app, app.store, name, [pattern]).process.id])
     assert done.state is ProcessState.COMPLETED, done.error
 
 
 def _drop(app: App, name: str, partition: str = "202401", *, approve: str = "") -> Json:
-    return release_verbs.policy_drop(app, app.store, f"{name}.events", [partition], _ASKED, approve=approve)
+    return consent.policy_drop(app, app.store, f"{name}.events", [partition], _ASKED, approve=approve)
 
 
 def _delete_in_the_lake(place: Place, name: str) -> None:
@@ -241,7 +242,7 @@ def _delete_in_the_lake(place: Place, name: str) -> None:
 
 
 def _undo(place: Place, app: App, name: str, *, force: bool = False) -> list[Process]:
-    made = release_verbs.policy_undo(app, app.store, f"{name}.events", "202401", force=force)
+    made = consent.policy_undo(app, app.store, f"{name}.events", "202401", force=force)
     return place.finish(app, [made.process.id])
 
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from calve.app import backups, schedules
+from calve.app.backups import schedules
 from calve.app.wiring import App
 from calve.model.states import ProcessState
 from calve.policy.schedule import Schedule, TimeOfDay
@@ -40,7 +40,7 @@ def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Sequence[
 
 
 def test_one_of_them_begins_it(stores: Sequence[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backups, "scheduled", lambda *_: new(kind="backup"))
+    monkeypatch.setattr("calve.app.backups.requests.scheduled", lambda *_: new(kind="backup"))
     config = SimpleNamespace(backup_url="file:///backups")
     apps = [cast(App, SimpleNamespace(store=store, config=config)) for store in stores]
     for day in range(3):

@@ -14,10 +14,10 @@ from calve.destination.proof import Scan, ScanFile
 from calve.model.errors import CalveError, ConflictError, PermanentError, RefusedError
 from calve.model.process import NewProcess, Process, ProcessId
 from calve.model.states import ProcessState
-from calve.policy.proof_plan import Depth, ProofPlan, ProofReceipt
+from calve.policy.proof.plan import Depth, ProofPlan, ProofReceipt
 from calve.policy.row_hash import RowSums
-from calve.policy.untier import UntierKind
-from calve.policy.untier_plan import UntierJournal, UntierPlan, UntierRequest
+from calve.policy.untier.kind import UntierKind
+from calve.policy.untier.plan import UntierJournal, UntierPlan, UntierRequest
 
 T = TypeVar("T")
 ROWS = (1, 2, 3)

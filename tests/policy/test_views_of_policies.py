@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from calve.app import policies, policy_look, policy_shown, policy_view, release_verbs, tier
+from calve.app.policies import consent, documents, evaluation, look, shown, tier
 from calve.app.wiring import App
 from calve.model.access import Asked
 from calve.model.errors import TemporaryError
@@ -58,12 +58,12 @@ def _app(place: Place, name: str, **rules: str) -> Iterator[tuple[App, Policy]]:
 
 
 def _run(place: Place, app: App, name: str) -> list[Process]:
-    begun = [one["id"] for one in policy_view.policy_run(app, name)["started"]]
+    begun = [one["id"] for one in documents.policy_run(app, name)["started"]]
     return place.finish(app, [app.store.process(id).id for id in begun])
 
 
-def _view(app: App, name: str) -> policy_view.Json:
-    [table] = policy_view.policy_show(app, name)["of_tables"]
+def _view(app: App, name: str) -> documents.Json:
+    [table] = documents.policy_show(app, name)["of_tables"]
     assert isinstance(table["view"], dict)
     return table["view"]
 
@@ -75,7 +75,7 @@ def _count(place: Place, name: str) -> int:
 
 def _tick(app: App, policy: Policy) -> None:
     """As a worker does once the last look is old enough."""
-    policies.tick(app, replace(policy, look_every=timedelta()))
+    evaluation.tick(app, replace(policy, look_every=timedelta()))
 
 
 def test_a_view_is_made_with_the_first_export_and_follows_the_table(kept: Place, name: str) -> None:
@@ -97,17 +97,17 @@ def test_a_view_is_made_with_the_first_export_and_follows_the_table(kept: Place,
         kept.execute(f"ALTER TABLE {name}.events ADD COLUMN word String DEFAULT 'none'")
         _tick(app, policy)
         assert "view_columns" in _view(app, name)["error"], "the lake does not have it yet"
-        assert policy_view.policy_show(app, name)["of_tables"][0]["error"] == ""
+        assert documents.policy_show(app, name)["of_tables"][0]["error"] == ""
 
 
 def test_a_paused_policy_makes_no_view(kept: Place, name: str) -> None:
     with _app(kept, name) as (app, policy):
         _run(kept, app, name)
-        policy_view.policy_pause(app, name, "wait", _ASKED)
+        documents.policy_pause(app, name, "wait", _ASKED)
         _tick(app, policy)
         assert _view(app, name)["made_at"] is None
-        policy_view.policy_resume(app, name, _ASKED)
-        policy_view.policy_run(app, name, dry_run=True)
+        documents.policy_resume(app, name, _ASKED)
+        documents.policy_run(app, name, dry_run=True)
         assert _view(app, name)["made_at"] is None, "a dry run makes nothing"
 
 
@@ -115,21 +115,21 @@ def test_nothing_leaves_while_the_view_cannot_be_made(kept: Place, name: str) ->
     with _app(kept, name, source=f"main:{name}.events", **RELEASES) as (app, policy):
         kept.execute(f"CREATE TABLE {name}.all_events (id UInt64) ENGINE = Memory")
         _run(kept, app, name)
-        policy_view.policy_run(app, name, dry_run=True)
-        proofs = policies.prove(app, policy, policies.standing_now(app, policy))
+        documents.policy_run(app, name, dry_run=True)
+        proofs = evaluation.prove(app, policy, evaluation.standing_now(app, policy))
         kept.finish(app, [one.id for one in proofs])
-        release_verbs.policy_approve(app, name, _ASKED)
+        consent.policy_approve(app, name, _ASKED)
         refused = _run(kept, app, name)
         assert [one.error.code for one in refused if one.error] == ["no_view", "no_view"]
         assert "view_name_taken" in _view(app, name)["error"]
         kept.execute(f"DROP TABLE {name}.all_events")
         with pytest.MonkeyPatch.context() as patch:  # as an hour later
-            patch.setattr(policy_shown, "_RETRIED", timedelta())
+            patch.setattr(shown, "_RETRIED", timedelta())
             _tick(app, policy)
         assert _count(kept, name) == 160
     changed = RELEASES | {"on_late_rows": "replace"}  # another policy: it is tried at once
     with _app(kept, name, source=f"main:{name}.events", **changed) as (app, _):
-        release_verbs.policy_approve(app, name, _ASKED)
+        consent.policy_approve(app, name, _ASKED)
         left = _run(kept, app, name)
         assert [one.state for one in left] == [ProcessState.COMPLETED] * 2, [one.error for one in left]
         [row] = kept.select(f"SELECT count() AS n FROM {name}.events")
@@ -142,10 +142,12 @@ def test_a_view_made_while_a_release_marks_its_partition_is_not_put_in_place(
     """The lake was read before the mark, and the set was looked for before it was there."""
     with _app(kept, name, view="", source=f"main:{name}.events", **RELEASES) as (app, policy):
         _run(kept, app, name)
-        policy_view.policy_run(app, name, dry_run=True)
-        kept.finish(app, [one.id for one in policies.prove(app, policy, policies.standing_now(app, policy))])
+        documents.policy_run(app, name, dry_run=True)
+        kept.finish(
+            app, [one.id for one in evaluation.prove(app, policy, evaluation.standing_now(app, policy))]
+        )
         before = tier._lake(app, tier.parse_table(f"lake.{name}.events", app.config), "main")
-        release_verbs.policy_approve(app, name, _ASKED)
+        consent.policy_approve(app, name, _ASKED)
         _run(kept, app, name)
         monkeypatch.setattr(tier, "_lake", lambda *_: before)
         monkeypatch.setattr(tier, "_held", lambda app, lake, table: lake)
@@ -163,8 +165,8 @@ def test_a_view_made_while_a_release_marks_its_partition_is_not_put_in_place(
 def test_two_looks_make_a_view_once(kept: Place, name: str) -> None:
     with _app(kept, name) as (app, policy):
         _run(kept, app, name)
-        looks = policy_look.look(app, policy, again=timedelta())
+        looks = look.look(app, policy, again=timedelta())
         assert looks is not None
-        assert app.registry.claim_look(name, policy_shown.WHAT, again_seconds=0.0, lease_seconds=600.0)
-        policy_shown.keep_views(app, policy, looks)
-        assert policy_shown.kept_views(app, policy) == {}, "another worker does it"
+        assert app.registry.claim_look(name, shown.WHAT, again_seconds=0.0, lease_seconds=600.0)
+        shown.keep_views(app, policy, looks)
+        assert shown.kept_views(app, policy) == {}, "another worker does it"

@@ -12,10 +12,10 @@ from calve.destination.outcome import EarlierExport
 from calve.model.errors import RefusedError
 from calve.policy.bounds import NoTimeKey, time_key
 from calve.policy.over import not_over
-from calve.policy.proof import OUTSIDE
-from calve.policy.proof_plan import Depth, ProofPlan
-from calve.policy.release_ports import SeenPartition
-from calve.policy.release_survey import survey
+from calve.policy.proof.kind import OUTSIDE
+from calve.policy.proof.plan import Depth, ProofPlan
+from calve.policy.release.ports import SeenPartition
+from calve.policy.release.survey import survey
 
 NOW = datetime(2024, 6, 15, tzinfo=UTC)
 MONTHS = time_key("toYYYYMM(day)", {"day": "Date"}, "UTC")

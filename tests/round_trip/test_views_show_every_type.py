@@ -17,7 +17,7 @@ from generated_tables import (
     text,
 )
 
-from calve.app import tier
+from calve.app.policies import tier
 from calve.model.errors import RefusedError
 from calve.model.states import ProcessState
 from support.local_runner import LocalRunner

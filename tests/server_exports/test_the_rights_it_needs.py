@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from served import COLUMNS, PASSWORD, WITH_UUID, Served, in_the_lake, insert
 
-from calve.app.backups import BackupReach
+from calve.app.backups.requests import BackupReach
 from calve.app.doctor.examine import examine
 from calve.app.doctor.work import pins
 from calve.backup import submit as backing_up

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from calve.app.backups import BackupReach
+from calve.app.backups.requests import BackupReach
 from calve.backup import submit
 from calve.model.limits import Limits
 from calve.model.process import Process

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from calve.app.wiring import App
-from calve.destination.names import is_folder
 from calve.export.kind import ExportKind
 from calve.model.process import Process, ProcessId, ProcessQuery
+from calve.model.reach import is_folder
 from calve.model.states import PIN_HELD, PROCESS_TERMINAL, ProcessState
 from support.child_runner import ChildRunner
 from support.kept_source import KeptSource

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from calve.app.holds import hold_list
 from calve.app.partitions import Exported, list_partitions
-from calve.app.tier import view_create, view_show
-from calve.app.untier import untier
+from calve.app.policies.holds import hold_list
+from calve.app.policies.tier import view_create, view_show
+from calve.app.policies.untier import untier
 from calve.app.wiring import App
 from calve.iceberg.publish.marks import released_exports
 from calve.iceberg.released import ReleasedTable, ReleaseMark

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from calve.app import tier
+from calve.app.policies import tier
 from calve.clickhouse.tier import residency
 from calve.clickhouse.tier.residency import Resident
 from calve.model.errors import TemporaryError

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from calve.app import tier
 from calve.app.doctor import views
+from calve.app.policies import tier
 from calve.app.wiring import App
 from calve.clickhouse.sql.tokens import TableName
 from calve.clickhouse.tier import residency, view

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from calve.app.lookout import Lookout
-from calve.app.sightings import pair
+from calve.app.pages.lookout import Lookout
+from calve.app.pages.sightings import pair
 from calve.clickhouse.embedded.source import EmbeddedSource
 from calve.model.states import ProcessState
 from calve.testing.contracts.contract import move, running, submit

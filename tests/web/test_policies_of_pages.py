@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import httpx
 import pytest
 
-from calve.app.policy_look import WHAT, PartitionLook, TableLook
+from calve.app.policies.look import WHAT, PartitionLook, TableLook
 from calve.model.access import Asked, Role
 from calve.model.seen import Sighting
 from calve.model.tier import Hold, new_hold_id

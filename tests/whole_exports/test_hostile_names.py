@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from calve.app import backups, holds, policy_view, tier
+from calve.app.backups import requests
+from calve.app.policies import documents, holds, tier
 from calve.app.proof import proofs
 from calve.app.wiring import App
 from calve.clickhouse.sql.tokens import TableName, string
@@ -75,9 +76,9 @@ def _run(place: Place, app: App, processes: Sequence[Process]) -> list[ProcessId
 def test_all_of_them_are_backed_up_and_restored(place: Place) -> None:
     before = [place.select(f"SELECT * FROM {quoted(name)}.{quoted(name)} ORDER BY id") for name in NAMES]
     with place.app() as app:
-        _run(place, app, backups.create(app, app.store, "all", ["*.*"]).processes)
+        _run(place, app, requests.create(app, app.store, "all", ["*.*"]).processes)
         place.execute(*(f"DROP DATABASE {quoted(name)}" for name in NAMES))
-        _run(place, app, backups.restore(app, app.store, "all").processes)
+        _run(place, app, requests.restore(app, app.store, "all").processes)
     after = [place.select(f"SELECT * FROM {quoted(name)}.{quoted(name)} ORDER BY id") for name in NAMES]
     assert after == before
 
@@ -103,7 +104,7 @@ def test_a_table_of_that_name_is_exported_proven_shown_and_held(place: Place, na
 def test_a_policy_over_all_of_them_looks_and_says_what_it_cannot_do(place: Place) -> None:
     with place.app() as app:
         try:
-            found = policy_view.policy_run(app, "all", dry_run=True)
+            found = documents.policy_run(app, "all", dry_run=True)
         except CalveError as error:
             assert error.message
         else:
@@ -120,9 +121,9 @@ def test_a_name_that_nothing_has_is_one_clear_error(place: Place, name: str) -> 
             lambda: place.submit(app, table, f"/tmp/{name}/"),
             lambda: tier.view_create(app, table, "lake.ns.t0", "db.v"),
             lambda: holds.hold_add(app, table, "", reason="x", until="", force=False, asked=_ASKED),
-            lambda: backups.create(app, app.store, name, ["*.*"]),
-            lambda: backups.create(app, app.store, "good", [f"{name}.{name}"]),
-            lambda: backups.restore(app, app.store, name),
+            lambda: requests.create(app, app.store, name, ["*.*"]),
+            lambda: requests.create(app, app.store, "good", [f"{name}.{name}"]),
+            lambda: requests.restore(app, app.store, name),
         ):
             with pytest.raises(CalveError) as caught:
                 ask()

@@ -17,13 +17,13 @@ from calve.app.arguments import checked
 from calve.app.calve import Calve, person
 from calve.app.destination import as_stored, parse_destination, parse_source_table
 from calve.app.front import ExportAnswer, Submitted
-from calve.app.sightings import keep
+from calve.app.pages.sightings import keep
 from calve.app.verbs import backups, installation, pages, policies, processes, tables
 from calve.app.verbs.roles import SUBMITS, VERBS, Reach, Verb
 from calve.app.verbs.served import Given, Served
-from calve.destination.names import is_folder
 from calve.model.access import Asked, Caller, Replayed, Role
 from calve.model.errors import DeniedError, StoreUnknownError, UsageError
+from calve.model.reach import is_folder
 from calve.model.refusals import key_reused
 
 SERVED: Mapping[str, Served] = {
@@ -37,7 +37,7 @@ SERVED: Mapping[str, Served] = {
 _LOADING = threading.Lock()
 _OUTSIDE = (
     "calve.iceberg.catalogs.catalog", "calve.clickhouse.embedded.source", "calve.app.partitions", "calve.app.exports",
-    "calve.app.health", "calve.app.backups",
+    "calve.app.health", "calve.app.backups.requests",
 )  # fmt: skip
 
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from calve.app.config import Config
 from calve.app.config.values import location
-from calve.destination.names import DestinationAddress, catalog_type, is_folder, parse_table_name
+from calve.destination.names import DestinationAddress, catalog_type, parse_table_name
 from calve.model.errors import CalveError, UsageError
+from calve.model.reach import is_folder
 from calve.objects.credentials import resolve, section_properties
 from calve.objects.uri import LOCAL, is_below, is_served, kind_of
 

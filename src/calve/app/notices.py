@@ -34,7 +34,7 @@ def targets(config: Config) -> list[Target]:
 
 def wants(app: App) -> list[WantedNotice]:
     """What a person must see though no process stands for it."""
-    from calve.app.attention import told
+    from calve.app.pages.attention import told
 
     now = app.store.now()
     return [

@@ -5,7 +5,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from calve.app.config import Config
-from calve.destination.names import is_folder
+from calve.model.reach import is_folder
 
 Json = dict[str, str]
 

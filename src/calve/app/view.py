@@ -10,10 +10,9 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from calve.destination.names import is_folder
 from calve.model.errors import ErrorInfo
 from calve.model.process import Breaker, Event, Pin, Process, Task
-from calve.model.reach import kinds_in, without_kinds
+from calve.model.reach import is_folder, kinds_in, without_kinds
 from calve.model.record import fields_of
 
 if TYPE_CHECKING:

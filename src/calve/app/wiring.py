@@ -27,9 +27,9 @@ from calve.model.reach import reaches, spark
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
-    from calve.app.kept import Scans
-    from calve.app.overview import Overview
-    from calve.app.policy_page import Standings
+    from calve.app.pages.kept import Scans
+    from calve.app.pages.overview import Overview
+    from calve.app.policies.page import Standings
     from calve.archive.location import Location
     from calve.clickhouse.source import LiveSource, Source
     from calve.clickhouse.sql.tokens import TableName
@@ -130,19 +130,19 @@ class App:
 
     @built
     def overview(self) -> "Overview":
-        from calve.app.overview import Overview
+        from calve.app.pages.overview import Overview
 
         return Overview(self.registry)
 
     @built
     def standings(self) -> "Standings":
-        from calve.app.policy_page import Standings
+        from calve.app.policies.page import Standings
 
         return Standings(self)
 
     @built
     def scans(self) -> "Scans":
-        from calve.app.kept import Scans
+        from calve.app.pages.kept import Scans
 
         return Scans()
 
@@ -271,13 +271,13 @@ class App:
 
     def backups(self) -> "Location":
         """Where backups are kept."""
-        from calve.app.backups import BackupReach
+        from calve.app.backups.requests import BackupReach
 
         return BackupReach(self).location()
 
     def backup(self, name: str, source: str, *, unsigned: bool = False) -> "Source":
         """A backup as a source of an export."""
-        from calve.app.backups import BackupReach
+        from calve.app.backups.requests import BackupReach
         from calve.archive.source import BackupSource
 
         reach = BackupReach(self)
@@ -330,42 +330,42 @@ class App:
             return optimize_kind(self)
 
         def backup() -> Kind:
-            from calve.app.backups import backup_kind
+            from calve.app.backups.requests import backup_kind
 
             return backup_kind(self)
 
         def restore() -> Kind:
-            from calve.app.backups import restore_kind
+            from calve.app.backups.requests import restore_kind
 
             return restore_kind(self)
 
         def proof() -> Kind:
-            from calve.app.policies import proof_kind
+            from calve.app.policies.evaluation import proof_kind
 
             return proof_kind(self)
 
         def release() -> Kind:
-            from calve.app.releases import release_kind
+            from calve.app.policies.releases import release_kind
 
             return release_kind(self)
 
         def back() -> Kind:
-            from calve.app.releases import return_kind
+            from calve.app.policies.releases import return_kind
 
             return return_kind(self)
 
         def drop() -> Kind:
-            from calve.app.releases import drop_kind
+            from calve.app.policies.releases import drop_kind
 
             return drop_kind(self)
 
         def drill() -> Kind:
-            from calve.app.drills import drill_kind
+            from calve.app.backups.drills import drill_kind
 
             return drill_kind(self)
 
         def untier() -> Kind:
-            from calve.app.untier import untier_kind
+            from calve.app.policies.untier import untier_kind
 
             return untier_kind(self)
 

@@ -381,7 +381,7 @@ def _finding_strays(app: App) -> AbstractContextManager[None]:
 
 
 def _guarding(app: App) -> AbstractContextManager[None]:
-    from calve.app.guard import guarding
+    from calve.app.policies.guard import guarding
 
     return guarding(app)
 

@@ -21,9 +21,9 @@ from calve.app.front import (
 from calve.client import values
 from calve.client.pages import listed
 from calve.client.transport import Transport
-from calve.destination.names import is_folder
 from calve.model.errors import TemporaryError, UsageError
 from calve.model.process import Breaker, Event, Process, ProcessId, ProcessQuery
+from calve.model.reach import is_folder
 from calve.model.states import PROCESS_TERMINAL
 
 if TYPE_CHECKING:

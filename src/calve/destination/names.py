@@ -14,7 +14,7 @@ attempts write one object (D4), and no receipt has the name of a data file (L9).
 | manifest list of a fence | `snap-<snapshot>-0-calve-fence-<process>.avro` | the table's metadata             |
 | commit of a key    | `<key hash>.<generation>.json`                  | `_calve/commits` of a plain folder |
 
-The only module that tells the forms of destinations apart: a catalog's name never has a `/`, a folder's URI
+The only module that tells the forms of destinations apart, by `is_folder`: a catalog's name never has a `/`, a folder's URI
 always does. Stored requests and plans keep `catalog` and `identifier` as they are here. A new form is a folder
 with a `destination` module that has `configuration`, `open_destination` and `placement`, a line here, and the
 spelling of its address.
@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 from calve.model import reach
 from calve.model.errors import UsageError
 from calve.model.limits import Limits
-from calve.model.reach import Service
+from calve.model.reach import Service, is_folder
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -163,11 +163,6 @@ class DestinationAddress:
 
     def __str__(self) -> str:
         return f"{self.catalog}/" if self.form == PARQUET else ".".join((self.catalog, *self.identifier))
-
-
-def is_folder(text: str) -> bool:
-    """Whether DEST, as typed or as stored, is a folder of plain Parquet."""
-    return "/" in text
 
 
 def parse_table_name(text: str) -> DestinationAddress:

@@ -27,8 +27,8 @@ from calve.app.actions import Actions, ActionThreads
 from calve.app.calve import Calve
 from calve.app.config import Config, ServeConfig
 from calve.app.desk import Desk
-from calve.app.lookout import Lookout, bounded_for_looks, looking_out
 from calve.app.notices import notifying
+from calve.app.pages.lookout import Lookout, bounded_for_looks, looking_out
 from calve.app.token_file import hello, keep_token
 from calve.app.upkeep import upkeep
 from calve.http.aliases import Aliases

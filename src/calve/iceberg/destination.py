@@ -17,7 +17,7 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import IcebergType, NestedField
 
 from calve.destination import names
-from calve.destination.names import DestinationAddress
+from calve.destination.names import DestinationAddress, receipts_hint
 from calve.destination.outcome import (
     AlreadyExported,
     EarlierExport,
@@ -161,7 +161,7 @@ class IcebergDestination(Destination):
             raise PermanentError(
                 f"cannot write receipts to {where}: {error.message}",
                 code="receipts_refused",
-                hint=names.receipts_hint(self.catalog.name),
+                hint=receipts_hint(self.catalog.name),
             ) from error
 
     def publish(

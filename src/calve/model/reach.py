@@ -62,6 +62,12 @@ def storage(prefix: str) -> Service:
     return Service(f"{ServiceType.STORAGE}:{prefix}")
 
 
+def is_folder(destination: str) -> bool:
+    """Whether a destination, as typed or as stored, is a folder of a storage. If not, it is a table of a catalog,
+    whose name never has a `/`."""
+    return "/" in destination
+
+
 def backup(url: str) -> Service:
     return Service(f"{ServiceType.BACKUP}:{url.rstrip('/')}")
 

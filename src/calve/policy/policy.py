@@ -12,6 +12,7 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 
 from calve.model.errors import UsageError
+from calve.model.reach import is_folder
 from calve.policy.calendar import Window
 
 
@@ -106,13 +107,13 @@ class Policy:
                 code="config_bad_value",
                 hint="give source:database.table, or a pattern such as main:db.*",
             )
-        if self.on_late_rows is LateRows.APPEND and "/" in self.to:
+        if self.on_late_rows is LateRows.APPEND and is_folder(self.to):
             raise UsageError(
                 f"policy {self.name}: rows cannot be appended to an export in a folder of Parquet files",
                 code="config_bad_value",
                 hint='set on_late_rows to "hold" or "replace", or `to` to a table of a catalog',
             )
-        if self.releases and ("/" in self.to or self.verify is not Verify.FULL):
+        if self.releases and (is_folder(self.to) or self.verify is not Verify.FULL):
             raise UsageError(
                 f"policy {self.name}: rows leave their table only once every row is proven in a table of a catalog",
                 code="config_bad_value",
@@ -142,7 +143,7 @@ class Policy:
                 code="config_bad_value",
                 hint="give database.name, and no table of the policy: db.events_all, or {database}.{table}_all",
             )
-        if "/" in self.to:
+        if is_folder(self.to):
             raise UsageError(
                 f"policy {self.name}: a view reads a table of a catalog, not a folder",
                 code="config_bad_value",

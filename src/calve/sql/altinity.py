@@ -9,8 +9,8 @@ from datetime import datetime
 from typing import Any
 
 from calve.clickhouse.sql import tokens
-from calve.destination.names import is_folder
 from calve.model.errors import UsageError
+from calve.model.reach import is_folder
 from calve.sql.reader import DeskReader, Json, files_of, mapping, moment, table
 
 _NUMBERED = re.compile(r"#\d+$")

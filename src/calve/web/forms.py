@@ -19,7 +19,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from calve.app.commands import command
-from calve.app.sightings import pair
+from calve.app.pages.sightings import pair
 from calve.app.support import zipped
 from calve.app.verbs.roles import SUBMITS, VERBS, Reach
 from calve.app.view import Json

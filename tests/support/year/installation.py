@@ -6,9 +6,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from calve.app import guard, policies
 from calve.app.config import Config, load_config
-from calve.app.releases import announce
+from calve.app.policies import evaluation, guard
+from calve.app.policies.releases import announce
 from calve.app.wiring import App
 from calve.clickhouse.source import LiveSource
 from calve.control.worker import WorkerLoop
@@ -219,7 +219,7 @@ class Installation:
     def _follow_rules(self, member: Member) -> None:
         """As `app.rules` and `app.guard` do in threads: no error ends it."""
         ticks: list[Callable[[], object]] = [
-            *(partial(policies.tick, member.app, one) for one in member.app.config.policies),
+            *(partial(evaluation.tick, member.app, one) for one in member.app.config.policies),
             partial(guard.tick, member.app),
         ]
         while True:

@@ -8,26 +8,26 @@ from importlib import import_module
 from typing import Any
 from unittest.mock import patch
 
-from calve.app import policies, release_verbs
-from calve.app.releases import TurningView
+from calve.app.policies import consent, evaluation
+from calve.app.policies.releases import TurningView
 from calve.clickhouse.tier import obstacles, replicas
 from calve.control.kind import Fenced
 from calve.model.change import ReleaseTo
 from calve.model.states import ReleaseState
 from calve.model.tier import Situation
-from calve.policy.release import ReleaseKind
-from calve.policy.release_sides import LakeSide
-from calve.policy.release_undo import ReturnKind
+from calve.policy.release.kind import ReleaseKind
+from calve.policy.release.sides import LakeSide
+from calve.policy.release.undo import ReturnKind
 from support.year.world import YearCase
 
-dropping = import_module("calve.policy.release_drop")
+dropping = import_module("calve.policy.release.drop")
 guards = import_module("calve.store.guards")
-leaving = import_module("calve.policy.release")
+leaving = import_module("calve.policy.release.kind")
 memory = import_module("calve.testing.memory_tier")
 publishing = import_module("calve.iceberg.publish.publish")
-sides = import_module("calve.policy.release_sides")
+sides = import_module("calve.policy.release.sides")
 standing = import_module("calve.policy.stand")
-surveying = import_module("calve.policy.release_survey")
+surveying = import_module("calve.policy.release.survey")
 exporting = import_module("calve.export.survey")
 Real = Callable[..., Any]
 
@@ -83,24 +83,24 @@ def _situations(change: Callable[[Situation], Situation]) -> Iterator[None]:
 
 @mistake("a hold stops no release")
 def hold_ignored() -> Iterator[None]:
-    with patch.object(policies, "matching", lambda *_: []):
+    with patch.object(evaluation, "matching", lambda *_: []):
         yield from _situations(lambda found: replace(found, holds=()))
 
 
 @mistake("nobody has to approve a release")
 def approval_ignored() -> Iterator[None]:
-    real: Real = policies._Releases.facts
+    real: Real = evaluation._Releases.facts
 
     def facts(self: Any, *given: Any) -> Any:
         return replace(real(self, *given), approved=True)
 
-    with patch.object(policies._Releases, "facts", facts):
+    with patch.object(evaluation._Releases, "facts", facts):
         yield from _situations(lambda found: replace(found, approved=True))
 
 
 @mistake("a policy that is paused goes on")
 def pause_ignored() -> Iterator[None]:
-    with patch.object(policies, "is_paused", lambda *_: False):
+    with patch.object(evaluation, "is_paused", lambda *_: False):
         yield from _situations(lambda found: replace(found, halts=()))
 
 
@@ -111,7 +111,7 @@ def _without(*codes: str) -> Iterator[None]:
     """Obstacles of these codes are not seen, wherever they are looked for."""
     find: Real = obstacles.find
     late: Real = sides.not_over
-    over: Real = policies._Releases._over
+    over: Real = evaluation._Releases._over
     lagging: Real = replicas.obstacles
 
     def found(*given: Any) -> Any:
@@ -128,7 +128,7 @@ def _without(*codes: str) -> Iterator[None]:
     with (
         patch.object(obstacles, "find", found),
         patch.object(sides, "not_over", not_over),
-        patch.object(policies._Releases, "_over", is_over),
+        patch.object(evaluation._Releases, "_over", is_over),
         patch.object(
             replicas, "obstacles", lambda seen: [one for one in lagging(seen) if one.code not in codes]
         ),
@@ -163,13 +163,13 @@ def newest_leaves() -> Iterator[None]:
 
 @mistake("a mutation that is pending stops nothing")
 def pending_mutation() -> Iterator[None]:
-    real: Real = policies._Releases.facts
+    real: Real = evaluation._Releases.facts
     stand: Real = standing.stand
 
     def stood(facts: Any) -> Any:
         return stand(replace(facts, mutating=False))
 
-    with patch.object(policies._Releases, "facts", real), patch.object(policies, "stand", stood):
+    with patch.object(evaluation._Releases, "facts", real), patch.object(evaluation, "stand", stood):
         yield from _without("mutation")
 
 
@@ -180,7 +180,7 @@ def any_skew() -> Iterator[None]:
     def stood(facts: Any) -> Any:
         return stand(replace(facts, skew=timedelta()))
 
-    with patch.object(policies, "stand", stood):
+    with patch.object(evaluation, "stand", stood):
         yield from _without("clock_skew")
 
 
@@ -203,7 +203,7 @@ def nothing_compared() -> Iterator[None]:
         patch.object(leaving, "unchanged", lambda *_: True),
         patch.object(surveying, "unchanged", lambda *_: True),
         patch.object(leaving._Departure, "_prove", prove),
-        patch.object(policies, "stand", stood),
+        patch.object(evaluation, "stand", stood),
     ):
         yield
 
@@ -283,22 +283,22 @@ def no_grace() -> Iterator[None]:
         return real(**(given | {"grace_seconds": 0.0}))
 
     with (
-        patch.object(release_verbs, "dropped_from", lambda _policy, release: release.settled_at),
-        patch.object(release_verbs, "DropRequest", request),
+        patch.object(consent, "dropped_from", lambda _policy, release: release.settled_at),
+        patch.object(consent, "DropRequest", request),
     ):
         yield
 
 
 @mistake("the lake may have the only copy, though nobody accepted that", only_copy="", release_after="3d")
 def only_copy_unasked() -> Iterator[None]:
-    real: Real = release_verbs._drop
+    real: Real = consent._drop
 
     def drop(app: Any, release: Any) -> Any:
         wanted = tuple(replace(one, only_copy=True) for one in app.config.policies)
         with patch.object(app, "config", replace(app.config, policies=wanted)):
             return real(app, release)
 
-    with patch.object(release_verbs, "_drop", drop):
+    with patch.object(consent, "_drop", drop):
         yield
 
 
@@ -316,7 +316,7 @@ def drop_unproven() -> Iterator[None]:
 
 @mistake("a drop needs no approval")
 def drop_unapproved() -> Iterator[None]:
-    real: Real = release_verbs.policy_drop
+    real: Real = consent.policy_drop
 
     def drop(app: Any, store: Any, table: Any, partitions: Any, asked: Any, *, approve: str = "") -> Any:
         """The first look begins it at once, and nobody has seen the plan."""
@@ -324,5 +324,5 @@ def drop_unapproved() -> Iterator[None]:
             seen = real(app, store, table, partitions, asked)
             return real(app, store, table, partitions, asked, approve=seen["hash"])
 
-    with patch.object(release_verbs, "policy_drop", drop):
+    with patch.object(consent, "policy_drop", drop):
         yield from _situations(lambda found: replace(found, approved=True))

@@ -4,8 +4,8 @@ from datetime import date, timedelta
 from random import Random
 from typing import TYPE_CHECKING
 
-from calve.app import holds, policy_view, release_verbs, untier
 from calve.app.exports import export_request
+from calve.app.policies import consent, documents, holds, untier
 from calve.app.values import Selection
 from calve.control.client import cancel
 from calve.export.request import ExportOptions
@@ -144,15 +144,15 @@ def _at_terminal(
     store = app.registry
     match verb:
         case "approve":
-            release_verbs.policy_approve(app, policy, ASKED)
+            consent.policy_approve(app, policy, ASKED)
         case "pause":
-            policy_view.policy_pause(app, policy, "a pause", ASKED)
+            documents.policy_pause(app, policy, "a pause", ASKED)
             world.later(
                 chance.uniform(1.0, 12.0) * _DAY,
-                lambda: policy_view.policy_resume(installation.person(), policy, ASKED),
+                lambda: documents.policy_resume(installation.person(), policy, ASKED),
             )
         case "resume":
-            policy_view.policy_resume(app, policy, ASKED)
+            documents.policy_resume(app, policy, ASKED)
         case "hold":
             where = partition if chance.random() < 0.6 else ""
             until = chance.choice(("", "5d", "20d", "20d")) if where else "15d"
@@ -190,7 +190,7 @@ def _on_released(app: YearApp, verb: str, table: YearTable, chance: Random) -> N
         return
     partition = chance.choice(out)
     if verb == "drop":
-        seen = release_verbs.policy_drop(app, app.store, name, [partition], ASKED)
-        release_verbs.policy_drop(app, app.store, name, [partition], ASKED, approve=seen["hash"])
+        seen = consent.policy_drop(app, app.store, name, [partition], ASKED)
+        consent.policy_drop(app, app.store, name, [partition], ASKED, approve=seen["hash"])
     else:
-        release_verbs.policy_undo(app, app.store, name, partition, force=verb == "undo_force")
+        consent.policy_undo(app, app.store, name, partition, force=verb == "undo_force")

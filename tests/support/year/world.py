@@ -12,11 +12,11 @@ from unittest.mock import patch
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.utils.concurrent import ExecutorFactory
 
-from calve.app import tier
+from calve.app.policies import tier
 from calve.export.kind import TASK_FUNCTION
 from calve.model.errors import CalveError
 from calve.model.tier import RELEASE_OPEN
-from calve.policy import proof_task
+from calve.policy.proof import task as proof_task
 from support.simulator.catalog import Name
 from support.simulator.chance import seeded
 from support.simulator.objects import ModelledFileIO, ModelledObjects

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from calve.app.attention import halfway
 from calve.app.destination import parse_table
 from calve.app.doctor.finding import Finding
-from calve.app.guard import standing
+from calve.app.pages.attention import halfway
+from calve.app.policies.guard import standing
 from calve.app.wiring import App
 from calve.objects.protection import protection
 from calve.objects.storage import Bounds

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from datetime import timedelta
 
-from calve.app import schedule_view, schedules
+from calve.app.backups import schedule_view, schedules
 from calve.app.doctor.finding import Finding
 from calve.app.wiring import App
 from calve.model.process import Process

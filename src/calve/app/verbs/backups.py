@@ -21,100 +21,100 @@ class BackupVerbs(Opened):
         """`backups`, oldest first, damaged ones too; what they take together, shared parts once; and those
         that are encrypted with a key that is not configured. `contents`: with the partitions of each table in
         the newest of them."""
-        from calve.app import backup_facts, backup_view, backups
+        from calve.app.backups import documents, facts, requests
 
         location = self.config.backup_url
-        document = backup_view.backups_json(location, backups.entries(self._app), contents=contents)
-        proofs = backup_facts.restored(self.registry, location, document["backups"])
+        document = documents.backups_json(location, requests.entries(self._app), contents=contents)
+        proofs = facts.restored(self.registry, location, document["backups"])
         for one in document["backups"]:
             proof = proofs.get(one["name"])
             one["restored_at"] = view.time_json(proof.at) if proof else None
         return document
 
     def backup_show(self, name: str) -> Json:
-        from calve.app import backup_view, backups
+        from calve.app.backups import documents, requests
 
-        return backup_view.backup_detail_json(backups.entry(self._app, name))
+        return documents.backup_detail_json(requests.entry(self._app, name))
 
     def backup_verify(self, name: str, *, read_share: float = 0.0) -> Json:
-        from calve.app import backup_view, backups
+        from calve.app.backups import documents, requests
 
-        found = backups.verify(self._app, name, read_share=read_share)
+        found = requests.verify(self._app, name, read_share=read_share)
         with suppress(NotFoundError):  # a backup that another store knows
             process = self._app.store.process(ProcessId(found.process_id))
             faults = [f"{one.problem.object}: {one.problem.what}" for one in found.flaws]
             self._proven(process.id, faults, depth=f"{read_share:.0%} of the data")
-        return backup_view.verified_json(found)
+        return documents.verified_json(found)
 
     def backup_create(
         self, name: str, tables: Sequence[str], options: "BackupOptions | None" = None, *, source: str = ""
     ) -> Submitted:
-        from calve.app import backups
+        from calve.app.backups import requests
 
-        return backups.create(
+        return requests.create(
             self._app, self._store("backup_create", name), name, tables, options, source=source
         )
 
     def backup_restore(
         self, name: str, options: "RestoreOptions | None" = None, *, source: str = ""
     ) -> Submitted:
-        from calve.app import backups
+        from calve.app.backups import requests
 
-        return backups.restore(self._app, self._store("backup_restore", name), name, options, source=source)
+        return requests.restore(self._app, self._store("backup_restore", name), name, options, source=source)
 
     def restore_preview(
         self, name: str, options: "RestoreOptions | None" = None, *, source: str = ""
     ) -> Json:
         """What a restore would make, and what stands in its way."""
-        from calve.app import backup_view, backups
+        from calve.app.backups import documents, requests
 
-        return backup_view.restore_preview_json(
-            backups.restore_preview(self._app, name, options, source=source)
+        return documents.restore_preview_json(
+            requests.restore_preview(self._app, name, options, source=source)
         )
 
     def backup_drill(self, name: str, *, restore_bytes: int = DRILL_BYTES) -> Submitted:
         """Restore a sample of a backup into an engine of a worker, compare it, and remove it."""
-        from calve.app import drills
+        from calve.app.backups import drills
 
         return drills.drill(self._app, self._store("backup_drill", name), name, restore_bytes=restore_bytes)
 
     def backup_delete(self, name: str) -> Json:
-        from calve.app import backup_view, backups
+        from calve.app.backups import documents, requests
 
         with self._audited("backup_delete", name):
-            return backup_view.deleted_json(backups.delete_backup(self._app, name))
+            return documents.deleted_json(requests.delete_backup(self._app, name))
 
     def backup_prune(self, keep: "Keep", *, dry_run: bool = False) -> Json:
-        from calve.app import backup_view, backups
+        from calve.app.backups import documents, requests
 
         with nullcontext() if dry_run else self._audited("backup_prune", self.config.backup_url):
-            return backup_view.pruned_json(backups.prune(self._app, keep, dry_run=dry_run), dry_run=dry_run)
+            return documents.pruned_json(requests.prune(self._app, keep, dry_run=dry_run), dry_run=dry_run)
 
     def schedule_list(self) -> list[Json]:
         """Backups by rule."""
-        from calve.app import schedule_view
+        from calve.app.backups import schedule_view
 
         return schedule_view.schedule_list(self._app)
 
     def schedule_show(self, name: str) -> Json:
-        from calve.app import schedule_view
+        from calve.app.backups import schedule_view
 
         return schedule_view.schedule_show(self._app, name)
 
     def schedule_run(self, name: str) -> Submitted:
         """One more backup of the schedule, now."""
-        from calve.app import schedules
+        from calve.app.backups import schedules
 
         asked = self._asking("schedule_run", name)
         return Submitted(processes=(schedules.run_now(self._app, self.config.schedule(name), asked),))
 
     def schedule_pause(self, name: str, *, reason: str = "") -> Json:
-        from calve.app import schedule_view
+        from calve.app.backups import schedule_view
 
         return schedule_view.schedule_pause(self._app, name, reason, self._asking("schedule_pause", name))
 
     def schedule_resume(self, name: str) -> Json:
-        from calve.app import schedule_view
+        from calve.app.backups import schedule_view
 
         return schedule_view.schedule_resume(self._app, name, self._asking("schedule_resume", name))
 

@@ -13,7 +13,7 @@ from calve.model.errors import CalveError
 from calve.model.process import ProcessId
 
 if TYPE_CHECKING:
-    from calve.app.overview import Overview
+    from calve.app.pages.overview import Overview
     from calve.control.registry import ServedStore
     from calve.notify.notices import WantedNotice
 

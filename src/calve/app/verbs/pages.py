@@ -12,7 +12,7 @@ from calve.app.verbs.served import Served, limited
 class PageVerbs(Opened):
     def attention(self) -> Json:
         """What a person must do something about now, and the work of the last day."""
-        from calve.app.attention import attention
+        from calve.app.pages.attention import attention
 
         return attention(self._app, self._app.overview)
 
@@ -20,13 +20,13 @@ class PageVerbs(Opened):
         self, *, q: str = "", sort: str = "last", order: str = "", page: int = 1, every: bool = False
     ) -> Json:
         """Pairs of a source table and a destination."""
-        from calve.app.tables import tables
+        from calve.app.pages.tables import tables
 
         return tables(self._app, self._app.overview, q=q, sort=sort, order=order, page=page, every=every)
 
     def table(self, source: str, to: str, *, page: int = 1, exported: str = "") -> Json:
         """One source table and its destination: its partitions as they were last seen, and what is known since."""
-        from calve.app.table import table
+        from calve.app.pages.table import table
 
         return table(self._app, source, to, page=page, exported=exported)
 
@@ -34,31 +34,31 @@ class PageVerbs(Opened):
         self, id: str, *, states: Sequence[str] = (), after: int = -1, before: int | None = None
     ) -> Json:
         """One process, whatever its size: a page of its tasks, a page of its events, its attempts as a picture."""
-        from calve.app.sheet import sheet
+        from calve.app.pages.sheet import sheet
 
         return sheet(self._app, id, states=states, after=after, before=before)
 
     def vault(self, *, name: str = "", page: int = 1) -> Json:
         """Backups as they were last seen, what proved them, and restores."""
-        from calve.app.vault import vault
+        from calve.app.pages.backups import vault
 
         return vault(self._app, name=name, page=page)
 
     def tiering(self, *, name: str = "") -> Json:
         """Policies and holds as a page shows them; `name`: one policy alone, with what waits, comes and left."""
-        from calve.app.policy_page import tiering
+        from calve.app.policies.page import tiering
 
         return tiering(self._app, name=name)
 
     def system(self) -> Json:
         """Workers, servers, outages, halts and errors."""
-        from calve.app.system import system
+        from calve.app.pages.system import system
 
         return system(self._app)
 
     def search(self, q: str) -> Json:
         """Ids, tables, partitions and error codes."""
-        from calve.app.finder import search
+        from calve.app.pages.finder import search
 
         return search(self._app, self._app.overview, q)
 

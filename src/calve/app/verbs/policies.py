@@ -11,64 +11,64 @@ from calve.app.verbs.served import Served
 
 class PolicyVerbs(Opened):
     def policy_list(self) -> list[Json]:
-        from calve.app import policy_view
+        from calve.app.policies import documents
 
-        return policy_view.policy_list(self._app)
+        return documents.policy_list(self._app)
 
     def policy_show(self, name: str) -> Json:
-        from calve.app import policy_view
+        from calve.app.policies import documents
 
-        return policy_view.policy_show(self._app, name)
+        return documents.policy_show(self._app, name)
 
     def policy_explain(self, table: str, partition: str) -> list[Json]:
-        from calve.app import policy_view
+        from calve.app.policies import documents
 
-        return policy_view.policy_explain(self._app, table, partition)
+        return documents.policy_explain(self._app, table, partition)
 
     def policy_run(self, name: str, *, dry_run: bool = False) -> Json:
-        from calve.app import policy_view
+        from calve.app.policies import documents
 
         with nullcontext() if dry_run else self._audited("policy_run", name):
-            return policy_view.policy_run(self._app, name, dry_run=dry_run)
+            return documents.policy_run(self._app, name, dry_run=dry_run)
 
     def policy_pause(self, name: str, *, reason: str = "") -> Json:
-        from calve.app import policy_view
+        from calve.app.policies import documents
 
-        return policy_view.policy_pause(self._app, name, reason, self._asking("policy_pause", name))
+        return documents.policy_pause(self._app, name, reason, self._asking("policy_pause", name))
 
     def policy_resume(self, name: str) -> Json:
-        from calve.app import policy_view
+        from calve.app.policies import documents
 
-        return policy_view.policy_resume(self._app, name, self._asking("policy_resume", name))
+        return documents.policy_resume(self._app, name, self._asking("policy_resume", name))
 
     def policy_approve(self, name: str, *, dry_run: bool = False) -> Json:
         """Allow a policy, as it is, to move partitions out of their tables; and what will leave."""
-        from calve.app import release_verbs
+        from calve.app.policies import consent
 
         asked = self._asking("policy_approve", name)
-        return release_verbs.policy_approve(self._app, name, asked, dry_run=dry_run)
+        return consent.policy_approve(self._app, name, asked, dry_run=dry_run)
 
     def policy_drop(self, table: str, partitions: Sequence[str], *, approve: str = "") -> Json:
         """The plan of deleting partitions that are in quarantine; with its hash as `approve`, begun."""
-        from calve.app import release_verbs
+        from calve.app.policies import consent
 
         about = f"{table} {' '.join(partitions)}"
         asked = self._asking("policy_drop", about)
-        return release_verbs.policy_drop(
+        return consent.policy_drop(
             self._app, self._store("policy_drop", about), table, partitions, asked, approve=approve
         )
 
     def policy_undo(self, table: str, partition: str, *, force: bool = False) -> Submitted:
         """Bring a partition back out of quarantine. `force`: though rows came, or were deleted, since it left."""
-        from calve.app import release_verbs
+        from calve.app.policies import consent
 
         store = self._store("policy_undo", f"{table} {partition}")
-        return release_verbs.policy_undo(self._app, store, table, partition, force=force)
+        return consent.policy_undo(self._app, store, table, partition, force=force)
 
     def untier(self, table: str, partition: str, *, to: str = "") -> Submitted:
         """Bring a partition back from the lake table `to`, into its table, where it has no rows. "": the one that it was
         exported to."""
-        from calve.app import untier
+        from calve.app.policies import untier
 
         store = self._store("untier", f"{table} {partition}")
         return untier.untier(self._app, store, table, partition, to)
@@ -77,7 +77,7 @@ class PolicyVerbs(Opened):
         self, table: str, partition: str = "", *, reason: str, until: str = "", force: bool = False
     ) -> Json:
         """Keep rows where they are; `until` is a span or a time. `force`: also a name that matches nothing now."""
-        from calve.app import holds
+        from calve.app.policies import holds
 
         asked = self._asking("hold_add", f"{table} {partition}".strip())
         return holds.hold_add(
@@ -86,12 +86,12 @@ class PolicyVerbs(Opened):
 
     def hold_list(self, table: str = "", *, every: bool = False) -> list[Json]:
         """Those that stand; `every`: also released and expired ones."""
-        from calve.app import holds
+        from calve.app.policies import holds
 
         return holds.hold_list(self._app, table, every=every)
 
     def hold_release(self, id: str) -> Json:
-        from calve.app import holds
+        from calve.app.policies import holds
 
         return holds.hold_release(self._app, id, self._asking("hold_release", id))
 

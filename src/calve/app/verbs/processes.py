@@ -51,7 +51,7 @@ class ProcessVerbs(Opened):
         """`processes`, newest first, and in `next` what to give as `before` for the page after. `why`: with the
         reason why each stands where it stands, and what else the page of a browser shows."""
         if why:
-            from calve.app.documents import process_page
+            from calve.app.pages.document import process_page
 
             return process_page(self._app, query)
         found = self.processes(query)

@@ -65,7 +65,7 @@ class TableVerbs(Opened):
         return submit_optimize(self._app, self._store("optimize", request.name), request)
 
     def view_show(self, table: str) -> Json:
-        from calve.app import tier
+        from calve.app.policies import tier
 
         return tier.view_show(self._app, table)
 
@@ -79,13 +79,13 @@ class TableVerbs(Opened):
         hot: Sequence[str] = (),
         exclude: Sequence[str] = (),
     ) -> Json:
-        from calve.app import tier
+        from calve.app.policies import tier
 
         with self._audited("view_create", table):
             return tier.view_create(self._app, table, to, into, cold=cold, hot=hot, exclude=exclude)
 
     def view_drop(self, table: str, *, force: bool = False) -> Json:
-        from calve.app import tier
+        from calve.app.policies import tier
 
         with self._audited("view_drop", table):
             return tier.view_drop(self._app, table, force=force)

@@ -1,0 +1,467 @@
+"""Policies at work: a worker looks on an interval, evaluates, and queues exports and proofs as they are due.
+
+Nothing here is remembered that matters: what is under way, what failed and what was started is read from the store, so
+that any number of workers may do this at once. One of them looks; the store refuses what was started before or is
+more than a limit allows. An export of a policy is an ordinary process; what it cannot export it says when it is planned.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+
+from calve.app.destination import parse_destination
+from calve.app.exports import export_request
+from calve.app.policies import approvals
+from calve.app.policies.holds import matching
+from calve.app.policies.look import PartitionLook, TableLook, last_look, look
+from calve.app.policies.shown import keep_views
+from calve.app.values import Selection
+from calve.app.wiring import App
+from calve.clickhouse.sql.tokens import TableName
+from calve.control.kind import Kind
+from calve.control.ports import Store
+from calve.export.request import ExportOptions
+from calve.export.submit import new_process, of_partition
+from calve.model.access import Asked, Proof
+from calve.model.errors import LockedError, RefusedError
+from calve.model.limits import Limits
+from calve.model.process import GuardedTable, NewProcess, Process, ProcessId, ProcessQuery, Start, Starts
+from calve.model.record import fields_of
+from calve.model.states import PROCESS_LIVE, ProcessState, ReleaseState
+from calve.model.tier import POLICY_HALT, RELEASE, Hold, Release
+from calve.policy.calendar import local_day
+from calve.policy.policy import Policy, Verify
+from calve.policy.proof import plan as proof_plan
+from calve.policy.release.plan import BACK, NAME, ReleaseRequest
+from calve.policy.stand import (
+    STARTS,
+    ExportFacts,
+    Failure,
+    NextAction,
+    PartitionFacts,
+    PartitionStanding,
+    ReleaseFacts,
+    stand,
+)
+
+_PROOFS_AT_ONCE = 8  # of one table: what exports goes first
+_MOST = 10_000
+_NO_ANSWER = frozenset({ProcessState.FAILED, ProcessState.CANCELLED})
+_OLDEST = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stood:
+    """One partition of a policy, and where it stands."""
+
+    table: TableLook
+    partition: PartitionLook
+    facts: PartitionFacts
+    standing: PartitionStanding
+    attempt: int = 1  # that would start next
+    holds: tuple[Hold, ...] = ()
+    proof: Proof | None = None
+
+    @property
+    def order(self) -> tuple[datetime, str]:
+        """By time, never by the text of an id alone."""
+        return self.partition.lower or self.partition.changed_at or _OLDEST, self.partition.id
+
+
+def evaluate(app: App, policy: Policy, looks: Sequence[TableLook]) -> list[Stood]:
+    """Where each partition stands, by what was last seen and what the store knows now; oldest first."""
+    return sorted((one for table in looks for one in _stood(app, policy, table)), key=lambda one: one.order)
+
+
+def _stood(app: App, policy: Policy, table: TableLook) -> Iterator[Stood]:
+    """A few questions to the store for a table, however many partitions it has."""
+    store, ids = app.store, [one.id for one in table.partitions]
+    starts: dict[str, list[Start]] = {}
+    for start in store.starts(table.identity, table.destination, ids) if table.identity else ():
+        starts.setdefault(start.partition, []).append(start)
+    tried = {
+        one.id: [start for start in starts.get(one.id, ()) if start.content == one.content]
+        for one in table.partitions
+    }
+    proofs = _Proofs.of(app, policy, table)
+    asked = {ProcessId(one.process) for one in table.partitions if one.process not in proofs.made}
+    asked |= {starts[0].process_id for starts in tried.values() if starts}
+    known = {process.id: process for process in store.known(sorted(asked - {""}))}
+    live = {id: process.id for process in _processes(app, table, "export") for id in process.partitions}
+    skew = timedelta(seconds=table.skew_seconds)
+    now = store.now() + min(timedelta(), skew)
+    shared = _is_shared(app, policy, table)
+    guarded = GuardedTable(identity=table.identity, uuid=table.uuid, name=table.source)
+    standing_holds = app.registry.holds()
+    releases = _Releases.of(app, policy, table) if table.identity else _Releases()
+    for one in table.partitions:
+        holds = tuple(matching(standing_holds, guarded, one.id))
+        facts = PartitionFacts(
+            policy=policy,
+            now=now,
+            looked_at=table.looked_at,
+            skew=skew,
+            shared=shared,
+            there=one.there and not (one.released and one.rows == 0),  # a move leaves parts without rows
+            closed_at=one.closed_at,
+            changed_at=one.changed_at,
+            bytes=one.bytes,
+            mutating=table.mutating,
+            live=live.get(one.id, ""),
+            export=_export(one, proofs, known) if one.process else None,
+            failure=_failure([each for each in tried[one.id] if each.action != NextAction.RELEASE], known),
+            held=bool(holds),
+            release=releases.facts(one, proofs.made.get(one.process), now, _failure(tried[one.id], known)),
+        )
+        yield Stood(
+            table=table,
+            partition=one,
+            facts=facts,
+            standing=stand(facts),
+            attempt=len(tried[one.id]) + 1,
+            holds=holds,
+            proof=proofs.made.get(one.process),
+        )
+
+
+def _processes(
+    app: App, table: TableLook, kind: str, states: frozenset[ProcessState] = PROCESS_LIVE
+) -> list[Process]:
+    """Newest first."""
+    return app.store.processes(
+        ProcessQuery(
+            source=table.source, destination=table.destination, kind=kind, states=states, limit=_MOST
+        )
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Releases:
+    """What is known of releases of a table's partitions."""
+
+    key: str = ""  # why its partitions say no time
+    newest: datetime | None = None  # when the newest partition begins
+    approved: bool = False
+    rival: bool = False
+    live: Mapping[str, str] = field(default_factory=dict)  # by partition
+    last: Mapping[str, Release] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, app: App, policy: Policy, table: TableLook) -> "_Releases":
+        moving = [*_processes(app, table, NAME), *_processes(app, table, BACK)]
+        begins = [one.lower for one in table.partitions if one.there and one.lower is not None]
+        wanted = (RELEASE, policy.hash, table.identity, table.destination)
+        return cls(
+            key=table.key,
+            newest=max(begins, default=None),
+            approved=any(
+                (one.what, one.hash, one.identity, one.destination) == wanted
+                for one in app.registry.approvals()
+            ),
+            rival=any(other.releases for other in _others(app, policy, table)),
+            live={id: one.id for one in moving for id in one.partitions},
+            last={one.partition: one for one in app.registry.releases(table.identity, table.destination)},
+        )
+
+    def facts(
+        self, one: PartitionLook, proof: Proof | None, now: datetime, failed: Failure | None
+    ) -> ReleaseFacts:
+        last = self.last.get(one.id)
+        if last is not None and last.state is ReleaseState.RETURNED and not self._is_of(last, one.process):
+            last = None  # it was exported again since
+        by_value = proof is not None and proof.ok and proof.depth == proof_plan.Depth.ROWS
+        return ReleaseFacts(
+            approved=self.approved,
+            proven_at=proof.made_at if proof is not None and by_value else None,
+            rival=self.rival,
+            over=self._over(one, now),
+            live=self.live.get(one.id, ""),
+            state=last.state.value if last else "",
+            error=last.error if last else "",
+            moved=last is not None and last.moved_at is not None,
+            since=failed,
+        )
+
+    def _is_of(self, release: Release, export: str) -> bool:
+        return export in fields_of(release.keys).values()
+
+    def _over(self, one: PartitionLook, now: datetime) -> str:
+        """As `policy.over` will say, by the last look."""
+        if self.key:
+            return self.key
+        if one.lower is None or one.closed_at is None:
+            return "no_bounds"
+        if one.closed_at > now:
+            return "not_over"
+        return "newest_partition" if self.newest is not None and one.lower >= self.newest else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Proofs:
+    """What the store knows of proofs of a table's exports, by the export's process."""
+
+    made: Mapping[str, Proof]  # the newest that is as deep as the policy asks
+    live: Mapping[str, str]
+    ended: Mapping[str, Failure]  # without an answer
+
+    @classmethod
+    def of(cls, app: App, policy: Policy, table: TableLook) -> "_Proofs":
+        # In this order: one that ends meanwhile is seen as live, and not begun again.
+        live = {_proves(one): one.id for one in _processes(app, table, proof_plan.NAME)}
+        ended: dict[str, list[Process]] = {}
+        for process in _processes(app, table, proof_plan.NAME, _NO_ANSWER):
+            ended.setdefault(_proves(process), []).append(process)
+        exported = list(dict.fromkeys(ProcessId(one.process) for one in table.partitions if one.process))
+        made: dict[str, Proof] = {}
+        for proof in reversed(app.registry.proofs(exported)):
+            if policy.verify is Verify.SAMPLE or proof.depth != proof_plan.Depth.SAMPLE:
+                made[proof.process_id] = proof
+        return cls(made=made, live=live, ended={id: _ended(some) for id, some in ended.items()})
+
+
+def _proves(process: Process) -> str:
+    return str(fields_of(process.request).get("export", ""))
+
+
+def _ended(newest_first: Sequence[Process], policy: str = "") -> Failure:
+    last = newest_first[0]
+    return Failure(
+        code=last.error.code if last.error else "cancelled",
+        at=last.finished_at or last.created_at,
+        times=len(newest_first),
+        policy=policy,
+    )
+
+
+def _is_shared(app: App, policy: Policy, table: TableLook) -> bool:
+    """Whether another policy of this configuration exports the table to the same place."""
+    to = policy.destination(table.database, table.table)
+    return any(other.destination(table.database, table.table) == to for other in _others(app, policy, table))
+
+
+def _others(app: App, policy: Policy, table: TableLook) -> Iterator[Policy]:
+    """Other policies of this configuration that name the table."""
+    source = policy.source or app.config.default_source
+    for other in app.config.policies:
+        same = other.name != policy.name and (other.source or app.config.default_source) == source
+        if same and other.names(table.database, table.table):
+            yield other
+
+
+def _export(one: PartitionLook, proofs: _Proofs, known: Mapping[ProcessId, Process]) -> ExportFacts:
+    proof = proofs.made.get(one.process)
+    return ExportFacts(
+        process=one.process,
+        unchanged=one.unchanged,
+        missing=one.missing,
+        released=one.released,
+        grows=one.grows,
+        known=proof is not None or one.process in known,
+        proven=proof.ok if proof else None,
+        depth=proof.depth if proof else "",
+        proving=proofs.live.get(one.process, ""),
+        unproven=proofs.ended.get(one.process),
+    )
+
+
+def _failure(tried: Sequence[Start], known: Mapping[ProcessId, Process]) -> Failure | None:
+    """Of the newest start; `tried` are those of one content, newest first."""
+    last = known.get(tried[0].process_id) if tried else None
+    if last is None or last.state not in _NO_ANSWER:
+        return None
+    return replace(_ended([last], tried[0].hash), times=len(tried))
+
+
+def is_paused(app: App, policy: Policy) -> bool:
+    return any(one.kind == POLICY_HALT and one.source in ("", policy.name) for one in app.store.halts())
+
+
+def start(app: App, policy: Policy, stood: Sequence[Stood]) -> list[Process]:
+    """Queue the exports and releases that are due, oldest first, within the limits. A run takes no more once it has begun."""
+    now = app.store.now()
+    day = local_day(now, policy.zone).isoformat()
+    live, spent = app.store.started(policy.name, day)
+    if live:
+        return []
+    begun: list[Process] = []
+    for one in stood:
+        if one.standing.next not in STARTS:
+            continue
+        if len(begun) == policy.partitions_per_run:
+            break
+        if policy.bytes_per_day and spent + one.partition.bytes > policy.bytes_per_day:
+            continue  # a smaller one may still fit
+        process = _begin(app, policy, one, day)
+        if process is not None:
+            begun.append(process)
+            spent += one.partition.bytes
+    return begun
+
+
+def _begin(app: App, policy: Policy, one: Stood, day: str) -> Process | None:
+    """None where another was first, or the limits were reached meanwhile."""
+    table, action = one.table, one.standing.next
+    assert action is not None
+    new = (
+        _release(app, policy, one)
+        if action is NextAction.RELEASE
+        else _export_process(app, policy, one, action)
+    )
+    item = Start(
+        policy=policy.name,
+        hash=policy.hash,
+        action=action.value,
+        identity=table.identity,
+        partition=one.partition.id,
+        destination=table.destination,
+        content=one.partition.content,
+        attempt=one.attempt,
+        bytes=one.partition.bytes,
+        day=day,
+        process_id=new.id,
+    )
+    starts = Starts(items=(item,), at_once=policy.partitions_per_run, bytes_a_day=policy.bytes_per_day)
+    asked = Asked(who=f"policy {policy.name}", verb=new.kind, subject=table.source)
+    try:
+        # If we die here, the process and its start are there, or neither.
+        return app.store.submit([new], asked=asked, starts=starts)[0]
+    except LockedError:
+        return None  # somebody exports it by hand
+    except RefusedError as error:
+        if error.code not in ("already_started", "over_limit"):
+            raise
+        return None
+
+
+def _export_process(app: App, policy: Policy, one: Stood, action: NextAction) -> NewProcess:
+    table = one.table
+    name = TableName(
+        source=policy.source or app.config.default_source, database=table.database, table=table.table
+    )
+    selection = Selection(partitions=(one.partition.id,))
+    options = ExportOptions(force=action is NextAction.REPLACE, new_parts=action is NextAction.APPEND)
+    request = export_request(app, str(name), table.destination, selection, options)
+    return new_process(app, of_partition(request, one.partition.id), table.identity)
+
+
+def _release(app: App, policy: Policy, one: Stood) -> NewProcess:
+    """With the locks of an export of it, so that the two never meet."""
+    table, address = one.table, parse_destination(one.table.destination, app.config)
+    export = _export_process(app, policy, one, NextAction.EXPORT)
+    request = ReleaseRequest(
+        policy=policy.name,
+        hash=policy.hash,
+        export=one.partition.process,
+        source=policy.source or app.config.default_source,
+        database=table.database,
+        table=table.table,
+        identity=table.identity,
+        partition=one.partition.id,
+        destination=table.destination,
+        catalog=address.catalog,
+        identifier=address.identifier,
+        storage=address.storage,
+    )
+    return request.process(
+        needs=[app.source(request.source).need],
+        locks=[lock.name for lock in export.locks],
+        deadline_seconds=app.limits.process_hours * 3600,
+    )
+
+
+def prove(app: App, policy: Policy, stood: Sequence[Stood]) -> list[Process]:
+    """Queue proofs of exports that nobody has proven, a few at a time for each table; what was queued."""
+    begun: list[Process] = []
+    under_way = Counter(
+        one.table.source for one in _once(stood) if one.facts.export and one.facts.export.proving
+    )
+    for one in _once(stood):
+        if one.standing.next is not NextAction.PROVE or under_way[one.table.source] >= _PROOFS_AT_ONCE:
+            continue
+        process = _begin_proof(app, policy, one, stood)
+        if process is not None:
+            begun.append(process)
+            under_way[one.table.source] += 1
+    return begun
+
+
+def _once(stood: Sequence[Stood]) -> list[Stood]:
+    """One of the partitions that a process exported together."""
+    return list({one.partition.process: one for one in reversed(stood) if one.partition.process}.values())[
+        ::-1
+    ]
+
+
+def _begin_proof(app: App, policy: Policy, one: Stood, stood: Sequence[Stood]) -> Process | None:
+    table, export = one.table, one.partition.process
+    source = policy.source or app.config.default_source
+    address = parse_destination(table.destination, app.config)
+    request = proof_plan.ProofRequest(
+        export=export,
+        source=source,
+        database=table.database,
+        table=table.table,
+        catalog=address.catalog,
+        identifier=address.identifier,
+        storage=address.storage,
+        sample=policy.verify is Verify.SAMPLE,
+    )
+    new = request.process(
+        source=table.source,
+        destination=table.destination,
+        partitions=[each.partition.id for each in stood if each.partition.process == export],
+        needs=(app.source(source).need,),
+        deadline_seconds=app.limits.process_hours * 3600,
+    )
+    asked = Asked(who=f"policy {policy.name}", verb="proof", subject=table.source)
+    try:
+        # If we die here, the process is there or not; the next look finds out.
+        return app.store.submit([new], asked=asked)[0]
+    except LockedError:
+        return None  # another worker was first
+
+
+class ProofReach:
+    """The application as the proof kind sees it."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self.source = app.source
+        self.destination = app.destination
+
+    @property
+    def limits(self) -> Limits:
+        return self._app.limits
+
+    @property
+    def store(self) -> Store:
+        return self._app.store
+
+    def record_proof(self, proof: Proof) -> None:
+        self._app.registry.record_proof(proof)
+
+
+def proof_kind(app: App) -> Kind:
+    from calve.policy.proof.kind import ProofKind
+
+    return ProofKind(ProofReach(app))
+
+
+def tick(app: App, policy: Policy) -> list[Process]:
+    """Look if it is time, and start what is due; what was started."""
+    looks = look(app, policy, again=policy.look_every)
+    if looks is None or is_paused(app, policy):
+        return []
+    keep_views(app, policy, looks)
+    stood = evaluate(app, policy, looks)
+    approvals.note(app, policy, stood)
+    begun: list[Process] = []
+    if policy.window is None or policy.window.is_open(app.store.now()):
+        begun = start(app, policy, stood)
+    return begun + prove(app, policy, stood)
+
+
+def standing_now(app: App, policy: Policy) -> list[Stood]:
+    """From the store alone."""
+    return evaluate(app, policy, last_look(app, policy))

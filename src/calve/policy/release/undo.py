@@ -1,0 +1,127 @@
+"""The kind `return`: a person brings a partition back out of quarantine. Once its rows have begun to come back it is carried
+through: a cancel comes too late."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from calve.clickhouse.tier.quarantine import Where
+from calve.control.kind import AdoptedWork, Fenced, Kind, NothingToDo, Planned, Published
+from calve.control.ports import TaskOrder, TaskResult
+from calve.model.change import Result
+from calve.model.errors import NotFoundError, PermanentError, RefusedError
+from calve.model.process import NewProcess, Process, ProcessId, Task
+from calve.model.reach import Service
+from calve.model.record import Record
+from calve.model.states import ReleaseState
+from calve.model.tier import Release
+from calve.policy.release.plan import BACK, ReleaseJournal, ReleasePlan, ReleaseRequest
+from calve.policy.release.ports import ReleasePorts
+from calve.policy.release.row import find_release
+from calve.policy.release.way_back import WayBack
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReturnRequest(Record):
+    release: str  # the process that moved the partition out
+    of: ReleaseRequest
+    insist: bool = False  # though rows came late, or were deleted meanwhile
+
+    def process(self, *, needs: Sequence[str], locks: Sequence[str], deadline_seconds: float) -> NewProcess:
+        made = self.of.process(needs=needs, locks=locks, deadline_seconds=deadline_seconds, kind=BACK)
+        return NewProcess(**{**vars(made), "request": self.to_json()})
+
+
+class ReturnKind(Kind):
+    """See `control.kind.Kind` for what each call promises."""
+
+    name = BACK
+
+    def __init__(self, ports: ReleasePorts) -> None:
+        self._ports = ports
+
+    def plan(
+        self, process: Process, pins: Sequence[object], adopted: AdoptedWork | None
+    ) -> Planned | NothingToDo:
+        request = ReturnRequest.from_json(process.request)
+        plan, release = self._found(request)
+        if release.state is ReleaseState.RETURNED:
+            return NothingToDo(result=_result(release), message="its rows are in the table already")
+        self._refuse(request, plan, release)
+        return Planned(plan=process.request, tasks=())
+
+    def order(self, process: Process, plan: str, task: Task, attempt: int) -> TaskOrder:
+        raise PermanentError("a return has no tasks", code="internal")
+
+    def find_receipt(self, process: Process, plan: str, task: Task) -> TaskResult | None:
+        return None
+
+    def publish(
+        self, process: Process, plan: str, receipts: Sequence[str], note: Callable[[str], None]
+    ) -> Published:
+        request = ReturnRequest.from_json(plan)
+        of, release = self._found(request)
+        if release.state is ReleaseState.QUARANTINED:
+            self._refuse(request, of, release)
+            note("return")
+        return self._walk(process, of, release)
+
+    def fence(self, process: Process, plan: str) -> Fenced | Published:
+        of, release = self._found(ReturnRequest.from_json(plan))
+        if release.state not in (ReleaseState.RETURNING, ReleaseState.RETURNED):
+            return Fenced()
+        return self._walk(process, of, release)
+
+    def undo(self, process: Process, plan: str, receipts: Sequence[str], used: Sequence[str]) -> str:
+        return ""
+
+    def probe(self, service: Service, process: Process) -> None:
+        self._ports.probe(service, ReturnRequest.from_json(process.request).of.address)
+
+    def _walk(self, process: Process, plan: ReleasePlan, release: Release) -> Published:
+        WayBack(ports=self._ports, process=process, plan=plan, release=release).walk("undone by a person")
+        return Published(result=_result(release), message=f"brought {release.rows} rows back")
+
+    def _found(self, request: ReturnRequest) -> tuple[ReleasePlan, Release]:
+        plan = self._ports.plan_of(ProcessId(request.release))
+        release = find_release(self._ports, request.of, request.release)
+        if release is None:
+            raise NotFoundError(f"process {request.release} released nothing", code="not_released")
+        return plan, release
+
+    def _refuse(self, request: ReturnRequest, plan: ReleasePlan, release: Release) -> None:
+        """What came after the move, and would be undone or doubled with it."""
+        where = f"partition {release.partition} of {request.of.name}"
+        if release.state not in (ReleaseState.QUARANTINED, ReleaseState.RETURNING):
+            raise RefusedError(
+                f"{where} is {release.state} and cannot be brought back from quarantine",
+                code="not_in_quarantine",
+                hint="calve policy explain TABLE PARTITION",
+            )
+        hot, journal = self._ports.hot(plan), ReleaseJournal.from_json(release.parts)
+        seen = hot.look()
+        placements = hot.placements(journal.attempt(seen.table, release))
+        if release.state is ReleaseState.QUARANTINED and {one.where for one in placements} != {
+            Where.QUARANTINE
+        }:
+            raise RefusedError(
+                f"the rows of {where} are no longer in {release.place}", code="released_rows_missing"
+            )
+        if request.insist:
+            return
+        if late := sum(part.rows for one in placements for part in one.late):
+            raise RefusedError(
+                f"{where} has {late} rows that came after the move",
+                code="not_empty",
+                hint="--force puts the others beside them; the partition is then HELD until it is exported again",
+            )
+        if after := sorted(set(seen.mutations) - set(journal.mutations)):
+            raise RefusedError(
+                f"mutation {after[0]} of {request.of.name} came after the move: what it changed or deleted would come"
+                " back as it was",
+                code="mutated",
+                hint="--force brings the rows back all the same",
+            )
+
+
+def _result(release: Release) -> Result:
+    return Result(rows=release.rows, files=0, bytes=0)

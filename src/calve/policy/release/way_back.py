@@ -1,0 +1,168 @@
+"""How a partition gets back into its table, for a release that must end and for a person who undoes one.
+
+Always in this order: nothing more can leave; what was held is journaled; the rows are back, and looked at; the lake takes
+its marks back; the view reads the table again. Each step looks first, so any of them may be repeated. Rows that are nowhere
+keep their marks for ever: the lake then has the only copy.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from calve.clickhouse.tier.quarantine import QuarantineAttempt, QuarantinePlace, Where
+from calve.model.change import ReleaseTo
+from calve.model.errors import PermanentError, TemporaryError
+from calve.model.process import Process
+from calve.model.states import ReleaseState
+from calve.model.tier import Release
+from calve.policy.release.plan import ReleaseJournal, ReleasePlan
+from calve.policy.release.ports import HotSide, ReleasePorts
+
+_ENDED = (ReleaseState.RETURNED, ReleaseState.LOST)
+_BACK = ({Where.TABLE}, {Where.BOTH}, {Where.TABLE, Where.BOTH})
+MOVE = "move"
+
+
+@dataclass(frozen=True, kw_only=True)
+class WayBack:
+    """Of one release, walked by `process`: its own, or one that undoes it."""
+
+    ports: ReleasePorts
+    process: Process
+    plan: ReleasePlan
+    release: Release
+
+    def walk(self, why: str) -> None:
+        """TemporaryError while rows are on their way, or divided over replicas."""
+        if self.release.state in _ENDED:
+            return
+        content = ""
+        if self.release.parts:
+            hot = self.ports.hot(self.plan)
+            content = self._put_back(hot, *self._closed(hot, why))
+        elif self.release.state is not ReleaseState.RETURNING:
+            # If we die here, the marks are taken back by the next try.
+            self._journal(ReleaseState.RETURNING, error=why)
+        # If we die here, or it arrives late: the next try finds the marks gone, and the mark itself can no longer land.
+        self.ports.cold(self.plan).unmark(self.release.process_id, content)
+        shown = self.ports.shown(self.plan)
+        if shown is not None:
+            # If we die here, the view reads the lake, which has the same rows, until the next try.
+            shown.turn(cold=False)
+        # If we die here, all of it is found done.
+        self._journal(ReleaseState.RETURNED)
+
+    def _closed(self, hot: HotSide, why: str) -> tuple[QuarantineAttempt, str]:
+        """From now on nothing leaves; what is held is known by its hashes, and by its sums."""
+        journal, seen_now = ReleaseJournal.from_json(self.release.parts), hot.look()
+        attempt = journal.attempt(seen_now.table, self.release)
+        moves = [one for one in self.ports.intents(self.release.process_id) if one.step == MOVE]
+        # If we die here, the place is closed or not; closing it again finds out.
+        hot.close(attempt, [one.query_id for one in moves])
+        placements = hot.placements(attempt)
+        for seen in placements:
+            attempt = attempt.noted(seen)
+        if all(seen.where is Where.NOWHERE for seen in placements):
+            self._lose()
+        if self.release.state is not ReleaseState.RETURNING:
+            noted = replace(journal, hashes=tuple(sorted(attempt.hashes)), back_top=seen_now.top)
+            sums = self._whole(hot, attempt, placements)
+            # If we die here, nothing has come back yet, and the parts are known.
+            self._journal(ReleaseState.RETURNING, parts=noted.to_json(), sums=sums, error=why)
+            return attempt, sums
+        return attempt, self.release.sums
+
+    def _whole(self, hot: HotSide, attempt: QuarantineAttempt, places: Sequence[QuarantinePlace]) -> str:
+        """What has to come back, by value; "" where nobody can tell."""
+        if self.release.sums or len(places) > 1 or not places[0].holds_all:
+            return self.release.sums
+        return str(hot.held(attempt))
+
+    def _put_back(self, hot: HotSide, attempt: QuarantineAttempt, expected: str) -> str:
+        """The content that the partition has then. Parts that are at both places are not moved once more: that would
+        double them."""
+        places = hot.placements(attempt)
+        if {seen.where for seen in places} == {Where.DIVIDED} and len(places) == 1:
+            places = self._gathered(hot, attempt, places[0], expected)
+        elif {seen.where for seen in places} == {Where.QUARANTINE}:
+            self._refuse_strangers(attempt, places)
+            places = self._moved(hot, attempt)
+        found = {seen.where for seen in places}
+        if found not in _BACK:
+            raise self._divided(attempt, places)
+        if expected and (sums := str(hot.live(attempt))) != expected:
+            raise PermanentError(
+                f"partition {attempt.partition} of {attempt.table} came back with other rows ({sums}) than left it"
+                f" ({expected}); the lake keeps its marks",
+                code="came_back_differs",
+                hint="compare it with the lake before you change either",
+            )
+        return hot.content(attempt)
+
+    def _moved(self, hot: HotSide, attempt: QuarantineAttempt) -> list[QuarantinePlace]:
+        # If we die here, the parts are at either place, or at both: the next try looks.
+        hot.put_back(attempt, f"calve-{self.process.id}-back")
+        return hot.placements(attempt)
+
+    def _gathered(
+        self, hot: HotSide, attempt: QuarantineAttempt, place: QuarantinePlace, expected: str
+    ) -> list[QuarantinePlace]:
+        """A server that dies inside of a MOVE leaves some parts at both places. What quarantine has and the table too, file for
+        file, is removed from quarantine. If all that is left adds up to what left the table, each row is there once, and moves."""
+        if expected and place.copies:
+            # If we die here, some copies are removed; those that are left go with the next try.
+            hot.thin(attempt, f"calve-{self.process.id}-thin")
+        [place] = hot.placements(attempt)
+        if expected and not place.copies and str(hot.held(attempt) + hot.live(attempt)) == expected:
+            return self._moved(hot, attempt)
+        return [place]
+
+    def _refuse_strangers(self, attempt: QuarantineAttempt, places: Sequence[QuarantinePlace]) -> None:
+        """After a return that may have been cut off: a part that is newer, and large enough to be merged of parts that came back,
+        may have rows that are in quarantine, too."""
+        known = ReleaseJournal.from_json(self.release.parts).back_top
+        if self.release.state is not ReleaseState.RETURNING or known < 0:
+            return
+        for seen in places:
+            least = min(part.rows for part in seen.held)
+            for part in seen.late:
+                if part.min_block > known and part.rows >= least:
+                    raise TemporaryError(
+                        f"part {part.name} of {attempt.table} came while partition {attempt.partition} was on its way back, and may"
+                        f" have rows of {self.release.place}",
+                        code="divided",
+                        hint=f"ALTER TABLE {attempt.table.sql} DETACH PART '{part.name}': the return then goes on. Attach it"
+                        " afterwards, unless its rows are back",
+                    )
+
+    def _divided(self, attempt: QuarantineAttempt, places: Sequence[QuarantinePlace]) -> TemporaryError:
+        where = ", ".join(sorted({seen.where for seen in places}))
+        late = {part.name for seen in places for part in seen.late}
+        live = sorted({part.name for seen in places for part in seen.live} - late)
+        held = sorted({part.name for seen in places for part in seen.held})
+        return TemporaryError(
+            f"partition {attempt.partition} of {attempt.table} is not at one place at every server: {where}",
+            code="divided",
+            hint=f"it is looked at again. If it stays so, compare {', '.join(live[:3]) or 'no parts'} of {attempt.table} with"
+            f" {', '.join(held[:3]) or 'no parts'} of {self.release.place}, and DROP PART what the table has from quarantine",
+        )
+
+    def _lose(self) -> None:
+        said = "its parts are neither in the table nor in quarantine; only the lake is known to have the rows"
+        # If we die here, it is found again.
+        self._journal(ReleaseState.LOST, error=said)
+        raise PermanentError(
+            f"partition {self.release.partition} of {self.plan.request.name}: {said}",
+            code="released_rows_missing",
+            hint=f"calve policy explain {self.plan.request.name} {self.release.partition}",
+        )
+
+    def _journal(
+        self,
+        state: ReleaseState,
+        *,
+        parts: str | None = None,
+        sums: str | None = None,
+        error: str | None = None,
+    ) -> None:
+        change = ReleaseTo(state=state, release=self.release.process_id, parts=parts, sums=sums, error=error)
+        self.ports.journal(self.process, change)

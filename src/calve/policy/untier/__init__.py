@@ -1,0 +1,1 @@
+"""How a partition comes back from the lake into its table."""
