@@ -156,23 +156,23 @@ def test_a_list_that_would_be_cut_is_refused(url: str) -> None:
     with Client(url) as client:
         for verb in ("processes", "history"):
             with pytest.raises(UsageError, match="limit is larger than 1000") as refused:
-                client._ask(verb, limit=1001)
+                client.ask(verb, limit=1001)
             assert "after=ID" in refused.value.hint
 
 
 def test_tasks_of_a_long_process_come_in_pages(url: str, ids: dict[str, str]) -> None:
     with Client(url) as client:
-        [shown] = client._ask("show", ids=[ids["RUNNING"]])
+        [shown] = client.ask("show", ids=[ids["RUNNING"]])
         assert ([one["number"] for one in shown["tasks"]], shown["tasks_next"]) == (list(range(1000)), 1000)
-        last = client._ask("tasks", ids=[ids["RUNNING"]], first=2098)
+        last = client.ask("tasks", ids=[ids["RUNNING"]], first=2098)
         assert ([one["number"] for one in last["tasks"]], last["next"]) == ([2098, 2099], None)
-        page = client._ask("tasks", ids=[ids["RUNNING"]], first=5, limit=2)
+        page = client.ask("tasks", ids=[ids["RUNNING"]], first=5, limit=2)
         assert [one["number"] for one in page["tasks"]] == [5, 6]
         assert page["next"] == {"process": ids["RUNNING"], "first": 7}
-        both = client._ask("tasks", ids=[ids["COMPLETED"], ids["RUNNING"]], limit=1)
+        both = client.ask("tasks", ids=[ids["COMPLETED"], ids["RUNNING"]], limit=1)
         assert [one["process"] for one in both["tasks"]] == [ids["COMPLETED"]]
         assert both["next"] == {"process": ids["COMPLETED"], "first": both["tasks"][0]["number"] + 1}
-        rest = client._ask(
+        rest = client.ask(
             "tasks", ids=[ids["COMPLETED"], ids["RUNNING"]], first=both["next"]["first"], limit=2
         )
         assert [(one["process"], one["number"]) for one in rest["tasks"]] == [
@@ -185,13 +185,13 @@ def test_tasks_of_a_long_process_come_in_pages(url: str, ids: dict[str, str]) ->
 
 def test_events_of_one_process_in_pages(url: str, ids: dict[str, str]) -> None:
     with Client(url) as client:
-        whole = client._ask("events", ids=[ids["COMPLETED"]])
-        assert client._ask("events", ids=[ids["COMPLETED"]], after=whole[0]["number"], limit=2) == whole[1:3]
+        whole = client.ask("events", ids=[ids["COMPLETED"]])
+        assert client.ask("events", ids=[ids["COMPLETED"]], after=whole[0]["number"], limit=2) == whole[1:3]
 
 
 def test_how_much_there_is_of_everything(url: str, ids: dict[str, str]) -> None:
     with Client(url) as client:
-        totals = client._ask("totals")
+        totals = client.ask("totals")
     assert next(one for one in totals["tallies"] if one["state"] == "RUNNING")["count"] == 1
     assert totals["tasks_waiting"] == 2100
     assert {one["destination"] for one in totals["latest"] if one["completed_at"]} >= {"lake.ns.t"}
@@ -273,7 +273,7 @@ def test_a_proof_is_remembered(
     monkeypatch.chdir(folder)
     with Client(url) as client:
         assert client.verify(ids["COMPLETED"])[0]["ok"]
-        newest = client._ask("proofs", ids=[ids["COMPLETED"]])[0]
+        newest = client.ask("proofs", ids=[ids["COMPLETED"]])[0]
     assert (newest["ok"], newest["depth"], newest["detail"]) == (True, "destination", "")
 
 

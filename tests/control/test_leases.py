@@ -195,7 +195,7 @@ def test_a_worker_without_a_free_slot_leaves_work_to_the_others_but_not_for_ever
     hanging = Deferred()
     full, other = scene.worker(spawn=hanging), scene.worker(spawn=Deferred())
     other.tick()
-    scene.submit(key="big", tasks=2 * full._slots)
+    scene.submit(key="big", tasks=2 * full.slots)
     full.tick()
     hanging.run()
     full.tick()  # its slots are taken

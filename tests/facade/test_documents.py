@@ -93,7 +93,7 @@ def put_back(store: SqlStore, column: Any, hours: float) -> None:
     """As if it had been so long ago."""
     with store.database.engine.begin() as connection:
         connection.execute(update(column.table).values({column: column - int(hours * 3_600_000_000)}))
-    store._ended_work = None  # what happened is not rewritten but here
+    store.ended_work = None  # what happened is not rewritten but here
 
 
 @contextmanager

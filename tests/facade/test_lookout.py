@@ -14,7 +14,7 @@ from sqlalchemy import event, update
 from calve.app.calve import Calve
 from calve.app.config import load_config
 from calve.app.pages.lookout import A_MINUTE, Lookout, bounded_for_looks, looking_out
-from calve.app.pages.overview import _Memory
+from calve.app.pages.overview import Memory
 from calve.app.pages.sightings import pair
 from calve.model.errors import UnavailableError
 from calve.model.states import ProcessState
@@ -88,8 +88,8 @@ class Stage:
             ended = {"finished_at": processes.c.finished_at - int(seconds * 1e6)}
             connection.execute(update(processes).values(ended))
         # What happened is not rewritten but here: nobody remembers it.
-        self.store._ended_work = None
-        self.lookout._overview._memory = _Memory(self.now)
+        self.store.ended_work = None
+        self.lookout.overview.memory = Memory(self.now)
 
     def round(self, lookout: Lookout | None = None) -> list[str]:
         """All that is looked at now, each after the other."""

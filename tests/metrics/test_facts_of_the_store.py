@@ -140,7 +140,7 @@ def test_a_store_that_hangs_is_asked_once_and_the_scrapes_answer(scraped: Callab
     assert [one.value("calve_store_up") for _ in range(3)] == [0, 0, 0]
     assert store.looks == 1
     store.hangs.set()
-    one.facts._thread.submit(lambda: None).result(30)  # after the look that hung
+    one.facts.reader.submit(lambda: None).result(30)  # after the look that hung
     assert one.value("calve_store_up") == 1
 
 
@@ -150,10 +150,10 @@ def test_what_a_read_that_hung_brought_long_ago_is_not_told(scraped: Callable[..
     one = scraped(store, wait_seconds=0.01)
     assert one.value("calve_store_up") == 0
     store.hangs.set()
-    one.facts._thread.submit(lambda: None).result(30)
+    one.facts.reader.submit(lambda: None).result(30)
     store.totals_told = Totals(at=NOW, unknown_outcomes=2)
     one.time = 3600
-    one.facts._wait = 30
+    one.facts.wait_seconds = 30
     assert one.value("calve_unknown_outcomes") == 2
 
 

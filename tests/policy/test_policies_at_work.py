@@ -115,7 +115,7 @@ def test_a_look_is_taken_once_by_one_of_several_workers(kept: Place, name: str) 
             app.store.request_cancel(one.id)
         # Another that evaluated before: the locks, and then the starts, refuse it.
         assert [
-            evaluation._begin(other, policy, replace(one, attempt=1), "2026-01-01") for one in again[:2]
+            evaluation.begin(other, policy, replace(one, attempt=1), "2026-01-01") for one in again[:2]
         ] == [None, None]
 
 

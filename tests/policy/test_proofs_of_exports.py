@@ -194,7 +194,7 @@ def test_a_key_without_a_time_is_proven_by_the_files_of_the_export(kept: Place) 
 
 def _proofs_now(place: Place, app: App, policy: Policy, stood: list[evaluation.Stood]) -> list[Process]:
     """Whatever their state."""
-    begun = [evaluation._begin_proof(app, policy, one, [one]) for one in stood]
+    begun = [evaluation.begin_proof(app, policy, one, [one]) for one in stood]
     return _finish(place, app, [one for one in begun if one is not None])
 
 

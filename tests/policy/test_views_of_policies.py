@@ -146,10 +146,10 @@ def test_a_view_made_while_a_release_marks_its_partition_is_not_put_in_place(
         kept.finish(
             app, [one.id for one in evaluation.prove(app, policy, evaluation.standing_now(app, policy))]
         )
-        before = tier._lake(app, tier.parse_table(f"lake.{name}.events", app.config), "main")
+        before = tier.lake_as_it_is(app, tier.parse_table(f"lake.{name}.events", app.config), "main")
         consent.policy_approve(app, name, _ASKED)
         _run(kept, app, name)
-        monkeypatch.setattr(tier, "_lake", lambda *_: before)
+        monkeypatch.setattr(tier, "lake_as_it_is", lambda *_: before)
         monkeypatch.setattr(tier, "_held", lambda app, lake, table: lake)
         with pytest.raises(TemporaryError, match="released meanwhile"):
             tier.view_create(app, f"{name}.events", f"lake.{name}.events", f"{name}.all_events")

@@ -21,7 +21,7 @@ from pathlib import Path
 from calve.clickhouse.embedded.source import EmbeddedSource
 with EmbeddedSource("main", Path(sys.argv[1]), create=True).visit() as session:
     session.execute("CREATE DATABASE IF NOT EXISTS db")
-    receive = session.host._receive
+    receive = session.host.receive
     def tell(deadline):  # called once the statement has been sent
         print(session.host.pid, flush=True)
         return receive(deadline)
@@ -29,7 +29,7 @@ with EmbeddedSource("main", Path(sys.argv[1]), create=True).visit() as session:
         print(session.host.pid, flush=True)
         sys.stdin.read()
     else:
-        session.host._receive = tell
+        session.host.receive = tell
         session.execute("SELECT sleepEachRow(1) FROM numbers(1000) SETTINGS max_block_size = 1, "
             "function_sleep_max_microseconds_per_block = 0")
 """

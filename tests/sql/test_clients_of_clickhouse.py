@@ -93,7 +93,7 @@ def test_clickhouse_connect_cannot_insert(client: Client) -> None:
 
 def test_a_client_connects_while_every_cage_is_taken(front: Front, port: int, client: Client) -> None:
     """Its greetings were answered before, so they need none."""
-    with front.sql._cages.take("a"), front.sql._cages.take("b"):
+    with front.sql.cages.take("a"), front.sql.cages.take("b"):
         again = clickhouse_connect.get_client(host="127.0.0.1", port=port, username="any", password="token")
         with pytest.raises(DatabaseError, match="code: 202"):
             again.query("SELECT count() FROM calve.processes")
@@ -283,14 +283,14 @@ def test_the_command_over_a_server(
 def test_a_select_ends_with_the_connection_that_asked_for_it(front: Front) -> None:
     """As after Ctrl-C; else the caller's next one would be refused until the first ends by its limit, here an hour."""
     held = cages(Limits(), required=True)
-    patient = Sql(front.sql._desk, held, Limits(select_seconds=3600))
+    patient = Sql(front.sql.desk, held, Limits(select_seconds=3600))
     slow = b"SELECT count() FROM (SELECT arrayJoin(range(300000)) AS a) AS x, (SELECT arrayJoin(range(300000)) AS b) AS y"
     try:
         with conversation(patient, OPERATOR) as port:
             with socket.create_connection(("127.0.0.1", port)) as connection:
                 head = f"POST / HTTP/1.1\r\nHost: x\r\nAuthorization: {PASSWORD}\r\nContent-Length: {len(slow)}\r\n\r\n"
                 connection.sendall(head.encode() + slow)
-                assert soon(lambda: bool(held._taken))
+                assert soon(lambda: bool(held.taken))
                 assert ask(port, "/", b"SELECT 1")[0] == 503
             assert soon(lambda: ask(port, "/", b"SELECT 1")[0] == 200)
     finally:

@@ -129,7 +129,7 @@ def test_one_process_is_read_where_the_statement_asks_for_one(front: Front, queu
 
 
 def test_a_table_that_is_longer_than_a_select_sees_says_so(front: Front, queued: str) -> None:
-    short = Sql(front.sql._desk, front.sql._cages, Limits(select_rows=1))
+    short = Sql(front.sql.desk, front.sql.cages, Limits(select_rows=1))
     found = short.run(VIEWER, "SELECT count() FROM calve.processes, calve.tables")
     assert (found.data, found.truncated) == (b"1\n", ("calve.processes", "calve.tables"))
 
@@ -176,7 +176,7 @@ def test_the_condition_of_a_kill_is_one_expression_and_no_way_around_the_list(
 
 
 def test_stop_holds_exports_back_and_why_says_so(front: Front, queued: str) -> None:
-    desk = front.sql._desk
+    desk = front.sql.desk
     front.run("SYSTEM STOP EXPORTS db.t")
     [why] = desk.perform(VIEWER, "why", {"ids": [queued]})
     assert "SYSTEM START EXPORTS main:db.t" in why["why"]

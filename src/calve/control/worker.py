@@ -91,7 +91,7 @@ class WorkerLoop:
         if spawn is None:
             # Each wave has at least one slot, each held process at most two slow steps.
             threads = (
-                max(self._slots, _MOST_WAVES) + 2 * limits.processes_per_worker + limits.releases_at_once + 8
+                max(self.slots, _MOST_WAVES) + 2 * limits.processes_per_worker + limits.releases_at_once + 8
             )
             spawn = self._pool = Pool(threads)
         self._wake = threading.Event()
@@ -126,7 +126,7 @@ class WorkerLoop:
         self._error_at = 0.0
 
     @property
-    def _slots(self) -> int:
+    def slots(self) -> int:
         """Asked for anew at each tick: a cluster is known once Spark has started, and it grows and shrinks."""
         return self._limits.slots or self._runner.slots
 
@@ -198,7 +198,7 @@ class WorkerLoop:
         room = max(self._limits.processes_per_worker - held, 0)
         if not self._has_company:
             return room
-        free = self._slots - self.in_flight.slots_used()
+        free = self.slots - self.in_flight.slots_used()
         if free <= 0:
             is_due = self._monotonic() - self._claimed_at >= _CLAIM_SECONDS
             return min(room, 1 if is_due else 0)
@@ -231,7 +231,7 @@ class WorkerLoop:
             limits=self._limits,
             breakers=breakers,
             halts=halts,
-            free_slots=max(self._slots - self.in_flight.slots_used(), 0),
+            free_slots=max(self.slots - self.in_flight.slots_used(), 0),
             draining=self._stops > 0,
             drain_over=self._drain_over(),
         )
@@ -365,7 +365,7 @@ class WorkerLoop:
                 id=self.id,
                 host=socket.gethostname(),
                 reach=tuple(sorted(self._reach)),
-                slots=self._slots,
+                slots=self.slots,
                 started_at=long_ago,
                 heartbeat_at=long_ago,
                 draining=self._stops > 0,

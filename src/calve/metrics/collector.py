@@ -77,9 +77,9 @@ class StoreFacts(Collector):
         self._expected = expected
         self._lease = timedelta(seconds=lease_seconds)
         self._now = now
-        self._wait = wait_seconds
+        self.wait_seconds = wait_seconds
         self._lock = Lock()
-        self._thread = ThreadPoolExecutor(1, "metrics")
+        self.reader = ThreadPoolExecutor(1, "metrics")
         self._facts: Collected | None = None
         self._read_at = 0.0
         self._reading: Future[tuple[Collected, float]] | None = None
@@ -97,7 +97,7 @@ class StoreFacts(Collector):
             yield from _guards(facts.guards)
 
     def close(self) -> None:
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        self.reader.shutdown(wait=False, cancel_futures=True)
 
     def _current(self) -> Collected | None:
         with self._lock:
@@ -105,9 +105,9 @@ class StoreFacts(Collector):
             if self._fresh():
                 return self._facts
             if self._reading is None:
-                self._reading = self._thread.submit(self._read)
+                self._reading = self.reader.submit(self._read)
             reading = self._reading
-        wait([reading], self._wait)
+        wait([reading], self.wait_seconds)
         with self._lock:
             self._take()
             return self._facts if self._fresh() else None

@@ -70,8 +70,8 @@ class Sql:
     ) -> None:
         """`selected` is told of each SELECT: how it ended (done, refused, failed) and its seconds."""
         self._selected_so = selected
-        self._desk = desk
-        self._cages = cages
+        self.desk = desk
+        self.cages = cages
         self._limits = limits
         self._handshakes: dict[tuple[str, str], bytes] = {}
 
@@ -110,12 +110,12 @@ class Sql:
 
     def leave(self, ticket: str) -> None:
         """Nobody waits for this SELECT any more. What changes something goes on."""
-        self._cages.leave(ticket)
+        self.cages.leave(ticket)
 
     def services(self, statement: Export) -> tuple[str, ...]:
         """What an ALTER asks beside the store, as far as its names say."""
         asked = [{"table": statement.table, "to": clause.to} for clause in statement.clauses]
-        found = [name for one in asked for name in self._desk.services("export", one)]
+        found = [name for one in asked for name in self.desk.services("export", one)]
         return tuple(dict.fromkeys(found))
 
     def _select(self, caller: Caller, sql: str, form: str, seconds: float, ticket: str) -> StatementResult:
@@ -148,7 +148,7 @@ class Sql:
         return StatementResult(data=data, form=form, truncated=tuple(sorted(reader.truncated)), notes=notes)
 
     def _kill(self, caller: Caller, kill: Kill, form: str, seconds: float) -> StatementResult:
-        self._desk.check(caller, "cancel", {})
+        self.desk.check(caller, "cancel", {})
         with self._cage(caller, seconds) as cage:
             parser = Parser(cage)
             # By itself, and in brackets: what is both is one expression.
@@ -175,7 +175,7 @@ class Sql:
         if test or not ids:
             return dict.fromkeys(ids, "unknown")
         # if we die here, some of them were asked to stop: the same statement asks the rest
-        answers = self._desk.perform(caller, "cancel", {"ids": ids})
+        answers = self.desk.perform(caller, "cancel", {"ids": ids})
         return {
             answer["process"]["id"]: _kill_status(answer)
             for answer in answers
@@ -191,7 +191,7 @@ class Sql:
             try:
                 # if we die here, what was queued goes on; the same statement, with the same key, does the rest
                 own_key = f"{key}#{number}" if key and number else key
-                answer = self._desk.perform(caller, "export", arguments, key=own_key)
+                answer = self.desk.perform(caller, "export", arguments, key=own_key)
                 _refuse(answer)
             except CalveError as error:
                 if not processes:
@@ -213,7 +213,7 @@ class Sql:
 
     def _switch(self, caller: Caller, switch: Switch) -> StatementResult:
         # if we die here, it is stopped or not: the same statement says it again
-        answer = self._desk.perform(
+        answer = self.desk.perform(
             caller, "halt" if switch.stop else "lift", {"kind": "export", "table": switch.table}
         )
         unaware = ", ".join(answer.get("unaware_workers", ()))
@@ -223,7 +223,7 @@ class Sql:
 
     def _reader(self, caller: Caller, allowed: allowance.Allowed) -> DeskReader:
         return DeskReader(
-            ask=partial(self._desk.perform, caller),
+            ask=partial(self.desk.perform, caller),
             most=self._limits.select_rows,
             ids=allowed.ids,
             columns=allowed.columns,
@@ -233,7 +233,7 @@ class Sql:
     def _cage(self, caller: Caller, seconds: float, ticket: str = "") -> Iterator[Cage]:
         """A cage, and its ends as errors of ours."""
         try:
-            with self._cages.take(caller.name, ticket) as cage:
+            with self.cages.take(caller.name, ticket) as cage:
                 yield cage
         except CageTimeout:
             raise TemporaryError(

@@ -43,7 +43,7 @@ _SUBMIT_LASTS = timedelta(minutes=1)  # at most
 
 
 class SqlRegistry(Workers):
-    _ended_work: EndedWork | None = None
+    ended_work: EndedWork | None = None
 
     def request(self, who: str, key: str) -> KeyedRequest | None:
         return self._database.read(lambda connection: load_request(connection, who, key))
@@ -166,8 +166,8 @@ class SqlRegistry(Workers):
     def totals(self) -> Totals:
         def work(connection: Connection) -> Totals:
             now_us = self._database.now_us(connection)
-            self._ended_work = ended_work(connection, now_us, self._ended_work)
-            return load_totals(connection, now_us, self._ended_work)
+            self.ended_work = ended_work(connection, now_us, self.ended_work)
+            return load_totals(connection, now_us, self.ended_work)
 
         return self._database.read(work)
 

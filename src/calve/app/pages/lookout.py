@@ -69,7 +69,7 @@ class Lookout:
         """`calve` is its own: bounded as `bounded_for_looks` says. `overview`: the one that pages show, so that what
         all processes add up to is read once for both."""
         self._calve = calve
-        self._overview = overview or calve.overview
+        self.overview = overview or calve.overview
         self._desk = Desk(calve)
         self._now = now
         self._lock = threading.Lock()
@@ -178,7 +178,7 @@ class Lookout:
         if age < max(_TICK_SECONDS * 5 if unknown else _LIST_SECONDS, 20 * self._list_cost):
             return
         began = self._now()
-        counts = self._overview.renewed()
+        counts = self.overview.renewed()
         self._list_cost = self._now() - began
         self._looks = {_of(look): look for look in looks(counts, self._calve.config)}
         self._last = {one: at for one, at in self._last.items() if one in self._looks}

@@ -36,7 +36,7 @@ _LATE = timedelta(minutes=2)  # above what a transaction takes: its times are fr
 _LOOKED = ("pair", "health", "backups")
 
 
-class _Memory:
+class Memory:
     """What looks have found, as far as the next one need not read it again."""
 
     def __init__(self, now: float) -> None:
@@ -58,7 +58,7 @@ class Overview(Kept[Counts]):
         super().__init__(self.look, "overview")
         self._store = store
         self._now = now
-        self._memory = _Memory(now())
+        self.memory = Memory(now())
         self._looking = threading.Lock()
 
     def counts(self) -> Counts:
@@ -70,9 +70,9 @@ class Overview(Kept[Counts]):
             return self._look()
 
     def _look(self) -> Counts:
-        if self._now() - self._memory.since > _WHOLE_SECONDS:
-            self._memory = _Memory(self._now())
-        store, memory = self._store, self._memory
+        if self._now() - self.memory.since > _WHOLE_SECONDS:
+            self.memory = Memory(self._now())
+        store, memory = self._store, self.memory
         totals = store.totals()
         known = {what: self._sightings(what) for what in _LOOKED}
         made = Counts(
@@ -93,7 +93,7 @@ class Overview(Kept[Counts]):
 
     def _days(self, now: datetime) -> Mapping[int, Mapping[Pair, int]]:
         """Today and yesterday anew."""
-        memory = self._memory
+        memory = self.memory
         first = day_of(now) - DAYS if memory.at is None else day_of(memory.at) - 1
         begin = datetime.fromtimestamp(first * DAY_SECONDS, UTC)
         found: dict[int, dict[Pair, int]] = {}
@@ -106,7 +106,7 @@ class Overview(Kept[Counts]):
 
     def _newest(self, now: datetime) -> dict[Pair, ProcessId]:
         """The last export of each pair, as far back as so many ends."""
-        memory = self._memory
+        memory = self.memory
         since = now - timedelta(days=DAYS) if memory.at is None else memory.at - _LATE
         ends = self._store.ends(since, limit=_ENDED)
         found: dict[Pair, ProcessId] = {}
@@ -117,7 +117,7 @@ class Overview(Kept[Counts]):
         return memory.newest
 
     def _sightings(self, what: str) -> Mapping[str, LastSeen]:
-        memory = self._memory
+        memory = self.memory
         last = memory.tried_at.get(what)
         after = last - _LATE if last else None
         found = self._store.sightings(what, after=after, limit=_SIGHTINGS)
@@ -131,10 +131,10 @@ class Overview(Kept[Counts]):
     def _backed_up(self, places: Mapping[str, LastSeen]) -> dict[str, Backed]:
         store, found = self._store, dict[str, Backed]()
         for place, known in places.items():
-            seen_at, rows = self._memory.backups.get(place, (None, []))
+            seen_at, rows = self.memory.backups.get(place, (None, []))
             if seen_at is None or seen_at != known.sighting.seen_at:
                 rows = backup_rows(store, place)
-                self._memory.backups[place] = known.sighting.seen_at, rows
+                self.memory.backups[place] = known.sighting.seen_at, rows
             proofs = proven(store, place, rows)
             for row in rows:
                 proof = proofs.get(row["name"])

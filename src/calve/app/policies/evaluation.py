@@ -292,14 +292,14 @@ def start(app: App, policy: Policy, stood: Sequence[Stood]) -> list[Process]:
             break
         if policy.bytes_per_day and spent + one.partition.bytes > policy.bytes_per_day:
             continue  # a smaller one may still fit
-        process = _begin(app, policy, one, day)
+        process = begin(app, policy, one, day)
         if process is not None:
             begun.append(process)
             spent += one.partition.bytes
     return begun
 
 
-def _begin(app: App, policy: Policy, one: Stood, day: str) -> Process | None:
+def begin(app: App, policy: Policy, one: Stood, day: str) -> Process | None:
     """None where another was first, or the limits were reached meanwhile."""
     table, action = one.table, one.standing.next
     assert action is not None
@@ -379,7 +379,7 @@ def prove(app: App, policy: Policy, stood: Sequence[Stood]) -> list[Process]:
     for one in _once(stood):
         if one.standing.next is not NextAction.PROVE or under_way[one.table.source] >= _PROOFS_AT_ONCE:
             continue
-        process = _begin_proof(app, policy, one, stood)
+        process = begin_proof(app, policy, one, stood)
         if process is not None:
             begun.append(process)
             under_way[one.table.source] += 1
@@ -393,7 +393,7 @@ def _once(stood: Sequence[Stood]) -> list[Stood]:
     ]
 
 
-def _begin_proof(app: App, policy: Policy, one: Stood, stood: Sequence[Stood]) -> Process | None:
+def begin_proof(app: App, policy: Policy, one: Stood, stood: Sequence[Stood]) -> Process | None:
     table, export = one.table, one.partition.process
     source = policy.source or app.config.default_source
     address = parse_destination(table.destination, app.config)

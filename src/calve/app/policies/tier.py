@@ -84,7 +84,7 @@ def view_create(
     name = app.table(table)
     source = name.source or app.config.default_source
     shown = _view_name(app, into, source)
-    lake = _lake(app, parse_table(to, app.config), source)
+    lake = lake_as_it_is(app, parse_table(to, app.config), source)
     servers = _at_each(app, source, lambda session: _server(session, name))
     _refuse(servers, lake, shown, cold, hot)
     wanted = _wanted(app, servers, lake, cold, hot)
@@ -234,7 +234,7 @@ def _about(name: TableName, lake: Lake, shown: TableName, exclude: Sequence[str]
     )
 
 
-def _lake(app: App, address: DestinationAddress, source: str) -> Lake:
+def lake_as_it_is(app: App, address: DestinationAddress, source: str) -> Lake:
     found = app.destination(address).find()
     if found is None:
         raise NotFoundError(

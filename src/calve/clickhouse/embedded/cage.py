@@ -226,7 +226,7 @@ class Cages:
         self._rest_seconds = rest_seconds
         self._statements = statements
         self._lock = threading.Lock()
-        self._taken: list[_Taken] = []
+        self.taken: list[_Taken] = []
         self._idle: list[tuple[float, Cage]] = []
         self._sweeper: threading.Timer | None = None
 
@@ -236,7 +236,7 @@ class Cages:
         `leave`."""
         taken = _Taken(caller=caller, key=key)
         with self._lock:
-            callers = [one.caller for one in self._taken]
+            callers = [one.caller for one in self.taken]
             if caller in callers or len(callers) >= self._at_once:
                 raise Busy(
                     "a SELECT of yours is running already"
@@ -245,7 +245,7 @@ class Cages:
                     code="select_busy",
                     hint="retry when it has ended",
                 )
-            self._taken.append(taken)
+            self.taken.append(taken)
             cage = self._idle.pop()[1] if self._idle else None
         try:
             if cage is None or not cage.alive:
@@ -257,14 +257,14 @@ class Cages:
             yield cage
         finally:
             with self._lock:
-                self._taken.remove(taken)
+                self.taken.remove(taken)
                 if cage is not None:
                     self._rest(cage)
 
     def leave(self, key: str) -> None:
         """Whoever asked under this key has gone: what runs for it ends now."""
         with self._lock:
-            for taken in self._taken:
+            for taken in self.taken:
                 if taken.key == key:
                     taken.left = True
                     if taken.cage is not None:

@@ -193,13 +193,13 @@ class HostProcess:
         self._visits += 1
         self._configured = bool(engine_config)
         self._send(json.dumps([str(folder.absolute()), engine_config]).encode())
-        return self._receive(deadline)
+        return self.receive(deadline)
 
     def ask(self, sql: str, settings: Mapping[str, str], seconds: float) -> Answer:
         """One statement and its answer."""
         deadline = time.monotonic() + seconds
         self._send(Request(sql=sql, settings=settings).pack())
-        return self._receive(deadline)
+        return self.receive(deadline)
 
     @property
     def is_fresh(self) -> bool:
@@ -213,7 +213,7 @@ class HostProcess:
             return False  # a configuration holds for the whole process
         try:
             self._send(_CLOSE)
-            closed = self._receive(time.monotonic() + _CLOSE_SECONDS).ok
+            closed = self.receive(time.monotonic() + _CLOSE_SECONDS).ok
         except (HostDied, HostTimeout):
             return False  # it has ended, and the folder is free
         self._complaints.seek(0)
@@ -275,7 +275,7 @@ class HostProcess:
         except OSError:
             raise HostDied(self._last_words()) from None
 
-    def _receive(self, deadline: float) -> Answer:
+    def receive(self, deadline: float) -> Answer:
         head = self._read(HEADER_BYTES, deadline)
         return Answer.unpack(self._read(length_of(head), deadline))
 
