@@ -149,9 +149,7 @@ class RemoteCalve:
     def export_preview(
         self, table: str, to: str, selection: "Selection", options: "ExportOptions | None" = None
     ) -> Json:
-        return dict(
-            self.ask("export_preview", table=table, to=_typed_here(to), **_given(selection, options))
-        )
+        return dict(self.ask("export_preview", table=table, to=_typed_here(to), **_given(selection, options)))
 
     def optimize_preview(self, table: str, options: "OptimizeOptions | None" = None) -> Json:
         return dict(self.ask("optimize_preview", table=table, **_optimize(options)))

@@ -3,15 +3,15 @@ the store. It changes nothing outside, so there is nothing to fence and nothing 
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from pyiceberg.schema import Schema
 
 from calve.clickhouse.source import LiveSource
-from calve.control.kind import AdoptedWork, Fenced, Kind, NothingToDo, Planned, Published
-from calve.control.ports import StoreReader, TaskOrder, TaskResult
+from calve.control.kind import AdoptedWork, Fenced, NothingToDo, Planned, Published
+from calve.control.ports import StoreReader
 from calve.destination import checksums
 from calve.destination.names import DestinationAddress
 from calve.destination.plan import ExportPlan
@@ -22,13 +22,14 @@ from calve.model.access import Proof
 from calve.model.change import Result
 from calve.model.errors import NotFoundError, PermanentError, RefusedError
 from calve.model.limits import Limits
-from calve.model.process import NewTask, Pin, Process, ProcessId, Task
+from calve.model.process import NewTask, Pin, Process, ProcessId
 from calve.model.reach import Service
 from calve.model.states import TaskState
 from calve.objects.uri import full_uri
+from calve.policy.proof.lake_read import LakeReader
 from calve.policy.proof.plan import NAME, Depth, ProofPlan, ProofReceipt, ProofRequest, grouped, sampled
 from calve.policy.proof.source import are_inside, compare_with, source_sums
-from calve.policy.proof.task import lake_order, sums_of
+from calve.policy.proof.task import sums_of
 
 OUTSIDE = "some rows may lie outside of the time that their partition covers"
 _DETAIL = 500  # characters that are kept with a proof
@@ -51,7 +52,7 @@ class ProofPorts(Protocol):
     def record_proof(self, proof: Proof) -> None: ...
 
 
-class ProofKind(Kind):
+class ProofKind(LakeReader):
     """See `control.kind.Kind` for what each call promises."""
 
     name = NAME
@@ -137,16 +138,11 @@ class ProofKind(Kind):
 
     # -- tasks --------------------------------------------------------------------------------------
 
-    def order(self, process: Process, plan: str, task: Task, attempt: int) -> TaskOrder:
-        request = ProofRequest.from_json(process.request)
-        keys = self._ports.destination(request.address).executor_access().storage
-        return lake_order(
-            process, ProofPlan.from_json(plan), task, attempt, place=request.catalog, storage=keys
-        )
+    def lake(self, process: Process, plan: str) -> tuple[ProofPlan, DestinationAddress]:
+        return ProofPlan.from_json(plan), ProofRequest.from_json(process.request).address
 
-    def find_receipt(self, process: Process, plan: str, task: Task) -> TaskResult | None:
-        """An attempt leaves nothing: one whose answer was lost is made again."""
-        return None
+    def keys(self, address: DestinationAddress) -> Mapping[str, str]:
+        return self._ports.destination(address).executor_access().storage
 
     # -- the end ------------------------------------------------------------------------------------
 

@@ -1,14 +1,19 @@
 """What the tasks of a process read of the lake's rows of one partition, and whether the lake still has exactly that."""
 
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pyiceberg.schema import Schema
 
+from calve.control.kind import Kind
+from calve.control.ports import TaskOrder, TaskResult
+from calve.destination.names import DestinationAddress
 from calve.destination.proof import Scan
 from calve.model.errors import PermanentError, RefusedError
+from calve.model.process import Process, Task
 from calve.policy.proof.plan import ProofPlan, ProofReceipt
-from calve.policy.proof.task import sums_of
+from calve.policy.proof.task import lake_order, sums_of
 from calve.policy.release.ports import ColdSide
 from calve.policy.row_hash import RowSums
 
@@ -44,3 +49,22 @@ class LakeRead:
                 hint="it was rewritten meanwhile; it is retried later, or run the command again",
             )
         return scan
+
+
+class LakeReader(Kind):
+    """A kind whose tasks read the lake and write nothing: an attempt whose answer was lost is made again."""
+
+    @abstractmethod
+    def lake(self, process: Process, plan: str) -> tuple[ProofPlan, DestinationAddress]:
+        """What its tasks read, and where."""
+
+    @abstractmethod
+    def keys(self, address: DestinationAddress) -> Mapping[str, str]:
+        """Of the lake's storage, for executors."""
+
+    def order(self, process: Process, plan: str, task: Task, attempt: int) -> TaskOrder:
+        proof, address = self.lake(process, plan)
+        return lake_order(process, proof, task, attempt, place=address.catalog, storage=self.keys(address))
+
+    def find_receipt(self, process: Process, plan: str, task: Task) -> TaskResult | None:
+        return None

@@ -5,23 +5,22 @@ are what left the table. The statement names only an object that is renamed for 
 name away, so a statement that wakes up late deletes nothing.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from calve.clickhouse.tier.quarantine import QuarantineAttempt, Where
-from calve.control.kind import AdoptedWork, Fenced, Kind, NothingToDo, Planned, Published
-from calve.control.ports import TaskOrder, TaskResult
+from calve.control.kind import AdoptedWork, Fenced, NothingToDo, Planned, Published
+from calve.destination.names import DestinationAddress
 from calve.model.change import Intend, Item, Permit, PublishNote, ReleaseTo, Result
 from calve.model.errors import NotFoundError, PermanentError, RefusedError
-from calve.model.process import NewProcess, NewTask, Process, ProcessId, Task
+from calve.model.process import NewProcess, NewTask, Process, ProcessId
 from calve.model.reach import Service
 from calve.model.record import Record
 from calve.model.states import ReleaseState
 from calve.model.tier import Release
-from calve.policy.proof.lake_read import LakeRead
+from calve.policy.proof.lake_read import LakeRead, LakeReader
 from calve.policy.proof.plan import ProofPlan, grouped
-from calve.policy.proof.task import lake_order
 from calve.policy.release.plan import ReleaseJournal, ReleasePlan, ReleaseRequest
 from calve.policy.release.ports import ReleasePorts
 from calve.policy.release.row import find_release, looked_at
@@ -49,7 +48,7 @@ class DropPlan(Record):
     proof: ProofPlan  # what is read of the lake, as it is now
 
 
-class DropKind(Kind):
+class DropKind(LakeReader):
     """See `control.kind.Kind` for what each call promises."""
 
     name = NAME
@@ -72,14 +71,12 @@ class DropKind(Kind):
         tasks = tuple(NewTask(number=number, spec="") for number in range(len(proof.tasks)))
         return Planned(plan=made.to_json(), tasks=tasks)
 
-    def order(self, process: Process, plan: str, task: Task, attempt: int) -> TaskOrder:
+    def lake(self, process: Process, plan: str) -> tuple[ProofPlan, DestinationAddress]:
         read = DropPlan.from_json(plan)
-        keys = self._ports.keys(read.request.of.address)
-        return lake_order(process, read.proof, task, attempt, place=read.request.of.catalog, storage=keys)
+        return read.proof, read.request.of.address
 
-    def find_receipt(self, process: Process, plan: str, task: Task) -> TaskResult | None:
-        """An attempt leaves nothing: one whose answer was lost is made again."""
-        return None
+    def keys(self, address: DestinationAddress) -> Mapping[str, str]:
+        return self._ports.keys(address)
 
     def publish(
         self, process: Process, plan: str, receipts: Sequence[str], note: Callable[[str], None]

@@ -12,23 +12,23 @@ in the table nor proven elsewhere.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from calve.clickhouse.tier import obstacles
 from calve.clickhouse.tier.quarantine import QuarantineAttempt, Where, closed_table
-from calve.control.kind import AdoptedWork, Fenced, Kind, NothingToDo, Planned, Published
-from calve.control.ports import TaskOrder, TaskResult
+from calve.control.kind import AdoptedWork, Fenced, NothingToDo, Planned, Published
 from calve.destination.content import unchanged
+from calve.destination.names import DestinationAddress
 from calve.destination.proof import Scan
 from calve.iceberg.released import ReleaseMark
 from calve.model.change import Intend, Item, NewRelease, Permit, PublishNote, ReleaseTo, Result
 from calve.model.errors import PermanentError, RefusedError, TemporaryError
-from calve.model.process import NewTask, Process, Task
+from calve.model.process import NewTask, Process
 from calve.model.reach import Service
 from calve.model.states import ReleaseState
 from calve.model.tier import RELEASE, Release
-from calve.policy.proof.lake_read import LakeRead
-from calve.policy.proof.task import lake_order
+from calve.policy.proof.lake_read import LakeRead, LakeReader
+from calve.policy.proof.plan import ProofPlan
 from calve.policy.release.plan import NAME, ReleaseJournal, ReleasePlan, ReleaseRequest
 from calve.policy.release.ports import ReleasePorts, SeenPartition
 from calve.policy.release.row import find_release, looked_at
@@ -38,7 +38,7 @@ _MARK = "mark"
 _STEPS = 8  # at most, in one try
 
 
-class ReleaseKind(Kind):
+class ReleaseKind(LakeReader):
     """See `control.kind.Kind` for what each call promises."""
 
     name = NAME
@@ -53,14 +53,12 @@ class ReleaseKind(Kind):
         tasks = tuple(NewTask(number=number, spec="") for number in range(len(made.proof.tasks)))
         return Planned(plan=made.to_json(), tasks=tasks)
 
-    def order(self, process: Process, plan: str, task: Task, attempt: int) -> TaskOrder:
+    def lake(self, process: Process, plan: str) -> tuple[ProofPlan, DestinationAddress]:
         read = ReleasePlan.from_json(plan)
-        keys = self._ports.keys(read.request.address)
-        return lake_order(process, read.proof, task, attempt, place=read.request.catalog, storage=keys)
+        return read.proof, read.request.address
 
-    def find_receipt(self, process: Process, plan: str, task: Task) -> TaskResult | None:
-        """An attempt leaves nothing: one whose answer was lost is made again."""
-        return None
+    def keys(self, address: DestinationAddress) -> Mapping[str, str]:
+        return self._ports.keys(address)
 
     def publish(
         self, process: Process, plan: str, receipts: Sequence[str], note: Callable[[str], None]

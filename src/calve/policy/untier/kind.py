@@ -11,22 +11,23 @@ first row arrives. Each try has a scratch table of its own, noted before it is m
 first and then looked at, so a stopped worker that wakes up moves nothing.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from calve.control.kind import AdoptedWork, Fenced, Kind, NothingToDo, Planned, Published
-from calve.control.ports import TaskOrder, TaskResult
+from calve.control.kind import AdoptedWork, Fenced, NothingToDo, Planned, Published
+from calve.destination.names import DestinationAddress
 from calve.model.change import Result
 from calve.model.errors import PermanentError, RefusedError, TemporaryError
-from calve.model.process import NewTask, Process, Task
+from calve.model.process import NewTask, Process
 from calve.model.reach import Service
 from calve.model.states import ProcessState
-from calve.policy.proof.plan import ProofReceipt
-from calve.policy.proof.task import lake_order, sums_of
+from calve.policy.proof.lake_read import LakeReader
+from calve.policy.proof.plan import ProofPlan, ProofReceipt
+from calve.policy.proof.task import sums_of
 from calve.policy.row_hash import RowSums
 from calve.policy.untier.plan import NAME, UntierJournal, UntierPlan, UntierPorts, UntierRequest, UntierSides
 
 
-class UntierKind(Kind):
+class UntierKind(LakeReader):
     """See `control.kind.Kind` for what each call promises."""
 
     name = NAME
@@ -41,14 +42,12 @@ class UntierKind(Kind):
         tasks = tuple(NewTask(number=number, spec="") for number in range(len(made.proof.tasks)))
         return Planned(plan=made.to_json(), tasks=tasks)
 
-    def order(self, process: Process, plan: str, task: Task, attempt: int) -> TaskOrder:
+    def lake(self, process: Process, plan: str) -> tuple[ProofPlan, DestinationAddress]:
         read = UntierPlan.from_json(plan)
-        keys = self._ports.keys(read.request.address)
-        return lake_order(process, read.proof, task, attempt, place=read.request.catalog, storage=keys)
+        return read.proof, read.request.address
 
-    def find_receipt(self, process: Process, plan: str, task: Task) -> TaskResult | None:
-        """An attempt leaves nothing: one whose answer was lost is made again."""
-        return None
+    def keys(self, address: DestinationAddress) -> Mapping[str, str]:
+        return self._ports.keys(address)
 
     def publish(
         self, process: Process, plan: str, receipts: Sequence[str], note: Callable[[str], None]
