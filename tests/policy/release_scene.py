@@ -109,6 +109,7 @@ class World:
     dropped: list[int] = field(default_factory=list)
     before: dict[str, Callable[[], None]] = field(default_factory=dict)
     moves: int = 0
+    came_back_after: set[str] = field(default_factory=set)  # mutations that rows came back under
     problems: list[str] = field(default_factory=list)
 
     def do(self, name: str, work: Callable[[], Any]) -> Any:
@@ -196,9 +197,10 @@ class FakeHot:
 
     def close(self, attempt: QuarantineAttempt, query_ids: Sequence[str]) -> None:
         def work() -> None:
-            place = self.world.places.pop(self._name(attempt, "_open"), None)
-            if place is not None:
-                self.world.places[self._name(attempt, "")] = place
+            for stage in ("_open", "_back"):
+                place = self.world.places.pop(self._name(attempt, stage), None)
+                if place is not None:
+                    self.world.places[self._name(attempt, "")] = place
 
         self.world.do("close", work)
 
@@ -210,6 +212,7 @@ class FakeHot:
                 for part in place:
                     self.world.blocks += 1
                     self.world.table.append(Part(part.rows, self.world.blocks))
+                    self.world.came_back_after |= set(self.world.mutations)
             self.world.places[self._name(attempt, "_back")] = []
 
         self.world.do("put_back", work)

@@ -3,14 +3,19 @@ apart waits for a person."""
 
 from collections.abc import Callable
 from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from release_scene import ALL, ROWS, UUID, FakeHot, Part, ReleaseScene
 
-from calve.app.pages.attention import halfway
+from calve.app.doctor.finding import Finding
+from calve.app.doctor.released import moving
+from calve.app.pages.attention import CARD_KINDS, Card, _Look, halfway
 from calve.model.errors import TemporaryError
 from calve.model.states import ProcessState, ReleaseState
 
+_CARDS = ("_halfway", "_kept_out")
 OPEN, CLOSED, BACK = f"{UUID}_1_open", f"{UUID}_1", f"{UUID}_1_back"
 
 
@@ -100,3 +105,43 @@ def test_what_was_merged_since_a_return_was_cut_off_waits_for_a_person(
     scene.world.everything.remove(9)
     assert scene.settle(row.id).state is ProcessState.COMPLETED
     _is_whole(scene)
+
+
+def _told(scene: ReleaseScene) -> tuple[list[Card], list[Finding]]:
+    """On the first page, and by doctor."""
+    app = cast(Any, SimpleNamespace(store=scene.memory, registry=scene.memory))
+    found = [card for make in CARD_KINDS if make.__name__ in _CARDS for card in make(_Look(app))]
+    return found, list(moving(app))
+
+
+def test_what_hangs_half_way_is_a_card_and_a_finding_of_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = ReleaseScene()
+    id = scene.settle(scene.submit()).id
+    assert _told(scene) == ([], [])
+
+    def refuse(*_: object) -> None:
+        raise TemporaryError("no answer", code="no_answer", hint="start the server")
+
+    monkeypatch.setattr(FakeHot, "put_back", refuse)
+    row = scene.settle(scene.submit_undo(id), ticks=5)
+    assert _told(scene) == ([], [])
+    scene.clock.advance(3700.0)
+    [card], [finding] = _told(scene)
+    assert (card.kind, card.ids, card.code) == ("halfway", (row.id,), "no_answer")
+    assert card.command == f"calve why {row.id}"
+    assert (finding.ok, finding.remedy) == (False, "start the server")
+
+
+def test_what_a_mutation_keeps_out_is_told_with_what_brings_it_back() -> None:
+    scene = ReleaseScene()
+    scene.world.lake = [*ALL[:-1], 99]  # so it must go back
+    scene.world.before["close"] = lambda: setattr(scene.world, "mutations", ("mutation_9.txt",))
+    row = scene.settle(scene.submit())
+    assert (row.state, scene.release.state) == (ProcessState.FAILED, ReleaseState.RETURNING)
+    [card], [finding] = _told(scene)
+    assert (card.kind, card.code, card.ids) == ("halfway", "mutated", (row.id,))
+    assert card.command == "calve policy undo --force main:db.events 202401"
+    assert not finding.ok
+    assert "202401 --force" in finding.remedy
+    assert scene.settle(scene.submit_undo(row.id, insist=True)).state is ProcessState.COMPLETED
+    assert _told(scene) == ([], [])

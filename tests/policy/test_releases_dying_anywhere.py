@@ -300,6 +300,87 @@ def test_an_undo_is_refused_unless_insisted_on(change: Callable[[ReleaseScene], 
     _is_back(scene)
 
 
+def _calls_of_a_return() -> list[str]:
+    scene = ReleaseScene()
+    id = _release(scene)
+    before = len(scene.faults.calls)
+    scene.settle(scene.submit_undo(id))
+    return list(scene.faults.calls)[before:]
+
+
+@pytest.mark.parametrize("how", [Break.BEFORE, Break.AFTER, Break.REPORTED_FAILED])
+def test_a_mutation_while_a_return_is_interrupted_keeps_the_rows_in_quarantine(how: Break) -> None:
+    """Wherever it was: a DELETE that came before the rows moved is not undone by a later try."""
+    ends, calls = set(), _calls_of_a_return()
+    assert "put_back" in calls
+    for at, call in enumerate(calls, start=1):
+        scene = ReleaseScene()
+        id = _release(scene)
+        scene.faults.at, scene.faults.how = len(scene.faults.calls) + at, how
+        undo = scene.submit_undo(id)
+        worker = scene.worker()
+        with contextlib.suppress(Crash):
+            for _ in range(100):
+                worker.tick()
+                if len(scene.faults.calls) >= scene.faults.at:
+                    break
+                scene.clock.advance(1.0)
+        scene.faults.armed = False
+        moved = not scene.world.held
+        _mutate(scene)
+        scene.clock.advance(_LEASES_OVER)
+        row, where = scene.settle(undo), f"{how} call {at} ({call})"
+        ends.add(row.state)
+        assert scene.world.problems == [], where
+        if moved:
+            assert (row.state, scene.world.held) == (ProcessState.COMPLETED, []), (where, row.error)
+            continue
+        assert row.error is not None, where
+        assert (row.state, row.error.code) == (ProcessState.FAILED, "mutated"), where
+        assert (scene.world.held, scene.world.came_back_after) == (ALL, set()), where
+        assert scene.release.state is ReleaseState.QUARANTINED, where
+        assert scene.settle(scene.submit_undo(id, insist=True)).state is ProcessState.COMPLETED
+        _is_back(scene)
+    assert ends == {ProcessState.COMPLETED, ProcessState.FAILED}
+
+
+@pytest.mark.parametrize("how", [Break.BEFORE, Break.AFTER, Break.REPORTED_FAILED])
+def test_a_release_that_ends_after_a_mutation_leaves_its_rows_to_a_person(how: Break) -> None:
+    ends = set()
+    for at, call in enumerate(_calls(lambda scene: _release(scene) and None), start=1):
+        scene = ReleaseScene(Faults(at=at, how=how))
+        id = scene.submit()
+        worker = scene.worker()
+        with contextlib.suppress(Crash):
+            for _ in range(100):
+                worker.tick()
+                if len(scene.faults.calls) >= at:
+                    break
+                scene.clock.advance(1.0)
+        scene.memory.request_cancel(id)
+        scene.faults.armed = False
+        out = bool(scene.world.held)
+        _mutate(scene)
+        scene.clock.advance(_LEASES_OVER)
+        row, where = scene.settle(id), f"{how} call {at} ({call})"
+        assert (scene.world.problems, scene.world.came_back_after) == ([], set()), where
+        if row.state is ProcessState.COMPLETED:
+            _is_out(scene)
+            continue
+        assert row.state is ProcessState.CANCELLED, (where, row.error)
+        if not out:
+            _is_back(scene)
+            continue
+        ends.add(scene.release.state)
+        assert (scene.release.state, scene.world.held) == (ReleaseState.RETURNING, ALL), where
+        refused = scene.settle(scene.submit_undo(id))
+        assert refused.error is not None
+        assert (refused.error.code, scene.world.held) == ("mutated", ALL), where
+        assert scene.settle(scene.submit_undo(id, insist=True)).state is ProcessState.COMPLETED, where
+        _is_back(scene)
+    assert ends == {ReleaseState.RETURNING}
+
+
 def test_rows_that_came_back_different_keep_the_marks() -> None:
     scene = ReleaseScene()
     id = scene.settle(scene.submit()).id

@@ -91,6 +91,7 @@ CASES: list[tuple[str, PartitionFacts, PartitionStanding]] = [
     ("has left", _leaving(OUT, there=False, state="QUARANTINED"), PartitionStanding(state=State.QUARANTINED)),
     ("is dropped", _leaving(OUT, there=False, state="DROPPED"), PartitionStanding(state=State.DROPPED)),
     ("is half-way out", _leaving(OUT, there=False, state="MOVED"), PartitionStanding(state=State.RELEASING)),
+    ("has not come back", _leaving(OUT, there=False, state="RETURNING"), PartitionStanding(state=State.HELD, code="halfway")),
     ("is nowhere", _leaving(OUT, there=False, state="LOST"), PartitionStanding(state=State.BLOCKED, code="released_rows_missing")),
     (
         "has left, and the lake lost it",

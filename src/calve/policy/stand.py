@@ -207,8 +207,10 @@ def _out(facts: PartitionFacts, export: ExportFacts) -> PartitionStanding | None
     state = facts.release.state
     if export.missing or state == "LOST":
         return _blocked("released_rows_missing")
-    if state in ("MARKED", "MOVING", "MOVED", "RETURNING"):
+    if state in ("MARKED", "MOVING", "MOVED"):
         return PartitionStanding(state=State.RELEASING)
+    if state == "RETURNING":  # and no process brings it back
+        return PartitionStanding(state=State.HELD, code="halfway")
     if facts.there and not export.unchanged:
         return None
     if state not in ("QUARANTINED", "DROPPING", "DROPPED"):

@@ -226,7 +226,6 @@ class YearServer(ModelledSource):
         self.residencies: dict[Full, ResidencyTable] = {}
         self.views: dict[Full, str] = {}  # the uuid of the table that it is over
         self.readers: list[OlderReader] = []
-        self.killed: set[str] = set()
         self.skew = timedelta()
         self.dying = False  # the next MOVE leaves its parts at both places
         self.active_replicas = 2
@@ -287,8 +286,6 @@ class YearServer(ModelledSource):
         kind, names = kind_of(sql)
 
         def work() -> None:
-            if query_id and query_id in self.killed:
-                raise clickhouse_error(394, f"query {query_id} was killed")
             self.before_effect(kind, names, query_id)
             carry_out(self, kind, names)
             self.after_effect(kind)

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from calve.app.config import Config, load_config
-from calve.app.policies import evaluation, guard
+from calve.app.pages.attention import kept_out
+from calve.app.policies import consent, evaluation, guard
 from calve.app.policies.releases import announce
 from calve.app.wiring import App
 from calve.clickhouse.source import LiveSource
@@ -148,6 +149,12 @@ class Installation:
 
     def person(self) -> YearApp:
         return YearApp(self.world, configured(self.rules), self.store, "")
+
+    def bring_back_what_was_kept_out(self) -> None:
+        """As the first page and doctor tell a person."""
+        app = self.person()
+        for release, process in kept_out(app, app.store.live(1000), app.registry.unknown_outcomes(1000)):
+            consent.policy_undo(app, app.store, process.source, release.partition, force=True)
 
     # -- programs -----------------------------------------------------------------------------------
 

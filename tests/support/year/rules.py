@@ -151,7 +151,7 @@ def _permitted(
 
 def _may_not_return(world: "YearWorld", names: Mapping[str, str], query: str) -> Iterator[str]:
     found, of = _process(world, query), world.server.year_tables.get(full(names["of"]))
-    if found is None or of is None or found[1].kind != "return" or fields_of(found[1].request).get("insist"):
+    if found is None or of is None or fields_of(found[1].request).get("insist"):
         return
     settled = world.schedule.now - SETTLE_SECONDS
     erased = [

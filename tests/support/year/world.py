@@ -12,7 +12,7 @@ from unittest.mock import patch
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.utils.concurrent import ExecutorFactory
 
-from calve.app.policies import tier
+from calve.app.policies import tier, turned
 from calve.export.kind import TASK_FUNCTION
 from calve.model.errors import CalveError
 from calve.model.tier import RELEASE_OPEN
@@ -154,7 +154,8 @@ class YearWorld:
                 patch.object(proof_task, "load_file_io", lambda *_: ModelledFileIO(self.objects))
             )
             stack.enter_context(patch.object(ExecutorFactory, "get_or_create", staticmethod(_OneThread)))
-            stack.enter_context(patch.object(tier, "secrets", _Counted(self.schedule)))
+            for module in (tier, turned):
+                stack.enter_context(patch.object(module, "secrets", _Counted(self.schedule)))
             stack.callback(log.setLevel, log.level)
             stack.enter_context(quick_avro())
             log.setLevel(logging.CRITICAL)
@@ -251,6 +252,8 @@ class YearWorld:
             table.pending.clear()
         for _ in range(CALM_DAYS):
             self._jump(DAY)
+            for one in self.installations:
+                one.bring_back_what_was_kept_out()
             self._be_busy()
         self.weather.land(all_of_them=True)
         for one in self.installations:

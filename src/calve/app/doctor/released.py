@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from calve.app.destination import parse_table
 from calve.app.doctor.finding import Finding
-from calve.app.pages.attention import halfway
+from calve.app.pages.attention import halfway, kept_out
 from calve.app.policies.guard import standing
 from calve.app.wiring import App
 from calve.objects.protection import protection
@@ -46,7 +46,16 @@ def counts(app: App) -> Iterator[Finding]:
 def moving(app: App) -> Iterator[Finding]:
     """What moves a partition out of its table, or back, for longer than it should."""
     unknown = app.registry.unknown_outcomes(_LIVE)
-    for one in halfway(app.store.live(_LIVE), unknown, app.store.now()):
+    live = app.store.live(_LIVE)
+    for release, process in kept_out(app, live, unknown):
+        yield Finding(
+            part=f"release:{process.id}",
+            ok=False,
+            words=f"partition {release.partition} of {process.source} is in {release.place}: its release has failed, and a mutation"
+            " came since",
+            remedy=f"calve policy undo '{process.source}' {release.partition} --force brings back what it changed or deleted, too",
+        )
+    for one in halfway(live, unknown, app.store.now()):
         error = one.error
         yield Finding(
             part=f"{one.kind}:{one.id}",

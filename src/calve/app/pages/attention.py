@@ -318,6 +318,39 @@ def halfway(live: Sequence[Process], unknown: Sequence[Process], now: datetime) 
     return [one for one in (*waits, *unknown) if one.kind in _MOVES]
 
 
+def kept_out(app: App, live: Sequence[Process], unknown: Sequence[Process]) -> list[tuple[Release, Process]]:
+    """Releases that ended and whose rows do not come back by themselves, because a mutation came since they left."""
+    left = app.registry.releases_in(frozenset({ReleaseState.RETURNING}))
+    moving = {
+        str(fields_of(one.request).get("release", one.id)) for one in (*live, *unknown) if one.kind in _MOVES
+    }
+    known = {one.id: one for one in app.store.known([one.process_id for one in left])}
+    return [
+        (one, known[one.process_id])
+        for one in left
+        if one.process_id not in moving and one.process_id in known
+    ]
+
+
+def _kept_out(look: _Look) -> Iterator[Card]:
+    for release, process in kept_out(look.app, look.live, look.unknown):
+        given: Json = {"table": process.source, "partition": release.partition, "force": True}
+        yield Card(
+            kind="halfway",
+            title=f"Partition {release.partition} of {process.source} is out of its table, and its release has failed",
+            why=f"a mutation came since: what it changed or deleted would come back as it was, out of {release.place}",
+            since=process.finished_at,
+            ids=(process.id,),
+            code="mutated",
+            source=process.source,
+            destination=process.destination,
+            command=command("policy_undo", **given),
+            href=("sheet", {"id": process.id}),
+            work=process.kind,
+            state=process.id,
+        )
+
+
 def _halfway(look: _Look) -> Iterator[Card]:
     for one in halfway(look.live, look.unknown, look.now):
         error = one.error
@@ -493,9 +526,9 @@ def _drops(look: _Look) -> Iterator[Card]:
 
 # In order of urgency.
 CARD_KINDS: tuple[Callable[[_Look], Iterator[Card]], ...] = (
-    _released, _unknown, _damaged, _failed, _down, _workers, _halfway, _stuck, _late, _approvals, _pins, _halts, _drops, _versions
+    _released, _unknown, _damaged, _failed, _down, _workers, _halfway, _kept_out, _stuck, _late, _approvals, _pins, _halts, _drops, _versions
 )  # fmt: skip
-_TOLD = (_released, _halfway, _late, _approvals)  # by webhooks: no process says so
+_TOLD = (_released, _halfway, _kept_out, _late, _approvals)  # by webhooks: no process says so
 _SAID = {
     "released_rows_missing": ("table lacks released rows", "tables lack released rows"),
     "released_rows_uncounted": ("table is not counted", "tables are not counted"),

@@ -49,6 +49,8 @@ HINTS = {
     "came_back": "it left its table, differed from the destination and went back: `calve policy explain` says why. Export it"
     " again with --force",
     "undone": "a person brought it back; it leaves again once it is exported anew, with --force",
+    "halfway": "its release failed, and its rows did not come back: `calve doctor` says why. `calve policy undo … --force` brings them"
+    " back, with what a mutation has deleted since",
     "released_elsewhere": "another store released it, which can bring it back",
     "released_rows_missing": "rows that left the table are not where they should be: `calve policy explain`, `calve doctor`",
     "not_by_value": "its rows cannot be compared as they are stored, so they stay; the proof says which columns",

@@ -13,6 +13,7 @@ from datetime import datetime
 from calve.app.policies.evaluation import ProofReach
 from calve.app.policies.release_backup import check_backup
 from calve.app.policies.tier import view_create
+from calve.app.policies.turned import turn_hot
 from calve.app.wiring import App
 from calve.clickhouse.sql.tokens import TableName, parse, string
 from calve.clickhouse.tables import TableInfo, name_of
@@ -233,15 +234,13 @@ class TurningView:
     def turn(self, *, cold: bool) -> None:
         if all(one == cold for one in self._cold()):
             return
-        request, chosen = self.plan.request, [self.plan.request.partition]
+        request = self.plan.request
+        if not cold:
+            turn_hot(self.app, request.source, self.plan.uuid, request.partition)
+            return
         # If we die here, some servers read it from the one side and some from the other, which has the same rows.
         view_create(
-            self.app,
-            str(self._named()),
-            request.destination,
-            self.plan.view,
-            cold=chosen if cold else (),
-            hot=() if cold else chosen,
+            self.app, str(self._named()), request.destination, self.plan.view, cold=[request.partition]
         )
 
     def _named(self) -> TableName:

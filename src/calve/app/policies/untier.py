@@ -1,6 +1,5 @@
 """`calve untier`: which lake table a partition comes back from, and what the kind reaches."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
@@ -8,11 +7,11 @@ from typing import cast
 from calve.app.destination import parse_table
 from calve.app.exports import export_request
 from calve.app.policies.evaluation import ProofReach
-from calve.app.policies.tier import lake_engine, lake_metadata, partition_value, view_create
+from calve.app.policies.tier import lake_engine, lake_metadata, partition_value
+from calve.app.policies.turned import turn_hot
 from calve.app.values import Selection
 from calve.app.wiring import App
 from calve.clickhouse.parts.partitions import id_among
-from calve.clickhouse.tier import residency
 from calve.control.client import Submitted, submit_once
 from calve.control.kind import Kind
 from calve.control.ports import Store
@@ -158,7 +157,7 @@ class UntierReach:
             pinned=lambda: _pinned(app, request),
             added=lambda: _hold(app, plan, process_id),
             lifted=lambda: _lift(app, process_id),
-            turned=lambda: _turn(app, plan),
+            turned=lambda: turn_hot(app, plan.request.source, plan.uuid, plan.request.partition),
             seconds=app.limits.task_seconds,
         )
 
@@ -201,15 +200,3 @@ def _lift(app: App, process_id: str) -> None:
     id, by = f"hold-{process_id}", f"untier {process_id}"
     if any(one.id == id for one in app.registry.holds()):
         app.registry.release_hold(id, Asked(who=by, verb="hold_release", subject=id))
-
-
-def _turn(app: App, plan: UntierPlan) -> None:
-    """The view over the table and this lake table, if it reads the partition from there."""
-    request = plan.request
-    with app.source(request.source).visit() as session:
-        comment = residency.comment_of(session, plan.uuid)
-        here = residency.read(session, plan.uuid).get(request.partition) if comment is not None else None
-    if comment is None or here is None or not here.cold:
-        return
-    shown = json.loads(comment or "{}")["view"]
-    view_create(app, str(request.name), request.destination, shown, hot=[request.partition])

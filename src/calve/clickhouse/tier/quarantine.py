@@ -125,7 +125,7 @@ class Quarantine(Protocol):
         once the attempt was closed; whatever it raises, `placement` says what happened."""
 
     def close(self, attempt: QuarantineAttempt, query_ids: Sequence[str]) -> None:
-        """From now on no `take_out` of this attempt can move anything; those under way have ended."""
+        """From now on no `take_out` or `put_back` of this attempt that was sent before can move anything; those under way have ended."""
 
     def put_back(self, attempt: QuarantineAttempt, query_id: str) -> None:
         """Move the rows of a closed attempt back into the table. Rows that came late stay."""
@@ -136,7 +136,7 @@ class Quarantine(Protocol):
 
 class MovingQuarantine:
     """By MOVE PARTITION into `calve_released.<uuid>_<n>`, which can be read, and is in backups. The name that MOVE knows
-    is `…_open`; a return has a name of its own as well."""
+    is `…_open`; a return has a name of its own as well, and `close` takes away both."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -183,7 +183,8 @@ class MovingQuarantine:
         self._move(attempt.table.full_name, open_table(attempt), attempt, query_id)
 
     def close(self, attempt: QuarantineAttempt, query_ids: Sequence[str]) -> None:
-        self._rename(attempt, open_table(attempt), closed_table(attempt))
+        for stage in (open_table, back_table):
+            self._rename(attempt, stage(attempt), closed_table(attempt))
         for query_id in query_ids:
             end(self._session, query_id)
 

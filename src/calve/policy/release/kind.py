@@ -32,7 +32,7 @@ from calve.policy.proof.plan import ProofPlan
 from calve.policy.release.plan import NAME, ReleaseJournal, ReleasePlan, ReleaseRequest
 from calve.policy.release.ports import ReleasePorts, SeenPartition
 from calve.policy.release.row import find_release, looked_at
-from calve.policy.release.way_back import MOVE, WayBack
+from calve.policy.release.way_back import MOVE, MutatedSinceError, WayBack
 
 _MARK = "mark"
 _STEPS = 8  # at most, in one try
@@ -74,7 +74,12 @@ class ReleaseKind(LakeReader):
         if release.state is ReleaseState.QUARANTINED:
             return _published(read, release)
         why = process.error.message if process.error else "it was cancelled"
-        WayBack(ports=self._ports, process=process, plan=read, release=release).walk(why)
+        try:
+            WayBack(ports=self._ports, process=process, plan=read, release=release).walk(why)
+        except MutatedSinceError:
+            return (
+                Fenced()
+            )  # RETURNING until a person insists: nothing leaves by it, and nothing comes back by itself
         return Fenced()
 
     def undo(self, process: Process, plan: str, receipts: Sequence[str], used: Sequence[str]) -> str:

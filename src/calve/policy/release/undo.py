@@ -1,5 +1,5 @@
-"""The kind `return`: a person brings a partition back out of quarantine. Once its rows have begun to come back it is carried
-through: a cancel comes too late."""
+"""The kind `return`: a person brings a partition back out of quarantine. Once that is announced it is carried through, and a cancel
+comes too late; unless a mutation came since the rows left, which is looked for until they move."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from calve.model.tier import Release
 from calve.policy.release.plan import BACK, ReleaseJournal, ReleasePlan, ReleaseRequest
 from calve.policy.release.ports import ReleasePorts
 from calve.policy.release.row import find_release
-from calve.policy.release.way_back import WayBack
+from calve.policy.release.way_back import MutatedSinceError, WayBack, refuse_later_mutations
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,13 +63,17 @@ class ReturnKind(Kind):
         if release.state is ReleaseState.QUARANTINED:
             self._refuse(request, of, release)
             note("return")
-        return self._walk(process, of, release)
+        return self._walk(process, request, of, release)
 
     def fence(self, process: Process, plan: str) -> Fenced | Published:
-        of, release = self._found(ReturnRequest.from_json(plan))
+        request = ReturnRequest.from_json(plan)
+        of, release = self._found(request)
         if release.state not in (ReleaseState.RETURNING, ReleaseState.RETURNED):
             return Fenced()
-        return self._walk(process, of, release)
+        try:
+            return self._walk(process, request, of, release)
+        except MutatedSinceError:
+            return Fenced()  # nothing of it comes back any more
 
     def undo(self, process: Process, plan: str, receipts: Sequence[str], used: Sequence[str]) -> str:
         return ""
@@ -77,8 +81,11 @@ class ReturnKind(Kind):
     def probe(self, service: Service, process: Process) -> None:
         self._ports.probe(service, ReturnRequest.from_json(process.request).of.address)
 
-    def _walk(self, process: Process, plan: ReleasePlan, release: Release) -> Published:
-        WayBack(ports=self._ports, process=process, plan=plan, release=release).walk("undone by a person")
+    def _walk(
+        self, process: Process, request: ReturnRequest, plan: ReleasePlan, release: Release
+    ) -> Published:
+        way = WayBack(ports=self._ports, process=process, plan=plan, release=release, insist=request.insist)
+        way.walk("undone by a person")
         return Published(result=_result(release), message=f"brought {release.rows} rows back")
 
     def _found(self, request: ReturnRequest) -> tuple[ReleasePlan, Release]:
@@ -114,13 +121,7 @@ class ReturnKind(Kind):
                 code="not_empty",
                 hint="--force puts the others beside them; the partition is then HELD until it is exported again",
             )
-        if after := sorted(set(seen.mutations) - set(journal.mutations)):
-            raise RefusedError(
-                f"mutation {after[0]} of {request.of.name} came after the move: what it changed or deleted would come"
-                " back as it was",
-                code="mutated",
-                hint="--force brings the rows back all the same",
-            )
+        refuse_later_mutations(plan, release, seen)
 
 
 def _result(release: Release) -> Result:

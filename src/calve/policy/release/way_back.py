@@ -3,6 +3,9 @@
 Always in this order: nothing more can leave; what was held is journaled; the rows are back, and looked at; the lake takes
 its marks back; the view reads the table again. Each step looks first, so any of them may be repeated. Rows that are nowhere
 keep their marks for ever: the lake then has the only copy.
+
+Days may lie between two tries. So mutations that came since the rows left are looked for right before each statement that brings
+them back, and not only once: rows that a DELETE has removed meanwhile stay out until a person insists.
 """
 
 from collections.abc import Sequence
@@ -10,16 +13,31 @@ from dataclasses import dataclass, replace
 
 from calve.clickhouse.tier.quarantine import QuarantineAttempt, QuarantinePlace, Where
 from calve.model.change import ReleaseTo
-from calve.model.errors import PermanentError, TemporaryError
+from calve.model.errors import PermanentError, RefusedError, TemporaryError
 from calve.model.process import Process
 from calve.model.states import ReleaseState
 from calve.model.tier import Release
 from calve.policy.release.plan import ReleaseJournal, ReleasePlan
-from calve.policy.release.ports import HotSide, ReleasePorts
+from calve.policy.release.ports import HotSide, ReleasePorts, SeenPartition
 
 _ENDED = (ReleaseState.RETURNED, ReleaseState.LOST)
 _BACK = ({Where.TABLE}, {Where.BOTH}, {Where.TABLE, Where.BOTH})
 MOVE = "move"
+
+
+class MutatedSinceError(RefusedError):
+    """A mutation came after the move: nothing more leaves by the release, and the rows that are out of the table stay out."""
+
+
+def refuse_later_mutations(plan: ReleasePlan, release: Release, seen: SeenPartition) -> None:
+    """What a mutation changed or deleted since the rows left would come back with them."""
+    if after := sorted(set(seen.mutations) - set(ReleaseJournal.from_json(release.parts).mutations)):
+        raise MutatedSinceError(
+            f"mutation {after[0]} of {plan.request.name} came after partition {release.partition} had left: what it changed or"
+            " deleted would come back as it was",
+            code="mutated",
+            hint=f"calve policy undo '{plan.request.name}' {release.partition} --force brings the rows back all the same",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,9 +48,11 @@ class WayBack:
     process: Process
     plan: ReleasePlan
     release: Release
+    insist: bool = False  # a person wants the rows, whatever came since they left
 
     def walk(self, why: str) -> None:
-        """TemporaryError while rows are on their way, or divided over replicas."""
+        """TemporaryError while rows are on their way, or divided over replicas. MutatedSinceError: the release is QUARANTINED as
+        before, or RETURNING until a person insists."""
         if self.release.state in _ENDED:
             return
         content = ""
@@ -52,12 +72,13 @@ class WayBack:
         self._journal(ReleaseState.RETURNED)
 
     def _closed(self, hot: HotSide, why: str) -> tuple[QuarantineAttempt, str]:
-        """From now on nothing leaves; what is held is known by its hashes, and by its sums."""
+        """From now on nothing leaves, and nothing of an earlier try comes back; what is held is known by its hashes, and by its
+        sums."""
         journal, seen_now = ReleaseJournal.from_json(self.release.parts), hot.look()
         attempt = journal.attempt(seen_now.table, self.release)
-        moves = [one for one in self.ports.intents(self.release.process_id) if one.step == MOVE]
+        moves = [one.query_id for one in self.ports.intents(self.release.process_id) if one.step == MOVE]
         # If we die here, the place is closed or not; closing it again finds out.
-        hot.close(attempt, [one.query_id for one in moves])
+        hot.close(attempt, [*moves, self._query("back")])
         placements = hot.placements(attempt)
         for seen in placements:
             attempt = attempt.noted(seen)
@@ -85,7 +106,7 @@ class WayBack:
             places = self._gathered(hot, attempt, places[0], expected)
         elif {seen.where for seen in places} == {Where.QUARANTINE}:
             self._refuse_strangers(attempt, places)
-            places = self._moved(hot, attempt)
+            places = self._moved(hot, attempt, places)
         found = {seen.where for seen in places}
         if found not in _BACK:
             raise self._divided(attempt, places)
@@ -98,10 +119,27 @@ class WayBack:
             )
         return hot.content(attempt)
 
-    def _moved(self, hot: HotSide, attempt: QuarantineAttempt) -> list[QuarantinePlace]:
+    def _moved(
+        self, hot: HotSide, attempt: QuarantineAttempt, places: Sequence[QuarantinePlace]
+    ) -> list[QuarantinePlace]:
+        if not self.insist:
+            self._refuse_mutations(hot, places)
         # If we die here, the parts are at either place, or at both: the next try looks.
-        hot.put_back(attempt, f"calve-{self.process.id}-back")
+        hot.put_back(attempt, self._query("back"))
         return hot.placements(attempt)
+
+    def _refuse_mutations(self, hot: HotSide, places: Sequence[QuarantinePlace]) -> None:
+        whole = {seen.where for seen in places} == {Where.QUARANTINE}
+        try:
+            refuse_later_mutations(self.plan, self.release, hot.look())
+        except MutatedSinceError:
+            if whole and self.release.settled_at is not None:
+                # If we die here, it is in quarantine as before, and the next try is refused as well.
+                self._journal(ReleaseState.QUARANTINED)
+            raise
+
+    def _query(self, what: str) -> str:
+        return f"calve-{self.process.id}-{what}"
 
     def _gathered(
         self, hot: HotSide, attempt: QuarantineAttempt, place: QuarantinePlace, expected: str
@@ -110,10 +148,10 @@ class WayBack:
         file, is removed from quarantine. If all that is left adds up to what left the table, each row is there once, and moves."""
         if expected and place.copies:
             # If we die here, some copies are removed; those that are left go with the next try.
-            hot.thin(attempt, f"calve-{self.process.id}-thin")
+            hot.thin(attempt, self._query("thin"))
         [place] = hot.placements(attempt)
         if expected and not place.copies and str(hot.held(attempt) + hot.live(attempt)) == expected:
-            return self._moved(hot, attempt)
+            return self._moved(hot, attempt, [place])
         return [place]
 
     def _refuse_strangers(self, attempt: QuarantineAttempt, places: Sequence[QuarantinePlace]) -> None:

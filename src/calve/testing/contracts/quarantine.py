@@ -16,6 +16,7 @@ from calve.clickhouse.tier.quarantine import (
     Quarantine,
     QuarantineAttempt,
     Where,
+    back_table,
     closed_table,
     doomed_table,
     parts,
@@ -166,6 +167,18 @@ class MovingContract(QuarantineContract):
             with pytest.raises(CalveError):
                 one.quarantine.take_out(one.attempt, "calve-contract-late")
             assert one.ids() == sorted([*JANUARY, 99, *FEBRUARY])
+
+    def test_a_return_that_wakes_up_after_the_close_moves_nothing(self, source: LiveSource, way: Way) -> None:
+        with trial(source, way) as one:
+            one.take_out()
+            table, back = one.table.sql, back_table(one.attempt).sql
+            one.session.execute(f"RENAME TABLE {closed_table(one.attempt).sql} TO {back}")
+            one.quarantine.close(one.attempt, [])
+            with pytest.raises(CalveError):
+                one.session.execute(f"ALTER TABLE {back} MOVE PARTITION ID '202401' TO TABLE {table}")
+            assert one.where is Where.QUARANTINE
+            one.put_back()
+            assert one.ids() == sorted([*JANUARY, *FEBRUARY])
 
     def test_an_attempt_that_never_moved_is_closed_for_good(self, source: LiveSource, way: Way) -> None:
         with trial(source, way) as one:
