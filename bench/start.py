@@ -1,5 +1,8 @@
-"""How long commands that only look take: `calve --help`, and `ps` and `why` of a process that waits for a worker."""
+"""How long commands that only look take: `calve --help`, and `ps` and `why` of a process that waits for a worker. With
+bytecode of Calve's own modules too, as where it is installed.
+"""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +17,9 @@ def main() -> None:
     calve = Path(sys.executable).with_name("calve")
     with folder() as home:
         place = Place(home)
+        # Where PYTHONDONTWRITEBYTECODE is set, every run compiled the checkout anew: a fifth of its time.
+        environ = {**os.environ, "PYTHONPYCACHEPREFIX": str(home / "bytecode")}
+        environ.pop("PYTHONDONTWRITEBYTECODE", None)
         fill(place, 1_000, parts=1)
         with place.app() as app:
             [waiting] = place.submit(app, "db.events", "lake.ns.events")
@@ -24,7 +30,7 @@ def main() -> None:
         ):
             for _ in range(5 if report.quick else 15):
                 with report.timed(f"calve {name}"):
-                    subprocess.run([calve, *words], check=True, capture_output=True, cwd=home)
+                    subprocess.run([calve, *words], check=True, capture_output=True, cwd=home, env=environ)
             report.ratio(f"seconds, calve {name}", report.best(f"calve {name}"), most, at_least=False)
     report.finish()
 

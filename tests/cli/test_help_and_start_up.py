@@ -26,6 +26,7 @@ HEAVY = (
     "fastapi",
     "uvicorn",
     "jinja2",
+    "sqlalchemy.dialects.postgresql",
 )
 
 

@@ -41,6 +41,8 @@ COMMANDS: tuple[CalveCommand | CommandGroup, ...] = (
     demo, init, config, doctor, partitions, export, backup, health, optimize, history, policy, hold, untier, view, ps, show, events, why, wait, cancel, retry, verify, sql, worker, serve, token, notify, spark, support, version,
 )  # fmt: skip
 
+_GARBAGE_EACH = 10_000  # objects: by Python's own 700, what is being loaded is searched hundreds of times
+
 
 @click.group(
     cls=CommandGroup,
@@ -72,6 +74,7 @@ def main() -> None:
     lease to pass. (A worker drains, by a handler of its own.)"""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     _open_streams()
+    gc.set_threshold(_GARBAGE_EACH)
     code = run(sys.argv[1:])
     gc.freeze()  # or Python's last collections walk through every module there is: a third of a second
     sys.exit(code)

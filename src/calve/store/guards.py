@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, insert, or_, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from calve.model.access import Halt
 from calve.model.change import ANNOUNCED, Achieved, Change, Intend, NewEvent, NewRelease, ReleaseTo
@@ -27,7 +26,7 @@ from calve.model.tier import (
     release_after,
 )
 from calve.store import rows
-from calve.store.database import seconds_to_us, time_from_us
+from calve.store.database import inserting, seconds_to_us, time_from_us
 from calve.store.rows import columns, plain
 from calve.store.tables import approvals, guards, halts, holds, intents, policies, releases
 
@@ -48,10 +47,9 @@ def apply_tier(connection: Connection, process: Process, change: Change, now_us:
 
 def raise_guard(connection: Connection, table: GuardedTable) -> int:
     """Lock the guard until the transaction ends; its version before."""
-    inserting = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
     version = 0
     for subject in table.subjects:
-        made = inserting(guards).values(subject=plain(subject), version=1)
+        made = inserting(connection.dialect.name, guards).values(subject=plain(subject), version=1)
         raised = made.on_conflict_do_update(
             index_elements=[guards.c.subject], set_={"version": guards.c.version + 1}
         ).returning(guards.c.version)

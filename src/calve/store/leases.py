@@ -31,7 +31,6 @@ from sqlalchemy import (
     union_all,
     update,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql.selectable import CTE
 
 from calve.model.change import LEASED, TAKEN_OVER, NewEvent
@@ -40,7 +39,7 @@ from calve.model.process import Lease, Process, ProcessId, Worker, WorkerId
 from calve.model.reach import kinds_in
 from calve.model.states import ProcessState
 from calve.store import rows
-from calve.store.database import seconds_to_us
+from calve.store.database import inserting, seconds_to_us
 from calve.store.reader import SqlReader
 from calve.store.rows import Entry, record
 from calve.store.tables import breakers, halts, outages, processes, workers
@@ -272,7 +271,7 @@ class Workers(SqlReader):
         return statement.on_conflict_do_update(index_elements=[key], set_=refreshed)
 
     def _inserting(self, table: Table) -> Any:
-        return (sqlite.insert if self._database.dialect == "sqlite" else postgresql.insert)(table)
+        return inserting(self._database.dialect, table)
 
     def _run(self, statement: Delete | Update) -> int:
         return self._database.write(lambda connection: connection.execute(statement).rowcount)

@@ -14,6 +14,7 @@ from sqlalchemy import (
     Boolean,
     CheckConstraint,
     Column,
+    Connection,
     ForeignKey,
     Identity,
     Index,
@@ -22,6 +23,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    event,
     text,
 )
 
@@ -57,9 +59,21 @@ def _one_of(column: str, states: type[StrEnum] | Iterable[StrEnum]) -> str:
     return f"{column} IN ({', '.join(repr(value) for value in values)})"
 
 
+_WHERE = "where"
+
+
 def _partial(name: str, *columns: object, where: str, unique: bool = False) -> Index:
-    condition = text(where)
-    return Index(name, *columns, unique=unique, sqlite_where=condition, postgresql_where=condition)  # type: ignore[arg-type]
+    return Index(name, *columns, unique=unique, info={_WHERE: where})  # type: ignore[arg-type]
+
+
+@event.listens_for(metadata, "before_create")
+def _add_conditions(_: MetaData, connection: Connection, **__: object) -> None:
+    """Of partial indexes. `postgresql_where=` where one is made would load PostgreSQL's dialect, twenty
+    modules, into every command."""
+    for table in metadata.tables.values():
+        for index in table.indexes:
+            if _WHERE in index.info:
+                index.dialect_options[connection.dialect.name]["where"] = text(index.info[_WHERE])
 
 
 def _count(name: str) -> Column[int]:
