@@ -1,6 +1,6 @@
 # Every target does its own set-up. Paths are relative, so that a clone may live in any folder.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-python test-long lint format bench bench-quiet docs site dist screenshots figures model sim sim-long sim-bugs year year-bugs chaos soak lock clean
+.PHONY: help setup demo test test-fast test-python test-long lint format bench bench-quiet docs site dist screenshots figures model sim sim-long sim-bugs year year-bugs chaos soak mutants lock clean
 MAKEFLAGS += --no-print-directory
 
 help:  ## show this
@@ -98,6 +98,9 @@ year: setup  ## years of tiering over modelled services (SEED=2 for one, told st
 
 year-bugs: setup  ## remove each rule of releases once and look for it; writes the table of docs/year.md
 	@PYTHONPATH=tests .venv/bin/python -m support.year --every-bug $(MORE)
+
+mutants: setup  ## change one place of a module at a time; some test must notice (MODULE=calve.control.decide MORE=--again)
+	@PYTHONPATH=tests .venv/bin/python -m support.mutants $(MODULE) $(MORE)
 
 model: setup  ## check the model of publishing with TLC, and that it finds every planted mistake
 	@.venv/bin/python formal/check.py

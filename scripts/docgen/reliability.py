@@ -37,12 +37,14 @@ def page(root: Path, tests: Mapping[str, list[str]]) -> str:
     }
     model = _of_model(root)
     simulated = _of_simulator(root)
+    mutated = figures.pop("mutants", {})
     parts = [
         HEAD,
         _promises(words["promise"], tests, model, simulated),
         _counters(figures),
         _matrix(figures.get("suite", {})),
         _mistakes(model, simulated),
+        _mutants(mutated),
         _incidents(words["incident"], tests),
         "## What is not promised\n\n" + _bullets(words["not_promised"]),
         "## Blind spots\n\n" + _bullets(words["blind_spot"]),
@@ -164,6 +166,29 @@ def _mistakes(model: "Model", simulated: Mapping[str, tuple[str, str]]) -> str:
 def _found_by(words: str | None, steps: str, simulated: tuple[str, str] | None) -> tuple[str, str, str]:
     said, seeds = simulated or ("", "–")
     return words or said, steps, seeds
+
+
+def _mutants(found: Mapping[str, Any]) -> str:
+    names = ("mutants", "killed", "explained", "survived")
+    modules: Mapping[str, Mapping[str, int]] = found.get("modules", {})
+    total = {name: sum(counts[name] for counts in modules.values()) for name in names}
+    rows = [
+        (f"`{module}`", *(_cell(counts[name]) for name in names), _share(counts))
+        for module, counts in (*modules.items(), ("all", total))
+    ]
+    why = "".join(f"- {times} × {reason}\n" for reason, times in found.get("explained", {}).items())
+    return (
+        "## Mutants\n\n`make mutants` changes one place of a module at a time (a comparison, a condition, a constant, a member of a set,"
+        " a statement left out, None returned), and runs the quick tests that run that line: some must fail. The share is that of"
+        " those killed, without those that are explained.\n\n"
+        + _table(("module", *names, "share"), rows)
+        + f"\nExplained, one by one in `tests/support/mutants/explained.toml`:\n\n{why}"
+    )
+
+
+def _share(counts: Mapping[str, int]) -> str:
+    noticeable = counts["mutants"] - counts["explained"]
+    return f"{100 * counts['killed'] / noticeable:.1f} %" if noticeable else "–"
 
 
 def _incidents(incidents: Iterable[Mapping[str, Any]], tests: Mapping[str, list[str]]) -> str:

@@ -1,5 +1,6 @@
 """Without its manifest there is no backup; with it, it is whole; a late one never appears."""
 
+import itertools
 import json
 from pathlib import Path
 
@@ -98,6 +99,23 @@ def test_deleting_a_backup_that_is_completed_in_this_very_moment(
     monkeypatch.setattr(Location, "keys", lambda self: next(listed, None) or keys(self))
     assert deletion.delete(scene.location, "b").parts == 1
     assert scene.stored == set()
+
+
+def test_a_listing_that_stays_behind_ends_a_delete_with_a_hint(
+    scene: ArchiveScene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from calve.backup import deletion
+
+    plan = scene.plan("b", [scene.part("one")])
+    scene.publish(plan, scene.run(plan))
+    behind = itertools.cycle([True, False])  # the delete's own look; the one by name, of another server
+    keys = Location.keys
+    nothing = Keys(decided=frozenset(), marked=frozenset())
+    with monkeypatch.context() as patch, pytest.raises(TemporaryError) as refused:
+        patch.setattr(Location, "keys", lambda self: nothing if next(behind) else keys(self))
+        deletion.delete(scene.location, "b")
+    assert (refused.value.code, refused.value.hint[-21:]) == ("listing_behind", "calve backup delete b")
+    assert [one.key.name for one in backups.listed(scene.location)] == ["b"]
 
 
 def test_fencing_after_the_publish_finds_it(scene: ArchiveScene) -> None:

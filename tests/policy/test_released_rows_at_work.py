@@ -1,15 +1,17 @@
 """Released rows are counted by one of several workers, and who must know of missing ones is told."""
 
 import itertools
+import json
 from collections.abc import Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from calve.app.destination import parse_table
 from calve.app.doctor import released
 from calve.app.pages.attention import attention
-from calve.app.policies import guard
+from calve.app.policies import approvals, guard
 from calve.app.policies.guard import count_released, standing, tick
 from calve.app.wiring import App
 from calve.iceberg.publish.marks import RELEASED_TAG
@@ -17,6 +19,7 @@ from calve.iceberg.released import ReleasedTable, ReleaseMark
 from calve.metrics.collector import StoreFacts
 from calve.model.errors import UnavailableError
 from calve.model.process import ProcessQuery
+from calve.model.seen import RELEASED, Sighting
 from calve.model.states import ReleaseState
 from calve.model.tier import Release
 from support.local_runner import LocalRunner
@@ -123,6 +126,44 @@ def test_a_count_that_fails_keeps_the_last_one_and_says_why(
     assert (seen.error, seen.summary["rows"]) == ("the catalog is away", 100)
     [finding] = [one for one in released.counts(app) if lake in one.part]
     assert finding.warning and "the catalog is away" in finding.words
+
+
+DAMAGED = [
+    "{",
+    "5",
+    "[1]",
+    '[["p"]]',
+    '[["p", [1], null]]',
+    '[["p", ["k"], 5]]',
+    '[["p", [], {"at": "x"}]]',
+    "[" * 100_000,
+]
+
+
+def test_T10_heirs_and_checks_that_cannot_be_read_are_not_known_and_end_no_count(app: App, lake: str) -> None:
+    tick(app)
+    kept = app.registry.sighting_body(lake, RELEASED)
+    damaged = Sighting(subject=lake, what=RELEASED, summary='{"keys": 1, "missing": "x", "faults": 5}')
+    app.registry.put_sighting(damaged, [*DAMAGED, *kept])
+    assert (_seen(app, lake).missing, _seen(app, lake).why) == (0, "")
+    found = count_released(app, lake)
+    assert found is not None and (found["missing"], found["rows"], found["unread"]) == (0, 100, 0)
+
+
+def test_T10_a_note_of_what_waits_that_cannot_be_read_is_passed_over(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = SimpleNamespace(name="events", hash="h1", releases=True)
+    registry = app.registry
+    monkeypatch.setattr(app, "config", SimpleNamespace(policies=[policy]))
+    one = {"policy": "events", "hash": "h1", "identity": "i", "destination": "lake.ns.t", "rows": 5}
+    noted = {
+        "[" * 100_000: 0, "{": 0, "[5]": 0, "[{}]": 0, '[{"policy": "other"}]': 0,
+        json.dumps([{"policy": "other", "hash": "h", "identity": "i", "destination": "d"}, one | {"more": 1}]): 1,
+    }  # fmt: skip
+    for summary, waiting in noted.items():
+        registry.put_sighting(Sighting(subject="events", what=approvals.WHAT, summary=summary))
+        assert [found.rows for found in approvals.waiting(app)] == [5] * waiting, summary[:20]
 
 
 def test_a_warehouse_in_a_folder_is_said_to_keep_nothing(app: App, lake: str) -> None:

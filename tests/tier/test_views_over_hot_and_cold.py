@@ -18,7 +18,7 @@ from calve.clickhouse.tier import residency, view
 from calve.clickhouse.tier.residency import Resident
 from calve.iceberg.health.due import expiry
 from calve.iceberg.health.settings import settings_of
-from calve.model.errors import CalveError, NotFoundError, RefusedError, UsageError
+from calve.model.errors import CalveError, DamagedError, NotFoundError, RefusedError, UsageError
 from support.local_runner import LocalRunner
 from support.place import Place, kept_place
 
@@ -285,6 +285,31 @@ def _refused(table: Table, **options: Any) -> str:
     with pytest.raises((RefusedError, UsageError, NotFoundError)) as refused:
         table.make(**options)
     return refused.value.code
+
+
+def test_T10_a_residency_that_does_not_say_whose_it_is_is_named_and_made_again(table: Table) -> None:
+    table.make()
+    uuid = table.place.select(
+        f"SELECT uuid FROM system.tables WHERE database = '{table.name}' AND name = 'events'"
+    )
+    about = residency.residency_table(uuid[0]["uuid"])
+    table.place.execute(f"ALTER TABLE {about.sql} MODIFY COMMENT '{{'")
+    [found] = [one for one in views.views(table.app, source="main") if str(about) in one.words]
+    assert not found.ok and "calve view TABLE --to DEST --as" in found.remedy
+    with pytest.raises(NotFoundError, match="has no view"):
+        tier.view_show(table.app, table.table)
+    table.make()
+    assert [one.ok for one in views.views(table.app, source="main") if table.view in one.words] == [True]
+
+
+DAMAGED = ["", "{", "[1]", '{"view": 5}', '{"view": "db.v", "to": "lake.ns.t"}', "[" * 100_000]
+
+
+@pytest.mark.parametrize("comment", DAMAGED, ids=range(len(DAMAGED)))
+def test_T10_what_a_residency_cannot_be_told_from_is_an_error_with_a_hint(comment: str) -> None:
+    with pytest.raises(DamagedError) as refused:
+        residency.about("u1", comment)
+    assert refused.value.hint
 
 
 def test_a_partition_that_is_not_exported_or_has_changed_stays_hot(table: Table) -> None:

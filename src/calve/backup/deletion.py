@@ -15,9 +15,10 @@ from calve.archive.backups import Tombstone
 from calve.archive.location import Key, Location, checked_name
 from calve.archive.manifest import Manifest, salvaged_places
 from calve.backup.plan import intended
-from calve.model.errors import DamagedError, NotFoundError, UsageError
+from calve.model.errors import DamagedError, NotFoundError, TemporaryError, UsageError
 
 _OBJECTS_AT_ONCE = 1000
+_LOOKS = 5  # at listings that may be behind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,18 +39,28 @@ def delete(location: Location, name: str) -> Deleted:
     """The backup is gone for every reader once this has begun; its space, once it has ended. Asked
     again after it died half-way, it goes on. One whose manifest is damaged is deleted like any other."""
     checked_name(name)
+    for _ in range(_LOOKS):
+        if (key := _begun(location, name)) is not None:
+            return sweep(location, key)
+        backups.find(location, name, unsigned=True)  # raises, naming those that there are
+        # It was completed since the listing, or a listing is behind: look again.
+    raise TemporaryError(
+        f"backup {name!r} is there, and the listing of {location.url} does not show it",
+        code="listing_behind",
+        hint=f"nothing was deleted; run it again: calve backup delete {name}",
+    )
+
+
+def _begun(location: Location, name: str) -> Key | None:
+    """What is marked now, or was; None where no listing shows it."""
     keys = location.keys()
     standing = sorted((key for key in keys.standing if key.name == name), key=lambda key: -key.number)
     for key in standing:
         found = _read(location, key)
         if not isinstance(found, Tombstone):
             mark(location, key, found.process_id if found else "")
-            return sweep(location, key)
-    begun = [key for key in keys.decided & keys.marked if key.name == name]
-    if not begun:
-        backups.find(location, name, unsigned=True)  # raises, naming those that there are
-        return delete(location, name)  # it was completed since the listing
-    return sweep(location, begun[0])
+            return key
+    return next((key for key in keys.decided & keys.marked if key.name == name), None)
 
 
 def mark(location: Location, key: Key, process_id: str) -> None:

@@ -4,7 +4,6 @@ That a condition on time prunes parts of the table shows in EXPLAIN; that it pru
 closed partition is counted, and the server's own counters say how many files that took.
 """
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from calve.clickhouse.sql.tokens import TableName, name, parse, string
 from calve.clickhouse.tables import TableInfo
 from calve.clickhouse.tier import residency
 from calve.clickhouse.tier.residency import Resident, instant_text
-from calve.model.errors import CalveError
+from calve.model.errors import CalveError, DamagedError
 from calve.policy.bounds import TimeKey, time_key
 
 _PARTS = re.compile(r"Parts: (\d+)/(\d+)")
@@ -55,12 +54,14 @@ def views(app: App, *, source: str) -> Iterator[Finding]:
                 what="views",
             )
             for row in found:
-                yield _finding(
-                    session, part, row["name"].removesuffix("_residency"), json.loads(row["comment"])
-                )
+                yield _finding(session, part, row["name"].removesuffix("_residency"), row["comment"])
 
 
-def _finding(session: Session, part: str, uuid: str, about: dict[str, str]) -> Finding:
+def _finding(session: Session, part: str, uuid: str, comment: str) -> Finding:
+    try:
+        about = residency.about(uuid, comment)
+    except DamagedError as error:
+        return Finding(part=part, ok=False, words=error.message, remedy=error.hint)
     again = f"calve view {about['table']} --to {about['to']} --as {about['view']}"
     words = f"{about['view']} over {about['table']} and {about['to']}"
     try:

@@ -13,16 +13,20 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from calve.app.destination import parse_table
 from calve.app.pages.counts import summary_of
 from calve.app.wiring import App
 from calve.destination.names import DestinationAddress
+from calve.model.codec import Malformed, decode
 from calve.model.errors import CalveError
 from calve.model.reach import is_folder
 from calve.model.seen import RELEASED, Sighting
 from calve.model.states import ReleaseState
+
+if TYPE_CHECKING:
+    from calve.iceberg.rotation import Checked
 
 _LEASE_SECONDS = 3600.0
 _TICK_SECONDS = 60.0
@@ -46,11 +50,13 @@ class GuardSeen:
 
     @property
     def missing(self) -> int:
-        return int(self.summary.get("missing", 0))
+        found = self.summary.get("missing")
+        return found if isinstance(found, int) else 0
 
     @property
     def why(self) -> str:
-        return "; ".join(self.summary.get("faults", ()))
+        found = self.summary.get("faults")
+        return "; ".join(map(str, found)) if isinstance(found, list) else ""
 
     def is_late(self, app: App, now: datetime) -> bool:
         most = timedelta(hours=_LATE * app.limits.guard_hours)
@@ -72,7 +78,7 @@ def standing(app: App) -> list[GuardSeen]:
 def count_released(app: App, destination: str) -> Json | None:
     """Count now, check a share of the files, move the tag; what was found. None where nothing is released."""
     from calve.iceberg.guard import Recount, move_tag, recount
-    from calve.iceberg.rotation import Checked, check_some
+    from calve.iceberg.rotation import check_some
     from calve.iceberg.tables import load, receipts_location
 
     address = parse_table(destination, app.config)
@@ -85,7 +91,7 @@ def count_released(app: App, destination: str) -> Json | None:
         return None
     table = load(catalog, address.identifier)
     held = {one.path for one in found.files}
-    known = {path: Checked(**value) for path, value in checked.items() if path in held}
+    known = {path: one for path, one in checked.items() if path in held}
     checks = check_some(
         table,
         app.destination(address).storage(),
@@ -145,17 +151,31 @@ def _repair(app: App, address: DestinationAddress, found: Any) -> list[str]:
     return ways
 
 
-def _kept(app: App, destination: str) -> tuple[dict[str, list[str]], dict[str, Json]]:
+def _kept(app: App, destination: str) -> tuple[dict[str, list[str]], "dict[str, Checked]"]:
     """Heirs and checks. What cannot be read is not known: files are then read again, and heirs are looked for."""
+    from calve.iceberg.rotation import Checked
+
     heirs: dict[str, list[str]] = {}
-    checked: dict[str, Json] = {}
+    checked: dict[str, Checked] = {}
     for text in app.registry.sighting_body(destination, RELEASED, limit=_MOST_PIECES):
-        for path, keys, check in json.loads(text):
+        for row in _rows(text):
+            try:
+                path, keys, check = decode(tuple[str, list[str], Checked | None], row)
+            except Malformed:
+                continue
             if keys:
                 heirs[path] = keys
             if check:
                 checked[path] = check
     return heirs, checked
+
+
+def _rows(text: str) -> list[Any]:
+    try:
+        rows = json.loads(text)
+    except (ValueError, RecursionError):
+        return []
+    return rows if isinstance(rows, list) else []
 
 
 def _keep(

@@ -26,7 +26,6 @@ from calve.model.change import Change, Item
 from calve.model.errors import CalveError, NotFoundError, RefusedError
 from calve.model.process import GuardedTable, Lease, Process, ProcessId
 from calve.model.reach import Service
-from calve.model.record import fields_of
 from calve.model.tier import Announced, Intent, Release
 from calve.policy.proof.kind import ProofKind
 from calve.policy.release.plan import ReleasePlan, ReleaseRequest
@@ -212,15 +211,15 @@ def _views(app: App, request: ReleaseRequest, uuid: str) -> list[tuple[str, bool
             comment = residency.comment_of(session, uuid)
             if comment is None:
                 continue
-            about = fields_of(comment)
-            if about.get("to") != request.destination:
+            about = residency.about(uuid, comment)
+            if about["to"] != request.destination:
                 raise RefusedError(
-                    f"view {about.get('view')} of {request.name} reads {about.get('to')}, and not {request.destination}",
+                    f"view {about['view']} of {request.name} reads {about['to']}, and not {request.destination}",
                     code="view_elsewhere",
                     hint="make it over the destination of the policy, or drop it: calve view TABLE --drop",
                 )
             here = residency.read(session, uuid).get(request.partition)
-            found.append((str(about["view"]), here is not None and here.cold))
+            found.append((about["view"], here is not None and here.cold))
     return found
 
 

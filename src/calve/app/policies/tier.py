@@ -7,6 +7,7 @@ that each server finds in the lake, by the way that the view reads it, are count
 import json
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -22,8 +23,14 @@ from calve.clickhouse.tier import obstacles, residency, view
 from calve.clickhouse.tier.residency import Resident
 from calve.destination.names import DestinationAddress
 from calve.destination.outcome import EarlierExport
-from calve.model.errors import CalveError, NotFoundError, RefusedError, TemporaryError, UsageError
-from calve.model.record import fields_of
+from calve.model.errors import (
+    CalveError,
+    DamagedError,
+    NotFoundError,
+    RefusedError,
+    TemporaryError,
+    UsageError,
+)
 from calve.objects.uri import LOCAL, Uri, full_uri
 from calve.policy.bounds import TimeKey, Unit, time_key
 from calve.policy.calendar import zone_of
@@ -88,7 +95,7 @@ def view_create(
     servers = _at_each(app, source, lambda session: _server(session, name))
     _refuse(servers, lake, shown, cold, hot)
     wanted = _wanted(app, servers, lake, cold, hot)
-    exclude = exclude or next((one.about["exclude"] for one in servers if one.about), ())
+    exclude = exclude or next((one.about.get("exclude", ()) for one in servers if one.about), ())
     seen = lake
     texts = _at_each(app, source, lambda session: _prepared(session, servers, seen, shown, wanted, exclude))
     lake = _held(app, lake, servers[0].table)
@@ -130,7 +137,7 @@ def view_show(app: App, table: str) -> Json:
         "view": about["view"],
         "table": str(TableName(source=source, database=name.database, table=name.table)),
         "to": about["to"],
-        "metadata": about["metadata"],
+        "metadata": about.get("metadata", ""),
         "cold": [
             {"id": id, "rows_in_table": here.get(id, 0), "bounded": state[id].lower != residency.EARLIEST}
             for id in ids
@@ -195,7 +202,8 @@ def _server(session: Session, name: TableName) -> TierServer:
     comment = residency.comment_of(session, table.uuid)
     if comment is not None:
         residents = residency.read(session, table.uuid)
-        about = fields_of(comment)
+        with suppress(DamagedError):  # whose view nobody can tell: as if there were none
+            about = residency.about(table.uuid, comment)
     found = tuple(one for one in session.partitions(table) if one.rows)
     return TierServer(table=table, partitions=found, residents=residents, about=about)
 

@@ -12,10 +12,12 @@ A query that began before a flip may still read by the old set. Whoever removes 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from calve.clickhouse.source import Statements
 from calve.clickhouse.sql.tokens import TableName, name, string
-from calve.model.errors import PermanentError, TemporaryError
+from calve.model.errors import DamagedError, PermanentError, TemporaryError
+from calve.model.record import fields_of
 
 DATABASE = "calve_views"
 EARLIEST = datetime(1900, 1, 1, tzinfo=UTC)  # of DateTime64
@@ -80,6 +82,18 @@ def comment_of(session: Statements, uuid: str) -> str | None:
         what=f"the residency {table}",
     )
     return str(found[0]["comment"]) if found else None
+
+
+def about(uuid: str, comment: str) -> dict[str, Any]:
+    """The table, the destination and the view that `create` was told of, and more. DamagedError where a comment says none."""
+    found = fields_of(comment)
+    if not all(isinstance(found.get(word), str) and found[word] for word in ("table", "to", "view")):
+        raise DamagedError(
+            f"the comment of {residency_table(uuid)} does not say which view reads it",
+            code="damaged",
+            hint="make the view again: calve view TABLE --to DEST --as DATABASE.NAME",
+        )
+    return found
 
 
 def read(session: Statements, uuid: str) -> dict[str, Resident]:
