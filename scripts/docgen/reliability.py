@@ -6,6 +6,7 @@ that is not there, and none is copied by hand."""
 import json
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -36,14 +37,15 @@ def page(root: Path, tests: Mapping[str, list[str]]) -> str:
         for path in sorted((root / "docs" / "figures").glob("*.json"))
     }
     model = _of_model(root)
-    simulated = _of_simulator(root)
+    simulated = _of_seeds(root / "docs" / "simulator.md")
+    years = _of_seeds(root / "docs" / "year.md")
     mutated = figures.pop("mutants", {})
     parts = [
         HEAD,
-        _promises(words["promise"], tests, model, simulated),
+        _promises(words["promise"], tests, Named(root), model, {**simulated, **years}),
         _counters(figures),
         _matrix(figures.get("suite", {})),
-        _mistakes(model, simulated),
+        _mistakes(model, simulated, years),
         _mutants(mutated),
         _incidents(words["incident"], tests),
         "## What is not promised\n\n" + _bullets(words["not_promised"]),
@@ -56,8 +58,9 @@ def page(root: Path, tests: Mapping[str, list[str]]) -> str:
 def _promises(
     promises: Iterable[Mapping[str, Any]],
     tests: Mapping[str, list[str]],
+    named: "Named",
     model: "Model",
-    simulated: Mapping[str, str],
+    simulated: Mapping[str, Any],
 ) -> str:
     rows = []
     for number, one in enumerate(promises, 1):
@@ -69,14 +72,12 @@ def _promises(
             (
                 str(number),
                 one["text"],
-                _tests(one["lessons"], tests),
+                ", ".join([*_tests(one.get("lessons", ()), tests), *named.files(one.get("tests", ()))]),
                 _code(invariants),
                 _code(mistakes),
             )
         )
-    return "## Promises\n\n" + _table(
-        ("", "promise", "lessons and their tests", "model", "planted mistakes"), rows
-    )
+    return "## Promises\n\n" + _table(("", "promise", "lessons and tests", "model", "planted mistakes"), rows)
 
 
 def _counters(figures: Mapping[str, Any]) -> str:
@@ -152,20 +153,19 @@ def _matrix(suite: Mapping[str, Any]) -> str:
     )
 
 
-def _mistakes(model: "Model", simulated: Mapping[str, tuple[str, str]]) -> str:
-    rows = [
-        (f"`{name}`", *_found_by(model.words.get(name), model.steps.get(name, "–"), simulated.get(name)))
-        for name in sorted(model.mistakes | simulated.keys())
-    ]
+def _mistakes(
+    model: "Model", simulated: Mapping[str, tuple[str, str]], years: Mapping[str, tuple[str, str]]
+) -> str:
+    rows = []
+    for name in sorted(model.mistakes | simulated.keys() | years.keys()):
+        (said, seeds), (told, year) = (found.get(name, ("", "–")) for found in (simulated, years))
+        words = model.words.get(name) or said or told
+        rows.append((f"`{name}`", words, model.steps.get(name, "–"), seeds, year))
     return (
-        "## Planted mistakes\n\nWhat finds each: the model in so many steps, the simulator in so many seeds.\n\n"
-        + _table(("mistake", "in words", "model: steps", "simulator: seeds"), rows)
+        "## Planted mistakes\n\nWhat finds each: the model in so many steps, the simulator and the [year](year.md) of policies in so"
+        " many seeds.\n\n"
+        + _table(("mistake", "in words", "model: steps", "simulator: seeds", "year: seeds"), rows)
     )
-
-
-def _found_by(words: str | None, steps: str, simulated: tuple[str, str] | None) -> tuple[str, str, str]:
-    said, seeds = simulated or ("", "–")
-    return words or said, steps, seeds
 
 
 def _mutants(found: Mapping[str, Any]) -> str:
@@ -192,7 +192,7 @@ def _share(counts: Mapping[str, int]) -> str:
 
 
 def _incidents(incidents: Iterable[Mapping[str, Any]], tests: Mapping[str, list[str]]) -> str:
-    rows = [(one["theirs"], one["ours"], _tests(one["lessons"], tests)) for one in incidents]
+    rows = [(one["theirs"], one["ours"], ", ".join(_tests(one["lessons"], tests))) for one in incidents]
     return "## Incidents of others, replayed\n\n" + _table(("theirs", "ours", "tests"), rows)
 
 
@@ -226,9 +226,27 @@ def _of_model(root: Path) -> Model:
     )
 
 
-def _of_simulator(root: Path) -> dict[str, tuple[str, str]]:
+class Named:
+    """Tests by their names."""
+
+    def __init__(self, root: Path) -> None:
+        self._files: dict[str, set[str]] = {}
+        for path in (root / "tests").rglob("test_*.py"):
+            for name in re.findall(r"^ *def (test_\w+)", path.read_text(encoding="utf-8"), re.MULTILINE):
+                self._files.setdefault(name, set()).add(path.relative_to(root).as_posix())
+
+    def files(self, names: Iterable[str]) -> list[str]:
+        """A link to each file, with how many of the tests are there."""
+        _known(
+            names, {name for name, files in self._files.items() if len(files) == 1}, "the name of one test"
+        )
+        counts = Counter(file for name in names for file in self._files[name])
+        return [f"[{Path(file).stem}](../{file}) ({times})" for file, times in counts.items()]
+
+
+def _of_seeds(page: Path) -> dict[str, tuple[str, str]]:
     """Each mistake in words, and the seeds it took."""
-    text = (root / "docs" / "simulator.md").read_text(encoding="utf-8")
+    text = page.read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(\w+)` \| (.+?) \| (\d+) \| ", text, re.MULTILINE)
     return {name: (words, seeds) for name, words, seeds in rows}
 
@@ -241,9 +259,9 @@ def _known(names: Iterable[str], known: Iterable[str], what: str) -> None:
 # ---- how it is printed
 
 
-def _tests(lessons: Iterable[str], tests: Mapping[str, list[str]]) -> str:
+def _tests(lessons: Iterable[str], tests: Mapping[str, list[str]]) -> list[str]:
     _known(lessons, tests, "a lesson with tests")
-    return ", ".join(f"[{number}](lessons.md) ({len(tests[number])})" for number in lessons)
+    return [f"[{number}](lessons.md) ({len(tests[number])})" for number in lessons]
 
 
 def _code(names: Iterable[str]) -> str:

@@ -9,12 +9,14 @@ from calve.model.states import (
     PROCESS_LIVE,
     PROCESS_TERMINAL,
     PROCESS_TRANSITIONS,
+    RELEASE_TRANSITIONS,
     TASK_LIVE,
     TASK_TERMINAL,
     TASK_TRANSITIONS,
     Leftovers,
     PinState,
     ProcessState,
+    ReleaseState,
     TaskState,
     Transitions,
     may_move,
@@ -27,6 +29,7 @@ TABLES: dict[type[StrEnum], Transitions] = {
     TaskState: TASK_TRANSITIONS,
     PinState: PIN_TRANSITIONS,
     Leftovers: LEFTOVERS_TRANSITIONS,
+    ReleaseState: RELEASE_TRANSITIONS,
 }
 KINDS = pytest.mark.parametrize("kind", TABLES, ids=lambda kind: kind.__name__)
 
@@ -71,8 +74,19 @@ def test_derived_sets_split_the_states_in_two() -> None:
 
 def test_D3_adopting_and_undoing_both_leave_kept_and_never_meet() -> None:
     assert LEFTOVERS_TRANSITIONS[Leftovers.KEPT] == {Leftovers.ADOPTED, Leftovers.UNDOING}
+    assert LEFTOVERS_TRANSITIONS[Leftovers.ADOPTED] == {Leftovers.KEPT}
     assert not may_move(LEFTOVERS_TRANSITIONS, Leftovers.UNDOING, Leftovers.ADOPTED)
     assert not may_move(LEFTOVERS_TRANSITIONS, Leftovers.ADOPTED, Leftovers.UNDOING)
+
+
+def test_rows_that_left_a_table_can_come_back_from_everywhere_and_are_never_forgotten() -> None:
+    out = {ReleaseState.MOVING, ReleaseState.MOVED, ReleaseState.QUARANTINED}
+    ways = RELEASE_TRANSITIONS
+    assert all(ways[state] >= {ReleaseState.RETURNING, ReleaseState.LOST} for state in out)
+    assert ways[ReleaseState.DROPPING] == {ReleaseState.DROPPED, ReleaseState.QUARANTINED, ReleaseState.LOST}
+    assert ways[ReleaseState.DROPPED] == ways[ReleaseState.LOST] == {ReleaseState.RETURNING}
+    assert ReleaseState.DROPPING in ways[ReleaseState.QUARANTINED]
+    assert terminal(ways) == {ReleaseState.RETURNED}
 
 
 @pytest.mark.parametrize(

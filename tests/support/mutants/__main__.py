@@ -30,6 +30,7 @@ MODULES = (
 TESTS = (
     *("model", "control", "crash", "exactly_once", "destinations", "lake"),
     "contract/test_memory_store.py",
+    "docs/test_state_diagrams.py",
     *(f"policy/test_{name}.py" for name in ("holds", "intents_fail_closed")),
 )
 QUICK = "not long and not spark and not services and not programs"
