@@ -2,12 +2,16 @@
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
+
+from calve.app.token_file import read_token
 from calve.model.process import new_process_id
 from support.catalog_proxy import CatalogProxy
 from support.catalog_tokens import TOKENS_PATH, CatalogTokens
@@ -35,9 +39,11 @@ GOOGLE = "canary-of-the-google-token-19d5"
 BACKUPS = "ca11ab1e" * 8  # 32 bytes in hex
 SPARK = "canary-of-the-spark-conf-a0c3"
 PING = "canary-of-the-ping-6b12"
-ELSEWHERE = (ENGINE, AZURE, SAS, GOOGLE, BACKUPS, SPARK, PING)
+PROXY = "canary-of-the-outgoing-proxy-e07c"  # one that answers nobody
+ELSEWHERE = (ENGINE, AZURE, SAS, GOOGLE, BACKUPS, SPARK, PING, PROXY)
 CANARIES = (SOURCE, STORE, CATALOG, S3, CLIENT, TOKEN, WEBHOOK, WRONG, *ELSEWHERE)
-PLANTED = frozenset({"calve.toml", "password-of-the-source"})
+PLANTED = frozenset({"calve.toml", "calve.token", "password-of-the-source"})
+_ADDRESS = re.compile(r"calve serves (\S+);")
 
 
 class Guarded:
@@ -152,15 +158,18 @@ call_seconds = 6
         return json.loads(text.removesuffix(self.said)), text
 
     @contextmanager
-    def worker(self) -> Iterator[Program]:
-        program = Program(
-            "calve worker",
-            ["env", f"--chdir={self.folder}", sys.executable, "-m", "calve.cli", "worker", "--debug"],
-            self.folder / "worker.log",
-            self.environment,
-        )
+    def server(self) -> Iterator[tuple[Program, httpx.Client]]:
+        """`calve serve`, with the worker beside it, and a client that has the token of this host."""
+        command = [sys.executable, "-m", "calve.cli", "serve", "--with-worker", "--port", "0", "--debug"]
+        log = self.folder / "serve.log"
+        program = Program("calve serve", ["env", f"--chdir={self.folder}", *command], log, self.environment)
         try:
-            yield program
+            program.wait_ready(lambda: "the token of this host" in log.read_text())
+            found = _ADDRESS.search(log.read_text())
+            assert found
+            headers = {"Authorization": f"Bearer {read_token(self.folder / 'calve.token')}"}
+            with httpx.Client(base_url=found[1], headers=headers, timeout=60, trust_env=False) as client:
+                yield program, client
         finally:
             program.kill()
 

@@ -6,9 +6,10 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import psycopg
 import pytest
-from canaries import CANARIES, PLANTED, STORE, WRONG, Guarded, guarded_services
+from canaries import CANARIES, PLANTED, PROXY, STORE, WRONG, Guarded, guarded_services
 
 from calve.objects.storage import Storage
 from support.catalog_faults import Told
@@ -43,7 +44,8 @@ def test_P22_nothing_that_a_run_leaves_or_shows_holds_a_secret(guarded: Guarded)
     _check_that_each_is_needed(guarded)
     seen: list[str] = []
     made, _ = guarded.json("token", "new", "--role", "operator")  # shown once, here
-    with guarded.worker() as worker, _watching(worker.pid) as processes:
+    with guarded.server() as (server, client), _watching(server.pid) as processes:
+        host = client.headers["Authorization"].split("_", 2)[2]
         ids = _export(guarded, seen)
         refused, text = guarded.json(
             "export", "db.events", "--partition", "4", "--to", "refused.ns.events", "--debug", codes=(1,)
@@ -51,12 +53,14 @@ def test_P22_nothing_that_a_run_leaves_or_shows_holds_a_secret(guarded: Guarded)
         seen += [text, *_ask_about(guarded, [*ids, refused["id"]])]
         # P9: refused at once, not tried for an hour.
         assert (refused["state"], refused["error"]["retryable"]) == ("FAILED", False)
+        seen += _ask_the_server(client, refused["id"])
         seen += _fail_one_after_another(guarded)
-    seen += [worker.output.read_text()]
+        seen += _ask_the_server(client, refused["id"])
+    seen += [server.output.read_text()]
     assert any("java" in line for line in processes.command_lines)
     assert guarded.tokens.given and guarded.tokens.refused
     stored = _everything_in(guarded.store_url)
-    canaries = (*CANARIES, made["token"].split("_", 2)[2])
+    canaries = (*CANARIES, made["token"].split("_", 2)[2], host)
     for canary in canaries:
         assert [text[:300] for text in seen if canary in text] == []
         assert [line for line in processes.command_lines if canary in line] == []
@@ -116,6 +120,43 @@ def _ask_about(guarded: Guarded, ids: list[str]) -> list[str]:
 _QUESTIONS = (("show", "--json"), ("show",), ("events",), ("why",))
 
 
+_FILLED = {
+    "table": "db.events", "to": "far.ns.events", "name": "events", "partition": "4", "q": "events", "source": "main:db.events",
+}  # fmt: skip
+_PAGES = ("/", "/processes", "/policies", "/backups", "/system", "/metrics", "/healthz", "/readyz")
+
+
+def _ask_the_server(client: httpx.Client, id: str) -> list[str]:
+    """Every question of its own document, pages, metrics, SQL; the wrong token, in each place that takes one."""
+    document = client.get("/v1/openapi.json")
+    paths = {path: one["get"] for path, one in document.json()["paths"].items() if "get" in one}
+    answers = [document, *(client.get(path) for path in _PAGES)]
+    for path, question in paths.items():
+        if not path.endswith("/stream"):
+            given = {
+                one["name"]: _FILLED[one["name"]]
+                for one in question.get("parameters", ())
+                if one["in"] == "query" and one["name"] in _FILLED
+            }
+            answers.append(client.get(path.format(id=id, ids=id, name="events"), params=given))
+    for name in ("processes", "tasks", "events", "workers"):
+        answers.append(client.post("/", content=f"SELECT * FROM calve.{name} FORMAT JSON"))
+    wrong = {"Authorization": f"Bearer {WRONG}"}
+    answers += [
+        client.get("/v1/config", headers=wrong),
+        client.post("/", content="SELECT 1", headers=wrong | {"X-ClickHouse-Key": WRONG}),
+    ]
+    good = sum(answer.is_success for answer in answers)
+    assert good > len(answers) / 2, [(str(answer.url), answer.status_code) for answer in answers]
+    assert answers[-2].status_code in (401, 403)
+    return [answer.text + str(answer.headers) for answer in answers]
+
+
+_PROXIES = dict.fromkeys(
+    ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy"), f"http://anne:{PROXY}@127.0.0.1:1"
+)
+
+
 def _fail_one_after_another(guarded: Guarded) -> list[str]:
     """Each service with wrong secrets, then dead; asked with tracebacks on."""
     wrong_store = guarded.store_url.replace(STORE, WRONG)
@@ -125,6 +166,8 @@ def _fail_one_after_another(guarded: Guarded) -> list[str]:
         guarded.calve("ps", "--debug", codes=(1, 2), CALVE_STORE__URL=wrong_store),
         guarded.calve("ps", "--debug", codes=(1, 2), CALVE_STORE__URL=dead_store),
         guarded.calve("partitions", "db.events", "--debug", codes=(1,), CALVE_SOURCE__MAIN__PASSWORD=WRONG),
+        # Whoever takes the proxy of the environment fails at it, and its address has a password.
+        guarded.calve("doctor", "--no-spark", "--debug", codes=(0, 1), **_PROXIES),
     ]
     guarded.tokens.expire()
     seen.append(guarded.calve(*export, "token.nstoken.events", codes=(1,)))
@@ -176,7 +219,7 @@ class _watching:  # noqa: N801 - reads as a sentence
 
 def _left_in(folder: Path) -> list[Path]:
     files = [file for file in folder.rglob("*") if file.is_file() and file.name not in PLANTED]
-    assert any(file.name == "worker.log" for file in files)
+    assert any(file.name == "serve.log" for file in files)
     return files
 
 
