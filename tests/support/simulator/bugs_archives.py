@@ -44,7 +44,7 @@ def delete_takes_shared() -> Iterator[None]:
         yield
 
 
-@bug("a backup is given up without a tombstone in its manifest's place (P15)", "archives")
+@bug("a backup is given up without a tombstone in its manifest's place (P15)", "manifests")
 def no_tombstone() -> Iterator[None]:
     def decided(location: Any, plan: Any) -> Any:
         key = plan.backup_key

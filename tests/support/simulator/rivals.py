@@ -29,6 +29,7 @@ _OPEN = {
     "catalog.load": frozenset({Fault.SLOW, Fault.STOPS}),
     "store.write": frozenset({Fault.STOPS, Fault.SLOW}),
     "objects.write": frozenset({Fault.STOPS, Fault.SLOW, Fault.LATE}),
+    "objects.manifest": frozenset(Fault),
     "objects.read": frozenset({Fault.STOPS, Fault.SLOW}),
 }
 

@@ -54,7 +54,7 @@ def storm_of(nature: random.Random) -> Storm:
     if chance < 0.75:
         return nature.choice(AIMED)(nature)
     if chance < 0.88:
-        return _archives(nature)
+        return _archives(nature) if chance < 0.87 else _manifests(nature)
     if chance < 0.92:
         return _folders(nature)
     if chance < 0.95:
@@ -197,6 +197,22 @@ def _archives(nature: random.Random) -> Storm:
         keep_failed_seconds=nature.choice((360.0, 150.0)),
         archives=True,
     )  # fmt: skip
+
+
+def _manifests(nature: random.Random) -> Storm:
+    """A backup's manifest is put late, and somebody cancels meanwhile."""
+    return Storm(
+        name="manifests",
+        rates={"objects.manifest": 0.5},
+        faults=frozenset({Fault.LATE, Fault.LATE, nature.choice((Fault.LOST, Fault.FAILED, Fault.SLOW))}),
+        rivals=("cancel",),
+        verbs=("backup", "backup", "insert", "retry", "verify_backup"),
+        actions=nature.choice((4, 8)),
+        seconds=60.0,
+        workers=nature.choice((1, 2)),
+        keep_failed_seconds=60.0,
+        archives=True,
+    )
 
 
 def _upkeep(nature: random.Random) -> Storm:

@@ -15,7 +15,7 @@ from support.simulator.world import Case
 assert bugs_archives and bugs_upkeep  # importing them names their mistakes
 
 PAGE = Path(__file__).parents[3] / "docs" / "simulator.md"
-OTHER_KINDS = ("archives", "folders", "upkeep", "tables")
+OTHER_KINDS = ("archives", "manifests", "folders", "upkeep", "tables")
 _HEAD = "| mistake | in words | seeds | what was broken |\n| --- | --- | --- | --- |\n"
 _ROW = re.compile(r"^\| `(\w+)` \| (.*?) \| (\d+) \| (.*) \|$", re.MULTILINE)
 

@@ -46,6 +46,7 @@ OF_A_CALL: Mapping[str, tuple[Fault, ...]] = {
     ),
     "catalog.other": (Fault.FAILED, Fault.LOST),
     "objects.write": (Fault.FAILED, Fault.LOST, Fault.LATE),
+    "objects.manifest": (Fault.FAILED, Fault.LOST, Fault.LATE),  # of a backup, in a storm that is aimed at it
     "objects.read": (Fault.FAILED,),
     "objects.delete": (Fault.FAILED, Fault.LOST),
     "source.pin": (Fault.FAILED, Fault.LOST),
