@@ -1,13 +1,17 @@
 """Everything that cannot go on ends FAILED, with its reason, within its bound."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from calve.control.budget import backoff_seconds
+from calve.control.budget import Breakers, backoff_seconds, holding_back, judge
+from calve.control.ports import TaskResult
+from calve.model.change import TaskChange
 from calve.model.errors import ErrorInfo, PermanentError, TemporaryError
 from calve.model.limits import Limits
-from calve.model.states import Leftovers, ProcessState
+from calve.model.process import Breaker, ProcessId, Task
+from calve.model.states import Leftovers, ProcessState, TaskState
 from calve.testing.fake_runner import Ends
 from calve.testing.scene import Scene
 
@@ -133,3 +137,65 @@ def test_back_off_doubles_up_to_its_bound_and_has_jitter() -> None:
     assert lowest[:3] == [0.5, 1.0, 2.0]
     assert max(highest) <= limits.backoff_most_seconds
     assert all(low < high for low, high in zip(lowest, highest, strict=True))
+
+
+def _task(**given: Any) -> Task:
+    known: dict[str, Any] = {
+        "process_id": ProcessId("p"),
+        "number": 1,
+        "state": TaskState.RUNNING,
+        "attempt": 3,
+        "spec": "",
+    }
+    return Task(**known | given)
+
+
+def _judged(error: ErrorInfo | None, limits: Limits, *, free: bool = False, **task: Any) -> TaskChange:
+    return judge(_task(**task), TaskResult(number=1, attempt=3, error=error), limits, lambda: 0.5, free=free)
+
+
+def test_what_an_attempt_costs_and_how_long_the_next_one_waits() -> None:
+    limits = Limits(task_attempts=4, backoff_first_seconds=2.0)
+    flaky = ErrorInfo(code="flaky", message="flaky", retryable=True)
+    away = replace(flaky, service="catalog:lake")
+    waits = (
+        (
+            _judged(flaky, limits),
+            TaskState.PENDING,
+            False,
+            6.0,
+        ),  # the third try: 2 s, doubled twice, and the jitter
+        (_judged(flaky, limits, free_attempts=2), TaskState.PENDING, False, 1.5),
+        (_judged(away, limits), TaskState.PENDING, True, 1.5),
+        (_judged(flaky, limits, free=True), TaskState.PENDING, True, 1.5),
+        (_judged(flaky, Limits(task_attempts=3)), TaskState.FAILED, False, 0.0),
+        (_judged(flaky, Limits(task_attempts=3), free_attempts=1), TaskState.PENDING, False, 1.5),
+        (_judged(replace(flaky, retryable=False), limits, free=True), TaskState.FAILED, False, 0.0),
+    )
+    for change, after, free, seconds in waits:
+        assert (change.after, change.free, change.wait_seconds) == (after, free, seconds)
+
+
+def test_a_breaker_forgets_what_answered_and_is_suspected_once(scene: Scene) -> None:
+    breakers = Breakers(scene.store, Limits(breaker_failures=9))
+    row = scene.row(scene.submit())
+    away = ErrorInfo(code="away", message="away", retryable=True, service="catalog:lake")
+    cluster = replace(away, service="spark:local[*]")
+    breakers.met(row, [away, cluster])
+    assert breakers.failed("catalog:lake", "away") == 2
+    breakers.answered(row)
+    assert breakers.take_suspected() == {}
+    assert breakers.failed("catalog:lake", "away") == breakers.failed("spark:local[*]", "away") == 1
+    breakers.close("catalog:lake")
+    assert breakers.failed("catalog:lake", "away") == 1
+
+
+def test_the_lane_s_breaker_is_told_before_the_source_s(scene: Scene) -> None:
+    row, now = scene.row(scene.submit()), scene.store.now()
+    lane, source, other = (
+        Breaker(service=name, reason="", opened_at=now, probe_at=now)
+        for name in ("catalog:lake", "source:main", "catalog:pond")
+    )
+    assert holding_back(row, [source, other, lane]) == lane
+    assert holding_back(row, [other, source]) == source
+    assert holding_back(row, [other]) is None
