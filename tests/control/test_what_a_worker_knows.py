@@ -23,6 +23,7 @@ from calve.testing.contracts.contract import (
     claimed,
     finish_task,
     lease_of,
+    new,
     publishing,
     running,
     start_task,
@@ -59,6 +60,13 @@ def test_nothing_is_known_of_a_process_that_just_began(store: MemoryStore) -> No
     nothing = gathered(store, publishing(store)).facts
     assert (nothing.in_flight, nothing.stopped, nothing.lost, nothing.ready, nothing.slots) == (0, 0, 0, 0, 0)
     assert not (nothing.stopping or nothing.draining or nothing.drain_over)
+
+
+def test_facts_that_are_not_given_are_nothing() -> None:
+    row = new().accepted(adopted=False, now=FakeClock().now())
+    facts = Facts(process=row, now=FakeClock().now(), limits=LIMITS)
+    assert (facts.in_flight, facts.stopped, facts.lost, facts.ready, facts.slots) == (0, 0, 0, 0, 0)
+    assert not (facts.stopping or facts.draining or facts.drain_over)
 
 
 def test_pins_of_an_attempt_that_left_no_plan_are_stale_unless_one_is_being_made(store: MemoryStore) -> None:

@@ -65,6 +65,11 @@ def test_every_live_process_may_fail_or_be_cancelled() -> None:
         assert PROCESS_TRANSITIONS[state] >= {ProcessState.FAILED, ProcessState.CANCELLED}
 
 
+def test_a_task_that_waits_may_end_with_its_process() -> None:
+    assert TASK_TRANSITIONS[TaskState.PENDING] == {TaskState.RUNNING, TaskState.FAILED, TaskState.CANCELLED}
+    assert may_move(PROCESS_TRANSITIONS, ProcessState.PENDING, ProcessState.COMPLETED), "nothing to do"
+
+
 def test_derived_sets_split_the_states_in_two() -> None:
     assert set(ProcessState) == PROCESS_LIVE | PROCESS_TERMINAL
     assert not PROCESS_LIVE & PROCESS_TERMINAL
@@ -86,6 +91,11 @@ def test_rows_that_left_a_table_can_come_back_from_everywhere_and_are_never_forg
     assert ways[ReleaseState.DROPPING] == {ReleaseState.DROPPED, ReleaseState.QUARANTINED, ReleaseState.LOST}
     assert ways[ReleaseState.DROPPED] == ways[ReleaseState.LOST] == {ReleaseState.RETURNING}
     assert ReleaseState.DROPPING in ways[ReleaseState.QUARANTINED]
+    assert ways[ReleaseState.RETURNING] == {
+        ReleaseState.RETURNED,
+        ReleaseState.QUARANTINED,
+        ReleaseState.LOST,
+    }
     assert terminal(ways) == {ReleaseState.RETURNED}
 
 

@@ -113,7 +113,15 @@ def test_an_unknown_outcome_that_is_resolved_hands_files_back_only_if_they_were_
 
 
 def test_an_attempt_that_is_repeated_at_once_waits_for_nothing() -> None:
-    [again] = applied(process(), ended(T.PENDING), tasks=(task(),)).tasks
+    change = ended(T.PENDING)
+    assert (change.rows, change.files, change.bytes, change.wait_seconds, change.free) == (
+        0,
+        0,
+        0,
+        0.0,
+        False,
+    )
+    [again] = applied(process(), change, tasks=(task(),)).tasks
     assert (again.state, again.not_before, again.finished_at) == (T.PENDING, None, None)
     [later] = applied(process(), ended(T.PENDING, wait_seconds=5.0), tasks=(task(),)).tasks
     assert later.not_before == NOW + timedelta(seconds=5)

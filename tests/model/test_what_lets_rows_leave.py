@@ -13,6 +13,7 @@ from calve.model.states import ReleaseState
 from calve.model.tier import (
     POLICY_HALT,
     Announced,
+    Approval,
     Hold,
     Release,
     Situation,
@@ -41,6 +42,13 @@ def test_a_hold_stands_until_its_time_and_no_longer() -> None:
     assert hold.stands(NOW - timedelta(seconds=1))
     assert not hold.stands(NOW)
     assert replace(hold, until_at=None).stands(NOW)
+
+
+def test_what_is_not_said_allows_nothing() -> None:
+    assert not Situation(version=1).approved
+    assert Permit(what="release", hash="h", destination="d", policy="p").live_seconds == 60.0
+    assert Approval(what="release", hash="h", identity="i", destination="d", who="anne").seq == 0
+    assert why_not(replace(ALLOWED, approved=False)).startswith("not_approved")
 
 
 def test_one_step_is_announced_at_a_time() -> None:

@@ -39,6 +39,7 @@ class Mutant:
     lines: frozenset[int]  # of what is changed; a test that runs none of them cannot notice
     before: str
     after: str
+    at_import: bool  # run when the module is imported, and by no test
     number: int = 0  # among those of the same words in the same place
     apply: Callable[[], None] = field(compare=False, repr=False)
 
@@ -62,8 +63,11 @@ def mutants(module: str, tree: ast.Module) -> list[Mutant]:
 class _Walk:
     def __init__(self, module: str) -> None:
         self.module = module
+        self.called: set[int] = set()  # lines inside of functions
 
     def of(self, tree: ast.Module) -> Iterator[Mutant]:
+        functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+        self.called = {line for one in functions for statement in one.body for line in _lines(statement)}
         for statement in tree.body:
             yield from self._statement(statement, [], tree.body)
 
@@ -231,6 +235,7 @@ class _Walk:
             lines=lines,
             before=_one_line(before),
             after=_one_line(after),
+            at_import=min(lines) not in self.called,
             apply=apply,
         )
 

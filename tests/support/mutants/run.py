@@ -6,6 +6,7 @@ mutant is then shown to the tests that run its line, those first that have notic
 
 import ast
 import importlib
+import itertools
 import json
 import os
 import resource
@@ -41,6 +42,7 @@ class Seen:
     """What one test did in the unchanged program."""
 
     seconds: float
+    passed: bool
     lines: dict[str, frozenset[int]]  # by file
 
 
@@ -119,6 +121,7 @@ class Mutation:
                             "test": item.nodeid,
                             "of": item.path.stat().st_mtime,
                             "seconds": round(time.monotonic() - began, 4),
+                            "passed": not self._failed,
                             "lines": {} if self._failed else tracer.lines(),
                         }
                     )
@@ -176,24 +179,35 @@ class Mutation:
     def _tests(self, mutant: Mutant, file: str, seen: dict[str, Seen]) -> list[str]:
         """Within the seconds that a mutant has."""
         kills = self._kills.get((mutant.module, mutant.place), Counter())
-        of_file = {name: one for name, one in seen.items() if file in one.lines}
-        names = [name for name, one in of_file.items() if one.lines[file] & mutant.lines]
-        if not mutant.place or not (names or "." not in mutant.place):
-            names = list(of_file)
+        # What is run when a module is imported is run by no test: all that use it, or only compare, may notice.
+        of_file = {
+            name: one
+            for name, one in seen.items()
+            if file in one.lines or (mutant.at_import and one.passed and not one.lines)
+        }
+        names = [name for name, one in of_file.items() if mutant.at_import or one.lines[file] & mutant.lines]
         names.sort(key=lambda name: (-kills[name], of_file[name].seconds))
-        chosen: list[str] = []
-        spent = 0.0
+        # The quickest first, for a part of the time; then one of each way through the module before a second one.
+        quick = _within(names, seen, self.seconds / 3)
+        ways: Counter[frozenset[int]] = Counter()
+        turns = {}
         for name in names:
-            spent += seen[name].seconds
-            if chosen and spent > self.seconds:
-                break
-            chosen.append(name)
-        return chosen
+            way = of_file[name].lines.get(file, frozenset())
+            turns[name] = ways[way]
+            ways[way] += 1
+        rest = sorted(names[len(quick) :], key=lambda name: turns[name])
+        return _within([*quick, *rest], seen, self.seconds)
 
     def _said(self, verdict: Verdict) -> Verdict:
         if verdict.what != KILLED:
             _say(f"  {verdict.what}: {verdict.mutant.module}:{verdict.mutant.line} {verdict.mutant.name}")
         return verdict
+
+
+def _within(names: Sequence[str], seen: dict[str, Seen], seconds: float) -> list[str]:
+    """The first of them, one at least."""
+    spent = list(itertools.accumulate(seen[name].seconds for name in names))
+    return [name for name, so_far in zip(names, spent, strict=True) if so_far <= seconds] or list(names[:1])
 
 
 def _run(item: pytest.Item, following: pytest.Item | None) -> None:
@@ -208,7 +222,7 @@ def _read_map(file: Path, items: dict[str, pytest.Item]) -> dict[str, Seen]:
         item = items.get(one["test"])
         if item is not None and item.path.stat().st_mtime == one["of"]:
             lines = {name: frozenset(numbers) for name, numbers in one["lines"].items()}
-            found[one["test"]] = Seen(seconds=one["seconds"], lines=lines)
+            found[one["test"]] = Seen(seconds=one["seconds"], passed=one.get("passed", True), lines=lines)
     return found
 
 
