@@ -35,6 +35,7 @@ class Ports:
     url: str = ""  # in place of the folder
     storage: dict[str, str] = field(default_factory=dict)
     hard_links: bool = False
+    buckets: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def source(self, name: str) -> LiveSource:
         return self.source_
@@ -47,6 +48,9 @@ class Ports:
 
     def location_properties(self) -> dict[str, str]:
         return self.storage
+
+    def bucket_properties(self, source: str) -> dict[str, dict[str, str]]:
+        return self.buckets
 
 
 class Ticked:

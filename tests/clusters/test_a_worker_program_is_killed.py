@@ -1,11 +1,13 @@
-"""Whole `calve worker` programs on a cluster, each the driver of an application of its own. One is killed in
-the middle of tasks: another takes over, the cluster gets the executors back, and every row is there once.
+"""Whole `calve worker` programs on a cluster, each the driver of an application of its own. One is killed, or stopped for
+longer than its lease, in the middle of tasks and of a publish: another takes over, the cluster gets the executors back, and
+every row is there once.
 
 The Spark that these tests share is closed meanwhile: its cores are for the programs.
 """
 
 import json
 import signal
+import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -14,9 +16,10 @@ import pytest
 from cluster_place import ClusterPlace, attempts, cluster_conf, finished, numbers
 
 from calve.app.calve import Calve
+from calve.app.front import WorkerState
 from calve.app.values import ExportOptions, Selection
 from calve.model.process import Process, ProcessId
-from calve.model.states import PROCESS_TERMINAL
+from calve.model.states import PROCESS_TERMINAL, ProcessState
 from support.outage_place import until
 from support.programs import ForkedProgram
 
@@ -97,6 +100,11 @@ def rows(calve: Calve, ids: list[ProcessId]) -> list[Process]:
     return [one.process for one in calve.show(ids)]
 
 
+def working(calve: Calve) -> int:
+    """Of those that earlier tests killed, the rows are still there."""
+    return sum(one.state is WorkerState.WORKING for one in calve.workers())
+
+
 def running(calve: Calve, ids: list[ProcessId]) -> bool:
     return any(one.tasks.running for one in rows(calve, ids))
 
@@ -112,3 +120,38 @@ def test_one_that_is_killed_in_mid_task_is_replaced_and_its_executors_go(program
     with place.calve() as calve:
         assert max(attempts(calve, ids)) <= 2
     assert applications(place).isdisjoint(before)
+
+
+def test_one_that_is_killed_in_mid_publish_is_replaced(programs: Programs) -> None:
+    place, first = programs.place, programs.worker()
+    with asked(place, "midpublish") as (calve, ids):
+        until(lambda: running(calve, ids), "tasks", 120)
+        # The catalog can be read, and no commit gets through while somebody else is about to write.
+        with closing(sqlite3.connect(place.folder / "far.db", isolation_level=None, timeout=60)) as catalog:
+            catalog.execute("BEGIN IMMEDIATE")
+            until(
+                lambda: any(one.state is ProcessState.PUBLISHING for one in rows(calve, ids)),
+                "publishing",
+                120,
+            )
+            first.send(signal.SIGKILL)
+            catalog.execute("COMMIT")
+        programs.worker()
+
+
+def test_one_that_is_stopped_past_its_lease_finds_its_work_done_and_goes_on(programs: Programs) -> None:
+    place, first = programs.place, programs.worker()
+    with asked(place, "stopped") as (calve, ids):
+        until(lambda: running(calve, ids) and len(applications(place)) == 1, "tasks on executors", 120)
+        first.send(signal.SIGSTOP)
+        second = programs.worker()
+        until(
+            lambda: all(one.state in PROCESS_TERMINAL for one in rows(calve, ids)),
+            "the other to do its work",
+            240,
+        )
+        first.send(signal.SIGCONT)
+        until(lambda: working(calve) == 2, "both to live", 60)
+    second.kill()
+    with asked(place, "later"):
+        pass

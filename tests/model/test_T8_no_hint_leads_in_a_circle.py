@@ -33,6 +33,8 @@ NO_CIRCLE = {
         "retry",
     ): "a retry adopts only receipts that pass the recount, and exports the rest",
     ("disk_not_seen", "export"): "said by backup create: an export reads such disks through the server",
+    ("disk_not_linked", "export"): "the same: it reads parts by their names where it cannot hold them",
+    ("objects_not_told", "export"): "the same",
     ("source_changed", "export"): "said by verify --deep",
     ("not_exported", "export"): "said by view",
     ("no_longer_there", "export"): "said by view; an export says that --force puts it back",

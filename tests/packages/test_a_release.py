@@ -174,6 +174,59 @@ def test_a_client_needs_requests_and_nothing_else(installed: Installed, tmp_path
     assert asked.stdout == "server http://127.0.0.1:9 does not answer: Connection refused\n" * 6
 
 
+ABSENT = [
+    ("serve", ["serve"], {}),
+    ("postgres", ["ps"], {"CALVE_STORE__URL": "postgresql://h/calve"}),
+    ("postgres", ["health", "sql.ns.t"], {}),
+    ("glue", ["health", "glue.ns.t"], {}),
+    ("hive", ["health", "hive.ns.t"], {}),
+]
+CATALOGS = """
+[source.main]
+url = "chdb://clickhouse"
+[catalog.sql]
+type = "sql"
+uri = "postgresql://h/lake"
+[catalog.glue]
+type = "glue"
+[catalog.hive]
+type = "hive"
+uri = "thrift://h:9083"
+"""
+
+
+@pytest.mark.long
+@pytest.mark.spark
+def test_T15_without_any_extra_the_demo_works_and_what_is_absent_is_named_with_its_command(
+    installed: Installed, tmp_path: Path
+) -> None:
+    uv, bare = Path(sys.executable).with_name("uv"), tmp_path / "bare"
+    locked = ROOT / "deploy" / "requirements.lock"
+    for command in (
+        ["venv", "--quiet", "--python", sys.executable, bare],
+        ["pip", "install", "--quiet", "--python", bare, "--constraint", locked, installed.wheel],
+    ):
+        subprocess.run([uv, *command], env=outside() | {"UV_SYSTEM_CERTS": "1"}, check=True)
+    found = {path.name.partition("-")[0] for path in bare.glob("lib/python*/site-packages/*.dist-info")}
+    assert not {"fastapi", "uvicorn", "jinja2", "psycopg", "boto3", "thrift"} & {one.lower() for one in found}
+    (tmp_path / "home").mkdir()
+    (tmp_path / "calve.toml").write_text(CATALOGS)
+
+    def calve(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [bare / "bin" / "calve", *arguments], cwd=tmp_path, timeout=280, capture_output=True, text=True,
+            env=outside() | {"HOME": str(tmp_path / "home")} | settings,
+        )  # fmt: skip
+
+    assert "demo" in calve("--help").stdout
+    for extra, arguments, settings in ABSENT:
+        answer = calve(*arguments, **settings)
+        assert answer.returncode == 2, answer.stderr
+        assert answer.stderr.endswith(f"hint: pip install 'calve[{extra}]'\n"), answer.stderr
+    demo = calve("demo", "--rows", "1000", "--dir", str(tmp_path / "demo"))
+    assert demo.returncode == 0, demo.stderr
+
+
 def _locked(*packages: str) -> str:
     text = (ROOT / "deploy" / "requirements.lock").read_text()
     return "".join(

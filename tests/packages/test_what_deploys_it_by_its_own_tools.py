@@ -1,4 +1,4 @@
-"""What runs Calve elsewhere, checked by the tools it is written for: Helm, Kubernetes' schemas, systemd."""
+"""What runs Calve elsewhere, checked by the tools it is written for: Helm, the schemas of Kubernetes and Compose, systemd."""
 
 import os
 import shutil
@@ -41,17 +41,25 @@ def helm() -> Path:
 
 @pytest.fixture(scope="module")
 def validate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """kubernetes-validate, which carries the schemas, in an environment of its own: it has 17,000 files."""
-    folder = tmp_path_factory.mktemp("validate")
+    """kubernetes-validate, which carries the schemas: it has 17,000 files."""
+    return installed(tmp_path_factory.mktemp("validate"), "kubernetes-validate==1.37.0")
+
+
+@pytest.fixture(scope="module")
+def check(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """check-jsonschema, which carries the schema of the Compose specification."""
+    return installed(tmp_path_factory.mktemp("check"), "check-jsonschema==0.39.0")
+
+
+def installed(folder: Path, tool: str) -> Path:
+    """A tool in an environment of its own."""
     uv = Path(sys.executable).with_name("uv")
     environment = os.environ | {"UV_SYSTEM_CERTS": "1"}
     subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, folder / "env"], check=True)
     subprocess.run(
-        [uv, "pip", "install", "--quiet", "--python", folder / "env", "kubernetes-validate==1.37.0"],
-        env=environment,
-        check=True,
+        [uv, "pip", "install", "--quiet", "--python", folder / "env", tool], env=environment, check=True
     )
-    return folder / "env" / "bin" / "kubernetes-validate"
+    return folder / "env" / "bin" / tool.partition("==")[0]
 
 
 def rendered(helm: Path, version: str, *options: str) -> str:
@@ -84,6 +92,20 @@ def test_what_is_rendered_is_what_kubernetes_takes(
     checked = {
         name: subprocess.run(
             [validate, "--strict", "-k", version, tmp_path / f"{name}.yaml"], capture_output=True
+        )
+        for name in ("good", "bad")
+    }
+    assert checked["good"].returncode == 0, checked["good"].stdout + checked["good"].stderr
+    assert checked["bad"].returncode != 0
+
+
+def test_the_compose_file_is_what_the_specification_takes(check: Path, tmp_path: Path) -> None:
+    text = (ROOT / "deploy" / "compose" / "compose.yaml").read_text()
+    (tmp_path / "good.yaml").write_text(text)
+    (tmp_path / "bad.yaml").write_text(text.replace("healthcheck:", "healthchecks:", 1))
+    checked = {
+        name: subprocess.run(
+            [check, "--builtin-schema", "vendor.compose-spec", tmp_path / f"{name}.yaml"], capture_output=True
         )
         for name in ("good", "bad")
     }

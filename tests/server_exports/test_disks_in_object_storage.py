@@ -4,29 +4,24 @@ its disks in a real S3 server."""
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from xml.sax.saxutils import escape
 
 import pytest
 from served import PASSWORD, WITH_UUID
 
 from calve.app.proof import prove
-from calve.backup.frozen import freeze
-from calve.backup.request import BackupRequest
 from calve.clickhouse.embedded.source import EmbeddedSource
-from calve.clickhouse.server.source import ServerOptions, ServerSource
 from calve.destination.plan import ExportPlan
-from calve.model.errors import CalveError, RefusedError
+from calve.model.errors import CalveError
 from calve.model.states import ProcessState
 from calve.objects.storage import Storage
 from support.clickhouse_front import FrontOptions, FrontUser, clickhouse_front
 from support.local_runner import LocalRunner
 from support.place import Place
 from support.s3 import S3Server, s3_server
+from support.s3_disks import BUCKET, POLICIES, configured, server_settings
 from support.server_place import ServerPlace
 
 pytestmark = pytest.mark.services
-BUCKET = "s3://disks"
-POLICIES = ("far", "cached")
 ROWS = 1000
 
 
@@ -35,23 +30,6 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     with s3_server(tmp_path_factory.mktemp("s3")) as server:
         server.create_bucket("disks")
         yield server
-
-
-def configured(folder: Path, s3: S3Server, prefix: str) -> Path:
-    keys = s3.keys
-    far = (
-        f"<type>s3</type><endpoint>{s3.endpoint}/disks/{prefix}/</endpoint>"
-        f"<access_key_id>{escape(keys.access_key_id)}</access_key_id>"
-        f"<secret_access_key>{escape(keys.secret_access_key)}</secret_access_key>"
-    )
-    cached = "<type>cache</type><disk>far</disk><path>cached/</path><max_size>100Mi</max_size>"
-    policies = "".join(f"<{one}><volumes><all><disk>{one}</disk></all></volumes></{one}>" for one in POLICIES)
-    file = folder / "disks.xml"
-    file.write_text(
-        f"<clickhouse><storage_configuration><disks><far>{far}</far><cached>{cached}</cached></disks>"
-        f"<policies>{policies}</policies></storage_configuration></clickhouse>"
-    )
-    return file
 
 
 def statements(where: str, database: str = "db") -> tuple[str, ...]:
@@ -76,7 +54,7 @@ def url(s3: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
             "selecter": FrontUser(password=PASSWORD, select_only=True),
         },
         stand_ins=WITH_UUID,
-        server_settings={"config-file": str(configured(folder, s3, "server"))},
+        server_settings=server_settings(folder, s3),
     )
     with clickhouse_front(folder, options) as front:
         yield front.url
@@ -133,19 +111,6 @@ def test_a_disk_that_the_table_itself_defines_cannot_be_cloned_and_is_refused_by
     assert process.state is ProcessState.FAILED
     assert process.error and re.search("disk", process.error.message), process.error
     assert s3.keys.secret_access_key not in f"{process}"
-
-
-def test_a_backup_of_them_is_refused_by_name(s3: S3Server, url: str) -> None:
-    """Their files are names of objects."""
-    source = ServerSource("main", ServerOptions(url=url, password=PASSWORD, disks={"default": "/"}))
-    with source.visit() as session:
-        for statement in statements(places(s3)["cached"], "kept"):
-            session.execute(statement)
-        request = BackupRequest(name="b", source="main", patterns=("kept.*",), tables=(("kept", "events"),))
-        with pytest.raises(RefusedError) as refused:
-            freeze(session, request, "kept", "events", "calve-none-1")
-    assert refused.value.code == "disk_not_seen" and "cached" in refused.value.message
-    assert "MOVE PARTITION" in refused.value.hint and "calve export" in refused.value.hint
 
 
 def test_an_embedded_folder_with_such_a_disk_is_refused_by_name(

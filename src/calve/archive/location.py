@@ -22,7 +22,7 @@ import re
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from calve.archive.vault import Vault
 from calve.model.errors import DamagedError, NotFoundError, PermanentError, UsageError
@@ -141,6 +141,10 @@ class Location:
     def intent(self, process_id: str, task: int, attempt: int) -> str:
         return f"{self.under_way(process_id)}/intent-{task}-{attempt}.json"
 
+    def objects(self, process_id: str, pin: str, number: int) -> str:
+        """Where the files of a pinned part are, while its backup is under way."""
+        return f"{self.under_way(process_id)}/objects-{segment(pin)}-{number}.json"
+
     def receipt(self, process_id: str, task: int, attempt: int) -> str:
         return f"{self.under_way(process_id)}/receipt-{task}-{attempt}.json"
 
@@ -195,7 +199,7 @@ class Location:
             )
 
 
-_DESCRIPTIONS = frozenset({".txt", ".json"})
+DESCRIPTIONS = frozenset({".txt", ".json"})
 ADDRESS_LENGTH = 40
 
 
@@ -210,7 +214,7 @@ class PartFile:
     @property
     def never_changes(self) -> bool:
         """Columns, marks and indexes are written once; ClickHouse may rewrite descriptions."""
-        return self.path.suffix not in _DESCRIPTIONS
+        return PurePosixPath(self.name).suffix not in DESCRIPTIONS
 
 
 def part_files(part: Path) -> list[PartFile]:
@@ -229,7 +233,7 @@ def address_of(part: Path) -> str:
     listed = []
     for file in part_files(part):
         described = ""
-        if file.path.suffix in _DESCRIPTIONS:
+        if file.path.suffix in DESCRIPTIONS:
             try:
                 described = hashlib.sha256(file.path.read_bytes()).hexdigest()
             except OSError as error:

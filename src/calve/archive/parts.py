@@ -7,10 +7,10 @@ bytes, of which a part has many, are kept inside of the index: one object in pla
 import base64
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from calve.archive.location import Location, PartFile, address_of, part_files
@@ -23,6 +23,7 @@ from calve.model.record import Record
 INLINE_BYTES = 4096
 FILES_AT_ONCE = 4
 _MOST_INDEX_BYTES = 1 << 31
+Bring = Callable[[PartFile], AbstractContextManager[Path]]
 PARTS_AT_ONCE = 4
 
 
@@ -87,20 +88,41 @@ def pools() -> Iterator[tuple[Executor, Executor]]:
         yield parts, files
 
 
+@contextmanager
+def _at_hand(file: PartFile) -> Iterator[Path]:
+    yield file.path
+
+
 def store(
-    location: Location, part: Path, address: str, generation: str, pool: Executor, *, hard_links: bool = False
+    location: Location,
+    part: Path,
+    address: str,
+    generation: str,
+    pool: Executor,
+    *,
+    hard_links: bool = False,
+    bring: Bring = _at_hand,
 ) -> Stored:
     """Copy or link a part's files, then put its index. `generation` is this attempt's own: nobody else
-    writes there, and nothing that is there is ever changed."""
+    writes there, and nothing that is there is ever changed. `bring` has a file's bytes for a moment."""
     place = f"{generation}/{address}"
     files = part_files(part)
     large = [file for file in files if file.bytes > INLINE_BYTES]
     # if we die here, some objects are left without an index: nothing refers to them, and undoing the
     # process removes them
     numbers = range(len(large))
-    kept = list(pool.map(lambda at: _upload(location, place, at, large[at], hard_links), numbers))
+
+    def upload(number: int) -> StoredFile:
+        with bring(large[number]) as path:
+            return _upload(location, place, number, replace(large[number], path=path), hard_links)
+
+    def inlined(file: PartFile) -> StoredFile:
+        with bring(file) as path:
+            return _inlined(replace(file, path=path))
+
+    kept = list(pool.map(upload, numbers))
     location.storage.flush([_object(location, place, number) for number in numbers])
-    kept += [_inlined(file) for file in files if file.bytes <= INLINE_BYTES]
+    kept += pool.map(inlined, (file for file in files if file.bytes <= INLINE_BYTES))
     plain = address_of(part)
     if location.vault.address(plain) != address and location.vault.was_address(address, plain):
         raise PermanentError(

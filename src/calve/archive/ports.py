@@ -31,6 +31,9 @@ class BackupPorts(Protocol):
     def location_properties(self) -> dict[str, str]:
         """What an executor needs to open the same. Never stored: it may hold secrets."""
 
+    def bucket_properties(self, source: str) -> dict[str, dict[str, str]]:
+        """The same for the buckets of a source's disks in object storage, each by its place."""
+
 
 def probe(ports: BackupPorts, service: Service) -> None:
     """Return if what was down answers again. The location has to take a write: gateways answer reads

@@ -12,6 +12,7 @@ from pathlib import Path
 from calve.archive.access import HIDDEN
 from calve.archive.location import address_of
 from calve.archive.manifest import PartEntry, PartitionEntry, TableEntry
+from calve.backup.far import FarParts
 from calve.backup.request import BackupRequest
 from calve.clickhouse.engine.ddl import scratch_table
 from calve.clickhouse.errors import NoPartitionError, NoTableError
@@ -35,13 +36,16 @@ class Frozen(Record):
     roots: tuple[str, ...] = ()
     skipped: str = ""  # why nothing was frozen
     table: TableEntry | None = None
-    paths: tuple[str, ...] = ()  # of the parts' folders, in their order
+    paths: tuple[str, ...] = ()  # of the parts' folders, in their order; "" for one in object storage
+    objects: tuple[str, ...] = ()  # the listings of those in object storage; none where no part is
 
 
-def freeze(session: Session, request: BackupRequest, database: str, name: str, pin: str) -> Frozen:
+def freeze(
+    session: Session, request: BackupRequest, database: str, name: str, pin: str, far: FarParts
+) -> Frozen:
     """Take the pin over a whole table, or over the partitions that were asked for."""
     try:
-        return _freeze(session, request, database, name, pin)
+        return _freeze(session, request, database, name, pin, far)
     except NoTableError as error:
         if _is_there(session, database, name):
             raise
@@ -61,14 +65,27 @@ def _is_there(session: Session, database: str, name: str) -> bool:
     return bool(found[0]["n"])
 
 
-def _freeze(session: Session, request: BackupRequest, database: str, name: str, pin: str) -> Frozen:
+def _freeze(
+    session: Session, request: BackupRequest, database: str, name: str, pin: str, far: FarParts
+) -> Frozen:
     table = session.describe(database, name)
     if table.policies_hidden:
         table = replace(table, row_policies=(UNKNOWN_POLICIES,))
     refuse_row_policies(table, ignore=request.ignore_row_policies)
-    _refuse_other_disks(session, table)
     chosen = _chosen(session.partitions(table), request.partitions)
     ids = [one.id for one in chosen]
+    if _in_object_storage(session, table):
+        freezes.refuse_unfinished(session, table, ids, wait=request.mutations == "wait")
+        # if we die here, the journal names the pin and its release drops the clone
+        linked = session.link(table, ids, pin)
+        with far.at_hand(linked, pin) as parts:
+            return Frozen(
+                database=database,
+                name=name,
+                table=_entry(session, table, chosen, [part.frozen for part in parts]),
+                paths=tuple("" if part.objects else part.frozen.path for part in parts),
+                objects=tuple(part.objects for part in parts),
+            )
     # if we die here, the journal names the pin and its release takes what there is of it
     freezes.freeze(session, table, ids, pin, wait=request.mutations == "wait")
     frozen = freezes.frozen_parts(session, table, ids, pin)
@@ -81,29 +98,37 @@ def _freeze(session: Session, request: BackupRequest, database: str, name: str, 
     )
 
 
-def _refuse_other_disks(session: Session, table: TableInfo) -> None:
-    """Files on such disks are pointers to objects elsewhere, or ciphertext: a copy of them is no
-    backup of the rows. Never a backup of the schema alone."""
+def _in_object_storage(session: Session, table: TableInfo) -> bool:
+    """Whether some part is on a disk whose files are names of objects. RefusedError where that disk's bucket is not
+    known, or where the files are ciphertext: a copy of them is no backup. Never a backup of the schema alone."""
     if session.embedded:
-        return  # `freezes.freeze` refuses whatever is no local disk
+        return False  # `freezes.freeze` refuses whatever is no local disk
     columns = system_columns(session, ("disks",))
     if not columns:
-        return  # a server too old for any disk but its own
-    encrypted = "is_encrypted" if ("disks", "is_encrypted") in columns else "0"
+        return False  # a server too old for any disk but its own
+    encrypted = "toUInt8(is_encrypted)" if ("disks", "is_encrypted") in columns else "0"
     found = session.rows(
-        "SELECT DISTINCT name FROM system.disks WHERE (lower(type) != 'local' OR "
+        f"SELECT name, {encrypted} AS encrypted FROM system.disks WHERE (lower(type) != 'local' OR "
         f"{encrypted}) AND name IN (SELECT disk_name FROM system.parts WHERE active "
         f"AND database = {string(table.database)} AND table = {string(table.name)}) ORDER BY name",
         what=f"table {table}",
     )
-    if found:
+    if sealed := [row["name"] for row in found if row["encrypted"]]:
         raise RefusedError(
-            f"table {table} has parts on disk {', '.join(row['name'] for row in found)}, which keeps objects "
-            "elsewhere or encrypted: its files alone would be no backup",
+            f"table {table} has parts on disk {', '.join(sealed)}, which is encrypted: its files alone would be no backup",
             code="disk_not_seen",
             hint="leave the table out and export it (calve export reads it through the server), or move its parts to a local"
             " disk (ALTER TABLE … MOVE PARTITION)",
         )
+    buckets = session.buckets()
+    if unknown := [row["name"] for row in found if row["name"] not in buckets]:
+        raise RefusedError(
+            f"table {table} has parts on disk {', '.join(unknown)}, which keeps its files as objects elsewhere",
+            code="disk_not_seen",
+            hint=f"say in which bucket: disks = {{{unknown[0]} = 's3://bucket'}} under [source.{session.source}]; or leave the"
+            " table out and export it: calve export reads it through the server",
+        )
+    return bool(found)
 
 
 def _chosen(known: Sequence[PartitionInfo], wanted: Sequence[str]) -> list[PartitionInfo]:

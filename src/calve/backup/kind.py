@@ -13,6 +13,7 @@ from calve.archive.ports import BackupPorts, probe
 from calve.archive.vault import Vault
 from calve.backup import publish
 from calve.backup.access import AccessSurvey, read_access, read_policies
+from calve.backup.far import FarParts
 from calve.backup.frozen import Frozen, freeze
 from calve.backup.plan import BackupPlan, BackupReceipt, Reuse, Upload, divide, draft_context
 from calve.backup.request import BackupRequest
@@ -21,7 +22,7 @@ from calve.backup.task import BackupPayload
 from calve.control.kind import AdoptedWork, Fenced, Kind, NothingToDo, Planned, Published
 from calve.control.ports import TaskOrder, TaskResult
 from calve.model.change import NewPin, PinChange
-from calve.model.errors import DamagedError, NotFoundError, RefusedError
+from calve.model.errors import CalveError, DamagedError, NotFoundError, RefusedError
 from calve.model.process import NewTask, Pin, Process, Task
 from calve.model.reach import Service
 from calve.model.states import PinState
@@ -59,10 +60,15 @@ class BackupKind(Kind):
         changes: list[PinChange] = []
         if not pins:
             return changes
+        far = FarParts(self._ports, request.source, process.id)
         with self._ports.source(request.source).visit() as session:
             for pin in pins:
                 wanted = Frozen.from_json(pin.detail)
-                frozen = freeze(session, request, wanted.database, wanted.name, pin.name)
+                try:
+                    frozen = freeze(session, request, wanted.database, wanted.name, pin.name, far)
+                except CalveError:
+                    far.forget()
+                    raise
                 changes.append(PinChange(name=pin.name, after=PinState.TAKEN, detail=frozen.to_json()))
         return changes
 
@@ -160,6 +166,7 @@ class BackupKind(Kind):
             task=task.number,
             attempt=attempt,
             storage=self._ports.location_properties(),
+            buckets=self._ports.bucket_properties(BackupRequest.from_json(process.request).source),
             hard_links=self._ports.hard_links,
             connect_seconds=limits.connect_seconds,
             call_seconds=limits.call_seconds,

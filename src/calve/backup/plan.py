@@ -27,6 +27,7 @@ class Upload:
     path: str  # of the frozen part's folder
     bytes: int
     rows: int
+    objects: str = ""  # in place of a path: the listing of its objects (`outline.PartObjects`)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,10 +103,11 @@ def divide(
 
 def _new(one: Frozen, seen: set[str]) -> Iterable[Upload]:
     parts = one.table.parts if one.table else ()
-    for part, path in zip(parts, one.paths, strict=True):
+    listings = one.objects or ("",) * len(parts)
+    for part, path, objects in zip(parts, one.paths, listings, strict=True):
         if part.address not in seen:
             seen.add(part.address)
-            yield Upload(address=part.address, path=path, bytes=part.bytes, rows=part.rows)
+            yield Upload(address=part.address, path=path, bytes=part.bytes, rows=part.rows, objects=objects)
 
 
 def _ranges(uploads: Sequence[Upload], offset: int, budget: int) -> list[tuple[int, int]]:

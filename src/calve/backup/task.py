@@ -12,12 +12,15 @@ from pathlib import Path
 from typing import Self
 
 from calve.archive.location import Key, Location
-from calve.archive.parts import check_sizes, pools, read_index, store
+from calve.archive.parts import Stored, check_sizes, pools, read_index, store
+from calve.backup.outline import Buckets, PartObjects, bringing, outline, scratch
 from calve.backup.plan import BackupPlan, BackupReceipt, PartReceipt, Reuse, Upload, declare_intent
 from calve.model.errors import DamagedError
 from calve.model.record import Record
 from calve.objects.storage import Storage
 from calve.tasks import attempts
+
+NO_BUCKETS: Mapping[str, Mapping[str, str]] = {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +35,9 @@ class BackupPayload(Record):
     reuse: Mapping[str, Reuse]
     hard_links: bool = False
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
+    buckets: Mapping[str, Mapping[str, str]] = field(
+        default_factory=dict, repr=False
+    )  # of the source's disks
     connect_seconds: float = 5.0
     call_seconds: float = 15.0
     pace: str = ""  # of uploads
@@ -44,6 +50,7 @@ class BackupPayload(Record):
         task: int,
         attempt: int,
         storage: Mapping[str, str],
+        buckets: Mapping[str, Mapping[str, str]] = NO_BUCKETS,
         hard_links: bool = False,
         connect_seconds: float,
         call_seconds: float,
@@ -62,6 +69,7 @@ class BackupPayload(Record):
             reuse={one.address: plan.reuse[one.address] for one in uploads if one.address in plan.reuse},
             hard_links=hard_links,
             storage=storage,
+            buckets=buckets if any(one.objects for one in uploads) else NO_BUCKETS,
             connect_seconds=connect_seconds,
             call_seconds=call_seconds,
             pace=pace,
@@ -75,6 +83,11 @@ class BackupPayload(Record):
             pace=self.pace,
         )
         return Location(self.location, storage)
+
+    def open_buckets(self) -> Buckets:
+        return Buckets(
+            properties=self.buckets, connect_seconds=self.connect_seconds, call_seconds=self.call_seconds
+        )
 
 
 def run(payload: str) -> str:
@@ -145,9 +158,12 @@ def _part(
             moved=False,
         )
     generation = f"{payload.process_id}/{payload.task}-{payload.attempt}"
-    stored = store(
-        location, Path(upload.path), upload.address, generation, files, hard_links=payload.hard_links
-    )
+    if upload.objects:
+        stored = _store_objects(location, payload, upload, generation, files)
+    else:
+        stored = store(
+            location, Path(upload.path), upload.address, generation, files, hard_links=payload.hard_links
+        )
     return PartReceipt(
         address=upload.address,
         place=stored.place,
@@ -155,6 +171,17 @@ def _part(
         bytes=upload.bytes,
         moved=True,
     )
+
+
+def _store_objects(
+    location: Location, payload: BackupPayload, upload: Upload, generation: str, files: Executor
+) -> Stored:
+    listed, buckets = PartObjects.get(location, upload.objects), payload.open_buckets()
+    with scratch() as room:
+        folder = room / "part"
+        outline(buckets, listed.files, folder)
+        bring = bringing(buckets, listed, room)
+        return store(location, folder, upload.address, generation, files, bring=bring)
 
 
 def _receipt(payload: BackupPayload, parts: tuple[PartReceipt, ...], seconds: float) -> BackupReceipt:

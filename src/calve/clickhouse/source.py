@@ -17,6 +17,7 @@ from calve.clickhouse.reader import Reader
 from calve.destination.plan import PartPlan, Relation
 
 if TYPE_CHECKING:  # they are made of statements, so their modules need this one
+    from calve.clickhouse.parts.links import LinkedPart
     from calve.clickhouse.parts.partitions import PartitionInfo
     from calve.clickhouse.pins.pin import Pinned, PinRequest
     from calve.clickhouse.sql.tokens import TableName
@@ -113,6 +114,13 @@ class Session(View, Statements, Protocol):
 
     def cannot_recompute(self) -> str:
         """Why the source cannot itself compute what executors compute of its rows; "" when it can."""
+
+    def buckets(self) -> Mapping[str, str]:
+        """Where the objects of its disks in object storage are, by disk, as far as the configuration says."""
+
+    def link(self, table: "TableInfo", partition_ids: Sequence[str], name: str) -> "list[LinkedPart]":
+        """Take the pin `name` over whole partitions by links of the source's own, once, and say where the files
+        of its parts are: for disks whose files cannot be seen. RefusedError where there are no such links."""
 
     def pin_names(self) -> tuple[str, ...]:
         """The pins at the source that bear a name of ours, of any worker."""

@@ -16,6 +16,7 @@ from calve.clickhouse.source import Session
 from calve.clickhouse.sql.tokens import name as quoted
 from calve.clickhouse.sql.tokens import string
 from calve.model.errors import PermanentError, TemporaryError
+from calve.restore import distant
 from calve.restore import plan as targets
 from calve.restore.plan import RestorePart, RestorePlan, Target
 from calve.restore.receiver import drop_gathering, let_move
@@ -35,6 +36,10 @@ def attach(session: Session, plan: RestorePlan, staged: Mapping[int, Path]) -> i
             attached += _attach_all(session, plan, target, mine, staged)
             _mark(target.attached_mark)
         if target.into == targets.NEW:
+            if target.gathers:
+                _refuse_stopped(plan, target)
+                distant.copy(session, target, [part.entry for _, part in mine])
+                drop_gathering(session, [target])
             let_move(session, target)
         else:
             _refuse_stopped(plan, target)

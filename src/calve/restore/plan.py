@@ -21,8 +21,8 @@ NOTES = "calve_restored"  # beside it, and kept: which backups' partitions a tab
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """`receiver` is the table that parts are attached to: the target itself if it is new, otherwise a
-    table of ours from which whole partitions then go to it."""
+    """`receiver` is the table that parts are attached to: the target itself if it is new and its disks are
+    seen, otherwise a table of ours from which whole partitions then go to it."""
 
     database: str
     name: str
@@ -35,6 +35,10 @@ class Target:
     still: bool = True  # the receiver merges nothing, also after a restart
     settings: tuple[tuple[str, str], ...] = ()  # of a new table, put back at the end; "" is the default
     restored: str = ""  # a file that says, as long as the disk lives, what was restored to this table
+
+    @property
+    def gathers(self) -> bool:
+        return self.receiver_database == DATABASE
 
     @property
     def detached(self) -> Path:

@@ -20,6 +20,7 @@ from calve.clickhouse.sql.tokens import name as quoted
 from calve.clickhouse.sql.tokens import string
 from calve.clickhouse.tables import TableInfo
 from calve.model.errors import CalveError, PermanentError, RefusedError
+from calve.restore import distant
 from calve.restore import plan as targets
 from calve.restore.plan import RestoreRequest, Target
 from calve.restore.references import Name
@@ -65,6 +66,8 @@ def ready(
     for entry, table, ours in wanted:  # everything that stands in the way, before the first change
         if not ours:
             refuse_other_structure(entry, table)
+            if _is_far(session, table):
+                raise distant.refused(table)
         if not ours and request.existing == targets.APPEND and not request.again:
             refuse_again(session, request, entry, table)
     return [
@@ -77,10 +80,13 @@ def _target(
     session: Session, request: RestoreRequest, entry: TableEntry, table: TableInfo, number: int, *, ours: bool
 ) -> Target:
     into = targets.NEW if ours else request.existing
+    far = _is_far(session, table)
     receiver = table
-    if into != targets.NEW:
-        receiver = _gathering(session, request, table, number)
+    if into != targets.NEW or far:
+        receiver = _gathering(session, request, table, number, far=far)
     still = _hold_still(session, receiver)
+    if far:
+        _hold_still(session, table)  # so that its parts say what was copied
     data_path = _writable(session, receiver)
     return Target(
         database=table.database,
@@ -93,7 +99,7 @@ def _target(
         state=str(_disk_of(session, data_path) / targets.FOLDER / request.seed / str(number)),
         still=still,
         settings=_settings_before(entry) if into == targets.NEW and still else (),
-        restored=str(_note(session, request, table)),
+        restored=str(_note(session, request, table, receiver)),
     )
 
 
@@ -111,7 +117,9 @@ def refuse_again(session: Session, request: RestoreRequest, entry: TableEntry, t
     )
     filled = {row["partition_id"] for row in rows}
     before = (
-        _restored_before(_note(session, request, table)) & filled & {part.partition_id for part in wanted}
+        _restored_before(_note(session, request, table, table))
+        & filled
+        & {part.partition_id for part in wanted}
     )
     contents = {_content(table, row["name"]) for row in rows}
     present = {part.partition_id for part in wanted if part.content in contents}
@@ -134,10 +142,10 @@ def refuse_again(session: Session, request: RestoreRequest, entry: TableEntry, t
         )
 
 
-def _note(session: Session, request: RestoreRequest, table: TableInfo) -> Path:
+def _note(session: Session, request: RestoreRequest, table: TableInfo, receiver: TableInfo) -> Path:
     """Where this restore says what it brought to the table."""
     known_as = hashlib.sha256(table.identity.encode()).hexdigest()[:32]
-    notes = _disk_of(session, _writable(session, table)) / targets.NOTES / known_as
+    notes = _disk_of(session, _writable(session, receiver)) / targets.NOTES / known_as
     return notes / segment(f"{request.backup_process}-{request.seed}.txt")
 
 
@@ -179,18 +187,21 @@ def refuse_other_structure(entry: TableEntry, table: TableInfo) -> None:
         )
 
 
-def _gathering(session: Session, request: RestoreRequest, table: TableInfo, number: int) -> TableInfo:
+def _gathering(
+    session: Session, request: RestoreRequest, table: TableInfo, number: int, *, far: bool
+) -> TableInfo:
     """A table of ours with the structure of one that exists."""
     name = (targets.DATABASE, f"r_{request.seed}_{number}")
     made = made_uuid(request.seed, name)
     # if we die here, an empty database or table is left, which the next try uses and undo removes
     session.execute(f"CREATE DATABASE IF NOT EXISTS {quoted(targets.DATABASE)} ENGINE = Atomic")
     if name not in there(session, [name]):
-        session.execute(
-            f"CREATE TABLE {quoted(name[0])}.{quoted(name[1])} UUID '{made}' AS {table.sql}",
-            lenient(session),
-            what=f"making a table to gather parts of {table}",
-        )
+        statement = f"CREATE TABLE {quoted(name[0])}.{quoted(name[1])} UUID '{made}' AS {table.sql}"
+        if far:
+            statement = distant.gathering(session, table, name, made)
+        session.execute(statement, lenient(session), what=f"making a table to gather parts of {table}")
+    if far:
+        distant.without_ttl(session, name)
     return session.describe(*name)
 
 
@@ -232,15 +243,29 @@ def let_move(session: Session, target: Target) -> None:
 
 def _writable(session: Session, table: TableInfo) -> Path:
     """The folder whose `detached` takes parts, if this machine sees it."""
-    for data_path in table.data_paths:
-        path = Path(data_path)
-        if (path / "detached").is_dir() and any(path.is_relative_to(disk.path) for disk in session.disks()):
-            return path
+    if (path := _seen_folder(session, table)) is not None:
+        return path
     raise RefusedError(
         f"the folder of table {table} cannot be written from here, so no part can be put into it",
         code="disk_not_seen",
         hint=f"say where executors see the server's disks: disks = {{default = '/…'}} under [source.{session.source}]",
     )
+
+
+def _seen_folder(session: Session, table: TableInfo) -> Path | None:
+    far = distant.far_paths(session, table)
+    for data_path in table.data_paths:
+        path = Path(data_path)
+        if data_path in far:
+            continue
+        if (path / "detached").is_dir() and any(path.is_relative_to(disk.path) for disk in session.disks()):
+            return path
+    return None
+
+
+def _is_far(session: Session, table: TableInfo) -> bool:
+    """Whether parts can only come to it by way of another table's disk."""
+    return _seen_folder(session, table) is None and bool(distant.far_paths(session, table))
 
 
 def _disk_of(session: Session, path: Path) -> Path:
@@ -266,7 +291,7 @@ def refuse_full(needed: Mapping[str, int]) -> None:
 def drop_gathering(session: Session, chosen: Sequence[Target]) -> None:
     """Tables of ours alone: by our database and the restore's own names."""
     for target in chosen:
-        if target.receiver_database == targets.DATABASE:
+        if target.gathers:
             name = f"{quoted(target.receiver_database)}.{quoted(target.receiver_name)}"
             try:
                 # if we die here, the table is there or not; dropping again finds out

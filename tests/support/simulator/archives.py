@@ -56,6 +56,9 @@ class ReachedBackups:
     def location_properties(self) -> dict[str, str]:
         return {}
 
+    def bucket_properties(self, source: str) -> dict[str, dict[str, str]]:
+        return {}
+
 
 @dataclass
 class ArchiveTask:

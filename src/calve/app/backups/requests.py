@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from calve.app.destination import backup_properties
+from calve.app.destination import backup_properties, properties_of
 from calve.app.policies.release_backup import needed
 from calve.app.wiring import App
 from calve.archive import backups as archived
@@ -29,6 +29,7 @@ from calve.model.limits import Limits
 from calve.model.process import NewProcess
 from calve.model.record import fields_of
 from calve.objects.storage import Storage
+from calve.objects.uri import Uri
 from calve.policy.schedule import Schedule
 from calve.restore.kind import RestoreKind
 from calve.restore.preview import RestorePreview, check_agreed, preview
@@ -69,6 +70,11 @@ class BackupReach:
 
     def location_properties(self) -> dict[str, str]:
         return backup_properties(self._app.config)
+
+    def bucket_properties(self, source: str) -> dict[str, dict[str, str]]:
+        disks = self._app.config.source(source).disks.values()
+        buckets = {uri for uri in disks if "://" in uri}
+        return {Uri.parse(uri).place: properties_of(self._app.config, uri) for uri in sorted(buckets)}
 
 
 def backup_kind(app: App) -> BackupKind:

@@ -172,7 +172,7 @@ def _place(key: Key, value: Any, folder: Path) -> Any:
             return str(values.absolute(value, folder))
         case ("source", _, "engine_config") if value:
             return str(values.absolute(value, folder))
-        case ("source", _, "disks", _):
+        case ("source", _, "disks", _) if "://" not in value:
             return str(values.absolute(value, folder))
         case ("store", "url") | ("catalog", _, "uri"):
             return values.database_url(value, folder)

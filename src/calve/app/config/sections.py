@@ -43,7 +43,8 @@ class SourceSection(Section):
         default="", description="identifies the source where ClickHouse has no lasting id of its own"
     )
     disks: dict[str, str] = Field(
-        default={}, description="where executors see the server's disks: {default = '/var/lib/clickhouse'}"
+        default={},
+        description="where executors see the server's disks: {default = '/var/lib/clickhouse', cold = 's3://bucket'}",
     )
     disks_at: Literal["executors", "worker"] = Field(
         default="executors",

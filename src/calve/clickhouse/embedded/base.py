@@ -14,6 +14,7 @@ from typing import Any
 from calve.clickhouse import tables
 from calve.clickhouse.parts import partitions
 from calve.clickhouse.parts.content import content_hash, file_hash, parts_content
+from calve.clickhouse.parts.links import LinkedPart
 from calve.clickhouse.parts.partitions import PartitionInfo, clock
 from calve.clickhouse.pins import freeze, pin, shadow
 from calve.clickhouse.pins.pin import Pinned, PinRequest
@@ -24,6 +25,7 @@ from calve.clickhouse.sql.tokens import TableName
 from calve.clickhouse.tables import Mutation, TableInfo
 from calve.destination.plan import PartPlan, Relation
 from calve.model import reach
+from calve.model.errors import RefusedError
 
 NO_SETTINGS: Mapping[str, str] = {}
 
@@ -94,6 +96,14 @@ class EngineSession(ABC):
 
     def cannot_recompute(self) -> str:
         return ""
+
+    def buckets(self) -> Mapping[str, str]:
+        return {}
+
+    def link(self, table: TableInfo, partition_ids: Sequence[str], name: str) -> list[LinkedPart]:
+        raise RefusedError(
+            f"table {table} is in an embedded folder, whose parts are read as files", code="disk_not_linked"
+        )
 
     def pin_names(self) -> tuple[str, ...]:
         return shadow.names([disk.path for disk in self.disks()])

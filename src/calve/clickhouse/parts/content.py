@@ -20,8 +20,9 @@ so does this id.
 import hashlib
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from calve.clickhouse.sql.tokens import tokens
 from calve.destination.content import PartMark, marked
@@ -99,6 +100,11 @@ class PartFacts:
     level: int
     mutation: int  # the last that changed it; 0 for none
     data_version: int
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """For one who knows more of the same part."""
+        return {one.name: getattr(self, one.name) for one in fields(PartFacts)}
 
     def extent_with(self, rows_seen: int) -> Extent:
         return Extent(

@@ -29,8 +29,9 @@ from calve.clickhouse.pins.pin import (
     refuse_row_policies,
 )
 from calve.clickhouse.server import clone, live
+from calve.clickhouse.server.links import cloned
 from calve.clickhouse.server.live import obstacle
-from calve.clickhouse.server.parts import ListedPart, listed_parts, matched
+from calve.clickhouse.server.parts import ListedPart, listed_parts
 from calve.clickhouse.server.session import ServerSession
 from calve.clickhouse.server.visit import ServerVisit
 from calve.clickhouse.sql.tokens import string
@@ -175,17 +176,11 @@ def _frozen(session: ServerVisit, table: TableInfo, wanted: PinRequest, name: st
 
 
 def _cloned(session: ServerVisit, table: TableInfo, wanted: PinRequest, name: str, why: str) -> Pinned:
-    before = listed_parts(session, table.database, table.name, wanted.partitions, inactive=True)
-    clone.clone(session, table, wanted.partitions, name)
+    pairs = cloned(session, table, wanted.partitions, name, ignore=wanted.ignore_mutations)
     _refuse_hidden_policies(table, wanted)  # not before: who may make no clone reads through them
-    after = listed_parts(session, table.database, table.name, wanted.partitions, inactive=True)
-    freeze.refuse_unfinished(session, table, wanted.partitions, ignore=wanted.ignore_mutations)
-    freeze.refuse_altered(session, table)
-    pin = clone.pin_table(name)
-    cloned = listed_parts(session, pin.database, pin.table, wanted.partitions)
-    pairs = matched(table, before, after, cloned)
     pairs = [(part, origin) for part, origin in pairs if not wanted.parts or origin.name in wanted.parts]
     refuse_gone(table, wanted, (origin.name for _, origin in pairs))
+    pin = clone.pin_table(name)
     there = replace(table, database=pin.database, name=pin.table)
     return _live(session, table, there, wanted, pairs, (f"read over HTTP: {why}",))
 

@@ -132,7 +132,9 @@ class ServerOptions:
     database: str = "default"
     ca_file: str = ""
     id: str = ""
-    disks: Mapping[str, str] = field(default_factory=dict)  # the server's name -> where executors see it
+    disks: Mapping[str, str] = field(
+        default_factory=dict
+    )  # the server's name -> where executors see it: a folder, or a bucket
     connect_seconds: float = 5.0
     call_seconds: float = 15.0  # for the first answer: a replica that hangs must not hold up fail-over
     query_seconds: float = 300.0
@@ -210,8 +212,13 @@ class ServerSession:
         return tuple(disk for disk in self.mapped_disks() if _may_enter(disk.path))
 
     def mapped_disks(self) -> tuple[Disk, ...]:
-        """All that the configuration maps."""
-        return tuple(Disk(name=name, path=Path(path)) for name, path in sorted(self._options.disks.items()))
+        """All that the configuration maps to folders."""
+        disks = sorted(self._options.disks.items())
+        return tuple(Disk(name=name, path=Path(path)) for name, path in disks if "://" not in path)
+
+    def buckets(self) -> dict[str, str]:
+        """The buckets of disks in object storage, by disk, where the configuration says them."""
+        return {name: path.rstrip("/") for name, path in self._options.disks.items() if "://" in path}
 
     def has(self, table: str, column: str = "name") -> bool:
         """Whether a system table of this server has that column."""

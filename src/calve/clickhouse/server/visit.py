@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from calve.clickhouse.parts.content import parts_content
+from calve.clickhouse.parts.links import LinkedPart
 from calve.clickhouse.parts.partitions import PartitionInfo, clock
 from calve.clickhouse.pins import freeze, shadow
-from calve.clickhouse.server import clone, parts, tables
+from calve.clickhouse.server import clone, links, parts, tables
 from calve.clickhouse.server.session import ServerSession
 from calve.clickhouse.sql import filters
 from calve.clickhouse.sql.tokens import TableName
@@ -64,6 +65,9 @@ class ServerVisit(ServerSession):
         if self.read_only:
             return "its user may give no settings with a query"
         return ""
+
+    def link(self, table: TableInfo, partition_ids: Sequence[str], name: str) -> list[LinkedPart]:
+        return links.link(self, table, partition_ids, name)
 
     def pin_names(self) -> tuple[str, ...]:
         cloned = {name for name in clone.names(self) if shadow.is_ours(name)}
