@@ -77,6 +77,10 @@ class StoreReader(Protocol):
 
     def workers(self) -> list[Worker]: ...
 
+    def load(self) -> dict[WorkerId, int]:
+        """How many tasks of the live processes that a worker holds run or have yet to: one of a process without a
+        plan, none of one that publishes. Workers that hold none are left out. An index, not a scan."""
+
     def breakers(self) -> list[Breaker]: ...
 
     def halts(self) -> list[Halt]: ...  # by kind and source

@@ -15,12 +15,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 
 from calve import __version__
 from calve.control.background import History, Pool, ReleaseDrain, probe_due
 from calve.control.budget import Breakers, Random, halting, holding_back, known_to
+from calve.control.company import Company, to_begin
 from calve.control.decide import decide
 from calve.control.facts import Around, Gathered, gather
 from calve.control.inflight import InFlight, Want, share
@@ -53,8 +54,6 @@ STOPPED = ErrorInfo(
 _MOST_WAVES = 64  # beside each other, where the number of slots is not yet known
 _OF_THE_ENDED = frozenset({Resolve.__name__, Undo.__name__})
 _ERROR_SHOWN_SECONDS = 600.0
-_CLAIM_PART = 4  # of the free slots: what a worker takes at once beside others
-_CLAIM_SECONDS = 2.0  # between two, when all its slots are taken: a cancel must not wait for a slot
 _LOOK_SECONDS = 0.1  # one look at an index: of the newest event's number
 LEASE_GONE = ErrorInfo(code="lease_lost", message="another worker owns the process now", retryable=True)
 
@@ -119,8 +118,8 @@ class WorkerLoop:
         self._stops = 0  # how often a stop was asked for
         self._drain_began_at: float | None = None
         self._beat_at: float | None = None
-        self._has_company = False  # other workers live, at the last heartbeat
-        self._claimed_at = monotonic()
+        self._company = Company(store, self.id, limits, monotonic)
+        self._waiting = 0  # tasks that would have begun at the last tick, had there been slots
         self._down: frozenset[str] = frozenset()  # services, at the last tick
         self._error: ErrorInfo | None = None
         self._error_at = 0.0
@@ -184,7 +183,7 @@ class WorkerLoop:
             closed_lanes=frozenset(breaker.service for breaker in breakers),
         )
         if len(rows) > held:
-            self._claimed_at = self._monotonic()
+            self._company.took()
         for lease in self.holding.update(rows):
             stop_waves(self._context, lease, LEASE_GONE)
             self._log_lost(lease)
@@ -193,16 +192,7 @@ class WorkerLoop:
         return rows
 
     def _room(self, held: int) -> int:
-        """How many processes to take now. Beside other workers a few at a time, and without a free slot
-        seldom one: what would wait here can run there."""
-        room = max(self._limits.processes_per_worker - held, 0)
-        if not self._has_company:
-            return room
-        free = self.slots - self.in_flight.slots_used()
-        if free <= 0:
-            is_due = self._monotonic() - self._claimed_at >= _CLAIM_SECONDS
-            return min(room, 1 if is_due else 0)
-        return min(room, -(-free // _CLAIM_PART))
+        return self._company.room(held, self.slots, self.in_flight.slots_used(), self._waiting)
 
     def _log_breakers(self, breakers: Sequence[Breaker]) -> None:
         """Whichever worker opened or closed one."""
@@ -240,7 +230,11 @@ class WorkerLoop:
             with self._guarded(f"reading process {row.id}"):
                 gathered.append(self._gather(row, around))
         slots = share(around.free_slots, [_want(item) for item in gathered])
+        self._waiting = sum(
+            max(to_begin(item.facts) - slots.get(item.facts.process.id, 0), 0) for item in gathered
+        )
         idle: list[Process] = []
+        waiting: list[Process] = []
         for item in gathered:
             process = item.facts.process
             with self._guarded(f"process {process.id}"):
@@ -249,8 +243,19 @@ class WorkerLoop:
                 self._take(self.holding.lease(process.id), process, step, item)
                 if isinstance(step, Wait) and not facts.in_flight and not facts.busy:
                     idle.append(process)
+                    if to_begin(facts) and not step.yields:
+                        waiting.append(process)
+        self._hand_over(waiting)
         if len(rows) >= self._limits.processes_per_worker:
             self._make_room(rows, idle, breakers, halts)
+
+    def _hand_over(self, waiting: Sequence[Process]) -> None:
+        """What waits for a slot here while another worker has one."""
+        if self.in_flight.slots_used() < self.slots or self._stops:
+            return
+        for row in self._company.to_hand_over(row for row in waiting if not row.tasks.running):
+            _log.info("process %s is handed over: another worker has free slots", row.id)
+            self._give_up(self.holding.lease(row.id))
 
     def _gather(self, row: Process, around: Around) -> Gathered:
         lease = self.holding.lease(row.id)
@@ -375,11 +380,7 @@ class WorkerLoop:
             )
         )
         self._beat_at = now
-        oldest = self._store.now() - timedelta(seconds=self._limits.lease_seconds)
-        self._has_company = any(
-            other.id != self.id and not other.draining and other.heartbeat_at > oldest
-            for other in self._store.workers()
-        )
+        self._company.look()
 
     # -- running and stopping ---------------------------------------------------------------------
 

@@ -4,10 +4,20 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, func, or_, select, union_all
+from sqlalchemy import ColumnElement, Connection, Select, and_, case, func, or_, select, union_all
 
 from calve.model.access import Halt
-from calve.model.process import Breaker, Event, Pin, Process, ProcessId, ProcessQuery, Task, Worker
+from calve.model.process import (
+    Breaker,
+    Event,
+    Pin,
+    Process,
+    ProcessId,
+    ProcessQuery,
+    Task,
+    Worker,
+    WorkerId,
+)
 from calve.model.refusals import ambiguous, no_such_process
 from calve.model.states import PinState, ProcessState, TaskState
 from calve.store import rows
@@ -138,6 +148,20 @@ class SqlReader:
         statement = select(workers).order_by(workers.c.id)
         return self._database.read(
             lambda connection: [rows.worker(row) for row in connection.execute(statement).mappings()]
+        )
+
+    def load(self) -> dict[WorkerId, int]:
+        c = processes.c
+        left = case(
+            (c.state == ProcessState.PENDING.value, 1),
+            (c.state == ProcessState.RUNNING.value, c.tasks_total - c.tasks_done - c.tasks_failed),
+            else_=0,
+        )
+        statement = select(c.owner, func.sum(left)).where(c.owner.is_not(None)).group_by(c.owner)
+        return self._database.read(
+            lambda connection: {
+                WorkerId(owner): int(tasks) for owner, tasks in connection.execute(statement) if tasks
+            }
         )
 
     def breakers(self) -> list[Breaker]:

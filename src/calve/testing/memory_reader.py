@@ -1,7 +1,7 @@
 """What the store in memory answers, of rows that nobody changes while they are read."""
 
 import threading
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
@@ -24,6 +24,7 @@ from calve.model.refusals import (
 from calve.model.states import (
     PROCESS_LIVE,
     PinState,
+    ProcessState,
     TaskState,
 )
 from calve.testing.clock import Clock
@@ -154,6 +155,16 @@ class MemoryReader(MemoryRegistry, MemoryTiers):
     def workers(self) -> list[Worker]:
         with self._transaction:
             return sorted(self.rows.workers.values(), key=lambda worker: worker.id)
+
+    def load(self) -> dict[WorkerId, int]:
+        found: Counter[WorkerId] = Counter()
+        with self._transaction:
+            for row in self.rows.processes.values():
+                if row.owner is not None and row.state is ProcessState.PENDING:
+                    found[row.owner] += 1
+                elif row.owner is not None and row.state is ProcessState.RUNNING:
+                    found[row.owner] += row.tasks.total - row.tasks.done - row.tasks.failed
+        return dict(+found)
 
     def breakers(self) -> list[Breaker]:
         with self._transaction:

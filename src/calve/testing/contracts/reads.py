@@ -10,10 +10,14 @@ from calve.model.process import BatchId, Granted, ProcessId, ProcessQuery, Worke
 from calve.model.states import PROCESS_LIVE, PROCESS_TERMINAL, ProcessState, TaskState
 from calve.testing.clock import FakeClock
 from calve.testing.contracts.contract import (
+    ANNE,
+    BERT,
     FAILURE,
     Contract,
     claimed,
+    finish_task,
     move,
+    publishing,
     running,
     start_task,
     submit,
@@ -44,6 +48,17 @@ class ReadsContract(Contract):
         many = [ProcessId(f"nobody{number}") for number in range(2_000)]
         assert [row.id for row in store.known([*many, ids[1]])] == [ids[1]]
         assert store.known(ids[:1]) == [store.process(ids[0])]
+
+    def test_the_load_of_a_worker_is_what_its_processes_have_yet_to_run(self, store: Store) -> None:
+        assert store.load() == {}
+        planned = start_task(store, running(store, tasks=3))
+        finish_task(store, start_task(store, planned, 2), 2)
+        publishing(store)
+        move(store, claimed(store, BERT), ProcessState.CANCELLED)
+        assert store.load() == {ANNE: 2}
+        claimed(store, BERT)
+        submit(store)  # nobody's
+        assert store.load() == {ANNE: 2, BERT: 1}
 
     def test_processes_are_listed_newest_first_and_filtered(self, store: Store) -> None:
         ended = move(store, claimed(store), ProcessState.CANCELLED).id
