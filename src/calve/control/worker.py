@@ -21,12 +21,11 @@ from functools import partial
 from calve import __version__
 from calve.control.background import History, Pool, ReleaseDrain, probe_due
 from calve.control.budget import Breakers, Random, halting, holding_back, known_to
-from calve.control.company import Company, to_begin
 from calve.control.decide import decide
 from calve.control.facts import Around, Gathered, gather
 from calve.control.inflight import InFlight, Want, share
 from calve.control.kind import GuardedRunner, Kind, guarded
-from calve.control.leases import Holding, Leases
+from calve.control.leases import Company, Holding, Leases, to_begin
 from calve.control.perform import performer
 from calve.control.ports import Runner, Store
 from calve.control.step import Resolve, SlowStep, Step, Undo, Wait
