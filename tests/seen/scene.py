@@ -165,6 +165,7 @@ class Scene:
             f"processes/{self.first}",
             f"confirm/cancel?ids={self.first}",
             "backups",
+            "backups/restore",
             "policies",
             "confirm/hold_add",
             "system",

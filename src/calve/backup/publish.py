@@ -148,9 +148,15 @@ def result_of(manifest: Manifest) -> Result:
 
 def _sentence(manifest: Manifest) -> str:
     skipped = (
-        f", {len(manifest.skipped)} tables skipped or kept by structure alone" if manifest.skipped else ""
+        f", {_counted(len(manifest.skipped), 'table')} skipped or kept by structure alone"
+        if manifest.skipped
+        else ""
     )
     return (
-        f"backup {manifest.name}: {len(manifest.tables)} tables, {manifest.parts} parts, "
+        f"backup {manifest.name}: {_counted(len(manifest.tables), 'table')}, {_counted(manifest.parts, 'part')}, "
         f"{manifest.bytes} bytes of which {manifest.moved_bytes} were new{skipped}"
     )
+
+
+def _counted(number: int, one: str) -> str:
+    return f"{number} {one}" if number == 1 else f"{number} {one}s"
