@@ -196,6 +196,7 @@ def run_store(report: Report, home: Path, url: str, where: str, database: Callab
         store = stack.enter_context(open_store(url))
         client = stack.enter_context(browser(served))
         pids = [served.program.pid, *([database()] if database else [])]
+        started(served.program.pid)
         one_viewer(report, client, pids, where, rounds)
         for page, address in shared_pages().items():
             first, again = requests_of(client, address)
@@ -205,6 +206,15 @@ def run_store(report: Report, home: Path, url: str, where: str, database: Callab
             many_viewers(report, served, pids, where, seconds)
         nobody_asks(report, served.program.pid, where, seconds if report.quick else 60.0)
         report.ratio(f"memory in MB, {where}", peak_mb(served.program.pid), MOST_MB)
+
+
+def started(pid: int) -> None:
+    """Once the server has loaded what it loads beside the first requests."""
+    for _ in range(60):
+        used = tree(pid)
+        time.sleep(1)
+        if core_seconds(used, tree(pid)) < 0.05:
+            return
 
 
 def nobody_asks(report: Report, pid: int, where: str, seconds: float) -> None:
