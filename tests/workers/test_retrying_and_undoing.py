@@ -1,6 +1,8 @@
 """What an export that did not complete leaves: adopted by a retry, or undone, never both (D3)."""
 
+import sqlite3
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -51,10 +53,19 @@ def place(tmp_path: Path, runner: Stumbling) -> Iterator[Place]:
         yield place
 
 
+def an_hour_later(place: Place) -> None:
+    """No attempt that lost can write any more."""
+    with closing(sqlite3.connect(place.folder / "calve.db", isolation_level=None, timeout=60)) as database:
+        database.execute(
+            "UPDATE processes SET finished_at = finished_at - 3700000000, cleanup_at = cleanup_at - 3700000000"
+        )
+
+
 def failed_export(place: Place) -> Process:
     (failed,) = place.export(TABLE, to=DESTINATION)
     assert (failed.state, failed.leftovers) == (ProcessState.FAILED, Leftovers.KEPT)
     assert (failed.tasks.done, failed.tasks.failed) == (PARTS - 1, 1)
+    an_hour_later(place)
     return failed
 
 
@@ -178,6 +189,7 @@ def test_D3_what_was_undone_is_not_adopted_and_the_retry_exports_it_all_again(
     create(place)
     (failed,) = place.export(TABLE, to=DESTINATION)
     assert failed.state is ProcessState.FAILED
+    an_hour_later(place)
     with place.app() as app:
         gone = work_until(app, lambda row: row.leftovers is Leftovers.GONE, failed.id)
         assert gone.state is ProcessState.FAILED

@@ -69,7 +69,7 @@ def _export(world: World, row: Process, landed: list[Landed]) -> Iterator[str]:
         yield f"process {row.id} is COMPLETED with {row.files} files, and was never published"
     if landed and not said:
         outcome = row.error.outcome if row.error else ""
-        if outcome != "applied":
+        if outcome != "applied" and not any(one.uuid in _dropped(world) for one in landed):
             yield f"process {row.id} is {row.state} ({outcome}) with {row.files} files, and was published"
     for one in landed:
         if str(one.snapshot_id) != row.snapshot_id and said:
@@ -80,6 +80,11 @@ def _export(world: World, row: Process, landed: list[Landed]) -> Iterator[str]:
         if found != wanted:
             missing, more = sorted(wanted - found), sorted(found - wanted)
             yield f"process {row.id} published other rows than it pinned: missing {missing[:3]}, more {more[:3]}"
+
+
+def _dropped(world: World) -> set[str]:
+    """Tables that somebody dropped: what was published there cannot be found any more."""
+    return {str(table.table_uuid) for catalog in world.catalogs.values() for table in catalog.dropped}
 
 
 def _rewritten(world: World, landed: Landed) -> Iterator[str]:
@@ -136,7 +141,6 @@ def _left(world: World) -> Iterator[str]:
     for kept in world.store.pins(states=PIN_HELD):
         yield f"pin {kept.name} is {kept.state} in the store"
     known = {uri for one in _all_landed(world) for uri in one.added} | listed_files(world)
-    dropped = any(catalog.dropped for catalog in world.catalogs.values())  # nothing proves its files unused
-    for uri in sorted(world.objects.held if not dropped else ()):
+    for uri in sorted(world.objects.held if not _dropped(world) else ()):  # nothing proves its files unused
         if DataFileName.parse(uri) and uri not in known:
             yield f"{uri} is left, and nothing ever referred to it"

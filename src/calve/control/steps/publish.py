@@ -78,6 +78,9 @@ def undo(context: Context, lease: Lease, process: Process) -> None:
     """Delete what no retry will adopt any more. KEPT -> UNDOING is the compare-and-set that an adopting
     retry would lose or win (D3)."""
     if process.leftovers is Leftovers.KEPT:
+        if (rest := _attempts_alive(context, process)) > 0:
+            context.store.apply(lease, Change(CleanUpIn(rest), expect_version=process.version))
+            return
         message = "its files are no longer kept for a retry"
         if process.state is ProcessState.COMPLETED:
             message = "files that it did not publish are looked for"
@@ -103,6 +106,18 @@ def undo(context: Context, lease: Lease, process: Process) -> None:
     change = Change(LeftoversTo(Leftovers.GONE), NoCleanUp(), event, expect_version=process.version)
     # if we die here, it is undone again, and finds nothing left to delete
     context.store.apply(lease, change)
+
+
+def _attempts_alive(context: Context, process: Process) -> float:
+    """For how many seconds an attempt that lost may still write (T13). A retry that is done hands files back
+    long before they would be deleted otherwise."""
+    assert process.finished_at is not None
+    since = (context.store.now() - process.finished_at).total_seconds()
+    rest = context.limits.task_seconds - since
+    if rest <= 0:
+        return 0.0
+    lost = any(task.attempt > (task.state is TaskState.DONE) for task in context.store.tasks(process.id))
+    return rest if lost else 0.0
 
 
 def used_by_retries(store: Store, process: Process) -> list[str]:
