@@ -23,6 +23,7 @@ from support.s3 import S3Server, s3_server
 from support.s3_disks import BUCKET, server_settings
 
 pytestmark = pytest.mark.services
+LONG = pytest.mark.long
 COLUMNS = (
     "id UInt64, m UInt8, s String, e Array(Nullable(String)), PROJECTION p (SELECT m, count() GROUP BY m)"
 )
@@ -106,7 +107,8 @@ def completed(row: Process) -> Process:
 
 
 @pytest.mark.parametrize(
-    ("policy", "sealed"), [("far", False), ("cached", False), ("tiered", False), ("far", True)]
+    ("policy", "sealed"),
+    [("far", True), *(pytest.param(one, False, marks=LONG) for one in ("far", "cached", "tiered"))],
 )
 def test_a_backup_has_their_bytes_and_a_restore_puts_them_on_the_same_disks(
     s3: S3Server, front: ClickHouseFront, tmp_path: Path, policy: str, sealed: bool
@@ -166,6 +168,7 @@ def test_another_bucket_is_found_out_before_anything_is_stored(
     assert not scene.location.storage.list(scene.location.all_under_way)
 
 
+@LONG
 def test_existing_tables_on_such_disks_are_not_restored_to(
     s3: S3Server, front: ClickHouseFront, tmp_path: Path
 ) -> None:
@@ -179,7 +182,7 @@ def test_existing_tables_on_such_disks_are_not_restored_to(
     assert scene.held("there") == before
 
 
-@pytest.mark.parametrize("applied", [True, False])
+@pytest.mark.parametrize("applied", [True, pytest.param(False, marks=LONG)])
 def test_a_copy_whose_answer_is_lost_is_made_once(
     s3: S3Server, front: ClickHouseFront, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, applied: bool
 ) -> None:
@@ -204,6 +207,7 @@ def test_a_copy_whose_answer_is_lost_is_made_once(
     assert scene.clones == [] and scene.unnamed == set()
 
 
+@LONG
 @pytest.mark.parametrize("call", ["take", "plan", "run", "publish"])
 def test_a_worker_that_dies_leaves_no_clone_and_no_object(
     s3: S3Server, front: ClickHouseFront, tmp_path: Path, call: str

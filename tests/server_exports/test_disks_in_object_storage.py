@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from served import PASSWORD, WITH_UUID
 
+from calve.app.backups import requests
 from calve.app.proof import prove
 from calve.clickhouse.embedded.source import EmbeddedSource
 from calve.destination.plan import ExportPlan
@@ -111,6 +112,27 @@ def test_a_disk_that_the_table_itself_defines_cannot_be_cloned_and_is_refused_by
     assert process.state is ProcessState.FAILED
     assert process.error and re.search("disk", process.error.message), process.error
     assert s3.keys.secret_access_key not in f"{process}"
+
+
+def test_a_backup_of_them_is_made_and_exported_by_the_configuration_alone(
+    s3: S3Server, url: str, tmp_path: Path, runner: LocalRunner
+) -> None:
+    """The bucket stands in `disks`, its keys in its own section; no folder of the server is seen."""
+    place = ServerPlace(tmp_path, url, runner, password=PASSWORD, disks={"cached": BUCKET})
+    file = tmp_path / "calve.toml"
+    file.write_text(
+        f'{file.read_text()}\n[storage."{BUCKET}"]\nendpoint = "{s3.endpoint}"\nregion = "{s3.region}"\n'
+        f'access_key_id = "{s3.keys.access_key_id}"\nsecret_access_key = "{s3.keys.secret_access_key}"\n'
+    )
+    place.execute(*statements(places(s3)["cached"], "configured"))
+    with place.app() as app:
+        made = place.finish(app, [requests.create(app, app.store, "b", ["configured.*"]).process.id])
+        assert {one.state for one in made} == {ProcessState.COMPLETED}, made
+        assert s3.keys.secret_access_key not in f"{app.store.plan(made[0].id)}"
+    processes = place.export("configured.events", from_backup="b")
+    assert {one.state for one in processes} == {ProcessState.COMPLETED}, processes
+    assert sorted(place.read().column("id").to_pylist()) == [at for at in range(2 * ROWS) if at != 7]
+    assert place.pins == [] and named(place) == set(Storage(s3.properties()).list(f"{BUCKET}/server"))
 
 
 def test_an_embedded_folder_with_such_a_disk_is_refused_by_name(
