@@ -89,6 +89,7 @@ WAITS: dict[str, tuple[Process, dict[str, Any], str, Any, bool]] = {
     ),
     "no slot": (running(), {"ready": 2}, "2 tasks wait for a free slot", None, False),
     "no slot, and nobody looked": (running(), {}, "4 tasks wait for a free slot", None, False),
+    "no slot for the only one": (running(total=1), {}, "1 tasks wait for a free slot", None, False),
     "no slot, and others run elsewhere": (running(done=1, running=1), {}, "2 tasks wait for a free slot", None, False),
     "all back off": (running(), {"next_task_at": LATER}, "tasks back off after an error", LATER, False),
     "all run": (running(running=4), {"in_flight": 4}, "4 tasks are running", None, False),
