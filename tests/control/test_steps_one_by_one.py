@@ -10,7 +10,8 @@ import pytest
 from calve.control.budget import Breakers
 from calve.control.inflight import InFlight, started
 from calve.control.kind import AdoptedWork, Fenced, NothingToDo, Planned, Published
-from calve.control.step import End, Fence
+from calve.control.perform import performer
+from calve.control.step import End, Fence, StopTasks
 from calve.control.steps import plan as planning
 from calve.control.steps import publish as steps
 from calve.control.steps.context import Context, Plans
@@ -254,6 +255,14 @@ def test_what_runs_is_stopped_at_no_cost_and_nobody_looks_for_its_receipt(store:
     assert steps.ENDED.retryable
 
 
+def test_tasks_that_are_stopped_are_told_why(store: Store) -> None:
+    made, _ = context(store)
+    row = start_task(store, running(store))
+    wave = made.in_flight.begin(lease_of(row), [started(replace(store.tasks(row.id)[0], attempt=0))], 0.0)
+    performer(made, lease_of(row), row, StopTasks(code="down", reason="it is down"), ())()
+    assert wave.stop == ErrorInfo(code="down", message="it is down", retryable=True)
+
+
 @pytest.mark.parametrize(
     ("outcome", "leftovers", "seconds"),
     [
@@ -391,6 +400,7 @@ def test_each_try_at_planning_takes_pins_of_its_own_and_keeps_what_they_say(stor
     planning.plan(made, lease_of(row), row)
     row = store.process(row.id)
     kind.answer = None
+    made.breakers.failed(LANE, "it was down")
     planning.plan(made, lease_of(row), row)
     assert sorted(pin.name for pin in store.pins(row.id)) == [
         f"calve-{row.id}-{number}-0" for number in (1, 2)

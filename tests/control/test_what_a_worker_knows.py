@@ -96,6 +96,16 @@ def test_tasks_are_counted_only_where_one_may_start(store: MemoryStore) -> None:
     assert [task.number for task in gathered(store, row, free_slots=1).ready] == [1]
 
 
+def test_L36_where_no_task_waits_none_is_looked_for(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = start_task(store, finish_task(store, start_task(store, running(store, 3))), 2)
+    failed = TaskChange(number=3, before=TaskState.PENDING, after=TaskState.FAILED, attempt=0, error=FAILURE)
+    row = store.apply(lease_of(row), Change(failed))
+    monkeypatch.setattr(store, "ready_tasks", None)
+    assert gathered(store, row).ready == ()
+
+
 def test_when_the_next_task_may_start_is_asked_only_while_all_back_off(store: MemoryStore) -> None:
     row = start_task(store, running(store))
     again = TaskChange(

@@ -1,7 +1,9 @@
 """Services by their names, and which processes a reach has."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 
 import pytest
 
@@ -11,16 +13,19 @@ from calve.testing.contracts.contract import new
 
 
 @pytest.mark.parametrize(
-    ("service", "text", "type"),
+    ("made", "text", "type"),
     [
-        (reach.source("main"), "source:main", ServiceType.SOURCE),
-        (reach.catalog("lake"), "catalog:lake", ServiceType.CATALOG),
-        (reach.storage("s3://b"), "storage:s3://b", ServiceType.STORAGE),
-        (reach.backup("s3://b/p/"), "backup:s3://b/p", ServiceType.BACKUP),
-        (reach.spark("local[*]"), "spark:local[*]", ServiceType.SPARK),
+        (partial(reach.source, "main"), "source:main", ServiceType.SOURCE),
+        (partial(reach.catalog, "lake"), "catalog:lake", ServiceType.CATALOG),
+        (partial(reach.storage, "s3://b"), "storage:s3://b", ServiceType.STORAGE),
+        (partial(reach.backup, "s3://b/p/"), "backup:s3://b/p", ServiceType.BACKUP),
+        (partial(reach.spark, "local[*]"), "spark:local[*]", ServiceType.SPARK),
     ],
 )
-def test_a_service_is_its_type_and_its_name(service: Service, text: str, type: ServiceType) -> None:
+def test_a_service_is_its_type_and_its_name(
+    made: Callable[[], Service], text: str, type: ServiceType
+) -> None:
+    service = made()
     assert service == text
     assert (service.type, service.name) == (type, text.partition(":")[2])
     assert (service.is_source, service.is_spark) == (type is ServiceType.SOURCE, type is ServiceType.SPARK)
