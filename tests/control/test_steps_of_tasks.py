@@ -71,6 +71,8 @@ def test_a_pin_is_spent_once_no_task_that_reads_it_runs_or_waits(store: Store) -
     assert spent(here, row, [done(3)]) == (), "task 4 waits"
     assert spent(here, row, [done(1), done(2)]) == (PinChange(name="a", after=PinState.RELEASING),)
     assert [one.name for one in spent(here, row, [done(1), done(2), done(5)])] == ["a", "c"]
+    earlier = finish_task(store, start_task(store, running(store, 2)))
+    assert [one.name for one in spent(here, earlier, [done(2)])] == ["a"], "task 1 has ended long since"
     again = TaskChange(number=5, before=TaskState.RUNNING, after=TaskState.PENDING, attempt=1, error=FAILURE)
     assert spent(here, row, [again]) == ()
     assert spent(replace(here, kinds={}), row, [done(1), done(2)]) == ()
@@ -214,3 +216,4 @@ def test_a_start_that_was_refused_took_place_nowhere(store: Store, failure: Any,
         steps.run_tasks(here, lease_of(row), row, ready)
     assert len(here.in_flight.lost(lease_of(row))) == kept
     assert here.in_flight.waves() == []
+    assert all(lost.error.retryable for lost in here.in_flight.lost(lease_of(row)).values())

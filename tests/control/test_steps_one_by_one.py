@@ -140,7 +140,7 @@ def ended(store: MemoryStore, state: ProcessState = ProcessState.FAILED, **error
     row = (
         publishing(store)
         if state is ProcessState.COMPLETED
-        else finish_task(store, start_task(store, running(store)))
+        else finish_task(store, start_task(store, running(store, 2)))  # the second task ends with it
     )
     row = move(
         store, row, state, LeftoversTo(Leftovers.KEPT), CleanUpIn(0.0), error=replace(FAILURE, **error)
