@@ -169,7 +169,7 @@ def _mistakes(
 
 
 def _mutants(found: Mapping[str, Any]) -> str:
-    names = ("mutants", "killed", "explained", "survived")
+    names = ("mutants", "tried", "killed", "explained", "survived")
     modules: Mapping[str, Mapping[str, int]] = found.get("modules", {})
     total = {name: sum(counts[name] for counts in modules.values()) for name in names}
     rows = [
@@ -180,14 +180,14 @@ def _mutants(found: Mapping[str, Any]) -> str:
     return (
         "## Mutants\n\n`make mutants` changes one place of a module at a time (a comparison, a condition, a constant, a member of a set,"
         " a statement left out, None returned), and runs the quick tests that run that line: some must fail. The share is that of"
-        " those killed, without those that are explained.\n\n"
+        " those killed, without those that are explained; where not all were tried, a sample that is always the same was.\n\n"
         + _table(("module", *names, "share"), rows)
         + f"\nExplained, one by one in `tests/support/mutants/explained.toml`:\n\n{why}"
     )
 
 
 def _share(counts: Mapping[str, int]) -> str:
-    noticeable = counts["mutants"] - counts["explained"]
+    noticeable = counts["tried"] - counts["explained"]
     return f"{100 * counts['killed'] / noticeable:.1f} %" if noticeable else "–"
 
 

@@ -4,6 +4,7 @@ import argparse
 import hashlib
 import importlib.util
 import sys
+import zlib
 from pathlib import Path
 
 import pytest
@@ -48,10 +49,12 @@ def main() -> int:
     def wanted(mutant: Mutant) -> bool:
         if asked.place and asked.place not in mutant.name:
             return False
+        if zlib.crc32(mutant.name.encode()) % asked.every:
+            return False
         return not asked.again or kept.verdict(mutant) != KILLED
 
     def done(module: str, verdicts: list[Verdict]) -> None:
-        kept.add(module, verdicts, whole=not (asked.again or asked.place))
+        kept.add(module, verdicts, whole=not (asked.again or asked.place or asked.every > 1))
 
     files = [_origin(name) for name in MODULES]
     mutation = Mutation(
@@ -89,6 +92,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("modules", nargs="*", help="only these, such as calve.control.decide")
     parser.add_argument("--place", help="only mutants whose name has these words")
     parser.add_argument("--seconds", type=float, default=6.0, help="of tests that a mutant is shown to")
+    parser.add_argument("--every", type=int, default=1, help="a sample: one of so many, always the same")
     parser.add_argument("--again", action="store_true", help="only those that were not killed the last time")
     parser.add_argument("--tests", nargs="*", help="only these folders of tests")
     parser.add_argument("--report", action="store_true", help="try nothing; write what is known")

@@ -1,5 +1,6 @@
 """What came of the mutants: kept by module, told as docs/figures/mutants.json, and judged with what is explained."""
 
+import ast
 import json
 import tomllib
 from collections import Counter
@@ -7,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from support.mutants.places import Mutant
+from support.mutants.places import Mutant, mutants
 from support.mutants.run import KILLED, UNFIT, Verdict
 
 EXPLAINED = Path(__file__).with_name("explained.toml")
@@ -39,6 +40,11 @@ def explained() -> dict[str, str]:
     return {mutant: reason["why"] for reason in reasons for mutant in reason["mutants"]}
 
 
+def _count(root: Path, module: str) -> int:
+    file = root / "src" / Path(*module.split(".")).with_suffix(".py")
+    return len(mutants(module, ast.parse(file.read_text(encoding="utf-8"))))
+
+
 def write(root: Path, kept: Kept, modules: Sequence[str]) -> None:
     """Of all modules that were ever tried here."""
     reasons = explained()
@@ -52,7 +58,8 @@ def write(root: Path, kept: Kept, modules: Sequence[str]) -> None:
         same = {name for name in alive if f"{module}: {name}" in reasons}
         why.update(reasons[f"{module}: {name}"] for name in same)
         figures[module] = {
-            "mutants": len(found),
+            "mutants": _count(root, module),
+            "tried": len(found),
             "killed": len(found) - len(alive),
             "explained": len(same),
             "survived": len(alive - same),
