@@ -12,7 +12,14 @@ from calve.control.ports import TaskResult
 from calve.control.steps import tasks as steps
 from calve.control.steps.context import Context
 from calve.model.change import PinChange, TaskChange
-from calve.model.errors import ConflictError, ErrorInfo, FenceLostError, StoreError, UnavailableError
+from calve.model.errors import (
+    ConflictError,
+    ErrorInfo,
+    FenceLostError,
+    StoreError,
+    TemporaryError,
+    UnavailableError,
+)
 from calve.model.process import Process, Task
 from calve.model.states import PinState, ProcessState, TaskState
 from calve.testing.contracts.contract import FAILURE, done, finish_task, lease_of, move, running, start_task
@@ -183,6 +190,9 @@ def test_a_service_that_does_not_say_whether_there_is_a_receipt_is_asked_again(s
     after = store.process(row.id)
     assert after.not_before == store.now() + timedelta(seconds=0.75 * LIMITS.backoff_first_seconds)
     assert store.tasks(row.id)[0].state is TaskState.RUNNING
+    steps.recover_tasks(made(store, TemporaryError("not now", code="busy")), lease, row)
+    after = store.process(row.id)
+    assert after.not_before == store.now() + timedelta(seconds=0.75 * LIMITS.backoff_first_seconds)
     with pytest.raises(StoreError):
         steps.recover_tasks(made(store, StoreError("away", code="store_failed")), lease, row)
 

@@ -40,9 +40,10 @@ def explained() -> dict[str, str]:
     return {mutant: reason["why"] for reason in reasons for mutant in reason["mutants"]}
 
 
-def _count(root: Path, module: str) -> int:
+def _names(root: Path, module: str) -> set[str]:
+    """Of the mutants that its text has now: it may have changed since they were tried."""
     file = root / "src" / Path(*module.split(".")).with_suffix(".py")
-    return len(mutants(module, ast.parse(file.read_text(encoding="utf-8"))))
+    return {one.name for one in mutants(module, ast.parse(file.read_text(encoding="utf-8")))}
 
 
 def write(root: Path, kept: Kept, modules: Sequence[str]) -> None:
@@ -51,14 +52,15 @@ def write(root: Path, kept: Kept, modules: Sequence[str]) -> None:
     figures: dict[str, dict[str, int]] = {}
     why: Counter[str] = Counter()
     for module in modules:
-        found = {name: one for name, one in kept.of(module).items() if one["what"] != UNFIT}
+        there = _names(root, module)
+        found = {name: one for name, one in kept.of(module).items() if name in there and one["what"] != UNFIT}
         if not found:
             continue
         alive = {name for name, one in found.items() if one["what"] != KILLED}
         same = {name for name in alive if f"{module}: {name}" in reasons}
         why.update(reasons[f"{module}: {name}"] for name in same)
         figures[module] = {
-            "mutants": _count(root, module),
+            "mutants": len(there),
             "tried": len(found),
             "killed": len(found) - len(alive),
             "explained": len(same),
