@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -253,6 +254,8 @@ def test_of_few_keys_only_properties_of_their_partitions_are_read() -> None:
         ((1, 3), 3, 2000, 1001, False),  # it has not
         ((3,), 3, 2000, 1000, True),  # nothing from before is left
         ((1, 2), 2, 2000, 0, False),
+        ((1, 2), 3, 2000, 0, True),  # one made in the very millisecond counts as made since
+        ((1, 2, 3), 3, 2500, 500, False),
     ],
 )
 def test_P8_a_commit_of_long_ago_is_unprovable_once_snapshots_since_are_gone(
@@ -268,6 +271,20 @@ def test_P8_a_commit_of_long_ago_is_unprovable_once_snapshots_since_are_gone(
         assert found.value.code == "publish_unprovable" and "snapshot 8" in found.value.message
     else:
         marks.refuse_if_unprovable(table, sent, age)
+
+
+def test_P8_snapshots_from_before_sequence_numbers_count_as_none() -> None:
+    old = {name: value for name, value in snapshot(1).items() if name != "sequence-number"}
+    table = metadata(old, snapshot(3), last_sequence_number=2)
+    with pytest.raises(RefusedError, match="1 snapshots"):
+        marks.refuse_if_unprovable(table, [Sent(snapshot_id="8", timestamp_ms=2000)], 0)
+
+
+def test_a_key_is_found_by_a_summary_alone() -> None:
+    table = SimpleNamespace(metadata=metadata(snapshot(1, **MINE), snapshot(2, 1)))
+    found = marks.find_export(table, "k1")  # type: ignore[arg-type]
+    assert found is not None and (found.process_id, found.snapshot_id) == ("p", "1")
+    assert marks.find_export(table, "k2") is None  # type: ignore[arg-type]
 
 
 def test_a_key_s_property_says_which_rows_files_and_tasks_are_its_own(catalog: FaultySqlCatalog) -> None:
