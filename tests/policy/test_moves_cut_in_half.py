@@ -11,11 +11,13 @@ from release_scene import ALL, ROWS, UUID, FakeHot, Part, ReleaseScene
 
 from calve.app.doctor.finding import Finding
 from calve.app.doctor.released import moving
-from calve.app.pages.attention import CARD_KINDS, Card, _Look, halfway
+from calve.app.pages.attention import CARD_KINDS
+from calve.app.pages.cards.card import Card, Glance
+from calve.app.pages.cards.policies import halfway
 from calve.model.errors import TemporaryError
 from calve.model.states import ProcessState, ReleaseState
 
-_CARDS = ("_halfway", "_kept_out")
+_CARDS = ("halfway_cards", "kept_out_cards")
 OPEN, CLOSED, BACK = f"{UUID}_1_open", f"{UUID}_1", f"{UUID}_1_back"
 
 
@@ -110,7 +112,7 @@ def test_what_was_merged_since_a_return_was_cut_off_waits_for_a_person(
 def _told(scene: ReleaseScene) -> tuple[list[Card], list[Finding]]:
     """On the first page, and by doctor."""
     app = cast(Any, SimpleNamespace(store=scene.memory, registry=scene.memory))
-    found = [card for make in CARD_KINDS if make.__name__ in _CARDS for card in make(_Look(app))]
+    found = [card for make in CARD_KINDS if make.__name__ in _CARDS for card in make(Glance(app))]
     return found, list(moving(app))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from calve.app.config import Config, load_config
-from calve.app.pages.attention import kept_out
+from calve.app.pages.cards.policies import kept_out
 from calve.app.policies import consent, evaluation, guard
 from calve.app.policies.releases import announce
 from calve.app.wiring import App

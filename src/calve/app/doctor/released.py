@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from calve.app.destination import parse_table
 from calve.app.doctor.finding import Finding
-from calve.app.pages.attention import halfway, kept_out
+from calve.app.pages.cards.policies import halfway, kept_out
 from calve.app.policies.guard import standing
 from calve.app.wiring import App
 from calve.objects.protection import protection
