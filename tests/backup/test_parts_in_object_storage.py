@@ -208,6 +208,37 @@ def test_a_copy_whose_answer_is_lost_is_made_once(
 
 
 @LONG
+def test_a_copy_that_a_worker_makes_when_it_wakes_up_is_found_out(
+    s3: S3Server, front: ClickHouseFront, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = Scene(tmp_path, front, s3)
+    scene.make("woken", "far")
+    completed(scene.settle(scene.create("b", "woken.*")))
+    scene.execute("DROP DATABASE woken SYNC")
+    real = ServerSession.execute
+
+    def execute(session: ServerSession, sql: str, *rest: Any, **named: Any) -> None:
+        if "ATTACH PARTITION ID '1'" in sql:
+            real(session, sql, *rest, **named)
+        real(session, sql, *rest, **named)
+
+    monkeypatch.setattr(ServerSession, "execute", execute)
+    row = scene.settle(scene.restore("b"))
+    assert row.error and row.error.code == "restore_unclear" and "4 parts in partition 1" in row.error.message
+    assert scene.clones == []
+
+
+@LONG
+def test_a_policy_of_two_disks_needs_both(s3: S3Server, front: ClickHouseFront, tmp_path: Path) -> None:
+    scene = Scene(tmp_path, front, s3)
+    scene.make("halves", "tiered")
+    del scene.known["default"]
+    row = scene.settle(scene.create("b", "halves.*"))
+    assert row.error and row.error.code == "disk_not_seen" and "on disk default" in row.error.message
+    assert backups.listed(scene.location) == [] and scene.clones == []
+
+
+@LONG
 @pytest.mark.parametrize("call", ["take", "plan", "run", "publish"])
 def test_a_worker_that_dies_leaves_no_clone_and_no_object(
     s3: S3Server, front: ClickHouseFront, tmp_path: Path, call: str

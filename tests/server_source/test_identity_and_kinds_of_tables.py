@@ -1,5 +1,6 @@
 """What a table is, who it is, and what is refused: on servers of every age."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -319,6 +320,10 @@ def test_no_clone_is_made_where_dropping_it_could_harm_or_it_cannot_be(
         told = why_no_clone(session, found, listed_parts(session, "db", "t", ("all",)))
         assert bool(told) == bool(why) and why in told
         name = pin_name()
+        if why:  # a backup of what is there cannot be right either
+            with pytest.raises(RefusedError, match=re.escape(why)) as refused:
+                session.link(found, ("all",), name)
+            assert refused.value.code == "disk_not_linked" and "calve export" in refused.value.hint
         if not found.clause.replicated:  # which has a replica to wait for
             pinned = Place(url="", data=Path(), modern=True).pin("db.t", name, source, partitions=("all",))
             assert pinned.relation.detail["pinned"] is (not why)

@@ -40,6 +40,7 @@ def attach(session: Session, plan: RestorePlan, staged: Mapping[int, Path]) -> i
                 _refuse_stopped(plan, target)
                 distant.copy(session, target, [part.entry for _, part in mine])
                 drop_gathering(session, [target])
+                distant.check(session, target, [part.entry for _, part in mine])
             let_move(session, target)
         else:
             _refuse_stopped(plan, target)

@@ -92,6 +92,21 @@ def copy(session: Session, target: Target, parts: Sequence[PartEntry]) -> None:
         )
 
 
+def check(session: Session, target: Target, parts: Sequence[PartEntry]) -> None:
+    """Once nothing can be copied any more: the table has each part once. A worker that was stopped between its look and
+    its copy, and woke up, made that copy a second time."""
+    expected = Counter(part.partition_id for part in parts)
+    there = _hashes(session, target.database, target.name)
+    for partition_id, number in expected.items():
+        if (found := sum(there.get(partition_id, Counter()).values())) != number:
+            raise PermanentError(
+                f"table {target} has {found} parts in partition {partition_id}, to which {number} were restored: one"
+                " was copied twice, or somebody else changes the table",
+                code="restore_unclear",
+                hint=f"drop {target} and restore it again",
+            )
+
+
 def _hashes(session: Session, database: str, name: str) -> dict[str, Counter[str]]:
     """The contents of a table's parts, by partition."""
     rows = session.rows(

@@ -53,7 +53,9 @@ def link(
             code="objects_not_told",
             hint="export the table instead: calve export reads it through the server",
         )
-    if why := why_no_clone(session, table, listed_parts(session, table.database, table.name, partition_ids)):
+    parts = listed_parts(session, table.database, table.name, partition_ids)
+    _refuse_unseen(session, table, parts)
+    if why := why_no_clone(session, table, parts):
         raise RefusedError(
             f"the parts of table {table} cannot be held still for a backup: {why}",
             code="disk_not_linked",
@@ -77,6 +79,16 @@ def link(
         )
         for part, origin in pairs
     ]
+
+
+def _refuse_unseen(session: ServerSession, table: TableInfo, parts: Sequence[ListedPart]) -> None:
+    known = {disk.name for disk in session.disks()} | session.buckets().keys()
+    if unseen := sorted({part.disk for part in parts} - known):
+        raise RefusedError(
+            f"table {table} has parts on disk {', '.join(unseen)}, whose files cannot be read from here",
+            code="disk_not_seen",
+            hint=f"say where executors see it: disks = {{{unseen[0]} = '/…'}} under [source.{session.source}]",
+        )
 
 
 Place = tuple[str, str]  # a disk, and a folder on it
