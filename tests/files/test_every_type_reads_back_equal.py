@@ -273,6 +273,20 @@ def test_columns_called_like_keywords_quotes_and_each_other_s_casts(child: Child
     ]
 
 
+def test_columns_that_are_read_as_they_are_may_be_called_like_what_is_counted(
+    child: Child, tmp_path: Path
+) -> None:
+    done = export(
+        child, tmp_path, "rows Int64, s0 Int64, k0 String, n0 Float64, ordinal Int32, calve_s0 Int64, calve_rows Int64",
+        "SELECT number - 3, number, toString(number), number, number, 7, 8 FROM numbers(5)",
+        where="rows > -2 AND s0 < 4 AND calve_rows = 8 AND ordinal = 3",
+    )  # fmt: skip
+    expected = {"rows": 0, "s0": 3, "k0": "3", "n0": 3.0, "ordinal": 3, "calve_s0": 7, "calve_rows": 8}
+    assert done.table.scan().to_arrow().to_pylist() == [expected]
+    (receipt,) = done.receipts
+    assert receipt.rows == 1 and len(receipt.checksums) == 7
+
+
 def test_flattened_nested_columns_are_one_list_of_structs(child: Child, tmp_path: Path) -> None:
     done = export(child, tmp_path, "n Nested(a UInt64, b Nullable(String))", "SELECT [1, 2], ['x', NULL]")
     expected = [{"n": [{"a": Decimal(1), "b": "x"}, {"a": Decimal(2), "b": None}]}]

@@ -4,6 +4,10 @@ Whether a lease has expired is the database's business (D11). The monotonic cloc
 measures only one thing: how long this worker has not managed to renew. Before its leases can be
 taken by another it stops its tasks. All of it may be forgotten: a worker that knows nothing of its
 leases claims again and finds everything in the store.
+
+Beside others, a worker takes what it can begin, and a little ahead, so that planning overlaps with tasks. Who has taken
+more hands it over once another has a free slot. What it knows of others is some seconds old: a wrong guess costs time,
+never work, because what nobody holds is anybody's to take.
 """
 
 import threading

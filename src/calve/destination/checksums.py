@@ -58,6 +58,7 @@ STEP = 0xC2B2AE3D27D4EB4F
 NULL_HASH = 0x2545F4914F6CDD1D
 NAN_BITS = 0x7FF8000000000000
 _MASK = (1 << 64) - 1
+_SIGNED = frozenset({"Int8", "Int16", "Int32", "Int64"})
 _SAMPLE = 1000  # values that are looked at before all are
 _SALT = 0x4CF2D2BAAE6DA887  # ClickHouse's intHash64 starts with it
 
@@ -75,9 +76,26 @@ def add(left: int, right: int) -> int:
 # ---- ClickHouse
 
 
-def sql(kind: IcebergType, expression: str) -> str:
-    """The aggregate that gives a column's checksum. `expression` is repeated: pass a column's name."""
-    return f"sum({hash_sql(kind, expression)})"
+def sql(kind: IcebergType, expression: str, source_type: str = "") -> str:
+    """The aggregate that gives a column's checksum. `expression` is repeated: pass a column's name. `source_type` is
+    ClickHouse's type of the expression, where it is known."""
+    return f"sum({_short_sql(kind, expression, source_type) or hash_sql(kind, expression)})"
+
+
+def _short_sql(kind: IcebergType, expression: str, source_type: str) -> str:
+    """The same hash by fewer functions, of the commonest types: for a wide table the engine spends more time on planning
+    than on the rows. An integer is widened by the sum with SEED, which wraps."""
+    match kind:
+        case IntegerType() | LongType() if source_type in _SIGNED:
+            return f"intHash64({expression} + {SEED})"
+        case DoubleType() if source_type == "Float64":
+            return (
+                f"intHash64(if(isNaN({expression}), {NAN_BITS}, reinterpretAsUInt64({expression})) + {SEED})"
+            )
+        case StringType() | BinaryType() if source_type == "String":
+            return f"intHash64(murmurHash3_64({expression}) + {SEED})"
+        case _:
+            return ""
 
 
 def hash_sql(kind: IcebergType, expression: str, depth: int = 0) -> str:

@@ -28,7 +28,7 @@ from calve.destination import checksums
 from calve.destination.names import DataFileName
 from calve.destination.receipt import FileReceipt, Receipt
 from calve.export.payload import TaskPayload, write_settings
-from calve.export.queries import Measured, Output, Partition, PartitionSplit, measure
+from calve.export.queries import ONE_FILE, Measured, Output, Partition, PartitionSplit, measure
 from calve.export.slices import GRANULE_ROWS
 from calve.iceberg.files.footer import MAGIC, annotate
 from calve.iceberg.files.physical_types import physical_sql
@@ -110,7 +110,7 @@ class TaskWriter:
     def _write_statement(
         self, group: tuple[Partition, ...], pieces: Sequence[Piece], *, filtered: bool
     ) -> None:
-        ordinal = self._split.ordinal_sql(group) if filtered else "toInt32(0)"
+        ordinal = self._split.ordinal_sql(group) if filtered else ONE_FILE
         with self._watch("read"):
             measured = measure(self._rows, pieces, self._output, ordinal, self._settings())
         if not measured:
@@ -131,8 +131,8 @@ class TaskWriter:
             self._bytes_per_row = sum(file.bytes for file in written) / physical
 
     def _insert(self, pieces: Sequence[Piece], ordinal: str, *, filtered: bool, writers: int) -> None:
-        output = self._output
-        inner = f"SELECT {ordinal} AS {output.ordinal}, {output.select} {self._rows.from_where(pieces)}"
+        output, source = self._output, self._rows.from_where(pieces)
+        inner = f"SELECT {ordinal} AS {output.ordinal}, {output.select} {source}"
         columns = ", ".join(
             f"{physical_sql(item.field_type, output.name(place), required=item.required)} AS {quoted(column.name)}"
             for place, (column, item) in enumerate(zip(output.columns, output.fields, strict=True))
@@ -144,6 +144,8 @@ class TaskWriter:
                 f"INSERT INTO {target} PARTITION BY {output.ordinal}"
                 f" SELECT {columns}, {output.ordinal} FROM ({inner}) WHERE {output.ordinal} >= 0"
             )
+        elif output.unchanged:
+            statement = f"INSERT INTO {target} SELECT {output.unchanged} {source}"
         else:
             statement = f"INSERT INTO {target} SELECT {columns} FROM ({inner})"
         self._rows.engine.execute(statement, self._settings(writers), "writing data files")
