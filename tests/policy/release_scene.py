@@ -18,7 +18,7 @@ from pyiceberg.types import LongType, NestedField
 from calve.clickhouse.sql.create_table import EngineClause
 from calve.clickhouse.tables import TableInfo
 from calve.clickhouse.tier.obstacles import Obstacle
-from calve.clickhouse.tier.quarantine import HeldPart, QuarantineAttempt, QuarantinePlace
+from calve.clickhouse.tier.quarantine import HeldPart, QuarantineAttempt, QuarantinePlace, twins
 from calve.control.background import inline
 from calve.control.ports import TaskOrder, TaskResult
 from calve.control.worker import WorkerLoop
@@ -163,6 +163,7 @@ class FakeHot:
             content=world.content if world.table else "",
             top=max((part.block for part in world.table), default=0),
             hashes=frozenset(part.hash for part in world.table),
+            twins=twins(part.hash for part in world.table),
             mutations=world.mutations,
             obstacles=world.obstacles,
         )

@@ -14,7 +14,7 @@ from calve.app.doctor.released import moving
 from calve.app.pages.attention import CARD_KINDS
 from calve.app.pages.cards.card import Card, Glance
 from calve.app.pages.cards.policies import halfway
-from calve.model.errors import TemporaryError
+from calve.model.errors import Outcome, TemporaryError
 from calve.model.states import ProcessState, ReleaseState
 
 _CARDS = ("halfway_cards", "kept_out_cards")
@@ -109,6 +109,41 @@ def test_what_was_merged_since_a_return_was_cut_off_waits_for_a_person(
     _is_whole(scene)
 
 
+def test_a_move_that_was_cut_off_and_sent_again_waits_for_a_person(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Quarantine has every part twice; a return would double the rows."""
+    scene = ReleaseScene()
+
+    def cut() -> None:
+        again = [Part(one.rows, 10 + one.block) for one in scene.world.table]
+        scene.world.places[OPEN] += [*scene.world.table, *again]
+        scene.world.table = []
+
+    _cut(scene, monkeypatch, "take_out", cut)
+    row = scene.settle(scene.submit(), ticks=1000)
+    assert (scene.world.hot, scene.world.held) == ([], sorted(ALL * 2))
+    assert row.error is not None
+    assert row.error.outcome is Outcome.UNKNOWN
+    [card], _ = _told(scene)
+    assert card.kind == "halfway"
+    assert any("has parts twice" in one.message for one in scene.memory.events(row.id))
+    place = next(some for some in scene.world.places.values() if some)
+    del place[2:]  # as the hint says
+    worker = scene.worker()
+    for _ in range(20):
+        scene.clock.advance(3600.0)
+        worker.tick()
+    _is_whole(scene)
+
+
+def test_parts_that_were_twins_in_the_table_come_back_as_twins() -> None:
+    scene = ReleaseScene()
+    scene.world.table = [Part(ROWS[0], 1), Part(ROWS[0], 2), Part(ROWS[1], 3)]
+    scene.world.everything = scene.world.lake = sorted([*ALL, *ROWS[0]])
+    id = scene.settle(scene.submit()).id
+    assert scene.settle(scene.submit_undo(id)).state is ProcessState.COMPLETED
+    assert scene.world.hot == scene.world.everything
+
+
 def _told(scene: ReleaseScene) -> tuple[list[Card], list[Finding]]:
     """On the first page, and by doctor."""
     app = cast(Any, SimpleNamespace(store=scene.memory, registry=scene.memory))
@@ -147,3 +182,15 @@ def test_what_a_mutation_keeps_out_is_told_with_what_brings_it_back() -> None:
     assert "202401 --force" in finding.remedy
     assert scene.settle(scene.submit_undo(row.id, insist=True)).state is ProcessState.COMPLETED
     assert _told(scene) == ([], [])
+
+
+def test_parts_that_come_while_nothing_moves_back_are_not_taken_for_ones_that_came_back() -> None:
+    scene = ReleaseScene()
+    scene.world.lake = [*ALL[:-1], 99]
+    scene.world.before["close"] = lambda: setattr(scene.world, "mutations", ("mutation_9.txt",))
+    id = scene.settle(scene.submit()).id
+    scene.world.table.append(Part(frozenset({7, 8, 9, 10}), 30))
+    scene.world.everything += [7, 8, 9, 10]
+    back = scene.settle(scene.submit_undo(id, insist=True))
+    assert back.state is ProcessState.COMPLETED, back.error
+    _is_whole(scene)

@@ -110,7 +110,8 @@ RELEASE_TRANSITIONS: Transitions[ReleaseState] = {
     _R.QUARANTINED: frozenset({_R.DROPPING, _R.RETURNING, _R.LOST}),
     _R.DROPPING: frozenset({_R.DROPPED, _R.QUARANTINED, _R.LOST}),
     _R.DROPPED: frozenset({_R.RETURNING}),  # out of the destination
-    _R.RETURNING: frozenset({_R.RETURNED, _R.QUARANTINED, _R.LOST}),  # QUARANTINED: nothing has moved
+    # RETURNING again: the move back is announced. QUARANTINED: nothing has moved
+    _R.RETURNING: frozenset({_R.RETURNING, _R.RETURNED, _R.QUARANTINED, _R.LOST}),
     _R.RETURNED: frozenset(),
     _R.LOST: frozenset({_R.RETURNING}),
 }

@@ -21,7 +21,9 @@ from support.simulator.clickhouse import SERVICE, ModelledSource, ModelledTable,
 from support.simulator.weather import Weather
 from support.year.rows import KnownRows
 
-KEYS = {"month": "toYYYYMM(day)", "cyclic": "toMonth(day)", "none": ""}
+KEYS = {
+    "month": "toYYYYMM(day)", "week": "toMonday(day)", "day": "toYYYYMMDD(day)", "cyclic": "toMonth(day)", "none": ""
+}  # fmt: skip
 UNKNOWN_TABLE, TABLE_EXISTS = 60, 57
 Full = tuple[str, str]
 
@@ -51,6 +53,10 @@ class YearTable(ModelledTable):
         return self.database, self.name
 
     @property
+    def identity(self) -> str:
+        return f"server:modelled/{self.uuid}"
+
+    @property
     def rows(self) -> list[str]:
         return [row for part in self.parts.values() for row in part.rows]
 
@@ -61,17 +67,32 @@ class YearTable(ModelledTable):
         match self.key:
             case "month":
                 return f"{day.year}{day.month:02}"
+            case "week":
+                return f"{day - timedelta(days=day.weekday()):%Y%m%d}"
+            case "day":
+                return f"{day:%Y%m%d}"
             case "cyclic":
                 return str(day.month)
             case _:
                 return "all"
 
-    def month_end(self, partition: str) -> date | None:
+    def end_of(self, partition: str) -> date | None:
         """The first day after it; None where the partition says no time."""
+        if self.key in ("week", "day"):
+            return date.fromisoformat(partition) + timedelta(days=7 if self.key == "week" else 1)
         if self.key != "month":
             return None
         year, month = int(partition[:4]), int(partition[4:])
         return date(year + month // 12, month % 12 + 1, 1)
+
+    def value_of(self, partition: str) -> str:
+        match self.key:
+            case "week":
+                return date.fromisoformat(partition).isoformat()
+            case "none":
+                return "tuple()"
+            case _:
+                return partition
 
     def put(self, rows: Sequence[str], partition: str, now: datetime) -> None:
         block = self.next_block
@@ -132,7 +153,7 @@ class YearTable(ModelledTable):
             database=self.database,
             name=self.name,
             uuid=self.uuid,
-            identity=f"server:modelled/{self.uuid}",
+            identity=self.identity,
             engine=self.engine,
             clause=create_table.parse(engine),
             columns=columns,
@@ -228,7 +249,9 @@ class YearServer(ModelledSource):
         self.readers: list[OlderReader] = []
         self.skew = timedelta()
         self.dying = False  # the next MOVE leaves its parts at both places
-        self.active_replicas = 2
+        self.meddlers: dict[
+            str, Callable[[], None]
+        ] = {}  # what somebody does right before the next statement of a kind
         self.lake_rows: Callable[[str, str], Mapping[str, list[str]]] = lambda _location, _metadata: {}
         self.before_effect: Callable[[str, Mapping[str, str], str], None] = lambda _kind, _names, _query: None
         self.after_effect: Callable[[str], None] = lambda _kind: None
@@ -247,8 +270,9 @@ class YearServer(ModelledSource):
     def _partition(self, table: ModelledTable, partition: str) -> PartitionInfo:
         assert isinstance(table, YearTable)
         found = super()._partition(table, partition)
-        value = partition if KEYS[table.key] else "tuple()"
-        return replace(found, value=value, modified_at=table.changed.get(partition, self._now()))
+        return replace(
+            found, value=table.value_of(partition), modified_at=table.changed.get(partition, self._now())
+        )
 
     def unfinished_mutations(self, table: object) -> tuple[Mutation, ...]:
         assert isinstance(table, TableName)
@@ -290,12 +314,23 @@ class YearServer(ModelledSource):
             carry_out(self, kind, names)
             self.after_effect(kind)
 
+        if meddler := self.meddlers.pop(kind, None):
+            meddler()
         called = "source.move" if kind in ("move", "drop", "rename") else "source.write"
         self.weather.call(called, work, failed=away, latency=0.01, service=SERVICE)
 
     def cold_ids(self, uuid: str) -> frozenset[str]:
         found = self.residencies.get(("calve_views", f"{uuid}_residency"))
         return found.cold if found else frozenset()
+
+    def drop_doubles(self) -> None:
+        """As doctor tells a person, where a MOVE that a server died in was sent to it again."""
+        for table in self.year_tables.values():
+            seen: set[str] = set()
+            for name, part in list(table.parts.items()) if table.database == "calve_released" else ():
+                if part.hash in seen:
+                    del table.parts[name]
+                seen.add(part.hash)
 
     def quarantined(self, uuid: str, number: str = "") -> Iterable[YearTable]:
         prefix = f"{uuid}_{number}"

@@ -153,6 +153,7 @@ class Installation:
     def bring_back_what_was_kept_out(self) -> None:
         """As the first page and doctor tell a person."""
         app = self.person()
+        self.world.server.drop_doubles()
         for release, process in kept_out(app, app.store.live(1000), app.registry.unknown_outcomes(1000)):
             consent.policy_undo(app, app.store, process.source, release.partition, force=True)
 

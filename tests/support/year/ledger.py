@@ -36,6 +36,7 @@ class YearLedger:
     erased: dict[str, float] = field(default_factory=dict)  # deleted by people while a copy was in quarantine
     lake_lost: set[str] = field(default_factory=set)  # that people took out of the lake
     lake_changed: dict[str, float] = field(default_factory=dict)  # by people, by table
+    dropped: set[str] = field(default_factory=set)  # partitions, by hand
     checks: int = 0
     _theirs: bool = False
     _heads: dict[str, frozenset[str]] = field(default_factory=dict)  # rows of the lake, by table
@@ -176,6 +177,19 @@ class YearLedger:
             row for part in table.parts.values() if part.facts.partition_id not in cold for row in part.rows
         ]
         return [*hot, *(row for id in cold for row in lake.get(id, ()))]
+
+    def check_turned_back(self) -> None:
+        """At the end: what came back is read from its table."""
+        for one in self.world.installations:
+            for table in [each for each in self.world.server.year_tables.values() if each.database == "db"]:
+                last = {each.partition: each.state for each in one.store.releases(table.identity)}
+                marked = set(released_partitions(self.world.catalog.tables["ns", table.name])) if last else ()
+                for id in self.world.server.cold_ids(table.uuid):
+                    back = last.get(id) == "RETURNED" and id not in marked and id not in self.dropped
+                    if back and table.rows_of(id):
+                        self._tell(
+                            [f"the view over {table.name} still reads {id} from the lake, and it came back"]
+                        )
 
     def _tell(self, problems: Iterable[str]) -> None:
         self.world.problems += problems

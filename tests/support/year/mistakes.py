@@ -12,16 +12,19 @@ from calve.app.policies import consent, evaluation
 from calve.app.policies.releases import TurningView
 from calve.clickhouse.tier import obstacles, replicas
 from calve.control.kind import Fenced
+from calve.export.request import Earlier
 from calve.model.change import ReleaseTo
 from calve.model.states import ReleaseState
 from calve.model.tier import Situation
 from calve.policy.release.kind import ReleaseKind
 from calve.policy.release.sides import LakeSide
 from calve.policy.release.undo import ReturnKind
-from support.year.world import YearCase
+from calve.policy.release.way_back import WayBack
+from support.year.world import DAYS, YearCase
 
 dropping = import_module("calve.policy.release.drop")
 guards = import_module("calve.store.guards")
+tiers = import_module("calve.model.tier")
 leaving = import_module("calve.policy.release.kind")
 memory = import_module("calve.testing.memory_tier")
 publishing = import_module("calve.iceberg.publish.publish")
@@ -37,30 +40,47 @@ class Mistake:
     name: str
     words: str
     planted: Callable[[], AbstractContextManager[None]]
-    tables: tuple[str, ...]  # that a year needs for it to matter
-    rule: tuple[tuple[str, str], ...]  # keys of the policy, likewise
+    tables: tuple[str, ...] = ()  # that a year needs for it to matter
+    rule: tuple[tuple[str, str], ...] = ()  # keys of the policy, likewise
+    deeds: tuple[str, ...] = ()  # of people, likewise
+    days: int = DAYS  # fewer where it shows early
+    asked: bool = True
+    test: str = ""  # that finds it, where no year can
 
     def case(self, seed: int) -> YearCase:
-        return YearCase(seed=seed, tables=self.tables, rule=self.rule)
+        return YearCase(
+            seed=seed, days=self.days, deeds=self.deeds, asked=self.asked, tables=self.tables, rule=self.rule
+        )
 
 
 MISTAKES: dict[str, Mistake] = {}
 
 
-def mistake(
-    words: str, *tables: str, **rule: str
-) -> Callable[[Callable[[], Iterator[None]]], Callable[[], Iterator[None]]]:
-    def keep(make: Callable[[], Iterator[None]]) -> Callable[[], Iterator[None]]:
-        MISTAKES[make.__name__] = Mistake(
-            name=make.__name__,
-            words=words,
-            planted=contextmanager(make),
-            tables=tables,
-            rule=tuple(rule.items()),
-        )
+Make = Callable[[], Iterator[None]]
+
+
+def _keep(words: str, **given: Any) -> Callable[[Make], Make]:
+    def keep(make: Make) -> Make:
+        made = Mistake(name=make.__name__, words=words, planted=contextmanager(make), **given)
+        MISTAKES[made.name] = made
         return make
 
     return keep
+
+
+def mistake(
+    words: str, *deeds: str, tables: tuple[str, ...] = (), days: int = 90, asked: bool = True, **rule: str
+) -> Callable[[Make], Make]:
+    """One that a year finds: of so many days, with these people, tables and keys of the policy."""
+    given = {"release_after": "3d", "export_after": "1d"} | rule
+    return _keep(
+        words, deeds=deeds, tables=tables or ("ended",), days=days, asked=asked, rule=tuple(given.items())
+    )
+
+
+def mistake_elsewhere(words: str, test: str) -> Callable[[Make], Make]:
+    """One that no year can meet; an ordinary test does."""
+    return _keep(words, test=test)
 
 
 def planted(name: str) -> AbstractContextManager[None]:
@@ -81,13 +101,13 @@ def _situations(change: Callable[[Situation], Situation]) -> Iterator[None]:
         yield
 
 
-@mistake("a hold stops no release")
+@mistake("a hold stops no release", "hold", "meddle")
 def hold_ignored() -> Iterator[None]:
     with patch.object(evaluation, "matching", lambda *_: []):
         yield from _situations(lambda found: replace(found, holds=()))
 
 
-@mistake("nobody has to approve a release")
+@mistake("nobody has to approve a release", "late", asked=False)
 def approval_ignored() -> Iterator[None]:
     real: Real = evaluation._Releases.facts
 
@@ -98,10 +118,16 @@ def approval_ignored() -> Iterator[None]:
         yield from _situations(lambda found: replace(found, approved=True))
 
 
-@mistake("a policy that is paused goes on")
+@mistake("a policy that is paused goes on", "pause", "meddle")
 def pause_ignored() -> Iterator[None]:
     with patch.object(evaluation, "is_paused", lambda *_: False):
         yield from _situations(lambda found: replace(found, halts=()))
+
+
+@mistake("a policy that was edited or deleted goes on", "edit", "meddle", "meddle", "meddle", days=365)
+def edit_ignored() -> Iterator[None]:
+    with patch.object(tiers, "_check_policy", lambda *_: None):
+        yield
 
 
 # -- what may not leave -------------------------------------------------------------------------------
@@ -136,32 +162,37 @@ def _without(*codes: str) -> Iterator[None]:
         yield
 
 
-@mistake("tables whose merges combine rows may be released from", "combining")
+@mistake("tables whose merges combine rows may be released from", "late", tables=("combining",))
 def any_engine() -> Iterator[None]:
     yield from _without("engine")
 
 
-@mistake("a version that loses parts may be released from", "old")
+@mistake("a version that loses parts may be released from", "late", tables=("old",))
 def any_version() -> Iterator[None]:
     yield from _without("server_version")
 
 
-@mistake("a replica may be missing", "lagging")
+@mistake("a replica may be missing", "late", tables=("lagging",))
 def any_replica() -> Iterator[None]:
     yield from _without("replicas")
 
 
-@mistake("a TTL may fire first", "fading")
+@mistake("a TTL may fire first", "merge", tables=("brief",), days=365)
 def any_ttl() -> Iterator[None]:
     yield from _without("ttl_first")
 
 
-@mistake("the newest partition may leave")
+@mistake("the newest partition may leave", "merge", tables=("ended",))
 def newest_leaves() -> Iterator[None]:
     yield from _without("newest_partition")
 
 
-@mistake("a mutation that is pending stops nothing")
+@mistake("a partition whose time is not over may leave", "force", "future", days=150)
+def too_early() -> Iterator[None]:
+    yield from _without("not_over", "newest_partition")
+
+
+@mistake("a mutation that is pending stops nothing", "pending", "meddle")
 def pending_mutation() -> Iterator[None]:
     real: Real = evaluation._Releases.facts
     stand: Real = standing.stand
@@ -173,7 +204,7 @@ def pending_mutation() -> Iterator[None]:
         yield from _without("mutation")
 
 
-@mistake("clocks may differ")
+@mistake("clocks may differ", "skew", "meddle")
 def any_skew() -> Iterator[None]:
     stand: Real = standing.stand
 
@@ -187,7 +218,12 @@ def any_skew() -> Iterator[None]:
 # -- proof by value -----------------------------------------------------------------------------------
 
 
-@mistake("what changed since the export leaves, and what left is compared with nothing")
+@mistake(
+    "what changed since the export leaves, and what left is compared with nothing",
+    "late",
+    "meddle",
+    on_late_rows="hold",
+)
 def nothing_compared() -> Iterator[None]:
     def prove(self: Any, release: Any) -> None:
         held = self._hot.held(self._attempt(release))
@@ -202,13 +238,14 @@ def nothing_compared() -> Iterator[None]:
     with (
         patch.object(leaving, "unchanged", lambda *_: True),
         patch.object(surveying, "unchanged", lambda *_: True),
+        patch.object(surveying, "_of_proof", lambda *_: ()),
         patch.object(leaving._Departure, "_prove", prove),
         patch.object(evaluation, "stand", stood),
     ):
         yield
 
 
-@mistake("the lake is not told that rows leave")
+@mistake("the lake is not told that rows leave", "late")
 def no_mark() -> Iterator[None]:
     with (
         patch.object(LakeSide, "mark", lambda *_: None),
@@ -217,12 +254,18 @@ def no_mark() -> Iterator[None]:
         yield
 
 
-@mistake("released keys are replaced")
+@mistake("released keys are replaced", "late", "late", "force", "force", days=150, on_late_rows="hold")
 def released_replaced() -> Iterator[None]:
     nothing: Real = lambda *_: None  # noqa: E731
+    real: Real = Earlier.is_held_back
+
+    def held_back(self: Any, request: Any) -> Any:
+        return real(replace(self, export=replace(self.export, released="")), request)
+
     with (
         patch.object(publishing, "refuse_released", nothing),
         patch.object(exporting, "refuse_released", nothing),
+        patch.object(Earlier, "is_held_back", held_back),
     ):
         yield
 
@@ -230,7 +273,7 @@ def released_replaced() -> Iterator[None]:
 # -- the view -----------------------------------------------------------------------------------------
 
 
-@mistake("the view is not turned before rows leave", view="{database}.{table}_all")
+@mistake("the view is not turned before rows leave", "late", view="{database}.{table}_all")
 def no_turn() -> Iterator[None]:
     with (
         patch.object(TurningView, "turn", lambda *_, **__: None),
@@ -239,7 +282,12 @@ def no_turn() -> Iterator[None]:
         yield
 
 
-@mistake("queries that began before the view turned are not waited for", view="{database}.{table}_all")
+@mistake(
+    "queries that began before the view turned are not waited for",
+    "meddle",
+    "reader",
+    view="{database}.{table}_all",
+)
 def no_waiting() -> Iterator[None]:
     with patch.object(TurningView, "older", lambda *_: ""):
         yield
@@ -248,19 +296,22 @@ def no_waiting() -> Iterator[None]:
 # -- back ---------------------------------------------------------------------------------------------
 
 
-@mistake("a release that must end does not walk back")
+@mistake("a release that must end does not walk back", "hold", "meddle", "late", "cancel", days=150)
 def no_way_back() -> Iterator[None]:
     with patch.object(ReleaseKind, "fence", lambda *_: Fenced()):
         yield
 
 
-@mistake("an undo does not ask whether rows were deleted or came meanwhile")
+@mistake("rows come back though a mutation came since they left", "erase", "undo", days=150)
 def undo_insists() -> Iterator[None]:
-    with patch.object(ReturnKind, "_refuse", lambda *_: None):
+    with (
+        patch.object(ReturnKind, "_refuse", lambda *_: None),
+        patch.object(WayBack, "_refuse_mutations", lambda *_: None),
+    ):
         yield
 
 
-@mistake("marks are taken back, and the view is not turned again", view="{database}.{table}_all")
+@mistake("rows come back, and the view is not turned again", "undo", view="{database}.{table}_all")
 def no_turn_back() -> Iterator[None]:
     real: Real = TurningView.turn
 
@@ -275,7 +326,7 @@ def no_turn_back() -> Iterator[None]:
 # -- drops --------------------------------------------------------------------------------------------
 
 
-@mistake("a drop has no grace", only_copy="accepted")
+@mistake("a drop has no grace", "drop", only_copy="accepted", release_after="10d", days=120)
 def no_grace() -> Iterator[None]:
     real: Real = dropping.DropRequest
 
@@ -289,7 +340,7 @@ def no_grace() -> Iterator[None]:
         yield
 
 
-@mistake("the lake may have the only copy, though nobody accepted that", only_copy="", release_after="3d")
+@mistake("the lake may have the only copy, though nobody accepted that", "drop", only_copy="")
 def only_copy_unasked() -> Iterator[None]:
     real: Real = consent._drop
 
@@ -302,7 +353,13 @@ def only_copy_unasked() -> Iterator[None]:
         yield
 
 
-@mistake("a drop does not read the lake and the quarantine again", only_copy="accepted", release_after="3d")
+@mistake(
+    "a drop does not read the lake and the quarantine again",
+    "drop",
+    "lake_delete",
+    days=150,
+    only_copy="accepted",
+)
 def drop_unproven() -> Iterator[None]:
     def conditions(self: Any, receipts: Any) -> Any:
         version = self._ports.guard(self._of.guarded)
@@ -314,7 +371,7 @@ def drop_unproven() -> Iterator[None]:
         yield
 
 
-@mistake("a drop needs no approval")
+@mistake("a drop needs no approval", "drop", only_copy="accepted")
 def drop_unapproved() -> Iterator[None]:
     real: Real = consent.policy_drop
 

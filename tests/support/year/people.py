@@ -11,6 +11,7 @@ from calve.control.client import cancel
 from calve.export.request import ExportOptions
 from calve.export.submit import submit_export, survey_export
 from calve.model.access import Asked
+from calve.model.errors import CalveError
 from calve.model.states import PROCESS_LIVE, ReleaseState
 from support.simulator.people import Action
 from support.year import lake_hands
@@ -27,9 +28,15 @@ _DAY = 86_400.0
 def act(world: "YearWorld", action: Action) -> None:
     chance = action.random
     tables = [one for one in world.server.year_tables.values() if one.database == "db"]
-    table = chance.choice((*tables, *[one for one in tables if one.name == "events"] * 3))
+    tables = [one for one in tables if one.partition_ids]
+    table = chance.choice(
+        (*tables, *[one for one in tables if one.name == "events" or one.name in world.case.tables] * 3)
+    )
     world.script.done.append(action.name)
     world.schedule.tell(f"{action.name} {action.verb} {table.name}")
+    if action.verb == "meddle":
+        _meddle(world, action)
+        return
     if action.verb in _AT_TABLES:
         with world.ledger.theirs():
             _at_table(world, action.verb, table, chance)
@@ -43,11 +50,46 @@ def act(world: "YearWorld", action: Action) -> None:
         _at_terminal(world, action.verb, installation, installation.person(), table, chance)
 
 
-_AT_TABLES = frozenset({"late", "merge", "mutate", "erase", "pending", "remove_partition", "future", "epoch"})
+_AT_TABLES = frozenset({"late", "merge", "mutate", "erase", "pending", "drop_partition", "future", "epoch"})
 _IN_LAKE = frozenset({"compact", "lake_delete", "expire", "rollback"})
 _TO_PROGRAMS = frozenset(
     {"kill", "skew", "reader", "copy", "restore", "die_inside", "outage", "edit", "remove_policy"}
 )
+
+
+_MOMENTS = ("still", "flip", "move", "rename")
+_DEEDS = (
+    "hold",
+    "hold",
+    "pause",
+    "edit",
+    "late",
+    "mutate",
+    "erase",
+    "pending",
+    "reader",
+    "skew",
+    "cancel",
+    "revoke",
+    "kill",
+)
+
+
+def _meddle(world: "YearWorld", action: Action) -> None:
+    """Somebody does it in the very moment of a step."""
+    chance = action.random
+    allowed = [one for one in _DEEDS if not world.case.deeds or one in world.case.deeds] or list(_DEEDS)
+    moment, deed = chance.choice(_MOMENTS), chance.choice(allowed)
+    done = Action(name=f"{action.name}/{moment}", at=0.0, verb=deed, chance=chance.getrandbits(32))
+
+    def work() -> None:
+        with world.schedule.aside():
+            try:
+                act(world, done)
+            except CalveError as error:
+                world.schedule.tell(f"{done.name} is answered {error.code}")
+
+    world.server.meddlers[moment] = work
 
 
 def _at_table(world: "YearWorld", verb: str, table: YearTable, chance: Random) -> None:
@@ -61,6 +103,11 @@ def _at_table(world: "YearWorld", verb: str, table: YearTable, chance: Random) -
             world.insert(table, date(1970, 1, 5), 1)
         case "merge":
             table.merge(partition)
+        case "drop_partition":
+            world.ledger.dropped.add(partition)
+            world.ledger.lake_lost |= set(table.rows_of(partition))  # no view was asked
+            table.drop(partition)
+            table.changed[partition] = world.now
         case "mutate":
             number = table.next_block
             old = set(chance.sample(table.rows_of(partition), k=1))
@@ -164,12 +211,18 @@ def _at_terminal(
             _on_released(app, verb, table, chance)
         case "force" | "new_parts":
             options = ExportOptions(
-                force=verb == "force", new_parts=verb == "new_parts", allow_shrink=chance.random() < 0.3
+                force=verb == "force", new_parts=verb == "new_parts", allow_shrink=chance.random() < 0.6
             )
+            out = {one.partition for one in store.releases(table.identity)} & set(table.partition_ids)
+            if out and chance.random() < 0.7:
+                partition = chance.choice(sorted(out))
             selection = Selection(partitions=(partition,))
             request = export_request(app, name, f"lake.ns.{table.name}", selection, options)
             surveyed = survey_export(app, request, selection)
             submit_export(app, app.store, surveyed, sleep=world.schedule.sleep)
+        case "revoke":
+            for one in store.approvals():
+                store.revoke_approval(one.seq, ASKED)
         case "cancel":
             live = [row for row in installation.processes() if row.state in PROCESS_LIVE]
             if live:
@@ -180,11 +233,12 @@ def _on_released(app: YearApp, verb: str, table: YearTable, chance: Random) -> N
     name = f"main:db.{table.name}"
     out = [
         one.partition
-        for one in app.registry.releases(f"server:modelled/{table.uuid}")
+        for one in app.registry.releases(table.identity)
         if one.state is ReleaseState.QUARANTINED
     ]
     if verb == "untier":
-        untier.untier(app, app.store, name, chance.choice(table.partition_ids))
+        known = sorted({one.partition for one in app.registry.releases(table.identity)})
+        untier.untier(app, app.store, name, chance.choice(known or table.partition_ids))
         return
     if not out:
         return

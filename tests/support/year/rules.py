@@ -73,7 +73,7 @@ def _may_not_leave(world: "YearWorld", table: YearTable, partition: str) -> Iter
         yield "though a mutation is pending"
     if abs(world.server.skew) > _SKEW:
         yield "though the clocks differ"
-    end = table.month_end(partition)
+    end = table.end_of(partition)
     if end is None:
         yield "though its key says no time"
         return

@@ -212,6 +212,11 @@ def _parts(server: "YearServer", names: Names) -> Rows:
     ]  # fmt: skip
 
 
+def _ids(server: "YearServer", names: Names) -> Rows:
+    table = server.year_tables.get((names["database"], names["table"]))
+    return [{"id": one} for one in table.partition_ids] if table else []
+
+
 def _ttl(server: "YearServer", names: Names) -> Rows:
     table = server.table_at((names["database"], names["table"]))
     days = [server.known.day(row) for row in table.rows_of(names["partition"])]
@@ -327,6 +332,8 @@ _QUERIES: Mapping[re.Pattern[str], Callable[["YearServer", Names], Rows]] = {
         rf"SELECT name, rows, bytes_on_disk{_ANY} {_OF_PARTS} ORDER BY name": _parts,
         rf"SELECT count\(\) AS parts, countIf{_ANY} {_OF_PARTS}": _ttl,
         rf"SELECT 1 AS one FROM system\.parts {_ANY}": _nothing,
+        rf"SELECT DISTINCT partition_id AS id FROM system\.parts {_ANY} database = '(?P<database>[^']*)'"
+        r" AND table = '(?P<table>[^']*)'": _ids,
         r"SELECT mutation_id AS id FROM system\.mutations WHERE database = '(?P<database>[^']*)' AND table ="
         r" '(?P<table>[^']*)' ORDER BY id": _mutations,
         rf"SELECT (?:name|value) FROM system\.merge_tree_settings{_ANY}": _nothing,
@@ -345,6 +352,9 @@ _QUERIES: Mapping[re.Pattern[str], Callable[["YearServer", Names], Rows]] = {
         rf"SELECT query_id, user, elapsed FROM system\.processes{_ANY}toDateTime64\('(?P<since>[^']*)'{_ANY}": _older,
         rf"SELECT count\(\) AS rows, sum\(intHash64(?P<relation>{_ANY})": _sums,
         rf"SELECT replica_name AS name{_ANY}": _replicas,
+        rf"SELECT zookeeper_path AS path{_ANY}": lambda _server, _names: [
+            {"path": "/tables/t", "replica": "r1"}
+        ],
         rf"SELECT count\(\) AS n FROM system\.replication_queue{_ANY}": lambda _server, _names: [{"n": 0}],
     }.items()
 }

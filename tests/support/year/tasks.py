@@ -9,7 +9,7 @@ from calve.export.payload import TaskPayload
 from calve.tasks import attempts
 from support.simulator.objects import ModelledObjects
 from support.year.clickhouse import YearServer
-from support.year.rows import KnownRows
+from support.year.rows import KnownRows, partition_value
 
 Span = timedelta
 
@@ -51,7 +51,9 @@ class ParquetTask:
         spec, files = payload.destination.spec, []
         by_value: dict[str, list[str]] = {}
         for row in rows:
-            by_value.setdefault(str(self.known.day(row))[:7] if spec else "", []).append(row)
+            day = self.known.day(row)
+            value = str([partition_value(one.transform, day) for one in spec])
+            by_value.setdefault(value, []).append(row)
         for number, (_, some) in enumerate(sorted(by_value.items())):
             name = DataFileName(
                 process_id=payload.process_id, task=payload.task, attempt=payload.attempt, number=number

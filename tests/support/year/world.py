@@ -36,12 +36,26 @@ from support.year.tasks import ParquetTask
 DAY = 86_400.0
 DAYS = 365
 CALM_DAYS = 4  # at the end nothing fails, and all must have ended within so many
-ODD = ("cyclic", "combining", "hidden", "whole", "fading", "old", "lagging")
+ODD = (
+    "cyclic",
+    "combining",
+    "hidden",
+    "whole",
+    "fading",
+    "old",
+    "lagging",
+    "weekly",
+    "daily",
+    "ended",
+    "brief",
+)
 VERBS = (
     "late", "late", "late", "merge", "mutate", "erase", "erase", "hold", "hold", "let_go", "pause", "resume", "edit", "undo", "undo",
     "undo_force", "drop", "drop", "drop", "drop", "force", "force", "new_parts", "cancel", "compact", "compact", "lake_delete", "expire",
     "rollback", "kill", "skew", "reader", "reader", "copy", "restore", "die_inside", "outage", "pending", "remove_policy", "future", "epoch",
+    "meddle", "meddle", "meddle", "meddle", "revoke", "drop_partition", "untier", "untier",
 )  # fmt: skip
+_LAST_DAILY = date(2026, 1, 20)  # a year has many days
 LIVELY_SECONDS = 900.0  # at most, in one busy hour
 
 
@@ -51,6 +65,9 @@ class YearCase:
     would: which odd tables there are, and keys of the policy."""
 
     seed: int
+    days: int = DAYS
+    deeds: tuple[str, ...] = ()  # what people do, one every few days; else the seed chooses
+    asked: bool = True  # what a policy asks for is approved from time to time
     tables: tuple[str, ...] = ()
     rule: tuple[tuple[str, str], ...] = ()
     faults: frozenset[str] | None = None
@@ -114,7 +131,10 @@ class YearWorld:
             },
             rate=self.rate * 10,
         )
-        self.script = Script.of(nature, VERBS, nature.choice((25, 40, 60)), DAYS * DAY, self.case.actions)
+        many = nature.choice((25, 40, 60)) if self.case.days == DAYS else self.case.days // 3
+        self.script = Script.of(
+            nature, self.case.deeds or VERBS, many, self.case.days * DAY, self.case.actions
+        )
         self._read: dict[str, Mapping[str, list[str]]] = {}  # by metadata file, which never changes
         self.problems: list[str] = []
         self.people = 0  # at work now
@@ -173,13 +193,13 @@ class YearWorld:
                 one.start(after=5.0 * number)
         actions = list(self.script.to_do())
         traffic = self.schedule.random("traffic")
-        while self.schedule.now < DAYS * DAY:
+        while self.schedule.now < self.case.days * DAY:
             self._jump(traffic.uniform(4.0, 11.0) * DAY)
             self._traffic(traffic)
             due = [one for one in actions if one.at <= self.schedule.now]
             actions = [one for one in actions if one not in due]
             self._do_planned()
-            if traffic.random() < 0.7:
+            if traffic.random() < 0.7 and self.case.asked:
                 due.append(Action(name="routine", at=0.0, verb="approve", chance=traffic.getrandbits(32)))
             for place, action in enumerate(due):
                 self._begin(action, 20.0 * place + action.random.uniform(1.0, 40.0))
@@ -248,6 +268,7 @@ class YearWorld:
         self._do_planned(everything=True)
         self.server.skew = timedelta()
         self.server.readers.clear()
+        self.server.meddlers.clear()
         for table in self.server.year_tables.values():
             table.pending.clear()
         for _ in range(CALM_DAYS):
@@ -267,6 +288,7 @@ class YearWorld:
                     f"{CALM_DAYS} days after the year: partition {open_[0].partition} is {open_[0].state} for ever"
                 )
         self.ledger.check("the end")
+        self.ledger.check_turned_back()
 
     # -- tables -------------------------------------------------------------------------------------
 
@@ -289,10 +311,16 @@ class YearWorld:
                     table.key = "none"
                 case "fading":
                     table.ttl_days = self.nature.choice((50, 70, 90, 200))
+                case "brief":
+                    table.ttl_days = 45
                 case "old":
                     table.version = "23.1.1.1"
                 case "lagging":
                     table.engine = "ReplicatedMergeTree"
+                case "weekly":
+                    table.key = "week"
+                case "daily":
+                    table.key = "day"
             self.server.year_tables[table.full] = table
             first = date(2025, 10, 15)
             for month in range(3):
@@ -335,13 +363,13 @@ class YearWorld:
         for table in list(self.server.year_tables.values()):
             if table.database != "db":
                 continue
-            for _ in range(2):
+            ended = table.name == "ended" or (table.name == "daily" and today >= _LAST_DAILY)
+            for _ in range(0 if ended else 2):
                 self.insert(table, today - timedelta(days=chance.randint(0, 4)), chance.randint(1, 3))
             if table.ttl_days:
                 self._expire(table)
-            if chance.random() < 0.3:
-                partition = chance.choice(table.partition_ids)
-                table.merge(partition)
+            if chance.random() < 0.3 and table.partition_ids:
+                table.merge(chance.choice(table.partition_ids))
         self.ledger.check("the day's traffic")
 
     def _expire(self, table: YearTable) -> None:

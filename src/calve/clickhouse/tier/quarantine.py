@@ -11,7 +11,8 @@ statement and read every obstacle. The invariants that live here:
 """
 
 import hashlib
-from collections.abc import Sequence, Set
+from collections import Counter
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Protocol
@@ -321,6 +322,11 @@ class MovingQuarantine:
         digest = hashlib.sha256(found[0]["path"].encode()).hexdigest()[:32]
         own = [string(f"/calve/released/{digest}/{attempt.number}"), string(found[0]["replica"])]
         return f"{clause.name}({', '.join([*own, *arguments])})"
+
+
+def twins(hashes: Iterable[str]) -> frozenset[str]:
+    """Those that are there more than once; parts without a hash are like no other."""
+    return frozenset(hash for hash, count in Counter(hashes).items() if hash and count > 1)
 
 
 def closed_table(attempt: QuarantineAttempt) -> TableName:

@@ -13,6 +13,7 @@ in the table nor proven elsewhere.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from calve.clickhouse.tier import obstacles
 from calve.clickhouse.tier.quarantine import QuarantineAttempt, Where, closed_table
@@ -170,7 +171,12 @@ class _Departure:
         self._hot.prepare(attempt)
         version, seen, _ = self._conditions()
         attempt = QuarantineAttempt(**{**vars(attempt), "top": seen.top, "hashes": seen.hashes})
-        journal = ReleaseJournal(top=seen.top, hashes=tuple(sorted(seen.hashes)), mutations=seen.mutations)
+        journal = ReleaseJournal(
+            top=seen.top,
+            hashes=tuple(sorted(seen.hashes)),
+            mutations=seen.mutations,
+            twins=tuple(sorted(seen.twins)),
+        )
         place = str(closed_table(attempt))
         moving = ReleaseTo(state=ReleaseState.MOVING, place=place, parts=journal.to_json())
         self._move(attempt, version, moving)
@@ -215,9 +221,7 @@ class _Departure:
         for seen in self._hot.placements(attempt):
             attempt = attempt.noted(seen)
         journal = ReleaseJournal.from_json(release.parts)
-        noted = ReleaseJournal(
-            top=journal.top, hashes=tuple(sorted(attempt.hashes)), mutations=journal.mutations
-        )
+        noted = replace(journal, hashes=tuple(sorted(attempt.hashes)))
         # If we die here, it is looked at and noted again.
         self._journal(ReleaseTo(state=ReleaseState.MOVED, parts=noted.to_json()))
 

@@ -96,7 +96,8 @@ class ReleaseJournal(Record):
     top: int
     hashes: tuple[str, ...]
     mutations: tuple[str, ...]  # of the table: later ones came after the move
-    back_top: int = -1  # the highest block of the partition when its return was announced; -1: it was not
+    twins: tuple[str, ...] = ()  # hashes that several parts had
+    back_top: int = -1  # the highest block of the partition when its move back was announced; -1: it was not
 
     def attempt(self, table: TableInfo, release: Release) -> QuarantineAttempt:
         return QuarantineAttempt(

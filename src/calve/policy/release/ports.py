@@ -28,6 +28,9 @@ class SeenPartition:
     content: str  # "" where it is not there
     top: int = 0
     hashes: frozenset[str] = frozenset()
+    twins: frozenset[str] = (
+        frozenset()
+    )  # hashes that several of its parts have: the same rows were inserted twice
     mutations: tuple[str, ...] = ()  # of the table, finished ones too
     number: int = 0  # the highest of all quarantines of the table
     obstacles: tuple[Obstacle, ...] = ()

@@ -20,6 +20,7 @@ from calve.clickhouse.tier.quarantine import (
     QuarantineAttempt,
     QuarantinePlace,
     parts,
+    twins,
 )
 from calve.destination.proof import Scan
 from calve.iceberg.released import ReleasedTable, ReleaseMark
@@ -66,6 +67,7 @@ class TableSide:
             **{
                 **vars(found[0]),
                 "hashes": frozenset().union(*(one.hashes for one in found)),
+                "twins": frozenset().union(*(one.twins for one in found)),
                 "top": max(one.top for one in found),
                 "number": max(one.number for one in found),
                 "obstacles": (*dict.fromkeys(each for one in found for each in one.obstacles), *more),
@@ -82,6 +84,7 @@ class TableSide:
             content=mine.content if mine else "",
             top=mine.max_block if mine else 0,
             hashes=frozenset(part.hash for part in there),
+            twins=twins(part.hash for part in there),
             mutations=_mutations(session, table),
             number=_highest(session, table),
             obstacles=(

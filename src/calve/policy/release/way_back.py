@@ -11,7 +11,7 @@ them back, and not only once: rows that a DELETE has removed meanwhile stay out 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from calve.clickhouse.tier.quarantine import QuarantineAttempt, QuarantinePlace, Where
+from calve.clickhouse.tier.quarantine import QuarantineAttempt, QuarantinePlace, Where, twins
 from calve.model.change import ReleaseTo
 from calve.model.errors import PermanentError, RefusedError, TemporaryError
 from calve.model.process import Process
@@ -71,7 +71,7 @@ class WayBack:
         # If we die here, all of it is found done.
         self._journal(ReleaseState.RETURNED)
 
-    def _closed(self, hot: HotSide, why: str) -> tuple[QuarantineAttempt, str]:
+    def _closed(self, hot: HotSide, why: str) -> tuple[QuarantineAttempt, str, ReleaseJournal]:
         """From now on nothing leaves, and nothing of an earlier try comes back; what is held is known by its hashes, and by its
         sums."""
         journal, seen_now = ReleaseJournal.from_json(self.release.parts), hot.look()
@@ -85,28 +85,31 @@ class WayBack:
         if all(seen.where is Where.NOWHERE for seen in placements):
             self._lose()
         if self.release.state is not ReleaseState.RETURNING:
-            noted = replace(journal, hashes=tuple(sorted(attempt.hashes)), back_top=seen_now.top)
+            noted = replace(journal, hashes=tuple(sorted(attempt.hashes)), back_top=-1)
             sums = self._whole(hot, attempt, placements)
             # If we die here, nothing has come back yet, and the parts are known.
             self._journal(ReleaseState.RETURNING, parts=noted.to_json(), sums=sums, error=why)
-            return attempt, sums
-        return attempt, self.release.sums
+            return attempt, sums, noted
+        return attempt, self.release.sums, journal
 
     def _whole(self, hot: HotSide, attempt: QuarantineAttempt, places: Sequence[QuarantinePlace]) -> str:
         """What has to come back, by value; "" where nobody can tell."""
-        if self.release.sums or len(places) > 1 or not places[0].holds_all:
+        if self.release.sums or len(places) > 1 or not places[0].holds_all or self._doubles(places[0]):
             return self.release.sums
         return str(hot.held(attempt))
 
-    def _put_back(self, hot: HotSide, attempt: QuarantineAttempt, expected: str) -> str:
+    def _put_back(
+        self, hot: HotSide, attempt: QuarantineAttempt, expected: str, journal: ReleaseJournal
+    ) -> str:
         """The content that the partition has then. Parts that are at both places are not moved once more: that would
         double them."""
         places = hot.placements(attempt)
         if {seen.where for seen in places} == {Where.DIVIDED} and len(places) == 1:
-            places = self._gathered(hot, attempt, places[0], expected)
+            places = self._gathered(hot, attempt, places[0], expected, journal)
         elif {seen.where for seen in places} == {Where.QUARANTINE}:
             self._refuse_strangers(attempt, places)
-            places = self._moved(hot, attempt, places)
+            self._refuse_doubles(places)
+            places = self._moved(hot, attempt, places, journal)
         found = {seen.where for seen in places}
         if found not in _BACK:
             raise self._divided(attempt, places)
@@ -120,10 +123,17 @@ class WayBack:
         return hot.content(attempt)
 
     def _moved(
-        self, hot: HotSide, attempt: QuarantineAttempt, places: Sequence[QuarantinePlace]
+        self,
+        hot: HotSide,
+        attempt: QuarantineAttempt,
+        places: Sequence[QuarantinePlace],
+        journal: ReleaseJournal,
     ) -> list[QuarantinePlace]:
         if not self.insist:
             self._refuse_mutations(hot, places)
+        if journal.back_top < 0:
+            # If we die here, nothing has come back, and the next try asks about parts that came since for nothing.
+            self._journal(ReleaseState.RETURNING, parts=replace(journal, back_top=hot.look().top).to_json())
         # If we die here, the parts are at either place, or at both: the next try looks.
         hot.put_back(attempt, self._query("back"))
         return hot.placements(attempt)
@@ -142,7 +152,12 @@ class WayBack:
         return f"calve-{self.process.id}-{what}"
 
     def _gathered(
-        self, hot: HotSide, attempt: QuarantineAttempt, place: QuarantinePlace, expected: str
+        self,
+        hot: HotSide,
+        attempt: QuarantineAttempt,
+        place: QuarantinePlace,
+        expected: str,
+        journal: ReleaseJournal,
     ) -> list[QuarantinePlace]:
         """A server that dies inside of a MOVE leaves some parts at both places. What quarantine has and the table too, file for
         file, is removed from quarantine. If all that is left adds up to what left the table, each row is there once, and moves."""
@@ -151,7 +166,7 @@ class WayBack:
             hot.thin(attempt, self._query("thin"))
         [place] = hot.placements(attempt)
         if expected and not place.copies and str(hot.held(attempt) + hot.live(attempt)) == expected:
-            return self._moved(hot, attempt, [place])
+            return self._moved(hot, attempt, [place], journal)
         return [place]
 
     def _refuse_strangers(self, attempt: QuarantineAttempt, places: Sequence[QuarantinePlace]) -> None:
@@ -171,6 +186,22 @@ class WayBack:
                         hint=f"ALTER TABLE {attempt.table.sql} DETACH PART '{part.name}': the return then goes on. Attach it"
                         " afterwards, unless its rows are back",
                     )
+
+    def _doubles(self, seen: QuarantinePlace) -> frozenset[str]:
+        had = ReleaseJournal.from_json(self.release.parts).twins
+        return twins(part.hash for part in seen.held) - set(had)
+
+    def _refuse_doubles(self, places: Sequence[QuarantinePlace]) -> None:
+        """A server that dies inside of a MOVE and is sent it again, as by a proxy, moves what it had moved: quarantine then has
+        parts twice that the table had once."""
+        for seen in places:
+            if more := self._doubles(seen):
+                names = [part.name for part in seen.held if part.hash == min(more)]
+                raise TemporaryError(
+                    f"{self.release.place} has parts twice that partition {self.release.partition} had once: {', '.join(names)}",
+                    code="divided",
+                    hint=f"of each such pair, ALTER TABLE {self.release.place} DROP PART '{names[-1]}': the return then goes on",
+                )
 
     def _divided(self, attempt: QuarantineAttempt, places: Sequence[QuarantinePlace]) -> TemporaryError:
         where = ", ".join(sorted({seen.where for seen in places}))
