@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -99,6 +100,11 @@ def test_an_entry_says_of_a_file_all_that_its_receipt_does(catalog: FaultySqlCat
         {1: b"\x01"}, {1: b"\xff"}, [4, 20], 0,
     )  # fmt: skip
     assert tuple(made.partition) == (1,)  # type: ignore[call-overload]
+    two = SimpleNamespace(metadata=SimpleNamespace(
+        sort_orders=[SimpleNamespace(order_id=number) for number in (0, 1)], specs=table.metadata.specs,
+        schema=table.metadata.schema,
+    ))  # fmt: skip
+    assert data_file(two, 0, FILE).sort_order_id == 0  # type: ignore[arg-type]
     bare = data_file(table, 0, FileReceipt(path="g", rows=1, bytes=1, partition=(None,), sort_order_id=7))
     nothing = (bare.column_sizes, bare.value_counts, bare.null_value_counts, bare.nan_value_counts, bare.lower_bounds,
                bare.upper_bounds, bare.split_offsets, bare.sort_order_id)  # fmt: skip
@@ -136,6 +142,7 @@ def test_metadata_files_of_attempts_that_lost_go_and_no_others(catalog: FaultySq
         table.io.new_output(name).create().close()
     delete_unused(table, work.process_id, [other], head)
     delete_unused(table, work.process_id, [lost], "5")
+    delete_unused(table, work.process_id, [lost, Sent(snapshot_id="6")], "5")
     assert all(Path(name.removeprefix("file://")).exists() for name in names), "it may have landed"
     delete_unused(table, work.process_id, [lost, other], head)
     assert not any(Path(name.removeprefix("file://")).exists() for name in names)
