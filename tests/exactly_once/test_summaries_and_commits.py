@@ -8,6 +8,7 @@ from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update import AssertRefSnapshotId, RemovePropertiesUpdate, SetSnapshotRefUpdate
 from requests import HTTPError, Response
 
+from calve.iceberg.publish import find_export
 from calve.iceberg.publish.build import build_empty, next_timestamp_ms
 from calve.iceberg.publish.commit import CommitAnswer, publish_commit, send, tag_commit
 from support.catalog_faults import FaultySqlCatalog
@@ -45,7 +46,10 @@ def test_totals_add_up_from_snapshot_to_snapshot_and_a_replace_takes_away(catalo
         Operation.OVERWRITE.value, "2", "15",
     )  # fmt: skip
     assert third["changed-partition-count"] == "3", "what came and what went"
-    snapshots = catalog.load_table(IDENTIFIER).metadata.snapshots
+    table = catalog.load_table(IDENTIFIER)
+    export = find_export(table, "k-202401")
+    assert export is not None and export.sequence == 3, "of the snapshot that published it last"
+    snapshots = table.metadata.snapshots
     assert [one.parent_snapshot_id for one in snapshots] == [
         None,
         *(one.snapshot_id for one in snapshots[:-1]),
