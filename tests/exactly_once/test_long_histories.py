@@ -135,6 +135,7 @@ def test_merged_manifests_of_an_attempt_that_lost_are_deleted(catalog: FaultySql
     publisher.note = plain  # type: ignore[method-assign]
     publisher.run()
     assert not lost & set(folder.iterdir())
+    assert len(_manifests(catalog)) == MERGED_AT_ONCE + 2, "an attempt after a lost race is short"
     assert_published_once(catalog, publisher.work.process_id)
 
 
