@@ -1,5 +1,6 @@
 """What a snapshot says of itself, and what a commit asks of the catalog, to the last number."""
 
+import sys
 import time
 
 import pytest
@@ -8,9 +9,10 @@ from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update import AssertRefSnapshotId, RemovePropertiesUpdate, SetSnapshotRefUpdate
 from requests import HTTPError, Response
 
-from calve.iceberg.publish import find_export
+from calve.iceberg.publish import PublishedSnapshot, find_export
 from calve.iceberg.publish.build import build_empty, next_timestamp_ms
 from calve.iceberg.publish.commit import CommitAnswer, publish_commit, send, tag_commit
+from calve.model.errors import UnknownOutcomeError
 from support.catalog_faults import FaultySqlCatalog
 from support.lake import IDENTIFIER, Work, make_work
 from support.outcomes import Publisher, append_as_somebody_else
@@ -135,3 +137,17 @@ def test_T12_what_an_answer_means_and_that_its_words_are_kept(
     reply = send(catalog, table, tag_commit(table.metadata, "t", None), "tagging")
     assert reply.answer is answer
     assert reply.error is not None and "tagging" in reply.error.message
+
+
+def test_a_snapshot_that_cannot_be_read_back_is_not_called_published(
+    catalog: FaultySqlCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publisher = Publisher(catalog=catalog, work=make_work(catalog, [(1, range(3))]))
+
+    def gone(*_: object) -> None:
+        raise ConnectionError("the storage is away")
+
+    with monkeypatch.context() as patch, pytest.raises(UnknownOutcomeError):
+        patch.setattr(sys.modules["calve.iceberg.publish.publish"], "manifests_of", gone)
+        publisher.attempt()
+    assert isinstance(publisher.attempt(), PublishedSnapshot)
