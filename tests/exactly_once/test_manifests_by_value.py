@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 from pyiceberg.manifest import ManifestContent, ManifestEntryStatus, read_manifest_list
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.transforms import VoidTransform
 
 from calve.destination.receipt import FileReceipt
 from calve.iceberg.publish import manifests
 from calve.iceberg.publish.manifests import ManifestFiles, attempt_files, data_file, data_files, delete_unused
 from calve.iceberg.publish.marks import Sent
 from support.catalog_faults import FaultySqlCatalog
-from support.lake import IDENTIFIER, make_work
+from support.lake import IDENTIFIER, make_table, make_work
 from support.outcomes import Publisher
 
 
@@ -149,3 +151,14 @@ def test_metadata_files_of_attempts_that_lost_go_and_no_others(catalog: FaultySq
     kept = (*attempt_files(table, "q", [lost]), *attempt_files(table, work.process_id, [other]))
     assert all(Path(name.removeprefix("file://")).exists() for name in kept)
     delete_unused(table, work.process_id, [lost, other], head)  # what is gone already is no error
+
+
+def test_T15_a_void_field_of_a_required_column_is_null_in_a_manifest(catalog: FaultySqlCatalog) -> None:
+    void = PartitionSpec(
+        PartitionField(source_id=1, field_id=1000, transform=VoidTransform(), name="id_void")
+    )
+    table = make_table(catalog, spec=void, identifier=("ns", "voids"))
+    output = ManifestFiles(table=table, process_id="p", snapshot_id=1)
+    output.add([data_file(table, 0, replace(FILE, partition=(None,)))], 0)
+    [entry] = output.written[0].fetch_manifest_entry(table.io)
+    assert entry.data_file.file_path == "f.parquet"
