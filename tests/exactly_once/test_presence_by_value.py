@@ -52,6 +52,15 @@ def test_a_compaction_moves_rows_and_deletes_none() -> None:
     assert told(snapshot(1), taken(2, 1, operation="replace", deleted_data_files="4")) == ""
 
 
+def test_a_compaction_among_deletes_leaves_it_untold() -> None:
+    moved = taken(2, 1, operation="replace", deleted_data_files="4")
+    assert told(snapshot(1), moved, taken(3, 2, deleted_data_files="1")) == ""
+
+
+def test_a_head_of_the_same_millisecond_is_no_later_history(manifests: list[Any]) -> None:
+    assert told(snapshot(1), snapshot(5, 4) | {"timestamp-ms": 1000}).startswith("main was rolled back")
+
+
 def test_files_that_are_there_are_not_missing(manifests: list[Any]) -> None:
     entry = SimpleNamespace(snapshot_id=1, data_file=SimpleNamespace(file_path="f"))
     manifests.append(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pyiceberg.manifest import DataFileContent, ManifestContent
 from pyiceberg.table.metadata import TableMetadata
-from test_marks_by_value import KEY, export, metadata, snapshot
+from test_marks_by_value import KEY, export, metadata, snapshot, text
 
 from calve.destination.outcome import EarlierExport
 from calve.iceberg.publish import history
@@ -89,6 +89,7 @@ def removal(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
         entries: list[Any],
         earlier: EarlierExport,
         deletes: tuple[Any, ...] = (),
+        more: tuple[EarlierExport, ...] = (),
         *,
         discard: bool = False,
     ) -> str:
@@ -100,7 +101,7 @@ def removal(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
         monkeypatch.setattr(history, "manifests_of", lambda *_: [])
         plan = SimpleNamespace(keys=[KEY], discard_deletes=discard)
         try:
-            going = find_removal(SimpleNamespace(metadata=table, io=None), plan, [earlier])  # type: ignore[arg-type]
+            going = find_removal(SimpleNamespace(metadata=table, io=None), plan, [earlier, *more])  # type: ignore[arg-type]
         except RefusedError as error:
             return error.code
         return ",".join(sorted(going.files))
@@ -176,3 +177,36 @@ def test_files_that_hold_the_key_with_others_stop_a_replace_unless_a_later_expor
     assert removal(before, [live("a", 1)], WHOLE) == ""
     after = metadata(snapshot(1), snapshot(2, 1, calve__export_key="k1"), snapshot(3, 2, **both))
     assert removal(after, [live("a", 3)], WHOLE) == UNSURE
+
+
+@pytest.mark.parametrize(
+    ("carried", "properties", "answer"),
+    [
+        ("k1", {}, "b"),
+        (
+            "k1",
+            {
+                "calve.export.k1": text(snapshot="2"),
+                "calve.export.k3": text(snapshot="9"),
+                "calve.export.k4": "{",
+            },
+            "b",
+        ),
+        ("k1", {"calve.export.k2": text(snapshot="2")}, UNSURE),
+        ("k1", {"note": text(snapshot="2")}, "b"),
+        ("k1,k2", {}, UNSURE),
+        ("", {}, UNSURE),  # nothing says whose they are
+    ],
+)
+def test_files_of_several_keys_go_only_together(
+    removal: Callable[..., str], carried: str, properties: dict[str, str], answer: str
+) -> None:
+    table = metadata(snapshot(1), snapshot(2, 1, calve__export_key=carried), properties=properties)
+    shared = export(snapshot_id="2", sequence=2, rows=10, files=1, shared=True)
+    assert removal(table, [live("b", 2)], shared) == answer
+    other = export(key_hash="k2", snapshot_id="2", sequence=2, rows=10, files=1, shared=True)
+    assert removal(table, [live("b", 2)], shared, more=(other,)) == (answer if not carried else "b")
+
+
+def test_without_an_earlier_export_nothing_goes() -> None:
+    assert find_removal(SimpleNamespace(), SimpleNamespace(), ()).files == frozenset()  # type: ignore[arg-type]
