@@ -180,7 +180,7 @@ def _mutants(found: Mapping[str, Any]) -> str:
     return (
         "## Mutants\n\n`make mutants` changes one place of a module at a time (a comparison, a condition, a constant, a member of a set,"
         " a statement left out, None returned), and runs the quick tests that run that line: some must fail. The share is that of"
-        " those killed, without those that are explained; where not all were tried, a sample that is always the same was.\n\n"
+        " those killed, without those that are explained; where fewer were tried, it was a sample that is always the same, or the code is newer.\n\n"
         + _table(("module", *names, "share"), rows)
         + f"\nExplained, one by one in `tests/support/mutants/explained.toml`:\n\n{why}"
     )
