@@ -4,6 +4,7 @@ import json
 import resource
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from calve.clickhouse.reader import Reader
 from calve.destination import checksums
 from calve.destination.names import DataFileName, receipt_uri
 from calve.destination.receipt import FileReceipt, Receipt
-from calve.export.payload import TaskPayload
+from calve.export.payload import TaskPayload, write_settings
 from calve.model.errors import ErrorInfo
 from calve.objects.storage import Storage
 
@@ -157,6 +158,10 @@ def test_a_table_of_many_columns_is_measured_some_at_a_time(child: Child, tmp_pa
         assert checksums.text(checksums.of_arrow(kind, written.column(name))) == found
     (file,) = receipt.files
     assert set(file.nan_counts.values()) == {1}
+    payload = TaskPayload.from_json(done.payloads[0])
+    assert write_settings(payload, 1)["preferred_block_size_bytes"] == "14400000", "its blocks are larger"
+    little = replace(payload, memory_mb=100)
+    assert write_settings(little, 1)["preferred_block_size_bytes"] == "8000000", "memory allowing"
 
 
 def test_L15_receipts_hold_more_than_2_to_the_31() -> None:
