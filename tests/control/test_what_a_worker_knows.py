@@ -8,14 +8,14 @@ import pytest
 
 from calve.control.facts import Around, Facts, Gathered, gather
 from calve.control.inflight import InFlight, started
-from calve.control.leases import Holding, Leases
+from calve.control.leases import Holding, Leases, to_begin
 from calve.control.step import Fence, Publish
 from calve.model.access import Halt
 from calve.model.change import Change, NewPin, PinChange, TaskChange
 from calve.model.errors import ConflictError
 from calve.model.limits import Limits
-from calve.model.process import Breaker, Lease, Process, ProcessId
-from calve.model.states import PinState, TaskState
+from calve.model.process import Breaker, Lease, Process, ProcessId, TaskCounts
+from calve.model.states import PinState, ProcessState, TaskState
 from calve.testing.clock import FakeClock
 from calve.testing.contracts.contract import (
     ANNE,
@@ -175,6 +175,26 @@ class Renewals(MemoryStore):
     def renew(self, worker: Any, *, lease_seconds: float) -> None:
         self.times += 1
         super().renew(worker, lease_seconds=lease_seconds)
+
+
+def test_what_a_worker_could_begin_if_it_had_the_slots() -> None:
+    row = new().accepted(adopted=False, now=FakeClock().now())
+    down = Breaker(service="s", reason="", opened_at=row.created_at, probe_at=row.created_at)
+
+    def begins(state: ProcessState, counts: TaskCounts | None = None, **around: Any) -> int:
+        of_state = replace(row, state=state, tasks=counts or TaskCounts())
+        return to_begin(Facts(process=of_state, now=row.created_at, limits=LIMITS, **around))
+
+    assert begins(ProcessState.PENDING) == 1
+    some = TaskCounts(total=10, done=3, failed=1, running=2)
+    assert [begins(ProcessState.RUNNING, some, in_flight=number) for number in (0, 2, 4, 9)] == [4, 4, 2, 0]
+    assert begins(ProcessState.PUBLISHING, some) == 0
+    held: tuple[dict[str, Any], ...] = (
+        {"down": down},
+        {"halted": Halt(kind="k", source="", who="a")},
+        {"draining": True},
+    )
+    assert [begins(ProcessState.PENDING, **around) for around in held] == [0, 0, 0]
 
 
 def test_a_lease_is_renewed_after_a_quarter_and_silent_after_three() -> None:
