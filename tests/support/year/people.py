@@ -152,6 +152,7 @@ def _to_programs(world: "YearWorld", verb: str, installation: Installation, chan
             if installation.members:
                 world.schedule.kill(chance.choice(installation.members).program)
         case "skew":
+            world.server.skewed_at = world.schedule.now
             world.server.skew = timedelta(minutes=chance.choice((-600, -7, 7, 60)))
             world.later(10 * _DAY, lambda: setattr(world.server, "skew", timedelta()))
         case "reader":

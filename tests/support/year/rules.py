@@ -71,7 +71,7 @@ def _may_not_leave(world: "YearWorld", table: YearTable, partition: str) -> Iter
         yield f"though version {table.version} loses parts"
     if table.pending:
         yield "though a mutation is pending"
-    if abs(world.server.skew) > _SKEW:
+    if abs(world.server.skew) > _SKEW and world.server.skewed_at < world.schedule.now - SETTLE_SECONDS:
         yield "though the clocks differ"
     end = table.end_of(partition)
     if end is None:
@@ -108,7 +108,14 @@ def _may_not_leave(world: "YearWorld", table: YearTable, partition: str) -> Iter
 
 
 def _turned(world: "YearWorld", table: YearTable, partition: str) -> float:
-    return world.server.residencies["calve_views", f"{table.uuid}_residency"].newest()[partition].at
+    """When it became cold, and was not hot since: a view that is made again says it once more."""
+    at = 0.0
+    found = world.server.residencies["calve_views", f"{table.uuid}_residency"].rows
+    for one in sorted((one for one in found if one.id == partition), key=lambda one: -one.generation):
+        if not one.cold:
+            break
+        at = one.at
+    return at
 
 
 def _permitted(

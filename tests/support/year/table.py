@@ -42,7 +42,8 @@ def find(name: str, most: int) -> FoundMistake | None:
             verdict = run(mistake.case(seed))
         if not verdict.ok:
             if not run(mistake.case(seed)).ok:
-                raise AssertionError(f"seed {seed} of {name} does not hold with the rule either")
+                print(f"{name}: seed {seed} does not hold with the rule either: look into it", flush=True)
+                continue
             broken = _VARYING.sub("…", verdict.problems[0])[:90]
             return FoundMistake(name=name, seed=seed, by=str(seed + 1), broken=broken)
     return None
