@@ -114,7 +114,7 @@ def _turned(world: "YearWorld", table: YearTable, partition: str) -> float:
     for one in sorted((one for one in found if one.id == partition), key=lambda one: -one.generation):
         if not one.cold:
             break
-        at = one.at
+        at = min(at or one.at, one.at)  # an INSERT that arrives twice says the same
     return at
 
 
