@@ -9,7 +9,8 @@ import pytest
 from ticked import Ticked
 
 from calve.clickhouse.embedded.source import EmbeddedSource
-from calve.model.errors import ErrorInfo, NotFoundError, UsageError
+from calve.control.client import retry
+from calve.model.errors import ErrorInfo, NotFoundError, PermanentError, UsageError
 from calve.model.states import ProcessState
 from calve.restore import attach as attaching
 from calve.restore.submit import RestoreOptions
@@ -68,6 +69,13 @@ def failed(ticked: Ticked, **asked: Any) -> ErrorInfo:
 
 def count(source: KeptSource, table: str) -> int:
     return int(source.select(f"SELECT count() AS n FROM {table}")[0]["n"])
+
+
+def is_still(source: KeptSource, table: str) -> bool:
+    [row] = source.select(
+        f"SELECT engine_full FROM system.tables WHERE concat(database, '.', name) = '{table}'"
+    )
+    return "max_bytes_to_merge_at_max_space_in_pool" in row["engine_full"]
 
 
 def test_everything_is_made_in_another_database_and_refers_to_it(ticked: Ticked, source: KeptSource) -> None:
@@ -223,9 +231,34 @@ def test_a_cancel_ends_it_and_leaves_no_staged_file(ticked: Ticked, source: Kept
     ticked.store.request_cancel(process_id)
     assert ticked.settle(process_id, worker).state is ProcessState.CANCELLED
     ticked.clock.advance(25 * 3600)
+    assert is_still(source, "db10.t")
     for _ in range(5):
         worker.tick()
     assert not (source.folder / "calve_restore" / process_id).exists()
+    assert not is_still(source, "db10.t"), "what was restored stays, and merges again"
+
+
+def test_a_table_that_was_finished_before_a_restore_failed_merges_after_its_retry(
+    ticked: Ticked, source: KeptSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by the simulator: the retry held it still again, and had nothing more to do for it."""
+    let_move, moved = attaching.let_move, list[str]()
+
+    def fails_at_the_second(session: Any, target: Any) -> None:
+        moved.append(target.name)
+        if len(moved) > 1:
+            raise PermanentError("ClickHouse has no room", code="source_error")
+        let_move(session, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(attaching, "let_move", fails_at_the_second)
+        first = ticked.restore("b", tables=("db.t", "db.names"), into="db12")
+        assert ticked.settle(first).state is ProcessState.FAILED
+    assert sorted(is_still(source, f"db12.{name}") for name in ("t", "names")) == [False, True]
+    second = retry(ticked.store, first).process.id
+    assert ticked.settle(second).state is ProcessState.COMPLETED
+    assert not any(is_still(source, f"db12.{name}") for name in ("t", "names"))
+    assert (count(source, "db12.t"), count(source, "db12.names")) == (101, 5)
 
 
 def test_a_backup_that_is_deleted_meanwhile_is_said(source: KeptSource, tmp_path: Path) -> None:

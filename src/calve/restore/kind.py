@@ -146,9 +146,10 @@ class RestoreKind(Kind):
         completed = process.state is ProcessState.COMPLETED
         if not completed:
             attaching.stop(read)
-            if any(target.receiver_database != target.database for target in read.targets):
+            if read.targets:
                 with self._ports.source(read.source).visit() as session:
                     receiving.drop_gathering(session, read.targets)
+                    receiving.let_go(session, read.targets)
         given_up = attaching.remove_state(read, completed=completed)
         if completed or not read.made:
             return ""

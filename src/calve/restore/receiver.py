@@ -5,9 +5,11 @@ attached is still there to be recognised after a crash. A table that existed bef
 touched until then: parts are gathered in a table of ours and go over as whole partitions.
 """
 
+import contextlib
 import hashlib
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from calve.archive.location import segment
@@ -19,7 +21,7 @@ from calve.clickhouse.sql import create_table
 from calve.clickhouse.sql.tokens import name as quoted
 from calve.clickhouse.sql.tokens import string
 from calve.clickhouse.tables import TableInfo
-from calve.model.errors import CalveError, PermanentError, RefusedError
+from calve.model.errors import CalveError, NotFoundError, PermanentError, RefusedError
 from calve.restore import distant
 from calve.restore import plan as targets
 from calve.restore.plan import RestoreRequest, Target
@@ -84,11 +86,8 @@ def _target(
     receiver = table
     if into != targets.NEW or far:
         receiver = _gathering(session, request, table, number, far=far)
-    still = _hold_still(session, receiver)
-    if far:
-        _hold_still(session, table)  # so that its parts say what was copied
     data_path = _writable(session, receiver)
-    return Target(
+    target = Target(
         database=table.database,
         name=table.name,
         uuid=table.uuid,
@@ -97,9 +96,15 @@ def _target(
         receiver_name=receiver.name,
         data_path=str(data_path),
         state=str(_disk_of(session, data_path) / targets.FOLDER / request.seed / str(number)),
-        still=still,
-        settings=_settings_before(entry) if into == targets.NEW and still else (),
         restored=str(_note(session, request, table, receiver)),
+    )
+    if target.finished_mark.exists():
+        return target  # an earlier try brought it to its end, and it merges again
+    still = _hold_still(session, receiver)
+    if far:
+        _hold_still(session, table)  # so that its parts say what was copied
+    return replace(
+        target, still=still, settings=_settings_before(entry) if into == targets.NEW and still else ()
     )
 
 
@@ -231,6 +236,8 @@ def _settings_before(entry: TableEntry) -> tuple[tuple[str, str], ...]:
 def let_move(session: Session, target: Target) -> None:
     """The settings of a new table, as its CREATE has them."""
     table = f"{quoted(target.database)}.{quoted(target.name)}"
+    if not target.still:
+        session.execute(f"SYSTEM START MERGES {table}", what=f"table {target}")
     for name, value in target.settings:
         change = f"MODIFY SETTING {name} = {value}" if value else f"RESET SETTING {name}"
         try:
@@ -239,6 +246,16 @@ def let_move(session: Session, target: Target) -> None:
         except PermanentError as error:
             if number_of(error) != UNKNOWN_SETTING:
                 raise
+
+
+def let_go(session: Session, chosen: Sequence[Target]) -> None:
+    """New tables that nothing more is restored to: they stay, and merge again."""
+    for target in chosen:
+        if target.into == targets.NEW and not target.finished_mark.exists():
+            with contextlib.suppress(NotFoundError):  # somebody dropped it
+                if session.describe(target.database, target.name).uuid == target.uuid:
+                    # if we die here, some of its settings are put back; undoing again puts back the others
+                    let_move(session, target)
 
 
 def _writable(session: Session, table: TableInfo) -> Path:
