@@ -170,7 +170,7 @@ def test_a_retry_adopts_the_receipts_that_stand(scene: Scene) -> None:
     assert scene.row(old).leftovers is Leftovers.GONE
 
 
-def test_T13_files_that_a_retry_hands_back_stay_while_an_attempt_that_lost_may_write(scene: Scene) -> None:
+def test_T13_files_that_a_retry_hands_back_are_swept_again_once_no_attempt_can_write(scene: Scene) -> None:
     """Found by the simulator: what a request that came late wrote after the deletion stayed for ever."""
     old = failed(scene)  # one of its tasks was tried, and is not done
     scene.ids.append(retry(scene.store, old).process.id)
@@ -179,7 +179,7 @@ def test_T13_files_that_a_retry_hands_back_stay_while_an_attempt_that_lost_may_w
     for _ in range(5):
         worker.tick()
     row = scene.row(old)
-    assert row.leftovers is Leftovers.KEPT and row.cleanup_at is not None and row.finished_at is not None
+    assert row.leftovers is Leftovers.UNDOING and row.cleanup_at is not None and row.finished_at is not None
     assert (row.cleanup_at - row.finished_at).total_seconds() >= scene.limits.task_seconds
     scene.clock.advance(scene.limits.task_seconds + 1)
     for _ in range(5):

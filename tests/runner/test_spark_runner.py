@@ -191,7 +191,7 @@ def test_a_start_that_nobody_will_use_is_given_up(tmp_path: Path, monkeypatch: p
         runner.jvm = jvm
         jvm.runs.set()
         assert jvm.killed.wait(60)
-        raise ConnectionError("its JVM is gone")
+        raise TemporaryError("its JVM was killed", code="killed")
 
     monkeypatch.setattr(runner, "_start", start)
     caught: list[BaseException] = []
@@ -207,7 +207,7 @@ def test_a_start_that_nobody_will_use_is_given_up(tmp_path: Path, monkeypatch: p
     assert jvm.runs.wait(60)
     runner.close()
     warming.join()
-    assert [str(error) for error in caught] == ["the program ends"]
+    assert [str(error) for error in caught] == ["its JVM was killed"]
     assert not runner.log.exists()
     runner.close()
 

@@ -86,7 +86,7 @@ class Client:
     def _of(cls, local: "Local") -> "Client":
         made = cls.__new__(cls)
         made._calve = local
-        made._look = lambda _of, cursor: polled(lambda after: made._ask("feed", after=after), cursor)
+        made._look = lambda _of, cursor: polled(lambda after: made.ask("feed", after=after), cursor)
         return made
 
     def close(self) -> None:
@@ -98,7 +98,8 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _ask(self, verb: str, key: str = "", **given: Any) -> Any:
+    def ask(self, verb: str, key: str = "", **given: Any) -> Any:
+        """Any verb by its name, such as `ask("backup_delete", name="nightly")`: what it answers, as JSON."""
         return self._calve.call(verb, {name: _plain(value) for name, value in given.items()}, key=key)
 
     # -- reading ------------------------------------------------------------------------------------
@@ -107,25 +108,25 @@ class Client:
         """Newest first; those that have not ended, or all. Filters: `kind`, `states`, `table`, `to`, `batch`,
         `since`."""
         found = listed(
-            lambda most, after: self._ask("processes", all=all, limit=most, after=after, **filters), limit
+            lambda most, after: self.ask("processes", all=all, limit=most, after=after, **filters), limit
         )
         return Table(values.process(one) for one in found)
 
     def process(self, process_id: str) -> Process:
-        return values.process(self._ask("find", ids=[process_id])[0])
+        return values.process(self.ask("find", ids=[process_id])[0])
 
     def why(self, process_id: str) -> str:
         """What a process is waiting for."""
-        return str(self._ask("why", ids=[process_id])[0]["why"])
+        return str(self.ask("why", ids=[process_id])[0]["why"])
 
     def events(self, *ids: str) -> Table[Event]:
-        return Table(values.event(one) for one in self._ask("events", ids=ids))
+        return Table(values.event(one) for one in self.ask("events", ids=ids))
 
     def watch(self, *ids: str, after: str = "") -> Watch:
         """Events as they happen, of these processes or of all; from now, or from the `cursor` of an earlier
         watch, or from "start". Goes on by itself after a connection was lost."""
-        of = frozenset(ProcessId(one["id"]) for one in self._ask("find", ids=ids)) if ids else None
-        cursor = after or str(self._ask("feed")["cursor"])
+        of = frozenset(ProcessId(one["id"]) for one in self.ask("find", ids=ids)) if ids else None
+        cursor = after or str(self.ask("feed")["cursor"])
         return Watch(partial(self._look, of or ()), cursor, of)
 
     def sql(self, statement: str) -> Table[dict[str, Any]]:
@@ -143,44 +144,44 @@ class Client:
         return Table(json.loads(line) for line in answer.data.splitlines())
 
     def workers(self) -> Table[dict[str, Any]]:
-        return Table(self._ask("workers"))
+        return Table(self.ask("workers"))
 
     def partitions(self, table: str, to: str = "") -> Table[dict[str, Any]]:
         """With `to`, also what that destination has of each."""
-        return Table(self._ask("partitions", table=table, to=to))
+        return Table(self.ask("partitions", table=table, to=to))
 
     def health(self, table: str, *, orphans: bool = False) -> Document:
-        return Document(self._ask("health", table=table, orphans=orphans))
+        return Document(self.ask("health", table=table, orphans=orphans))
 
     def verify(self, *ids: str, deep: bool = False) -> Table[dict[str, Any]]:
         """Proofs of what was exported; each has `ok` and `faults`."""
-        return Table(self._ask("verify", ids=ids, deep=deep))
+        return Table(self.ask("verify", ids=ids, deep=deep))
 
     def backups(self) -> Table[dict[str, Any]]:
-        return Table(self._ask("backup_list")["backups"])
+        return Table(self.ask("backup_list")["backups"])
 
     # -- changing -----------------------------------------------------------------------------------
 
     def export(self, table: str, to: str, *, key: str = "", **options: Any) -> QueuedExport:
         """Queue an export. Choose by `partitions`, `parts`, `all` or `older_than`."""
-        answer = values.export_answer(self._ask("export", key, table=table, to=to, **options))
+        answer = values.export_answer(self.ask("export", key, table=table, to=to, **options))
         return QueuedExport(**vars(answer))
 
     def backup(self, name: str, tables: Sequence[str], *, key: str = "", **options: Any) -> Queued:
-        return _queued(self._ask("backup_create", key, name=name, tables=tables, **options))
+        return _queued(self.ask("backup_create", key, name=name, tables=tables, **options))
 
     def restore(self, name: str, *, key: str = "", **options: Any) -> Queued:
-        return _queued(self._ask("backup_restore", key, name=name, **options))
+        return _queued(self.ask("backup_restore", key, name=name, **options))
 
     def optimize(self, table: str, *, key: str = "", **options: Any) -> Queued:
-        return _queued(self._ask("optimize", key, table=table, **options))
+        return _queued(self.ask("optimize", key, table=table, **options))
 
     def retry(self, *ids: str, key: str = "") -> Queued:
-        return _queued(self._ask("retry", key, ids=ids))
+        return _queued(self.ask("retry", key, ids=ids))
 
     def cancel(self, *ids: str) -> Table[CancelAnswer]:
         """Ask processes to stop; `wait` for their end."""
-        return Table(values.cancel_answer(one) for one in self._ask("cancel", ids=ids))
+        return Table(values.cancel_answer(one) for one in self.ask("cancel", ids=ids))
 
     def wait(self, *ids: str, timeout_seconds: float | None = None) -> Table[Process]:
         """The processes once all have ended, however they did. TimeoutError if they have not by then; the work
@@ -193,7 +194,7 @@ class Client:
         failed = 0
         while True:
             try:
-                standing = values.standing(self._ask("standing", ids=ids))
+                standing = values.standing(self.ask("standing", ids=ids))
                 failed = 0
             except TemporaryError:
                 failed += 1

@@ -51,21 +51,21 @@ class RemoteCalve:
     def close(self) -> None:
         self._transport.close()
 
-    def ask(self, verb: str, **arguments: Any) -> Any:
+    def _ask(self, verb: str, **arguments: Any) -> Any:
         return self._transport.call(verb, arguments)
 
     # -- reading ------------------------------------------------------------------------------------
 
     def now(self) -> datetime:
-        return datetime.fromisoformat(self.ask("now")["now"])
+        return datetime.fromisoformat(self._ask("now")["now"])
 
     def settings(self) -> Json:
-        found: Json = self.ask("settings")
+        found: Json = self._ask("settings")
         return found
 
     def processes(self, query: ProcessQuery) -> list[Process]:
         found = listed(
-            lambda most, after: self.ask(
+            lambda most, after: self._ask(
                 "processes",
                 all=True,
                 kind=query.kind,
@@ -82,194 +82,196 @@ class RemoteCalve:
         return [values.process(one) for one in found]
 
     def find(self, ids: Sequence[str]) -> list[Process]:
-        return [values.process(one) for one in self.ask("find", ids=list(ids))] if ids else []
+        return [values.process(one) for one in self._ask("find", ids=list(ids))] if ids else []
 
     def show(self, ids: Sequence[str]) -> list[ProcessDetail]:
-        return [values.detail(self._whole(one)) for one in self.ask("show", ids=list(ids))]
+        return [values.detail(self._whole(one)) for one in self._ask("show", ids=list(ids))]
 
     def _whole(self, detail: Json) -> Json:
         """With the tasks that one answer did not have."""
         first = detail["tasks_next"]
         while first is not None:
-            page = self.ask("tasks", ids=[detail["id"]], first=first)
+            page = self._ask("tasks", ids=[detail["id"]], first=first)
             detail["tasks"] += page["tasks"]
             first = page["next"] and page["next"]["first"]
         return detail
 
     def events(self, ids: Sequence[str]) -> list[Event]:
-        return [values.event(one) for one in self.ask("events", ids=list(ids))]
+        return [values.event(one) for one in self._ask("events", ids=list(ids))]
 
     def notes(self, ids: Sequence[ProcessId]) -> list[str]:
-        return list(self.ask("notes", ids=list(ids))) if ids else []
+        return list(self._ask("notes", ids=list(ids))) if ids else []
 
     def why(self, ids: Sequence[str]) -> list[Reason]:
-        found = self.ask("why", ids=list(ids))
+        found = self._ask("why", ids=list(ids))
         processes = {process.id: process for process in self.find([one["id"] for one in found])}
         return [values.reason(one, processes[ProcessId(one["id"])]) for one in found]
 
     def outages(self, processes: Sequence[Process]) -> dict[ProcessId, Breaker]:
         live = [process.id for process in processes if process.state not in PROCESS_TERMINAL]
-        return values.outages(self.ask("outages", ids=live)) if live else {}
+        return values.outages(self._ask("outages", ids=live)) if live else {}
 
     def workers(self) -> list[WorkerStatus]:
-        return [values.worker(one) for one in self.ask("workers")]
+        return [values.worker(one) for one in self._ask("workers")]
 
     def has_workers(self, processes: Sequence[Process]) -> bool:
         return not processes or bool(
-            self.ask("has_workers", ids=[process.id for process in processes])["has_workers"]
+            self._ask("has_workers", ids=[process.id for process in processes])["has_workers"]
         )
 
     def standing(self, ids: Sequence[str]) -> Standing:
-        return values.standing(self.ask("standing", ids=list(ids)))
+        return values.standing(self._ask("standing", ids=list(ids)))
 
     def partitions(self, table: str, to: str = "") -> list[Json]:
-        return list(self.ask("partitions", table=table, to=_typed_here(to)))
+        return list(self._ask("partitions", table=table, to=_typed_here(to)))
 
     def parts(self, table: str) -> list[Json]:
-        return list(self.ask("parts", table=table))
+        return list(self._ask("parts", table=table))
 
     def verify(self, ids: Sequence[str], *, deep: bool = False) -> list[Json]:
-        return list(self.ask("verify", ids=list(ids), deep=deep))
+        return list(self._ask("verify", ids=list(ids), deep=deep))
 
     def health(self, table: str, *, orphans: bool = False) -> Json:
-        return dict(self.ask("health", table=table, orphans=orphans))
+        return dict(self._ask("health", table=table, orphans=orphans))
 
     def history(self, table: str = "", *, limit: int = 50) -> list[Json]:
-        return listed(lambda most, after: self.ask("history", table=table, limit=most, after=after), limit)
+        return listed(lambda most, after: self._ask("history", table=table, limit=most, after=after), limit)
 
     def doctor(self, *, spark: bool = True) -> Iterator[Json]:
-        return iter(self.ask("doctor", spark=spark))
+        return iter(self._ask("doctor", spark=spark))
 
     def versions(self) -> Json:
-        return dict(self.ask("versions"))
+        return dict(self._ask("versions"))
 
     def support(self, *, with_names: bool = False) -> dict[str, Json]:
-        return dict(self.ask("support", with_names=with_names))
+        return dict(self._ask("support", with_names=with_names))
 
     def export_preview(
         self, table: str, to: str, selection: "Selection", options: "ExportOptions | None" = None
     ) -> Json:
-        return dict(self.ask("export_preview", table=table, to=_typed_here(to), **_given(selection, options)))
+        return dict(
+            self._ask("export_preview", table=table, to=_typed_here(to), **_given(selection, options))
+        )
 
     def optimize_preview(self, table: str, options: "OptimizeOptions | None" = None) -> Json:
-        return dict(self.ask("optimize_preview", table=table, **_optimize(options)))
+        return dict(self._ask("optimize_preview", table=table, **_optimize(options)))
 
     def backup_list(self) -> Json:
-        return dict(self.ask("backup_list"))
+        return dict(self._ask("backup_list"))
 
     def backup_show(self, name: str) -> Json:
-        return dict(self.ask("backup_show", name=name))
+        return dict(self._ask("backup_show", name=name))
 
     def backup_verify(self, name: str, *, read_share: float = 0.0) -> Json:
-        return dict(self.ask("backup_verify", name=name, read_share=read_share))
+        return dict(self._ask("backup_verify", name=name, read_share=read_share))
 
     # -- changing -----------------------------------------------------------------------------------
 
     def export(
         self, table: str, to: str, selection: "Selection", options: "ExportOptions | None" = None
     ) -> ExportAnswer:
-        made = self.ask("export", table=table, to=_typed_here(to), **_given(selection, options))
+        made = self._ask("export", table=table, to=_typed_here(to), **_given(selection, options))
         return values.export_answer(made)
 
     def optimize(self, table: str, options: "OptimizeOptions | None" = None) -> Submitted:
-        return values.submitted(self.ask("optimize", table=table, **_optimize(options)))
+        return values.submitted(self._ask("optimize", table=table, **_optimize(options)))
 
     def backup_create(
         self, name: str, tables: Sequence[str], options: "BackupOptions | None" = None, *, source: str = ""
     ) -> Submitted:
-        made = self.ask("backup_create", name=name, tables=list(tables), source=source, **_given(options))
+        made = self._ask("backup_create", name=name, tables=list(tables), source=source, **_given(options))
         return values.submitted(made)
 
     def backup_restore(
         self, name: str, options: "RestoreOptions | None" = None, *, source: str = ""
     ) -> Submitted:
-        return values.submitted(self.ask("backup_restore", name=name, source=source, **_given(options)))
+        return values.submitted(self._ask("backup_restore", name=name, source=source, **_given(options)))
 
     def restore_preview(
         self, name: str, options: "RestoreOptions | None" = None, *, source: str = ""
     ) -> Json:
-        return dict(self.ask("restore_preview", name=name, source=source, **_given(options)))
+        return dict(self._ask("restore_preview", name=name, source=source, **_given(options)))
 
     def backup_drill(self, name: str, *, restore_bytes: int = DRILL_BYTES) -> Submitted:
-        return values.submitted(self.ask("backup_drill", name=name, restore_bytes=restore_bytes))
+        return values.submitted(self._ask("backup_drill", name=name, restore_bytes=restore_bytes))
 
     def backup_delete(self, name: str) -> Json:
-        return dict(self.ask("backup_delete", name=name))
+        return dict(self._ask("backup_delete", name=name))
 
     def backup_prune(self, keep: "Keep", *, dry_run: bool = False) -> Json:
-        return dict(self.ask("backup_prune", dry_run=dry_run, **_given(keep)))
+        return dict(self._ask("backup_prune", dry_run=dry_run, **_given(keep)))
 
     def token_new(self, role: str, *, name: str = "", expires: timedelta | None = None) -> Json:
-        return dict(self.ask("token_new", role=role, name=name, expires=_plain(expires)))
+        return dict(self._ask("token_new", role=role, name=name, expires=_plain(expires)))
 
     def token_list(self) -> list[Json]:
-        return list(self.ask("token_list"))
+        return list(self._ask("token_list"))
 
     def token_revoke(self, names: Sequence[str]) -> list[Json]:
-        return list(self.ask("token_revoke", names=list(names)))
+        return list(self._ask("token_revoke", names=list(names)))
 
     def notify_test(self, name: str) -> Json:
-        return dict(self.ask("notify_test", name=name))
+        return dict(self._ask("notify_test", name=name))
 
     def policy_list(self) -> list[Json]:
-        return list(self.ask("policy_list"))
+        return list(self._ask("policy_list"))
 
     def policy_show(self, name: str) -> Json:
-        return dict(self.ask("policy_show", name=name))
+        return dict(self._ask("policy_show", name=name))
 
     def policy_explain(self, table: str, partition: str) -> list[Json]:
-        return list(self.ask("policy_explain", table=table, partition=partition))
+        return list(self._ask("policy_explain", table=table, partition=partition))
 
     def policy_run(self, name: str, *, dry_run: bool = False) -> Json:
-        return dict(self.ask("policy_run", name=name, dry_run=dry_run))
+        return dict(self._ask("policy_run", name=name, dry_run=dry_run))
 
     def policy_pause(self, name: str, *, reason: str = "") -> Json:
-        return dict(self.ask("policy_pause", name=name, reason=reason))
+        return dict(self._ask("policy_pause", name=name, reason=reason))
 
     def policy_resume(self, name: str) -> Json:
-        return dict(self.ask("policy_resume", name=name))
+        return dict(self._ask("policy_resume", name=name))
 
     def policy_approve(self, name: str, *, dry_run: bool = False) -> Json:
-        return dict(self.ask("policy_approve", name=name, dry_run=dry_run))
+        return dict(self._ask("policy_approve", name=name, dry_run=dry_run))
 
     def policy_drop(self, table: str, partitions: Sequence[str], *, approve: str = "") -> Json:
-        return dict(self.ask("policy_drop", table=table, partitions=list(partitions), approve=approve))
+        return dict(self._ask("policy_drop", table=table, partitions=list(partitions), approve=approve))
 
     def policy_undo(self, table: str, partition: str, *, force: bool = False) -> Submitted:
-        return values.submitted(self.ask("policy_undo", table=table, partition=partition, force=force))
+        return values.submitted(self._ask("policy_undo", table=table, partition=partition, force=force))
 
     def schedule_list(self) -> list[Json]:
-        return list(self.ask("schedule_list"))
+        return list(self._ask("schedule_list"))
 
     def schedule_show(self, name: str) -> Json:
-        return dict(self.ask("schedule_show", name=name))
+        return dict(self._ask("schedule_show", name=name))
 
     def schedule_run(self, name: str) -> Submitted:
-        return values.submitted(self.ask("schedule_run", name=name))
+        return values.submitted(self._ask("schedule_run", name=name))
 
     def schedule_pause(self, name: str, *, reason: str = "") -> Json:
-        return dict(self.ask("schedule_pause", name=name, reason=reason))
+        return dict(self._ask("schedule_pause", name=name, reason=reason))
 
     def schedule_resume(self, name: str) -> Json:
-        return dict(self.ask("schedule_resume", name=name))
+        return dict(self._ask("schedule_resume", name=name))
 
     def untier(self, table: str, partition: str, *, to: str = "") -> Submitted:
-        return values.submitted(self.ask("untier", table=table, partition=partition, to=to))
+        return values.submitted(self._ask("untier", table=table, partition=partition, to=to))
 
     def hold_add(
         self, table: str, partition: str = "", *, reason: str, until: str = "", force: bool = False
     ) -> Json:
         given = {"table": table, "partition": partition, "reason": reason, "until": until, "force": force}
-        return dict(self.ask("hold_add", **given))
+        return dict(self._ask("hold_add", **given))
 
     def hold_list(self, table: str = "", *, every: bool = False) -> list[Json]:
-        return list(self.ask("hold_list", table=table, every=every))
+        return list(self._ask("hold_list", table=table, every=every))
 
     def hold_release(self, id: str) -> Json:
-        return dict(self.ask("hold_release", id=id))
+        return dict(self._ask("hold_release", id=id))
 
     def view_show(self, table: str) -> Json:
-        return dict(self.ask("view_show", table=table))
+        return dict(self._ask("view_show", table=table))
 
     def view_create(
         self,
@@ -282,16 +284,16 @@ class RemoteCalve:
         exclude: Sequence[str] = (),
     ) -> Json:
         asked = {"table": table, "to": to, "into": into}
-        return dict(self.ask("view_create", **asked, cold=list(cold), hot=list(hot), exclude=list(exclude)))
+        return dict(self._ask("view_create", **asked, cold=list(cold), hot=list(hot), exclude=list(exclude)))
 
     def view_drop(self, table: str, *, force: bool = False) -> Json:
-        return dict(self.ask("view_drop", table=table, force=force))
+        return dict(self._ask("view_drop", table=table, force=force))
 
     def cancel(self, ids: Sequence[str]) -> list[CancelAnswer]:
-        return [values.cancel_answer(one) for one in self.ask("cancel", ids=list(ids))]
+        return [values.cancel_answer(one) for one in self._ask("cancel", ids=list(ids))]
 
     def retry(self, ids: Sequence[str]) -> Submitted:
-        return values.submitted(self.ask("retry", ids=list(ids)))
+        return values.submitted(self._ask("retry", ids=list(ids)))
 
     # -- following ----------------------------------------------------------------------------------
 
@@ -315,7 +317,7 @@ class RemoteCalve:
         live = [one for one in processes if one.state not in PROCESS_TERMINAL]
         held = [one.id for one in live if self.has_workers([one])]
         if left := [one.id for one in live if one.id not in held]:
-            self.ask("stop", ids=left)  # by the server itself, if it can
+            self._ask("stop", ids=left)  # by the server itself, if it can
         if held:
             yield from self.follow(held)
 

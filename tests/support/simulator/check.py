@@ -39,7 +39,10 @@ def _states(world: World) -> Iterator[str]:
             yield f"process {row.id} ended and is still leased to {row.owner}"
         if row.damaged:
             yield f"process {row.id} has a damaged row: {row.damaged}"
-        names = [event.name for event in world.store.events(row.id)]
+        events = world.store.events(row.id)
+        if broken := [event.message for event in events if event.message.startswith("internal: ")]:
+            yield f"process {row.id} met a defect: {broken[0]}"
+        names = [event.name for event in events]
         ends = [_ENDS[name] for name in names if name in _ENDS]
         if ends != [row.state]:
             yield f"process {row.id} is {row.state}, and its events say {ends}"

@@ -363,6 +363,9 @@ class ModelledSource:
     def disks(self) -> tuple[Disk, ...]:
         return (Disk(name="default", path=self.statements.disk),)
 
+    def buckets(self) -> dict[str, str]:
+        return {}
+
     def _freeze(self, pin: str, table: ModelledTable, partition: str) -> None:
         parts = table.of(partition)
         self.frozen.setdefault(pin, []).extend(parts)

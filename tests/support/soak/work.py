@@ -63,7 +63,7 @@ class Rounds:
         restored = self.client.restore(name, source="disks", into=name, key=f"restore-{name}").processes
         problems += self._finish(restored)
         self.world.execute(f"DROP DATABASE IF EXISTS {name} SYNC")
-        self.client._ask("backup_delete", name=name)
+        self.client.ask("backup_delete", name=name)
         return problems
 
     def _finish(self, processes: tuple[Process, ...]) -> list[str]:

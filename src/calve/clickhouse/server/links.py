@@ -54,13 +54,13 @@ def link(
             hint="export the table instead: calve export reads it through the server",
         )
     parts = listed_parts(session, table.database, table.name, partition_ids)
-    _refuse_unseen(session, table, parts)
     if why := why_no_clone(session, table, parts):
         raise RefusedError(
             f"the parts of table {table} cannot be held still for a backup: {why}",
             code="disk_not_linked",
             hint="export the table instead: calve export reads it through the server",
         )
+    _refuse_unseen(session, table, parts)
     pairs = cloned(session, table, partition_ids, name)
     freeze.refuse_absent(table, partition_ids, (part for part, _ in pairs))
     pin = clone.pin_table(name)

@@ -78,9 +78,6 @@ def undo(context: Context, lease: Lease, process: Process) -> None:
     """Delete what no retry will adopt any more. KEPT -> UNDOING is the compare-and-set that an adopting
     retry would lose or win (D3)."""
     if process.leftovers is Leftovers.KEPT:
-        if (rest := _attempts_alive(context, process)) > 0:
-            context.store.apply(lease, Change(CleanUpIn(rest), expect_version=process.version))
-            return
         message = "its files are no longer kept for a retry"
         if process.state is ProcessState.COMPLETED:
             message = "files that it did not publish are looked for"
@@ -101,6 +98,10 @@ def undo(context: Context, lease: Lease, process: Process) -> None:
     except CalveError as error:
         clean_up_again(context, lease, process, "undo_failed", error)
         return
+    if (rest := _attempts_alive(context, process)) > 0:
+        # if we die here, it is undone once more than it must be
+        context.store.apply(lease, Change(CleanUpIn(rest), expect_version=process.version))
+        return
     message = f"{LEFT_IN_PLACE}{left}" if left else "nothing of it is left to delete"
     event = NewEvent(name="undone", message=message)
     change = Change(LeftoversTo(Leftovers.GONE), NoCleanUp(), event, expect_version=process.version)
@@ -109,8 +110,7 @@ def undo(context: Context, lease: Lease, process: Process) -> None:
 
 
 def _attempts_alive(context: Context, process: Process) -> float:
-    """For how many seconds an attempt that lost may still write (T13). A retry that is done hands files back
-    long before they would be deleted otherwise."""
+    """For how many seconds an attempt that lost may still write, so that what it leaves is swept then (T13)."""
     assert process.finished_at is not None
     since = (context.store.now() - process.finished_at).total_seconds()
     rest = context.limits.task_seconds - since
