@@ -33,7 +33,7 @@ def test_what_is_public() -> None:
     ]
     assert all(getattr(calve, name) is not None for name in calve.__all__)
     assert {name for name in vars(Client) if not name.startswith("_")} == {
-        "backup", "backups", "cancel", "close", "events", "export", "health", "local", "optimize", "partitions",
+        "ask", "backup", "backups", "cancel", "close", "events", "export", "health", "local", "optimize", "partitions",
         "process", "processes", "restore", "retry", "sql", "verify", "wait", "watch", "why", "workers",
     }  # fmt: skip
     assert (Path(calve.__file__).parent / "py.typed").exists()
