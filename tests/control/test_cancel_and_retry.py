@@ -188,6 +188,30 @@ def test_T13_files_that_a_retry_hands_back_are_swept_again_once_no_attempt_can_w
     scene.check_settled()
 
 
+def test_nothing_is_swept_again_while_another_retry_goes_on(scene: Scene) -> None:
+    """A restore and its retries share what they stage."""
+    old = failed(scene)
+    scene.ids.append(retry(scene.store, old).process.id)
+    worker = scene.worker()
+    scene.run(worker)
+    for _ in range(5):
+        worker.tick()
+    second = retry(scene.store, old).process
+    scene.ids.append(second.id)
+    assert not second.adopted
+    scene.clock.advance(scene.limits.task_seconds + 1)
+    worker.tick()
+    row = scene.row(old)
+    assert row.leftovers is Leftovers.UNDOING and row.cleanup_at is not None
+    assert row.cleanup_at > scene.store.now()
+    scene.run(worker)
+    for _ in range(3):
+        scene.clock.advance(scene.limits.keep_failed_hours * 3600 + 1)
+        for _ in range(5):
+            worker.tick()
+    assert scene.row(old).leftovers is Leftovers.GONE, "the retry is over, and has nothing left"
+
+
 def test_D3_undo_first_then_a_retry_adopts_nothing(scene: Scene) -> None:
     old = failed(scene)
     scene.clock.advance(scene.limits.keep_failed_hours * 3600 + 1)

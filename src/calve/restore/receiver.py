@@ -228,6 +228,11 @@ def _hold_still(session: Session, table: TableInfo) -> bool:
     return True
 
 
+def _holds_still(table: TableInfo) -> bool:
+    """By our settings, and not by what its owner has chosen since."""
+    return any(table.clause.settings.get(name) == value for name, value in _STILL.items())
+
+
 def _settings_before(entry: TableEntry) -> tuple[tuple[str, str], ...]:
     given = create_table.parse(entry.engine_full).settings
     return tuple((name, given.get(name, "")) for name in _STILL)
@@ -249,11 +254,13 @@ def let_move(session: Session, target: Target) -> None:
 
 
 def let_go(session: Session, chosen: Sequence[Target]) -> None:
-    """New tables that nothing more is restored to: they stay, and merge again."""
+    """New tables that nothing more is restored to: they stay, and merge again. (Those of the old syntax, which take no
+    settings, do so when the source restarts.)"""
     for target in chosen:
         if target.into == targets.NEW and not target.finished_mark.exists():
             with contextlib.suppress(NotFoundError):  # somebody dropped it
-                if session.describe(target.database, target.name).uuid == target.uuid:
+                table = session.describe(target.database, target.name)
+                if table.uuid == target.uuid and _holds_still(table):
                     # if we die here, some of its settings are put back; undoing again puts back the others
                     let_move(session, target)
 

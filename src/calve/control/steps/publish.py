@@ -35,7 +35,7 @@ from calve.model.change import (
 )
 from calve.model.errors import CalveError, ConflictError, ErrorInfo, Outcome, StoreError, TemporaryError
 from calve.model.process import Lease, Process, ProcessQuery, Task
-from calve.model.states import Leftovers, ProcessState, TaskState
+from calve.model.states import PROCESS_TERMINAL, Leftovers, ProcessState, TaskState
 
 _log = logging.getLogger("calve.control")
 
@@ -87,6 +87,11 @@ def undo(context: Context, lease: Lease, process: Process) -> None:
             lease,
             Change(LeftoversTo(Leftovers.UNDOING), event, expect_version=process.version),
         )
+    elif _is_retried(context.store, process):
+        # A restore and its retry share what they stage and gather: a sweep would take it from the retry.
+        wait = CleanUpIn(context.limits.task_seconds)
+        context.store.apply(lease, Change(wait, expect_version=process.version))
+        return
     try:
         done = context.store.tasks(process.id, frozenset({TaskState.DONE}))
         receipts, used = [task.receipt for task in done], used_by_retries(context.store, process)
@@ -107,6 +112,16 @@ def undo(context: Context, lease: Lease, process: Process) -> None:
     change = Change(LeftoversTo(Leftovers.GONE), NoCleanUp(), event, expect_version=process.version)
     # if we die here, it is undone again, and finds nothing left to delete
     context.store.apply(lease, change)
+
+
+def _is_retried(store: Store, process: Process) -> bool:
+    """Whether a retry of it goes on, or has left something that another may adopt."""
+    return any(
+        retry.state not in PROCESS_TERMINAL
+        or retry.leftovers not in (Leftovers.NONE, Leftovers.GONE)
+        or _is_retried(store, retry)
+        for retry in store.processes(ProcessQuery(retry_of=process.id))
+    )
 
 
 def _attempts_alive(context: Context, process: Process) -> float:
