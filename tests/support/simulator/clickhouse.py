@@ -142,6 +142,7 @@ class ModelledTable:
 
     def info(self, source: str) -> TableInfo:
         engine = "MergeTree PARTITION BY p ORDER BY id"
+        settings = " SETTINGS max_bytes_to_merge_at_max_space_in_pool = 1" if self.still else ""
         return TableInfo(
             source=source,
             database=self.database,
@@ -149,7 +150,7 @@ class ModelledTable:
             uuid=self.uuid,
             identity=f"server:modelled/{self.uuid}",
             engine="MergeTree",
-            clause=create_table.parse(engine),
+            clause=create_table.parse(engine + settings),
             columns=(Column(name="id", type="String"), Column(name="p", type="Int32")),
             partition_key="p",
             sorting_key="id",
