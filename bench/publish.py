@@ -24,6 +24,8 @@ from support.lake import IDENTIFIER, Work, make_table, make_work
 from support.place import Place
 
 YOUNG = 10
+YOUNG_TABLE = (*IDENTIFIER[:-1], "young")
+ROUNDS = 10  # half of them on either side of an age
 
 
 def main() -> None:
@@ -45,7 +47,13 @@ def main() -> None:
             at_least=False,
         )
         table = make_table(catalog)
-        age(report, catalog, snapshots)
+        make_table(catalog, identifier=YOUNG_TABLE)
+        for identifier, age in ((IDENTIFIER, snapshots), (YOUNG_TABLE, YOUNG)):
+            for _ in range(age - ROUNDS // 2):
+                publish_work(catalog, some_work(catalog, identifier=identifier))
+        for _ in range(ROUNDS):  # in turn: what a disk takes changes by the minute
+            publish_one(report, f"{YOUNG:,} snapshots", catalog, identifier=YOUNG_TABLE)
+            publish_one(report, f"{snapshots:,} snapshots", catalog)
         young, old = (_median(report, f"{count:,} snapshots") for count in (YOUNG, snapshots))
         report.ratio(f"{snapshots:,} snapshots over {YOUNG}", old / young, 1.5, at_least=False)
         catalog.drop_table(table.name())
@@ -60,8 +68,11 @@ def main() -> None:
     report.finish()
 
 
-def publish_one(report: Report, series: str, catalog: Catalog, files: int = 1) -> None:
-    work, detail = some_work(catalog, files), {"metadata_mb": round(metadata_mb(catalog), 2)}
+def publish_one(
+    report: Report, series: str, catalog: Catalog, files: int = 1, identifier: tuple[str, ...] = IDENTIFIER
+) -> None:
+    work = some_work(catalog, files, identifier)
+    detail = {"metadata_mb": round(metadata_mb(catalog, identifier), 2)}
     with report.timed(series) as run:
         publish_work(catalog, work)
         run.detail |= detail
@@ -72,7 +83,7 @@ def publish_work(catalog: Catalog, work: Work) -> None:
     assert isinstance(done, PublishedSnapshot)
 
 
-def some_work(catalog: Catalog, files: int = 1) -> Work:
+def some_work(catalog: Catalog, files: int = 1, identifier: tuple[str, ...] = IDENTIFIER) -> Work:
     """The files but the first are names only: publishing reads none."""
     process_id = new_process_id()
     key = f"{uuid.uuid4().hex}{uuid.uuid4().hex}"
@@ -83,6 +94,7 @@ def some_work(catalog: Catalog, files: int = 1) -> Work:
         content=key,
         process_id=process_id,
         keep_receipts=False,
+        identifier=identifier,
     )
     [receipt] = work.receipts
     [file] = receipt.files
@@ -104,16 +116,6 @@ def some_work(catalog: Catalog, files: int = 1) -> Work:
     )
 
 
-def age(report: Report, catalog: Catalog, snapshots: int) -> None:
-    """Only the ten around each age are in the report."""
-    seen = {*range(YOUNG - 5, YOUNG + 5), *range(snapshots - 10, snapshots)}
-    for number in range(snapshots):
-        if number in seen:
-            publish_one(report, f"{YOUNG if number < YOUNG + 5 else snapshots:,} snapshots", catalog)
-        else:
-            publish_work(catalog, some_work(catalog))
-
-
 def add_keys(table: Table, count: int) -> None:
     """Up to that many, each with a mark as a publish leaves it."""
     table.refresh()
@@ -132,8 +134,8 @@ def mark() -> str:
     )
 
 
-def metadata_mb(catalog: Catalog) -> float:
-    location = catalog.load_table(IDENTIFIER).metadata_location
+def metadata_mb(catalog: Catalog, identifier: tuple[str, ...]) -> float:
+    location = catalog.load_table(identifier).metadata_location
     return Path(location.removeprefix("file://")).stat().st_size / 1e6
 
 

@@ -16,7 +16,6 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntry, ManifestEntryStatus
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_of
 
 from calve.destination.outcome import EarlierExport
@@ -82,7 +81,7 @@ def recount(catalog: Catalog, identifier: tuple[str, ...], heirs: Heirs, most_by
     the rest waits for the next count. Changes nothing."""
     table = load(catalog, identifier)
     keys = {one.key_hash: one for one in marks.released_exports(table.metadata)}
-    head = table.metadata.snapshot_by_name(MAIN_BRANCH)
+    head = marks.head_of(table.metadata)
     if not keys:
         return None
     name = ".".join(identifier)

@@ -7,8 +7,8 @@ move it do not undo each other; whatever the answer was, a look decides.
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from calve.iceberg.publish.build import head_of
 from calve.iceberg.publish.commit import CommitAnswer, Reply, send, tag_commit
+from calve.iceberg.publish.marks import head_of
 from calve.iceberg.tables import load
 from calve.model.errors import CalveError, TemporaryError
 

@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import ancestors_of
 
 from calve.destination.content import released
 from calve.destination.file_io import lent_to
 from calve.iceberg.errors import catalog_call
 from calve.iceberg.publish import marks
-from calve.iceberg.publish.build import build_empty, head_of
+from calve.iceberg.publish.build import build_empty
 from calve.iceberg.publish.commit import CommitAnswer, Reply, TableCommit, TagMove, release_commit, send
 from calve.iceberg.tables import find_by_uuid
 from calve.model.errors import PermanentError, RefusedError, TemporaryError, UnknownOutcomeError
@@ -59,7 +58,7 @@ class ReleasedTable:
         if _is_marked(table.metadata, process_id, keys):
             return
         _refuse(table.metadata, process_id, keys)
-        head = head_of(table.metadata)
+        head = marks.head_of(table.metadata)
         if head is None or str(head.snapshot_id) != proven_head:
             raise TemporaryError(
                 f"table {self} has moved on from snapshot {proven_head}, whose rows were proven",
@@ -192,7 +191,7 @@ def _is_returned(metadata: TableMetadata, process_id: str) -> bool:
     """Whether main leads to the snapshot that took the marks back, and none has come since."""
     if any(one.released == process_id for one in marks.released_exports(metadata)):
         return False
-    main = ancestors_of(metadata.snapshot_by_name(MAIN_BRANCH), metadata)
+    main = ancestors_of(marks.head_of(metadata), metadata)
     return any(one.summary is not None and one.summary[RETURNED_BY] == process_id for one in main)
 
 

@@ -21,8 +21,9 @@ from pyiceberg.table.update import (
 )
 from pyiceberg.typedef import Record
 
-from calve.iceberg.publish.build import head_of, next_timestamp_ms
+from calve.iceberg.publish.build import next_timestamp_ms
 from calve.iceberg.publish.manifests import manifests_of
+from calve.iceberg.publish.marks import head_of
 from support.simulator.catalog import ModelledCatalog, Name
 from support.simulator.objects import ModelledObjects
 

@@ -34,8 +34,9 @@ from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate
 from calve.control.ports import StoreReader, TaskOrder, TaskResult
 from calve.iceberg.health import orphans
 from calve.iceberg.health.orphans import TableFile
-from calve.iceberg.publish.build import head_of, next_timestamp_ms
+from calve.iceberg.publish.build import next_timestamp_ms
 from calve.iceberg.publish.manifests import manifests_of
+from calve.iceberg.publish.marks import head_of
 from calve.model.errors import CalveError, TemporaryError, UnavailableError, UnknownOutcomeError
 from calve.model.limits import Limits
 from calve.optimize import cleanup

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table import Table
-from pyiceberg.table.refs import MAIN_BRANCH
 
-from calve.iceberg.publish.build import head_of
+from calve.iceberg.publish.marks import head_of
 from support.simulator import foreign
 from support.simulator.catalog import Name
 
@@ -22,7 +21,7 @@ def _table(world: "YearWorld", name: Name) -> Table | None:
 
 
 def _files(table: Table) -> Iterator[DataFile]:
-    head = table.metadata.snapshot_by_name(MAIN_BRANCH)
+    head = head_of(table.metadata)
     assert head is not None
     for manifest in head.manifests(table.io):
         for entry in manifest.fetch_manifest_entry(table.io):

@@ -41,6 +41,7 @@ from pyiceberg.serializers import Compressor, FromByteStream
 from pyiceberg.table import StagedTable, Table
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.update import (
     TableRequirement,
     TableUpdate,
@@ -72,6 +73,7 @@ _GROWING = {  # fields of metadata, with what stands around them in a file
     "properties": (b'"properties":{', b"}"),
     "snapshots": (b'"snapshots":[', b"]"),
     "snapshot_log": (b'"snapshot-log":[', b"]"),
+    "refs": (b'"refs":{', b"}"),
 }
 _MARGIN_PART = 0.5  # of a token's life: a short-lived one must not look expired from the start
 
@@ -339,7 +341,7 @@ class MetadataFile:
 
     def begins(self, metadata: TableMetadata, name: str) -> bool:
         """Whether the field has what it has here, the very same objects, and maybe more after them."""
-        mine, others = getattr(self.metadata, name), getattr(metadata, name)
+        mine, others = _growing(self.metadata, name), _growing(metadata, name)
         if self.metadata.format_version != metadata.format_version or len(mine) > len(others):
             return False
         same = all(map(operator.is_, mine, others))
@@ -375,6 +377,9 @@ class ParsedMetadata:
             place = sum(map(len, parts))
             parts += self._text(metadata, name)
             places[name] = slice(place, sum(map(len, parts)))
+            if name == "refs" and MAIN_BRANCH in metadata.refs:
+                main = self._items(metadata, name, {MAIN_BRANCH: metadata.refs[MAIN_BRANCH]})
+                parts += [b"," if len(metadata.refs) > 1 else b"", main]
             parts.append(end)
         plain = b"".join((*parts, b"}"))
         data = Compressor.get_compressor(file.location).bytes_compressor()(plain)
@@ -392,15 +397,19 @@ class ParsedMetadata:
         base = next((one for one in kept if one.begins(metadata, name)), None)
         there = 0
         if base is not None:
-            there = len(getattr(base.metadata, name))
+            there = len(_growing(base.metadata, name))
             yield base.texts[name]
-        value = getattr(metadata, name)
+        value = _growing(metadata, name)
         added = value[there:] if isinstance(value, list) else dict(islice(value.items(), there, None))
         if added:
-            begin, end = _GROWING[name]
-            text = self._json(metadata.model_copy(update={name: added}), include={name})
             yield b"," if there else b""
-            yield text.removeprefix(b"{" + begin).removesuffix(end + b"}")
+            yield self._items(metadata, name, added)
+
+    def _items(self, metadata: TableMetadata, name: str, items: Any) -> bytes:
+        """As text, what is between the brackets of a field that has these."""
+        begin, end = _GROWING[name]
+        text = self._json(metadata.model_copy(update={name: items}), include={name})
+        return text.removeprefix(b"{" + begin).removesuffix(end + b"}")
 
     def _json(self, metadata: TableMetadata, **fields: Any) -> bytes:
         return metadata.model_dump_json(exclude_none=self._without_none, **fields).encode()
@@ -414,6 +423,12 @@ class ParsedMetadata:
 
     def _bytes(self) -> int:
         return sum(len(file.data) for file in self._kept.values())
+
+
+def _growing(metadata: TableMetadata, name: str) -> Any:
+    """The field, of the refs all but the one that every commit moves."""
+    value = getattr(metadata, name)
+    return {ref: at for ref, at in value.items() if ref != MAIN_BRANCH} if name == "refs" else value
 
 
 def _has(file: InputFile, data: bytes) -> bool:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pyiceberg.manifest import DataFile, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 
 import calve
@@ -36,15 +35,11 @@ class StagedSnapshot:
     sent: Sent
 
 
-def head_of(metadata: TableMetadata) -> Snapshot | None:
-    main = metadata.refs.get(MAIN_BRANCH)
-    return None if main is None else marks.snapshot_of(metadata, main.snapshot_id)
-
-
 def next_timestamp_ms(metadata: TableMetadata, now_ms: int | None = None) -> int:
     """L27: later than every snapshot there is, whatever this machine's clock says."""
     now = int(time.time() * 1000) if now_ms is None else now_ms
-    return max([now, *(snapshot.timestamp_ms + 1 for snapshot in metadata.snapshots)])
+    newest = max((snapshot.timestamp_ms for snapshot in metadata.snapshots), default=0)
+    return max(now, newest + 1)
 
 
 def build(
@@ -107,7 +102,7 @@ def _snapshot(
     now_ms: int | None,
 ) -> Snapshot:
     metadata = table.metadata
-    parent = head_of(metadata)
+    parent = marks.head_of(metadata)
     return Snapshot.model_validate(
         {
             "snapshot-id": output.snapshot_id,

@@ -23,7 +23,6 @@ from pyiceberg.manifest import (
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table, TableProperties
-from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.transforms import VoidTransform
 
@@ -31,7 +30,7 @@ from calve.destination.description import record
 from calve.destination.names import manifest_list_name, manifest_name
 from calve.destination.plan import ExportPlan
 from calve.destination.receipt import FileReceipt, Receipt
-from calve.iceberg.publish.marks import Sent
+from calve.iceberg.publish.marks import Sent, head_of
 
 _log = getLogger(__name__)
 FILES_PER_MANIFEST = 5_000  # a few megabytes each
@@ -237,7 +236,7 @@ class Removal:
         """The head's manifests, those with files that go written anew: what goes is DELETED, what
         stays EXISTING, each with the sequence numbers it has. Rewritten ones are in `output`."""
         kept = []
-        for manifest in manifests_of(table, table.metadata.snapshot_by_name(MAIN_BRANCH)):
+        for manifest in manifests_of(table, head_of(table.metadata)):
             if not (manifest.has_added_files() or manifest.has_existing_files()):
                 continue  # only says what an earlier snapshot deleted
             if manifest.content != ManifestContent.DATA or not self.files:

@@ -224,7 +224,7 @@ def search(
         if export.process_id == process_id:
             return Findings(ours=_remembered(export, earlier))
     fences = {one.snapshot_id for one, said in summaries if said.get(FENCE) == process_id}
-    main = ancestors_of(metadata.snapshot_by_name(MAIN_BRANCH), metadata) if fences else ()
+    main = ancestors_of(head_of(metadata), metadata) if fences else ()
     return Findings(
         tombstone=bool(fences) or tag_of(process_id) in metadata.refs,
         fenced=any(one.snapshot_id in fences for one in main),
@@ -267,7 +267,7 @@ def released_exports(metadata: TableMetadata) -> Iterator[EarlierExport]:
             key_hash = name.removeprefix(RELEASED_PROPERTY)
             export = read_property(key_hash, properties.get(property_of(key_hash), ""))
             yield _with_release(key_hash, value, export)
-        elif name.startswith(KEY_PROPERTY) and is_as_released(value):
+        elif value.startswith(_RELEASED_FORM) and name.startswith(KEY_PROPERTY):
             key_hash = name.removeprefix(KEY_PROPERTY)
             if released_property_of(key_hash) not in properties:
                 yield _with_release(key_hash, "", read_property(key_hash, value))
@@ -320,6 +320,12 @@ def refuse_if_unprovable(metadata: TableMetadata, sent: Sequence[Sent], tag_age_
 def snapshot_of(metadata: TableMetadata, snapshot_id: int) -> Snapshot | None:
     """PyIceberg's `snapshot_by_id`, from the newest on: a publish asks for those."""
     return next((one for one in reversed(metadata.snapshots) if one.snapshot_id == snapshot_id), None)
+
+
+def head_of(metadata: TableMetadata) -> Snapshot | None:
+    """PyIceberg's `snapshot_by_name` of main, likewise."""
+    main = metadata.refs.get(MAIN_BRANCH)
+    return None if main is None else snapshot_of(metadata, main.snapshot_id)
 
 
 def _summaries(

@@ -8,12 +8,12 @@ from dataclasses import replace
 
 from pyiceberg.manifest import ManifestContent
 from pyiceberg.table import Table
-from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_of
 
 from calve.destination.outcome import EarlierExport
 from calve.iceberg.publish import history
 from calve.iceberg.publish.manifests import manifests_of
+from calve.iceberg.publish.marks import head_of
 from calve.iceberg.publish.replace import is_behind, is_of
 
 _TAKES_OUT = ("deleted-data-files", "removed-files-size", "deleted-records")
@@ -24,7 +24,7 @@ def with_presence(table: Table, export: EarlierExport) -> EarlierExport:
     been compacted, and its snapshot expired."""
     if not export.rows:
         return export
-    head = table.metadata.snapshot_by_name(MAIN_BRANCH)
+    head = head_of(table.metadata)
     if is_behind(table.metadata, export):
         return replace(
             export, missing=f"main was rolled back behind it: none of its {export.rows} rows is there"

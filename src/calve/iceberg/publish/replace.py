@@ -19,7 +19,6 @@ from collections.abc import Iterable, Sequence
 from pyiceberg.manifest import DataFile, DataFileContent, ManifestContent, ManifestEntry, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation, Snapshot
 
 from calve.destination.names import DataFileName
@@ -37,7 +36,7 @@ def find_removal(table: Table, plan: ExportPlan, earlier: Sequence[EarlierExport
     """What replacing those exports takes out. RefusedError, with the reason, where that is not certain."""
     if not earlier:
         return NOTHING
-    head = table.metadata.snapshot_by_name(MAIN_BRANCH)
+    head = marks.head_of(table.metadata)
     manifests = manifests_of(table, head)
     live = [
         entry for item in manifests if item.content == ManifestContent.DATA for entry in _live(table, item)
@@ -68,7 +67,7 @@ def _left_of(
 ) -> list[ManifestEntry]:
     """What replaces an export that is not all there takes out; RefusedError where files of unknown
     owners may hold rows of it."""
-    head = table.metadata.snapshot_by_name(MAIN_BRANCH)
+    head = marks.head_of(table.metadata)
     if is_behind(table.metadata, export):
         return _of_these_keys(table, export, live, found, keys)
     ours = _of_these_keys(table, export, live, found, keys)
@@ -104,7 +103,7 @@ def _left_of(
 
 def is_behind(metadata: TableMetadata, export: EarlierExport) -> bool:
     """Whether main's head is older than the export: then nothing in it can hold rows of it."""
-    head = metadata.snapshot_by_name(MAIN_BRANCH)
+    head = marks.head_of(metadata)
     own = metadata.snapshot_by_id(int(export.snapshot_id))
     made = export.sequence or (0 if own is None else own.sequence_number or 0)
     return head is None or 0 < (head.sequence_number or 0) < made
@@ -134,7 +133,7 @@ def _of_these_keys(
 
 def _is_replaced(table: Table, adder: Snapshot, export: EarlierExport) -> bool:
     """Whether the export came after that snapshot in main, and so took the key's files out of it."""
-    after = history.since(table, table.metadata.snapshot_by_name(MAIN_BRANCH), export)
+    after = history.since(table, marks.head_of(table.metadata), export)
     return after is not None and adder.snapshot_id not in {one.snapshot_id for one in after}
 
 
