@@ -13,7 +13,8 @@ import pytest
 
 from calve.app import rules, work
 from calve.app.calve import Calve
-from calve.app.policies import documents, evaluation
+from calve.app.policies import documents, evaluation, starts
+from calve.app.policies.proofs import prove
 from calve.app.wiring import App
 from calve.model.access import Asked
 from calve.model.errors import CalveError, NotFoundError, RefusedError, UsageError
@@ -95,9 +96,9 @@ def test_partitions_that_are_over_are_exported_once_and_proven(kept: Place, name
         assert _run(app, name) == []
         exported = {"202401": ("EXPORTED", ""), "202402": ("EXPORTED", ""), "209912": ("HOT", "")}
         assert _states(app, policy) == exported
-        proofs = evaluation.prove(app, policy, evaluation.standing_now(app, policy))
+        proofs = prove(app, policy, evaluation.standing_now(app, policy))
         assert [one.partitions for one in proofs] == [("202401",), ("202402",)]
-        assert evaluation.prove(app, policy, evaluation.standing_now(app, policy)) == []
+        assert prove(app, policy, evaluation.standing_now(app, policy)) == []
         assert _states(app, policy) == exported
         _finish(kept, app, [one.id for one in proofs])
         assert set(_states(app, policy).values()) == {("VERIFIED", ""), ("HOT", "")}
@@ -106,17 +107,18 @@ def test_partitions_that_are_over_are_exported_once_and_proven(kept: Place, name
 
 def test_a_look_is_taken_once_by_one_of_several_workers(kept: Place, name: str) -> None:
     with _app(kept, name, look_every="1h") as (app, policy), kept.app() as other:
-        begun = evaluation.tick(app, policy)
+        begun = starts.tick(app, policy)
         assert len(begun) == 2
-        assert evaluation.tick(other, policy) == []
+        assert starts.tick(other, policy) == []
         stood = evaluation.standing_now(app, policy)
         again = [replace(one, standing=replace(one.standing, next=NextAction.EXPORT)) for one in stood]
         for one in begun:
             app.store.request_cancel(one.id)
         # Another that evaluated before: the locks, and then the starts, refuse it.
-        assert [
-            evaluation.begin(other, policy, replace(one, attempt=1), "2026-01-01") for one in again[:2]
-        ] == [None, None]
+        assert [starts.begin(other, policy, replace(one, attempt=1), "2026-01-01") for one in again[:2]] == [
+            None,
+            None,
+        ]
 
 
 def test_a_window_that_is_closed_starts_nothing_and_a_person_may_run_it(kept: Place, name: str) -> None:
@@ -124,7 +126,7 @@ def test_a_window_that_is_closed_starts_nothing_and_a_person_may_run_it(kept: Pl
         now = app.store.now()
         hours = [f"{(now + timedelta(hours=2 + more)):%H}:00" for more in (0, 1)]
         closed = replace(policy, window=Window.parse(f"{hours[0]}-{hours[1]} UTC"))
-        assert evaluation.tick(app, closed) == []
+        assert starts.tick(app, closed) == []
         assert _states(app, policy)["202401"] == ("DUE", "")
         assert len(_run(app, name)) == 2
 
@@ -149,7 +151,7 @@ def test_a_paused_policy_starts_nothing_until_it_is_resumed(kept: Place, name: s
         assert [one["paused"] for one in calve.policy_list()] == [True]
         assert calve.policy_show(name)["halt"]["reason"] == "a migration"
         assert calve.system()["halts"] == []  # whose buttons start processes again
-        assert evaluation.tick(app, app.config.policy(name)) == []
+        assert starts.tick(app, app.config.policy(name)) == []
         with pytest.raises(RefusedError, match="is paused"):
             documents.policy_run(app, name)
         assert documents.policy_run(app, name, dry_run=True)["started"] == []
@@ -192,7 +194,7 @@ def test_late_rows_are_appended_and_proven_or_held_with_the_reason(kept: Place, 
         assert _rows(kept, name) == 155
         assert _run(app, name) == []
         assert _states(app, policy)["202401"] == ("EXPORTED", "")
-        proofs = evaluation.prove(app, policy, evaluation.standing_now(app, policy))
+        proofs = prove(app, policy, evaluation.standing_now(app, policy))
         assert {one.state for one in _finish(kept, app, [one.id for one in proofs])} == {
             ProcessState.COMPLETED
         }
@@ -253,18 +255,18 @@ def test_dying_at_any_call_of_a_tick_starts_each_partition_once(kept: Place) -> 
             dying = App(app.config, around_store=partial(crashing_store, faults=faults))
             dying.source = app.source  # type: ignore[method-assign]
             try:
-                evaluation.tick(dying, policy)
+                starts.tick(dying, policy)
             except (Crash, CalveError):
                 broken += 1
             dying.close()
             if evaluation.last_look(app, policy) == []:
                 continue  # its claim must pass first; nothing can have started
-            evaluation.start(app, policy, evaluation.standing_now(app, policy))
+            starts.start(app, policy, evaluation.standing_now(app, policy))
             [table] = evaluation.last_look(app, policy)
-            starts = app.store.starts(table.identity, f"lake.{name}.events", ["202401", "202402"])
+            made = app.store.starts(table.identity, f"lake.{name}.events", ["202401", "202402"])
             live = app.store.processes(ProcessQuery(source=f"main:{name}.events"))
-            assert len(starts) == len(live) <= 2, (at, how)
-            assert {one.process_id for one in starts} == {one.id for one in live}, (at, how)
+            assert len(made) == len(live) <= 2, (at, how)
+            assert {one.process_id for one in made} == {one.id for one in live}, (at, how)
             for one in live:
                 app.store.request_cancel(one.id)
     assert broken == 4 * len(Break), "a tick has a claim, a sighting and two submissions"
@@ -286,7 +288,7 @@ def test_a_look_that_fails_keeps_what_was_seen_and_says_so(kept: Place, name: st
 
         app.source = down  # type: ignore[method-assign]
         with pytest.raises(CalveError, match="no answer"):
-            evaluation.tick(app, replace(policy, look_every=timedelta()))
+            starts.tick(app, replace(policy, look_every=timedelta()))
         app.source = really  # type: ignore[method-assign]
         assert _states(app, policy)["202401"] == ("DUE", "")
         [listed] = [one for one in documents.policy_list(app) if one["name"] == name]
@@ -339,7 +341,7 @@ def test_the_thread_of_a_worker_goes_on_after_errors_and_ends_with_it(
             enough.set()
         raise (CalveError("down", code="down") if len(ticked) % 2 else ValueError("a defect"))
 
-    monkeypatch.setattr(evaluation, "tick", tick)
+    monkeypatch.setattr(starts, "tick", tick)
     monkeypatch.setattr(rules, "_TICK_SECONDS", 0.0)
     with _app(kept, name, {"to": f"lake.{name}x.{{table}}"}) as (app, _):
         with work._rules(app):

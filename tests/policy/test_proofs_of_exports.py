@@ -16,6 +16,7 @@ from pyiceberg.table import Table
 
 from calve.app.policies import documents, evaluation
 from calve.app.policies.look import PartitionLook, TableLook, last_look
+from calve.app.policies.proofs import begin_proof, prove
 from calve.app.wiring import App
 from calve.model.access import Proof
 from calve.model.process import Process, ProcessId
@@ -77,7 +78,7 @@ def _live(app: App, policy: Policy) -> list[str]:
 
 def _prove(place: Place, app: App, policy: Policy) -> dict[str, Any]:
     """What `explain` says of the first partition after its proof has ended."""
-    _finish(place, app, evaluation.prove(app, policy, evaluation.standing_now(app, policy)))
+    _finish(place, app, prove(app, policy, evaluation.standing_now(app, policy)))
     first = evaluation.standing_now(app, policy)[0]
     [said] = documents.policy_explain(app, f"{policy.name}.events", first.partition.id)
     return said
@@ -93,7 +94,7 @@ def test_a_proof_compares_every_row_and_explain_tells_of_it(kept: Place) -> None
     )
     with _app(kept, name) as (app, policy):
         _exported(kept, app, policy)
-        begun = evaluation.prove(app, policy, evaluation.standing_now(app, policy))
+        begun = prove(app, policy, evaluation.standing_now(app, policy))
         [one] = evaluation.standing_now(app, policy)
         assert (one.standing.state, one.standing.next) == ("EXPORTED", None)
         assert one.facts.export is not None
@@ -104,7 +105,7 @@ def test_a_proof_compares_every_row_and_explain_tells_of_it(kept: Place) -> None
         assert said["state"] == "VERIFIED"
         proof = said["facts"]["proof"]
         assert (proof["ok"], proof["depth"], proof["detail"]) == (True, "rows", "")
-        assert evaluation.prove(app, policy, evaluation.standing_now(app, policy)) == []
+        assert prove(app, policy, evaluation.standing_now(app, policy)) == []
 
 
 def test_a_row_that_the_lake_lost_blocks_the_partition(kept: Place) -> None:
@@ -116,7 +117,7 @@ def test_a_row_that_the_lake_lost_blocks_the_partition(kept: Place) -> None:
         said = _prove(kept, app, policy)
         assert (said["state"], said["code"]) == ("BLOCKED", "proof_failed")
         assert "9 rows found, the source has 10" in said["facts"]["proof"]["detail"]
-        assert evaluation.prove(app, policy, evaluation.standing_now(app, policy)) == []
+        assert prove(app, policy, evaluation.standing_now(app, policy)) == []
 
 
 def test_what_has_no_exact_form_in_the_lake_makes_a_proof_partial(kept: Place) -> None:
@@ -194,7 +195,7 @@ def test_a_key_without_a_time_is_proven_by_the_files_of_the_export(kept: Place) 
 
 def _proofs_now(place: Place, app: App, policy: Policy, stood: list[evaluation.Stood]) -> list[Process]:
     """Whatever their state."""
-    begun = [evaluation.begin_proof(app, policy, one, [one]) for one in stood]
+    begun = [begin_proof(app, policy, one, [one]) for one in stood]
     return _finish(place, app, [one for one in begun if one is not None])
 
 
@@ -240,8 +241,8 @@ def test_a_proof_is_begun_once_and_one_that_ended_without_an_answer_waits(kept: 
     with _app(kept, name) as (app, policy), kept.app() as other:
         _exported(kept, app, policy)
         stood = evaluation.standing_now(app, policy)
-        [process] = evaluation.prove(app, policy, stood)
-        assert evaluation.prove(other, policy, stood) == []  # it looked before; the lock refuses it
+        [process] = prove(app, policy, stood)
+        assert prove(other, policy, stood) == []  # it looked before; the lock refuses it
         app.store.request_cancel(process.id)
         _finish(kept, app, [process])
         [one] = evaluation.standing_now(app, policy)

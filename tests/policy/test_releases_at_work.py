@@ -14,6 +14,7 @@ from calve.app.pages.attention import attention
 from calve.app.policies import consent, documents, evaluation
 from calve.app.policies.consent import Json
 from calve.app.policies.look import look
+from calve.app.policies.proofs import prove
 from calve.app.policies.tier import view_create
 from calve.app.wiring import App
 from calve.backup.deletion import Keep
@@ -78,7 +79,7 @@ def _run(place: Place, app: App, name: str) -> list[Process]:
 
 def _prove(place: Place, app: App, policy: Policy) -> None:
     documents.policy_run(app, policy.name, dry_run=True)
-    proofs = evaluation.prove(app, policy, evaluation.standing_now(app, policy))
+    proofs = prove(app, policy, evaluation.standing_now(app, policy))
     for one in place.finish(app, [one.id for one in proofs]):
         assert one.state is ProcessState.COMPLETED, one.error
 

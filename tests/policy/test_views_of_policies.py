@@ -8,7 +8,8 @@ from datetime import timedelta
 
 import pytest
 
-from calve.app.policies import consent, documents, evaluation, look, shown, tier
+from calve.app.policies import consent, documents, evaluation, look, shown, starts, tier
+from calve.app.policies.proofs import prove
 from calve.app.wiring import App
 from calve.model.access import Asked
 from calve.model.errors import TemporaryError
@@ -75,7 +76,7 @@ def _count(place: Place, name: str) -> int:
 
 def _tick(app: App, policy: Policy) -> None:
     """As a worker does once the last look is old enough."""
-    evaluation.tick(app, replace(policy, look_every=timedelta()))
+    starts.tick(app, replace(policy, look_every=timedelta()))
 
 
 def test_a_view_is_made_with_the_first_export_and_follows_the_table(kept: Place, name: str) -> None:
@@ -116,7 +117,7 @@ def test_nothing_leaves_while_the_view_cannot_be_made(kept: Place, name: str) ->
         kept.execute(f"CREATE TABLE {name}.all_events (id UInt64) ENGINE = Memory")
         _run(kept, app, name)
         documents.policy_run(app, name, dry_run=True)
-        proofs = evaluation.prove(app, policy, evaluation.standing_now(app, policy))
+        proofs = prove(app, policy, evaluation.standing_now(app, policy))
         kept.finish(app, [one.id for one in proofs])
         consent.policy_approve(app, name, _ASKED)
         refused = _run(kept, app, name)
@@ -143,9 +144,7 @@ def test_a_view_made_while_a_release_marks_its_partition_is_not_put_in_place(
     with _app(kept, name, view="", source=f"main:{name}.events", **RELEASES) as (app, policy):
         _run(kept, app, name)
         documents.policy_run(app, name, dry_run=True)
-        kept.finish(
-            app, [one.id for one in evaluation.prove(app, policy, evaluation.standing_now(app, policy))]
-        )
+        kept.finish(app, [one.id for one in prove(app, policy, evaluation.standing_now(app, policy))])
         before = tier.lake_as_it_is(app, tier.parse_table(f"lake.{name}.events", app.config), "main")
         consent.policy_approve(app, name, _ASKED)
         _run(kept, app, name)

@@ -26,14 +26,11 @@ def following_rules(app: App) -> Iterator[None]:
     """Carry out the policies and the schedules of the configuration for as long as the block lasts. A look
     that fails is tried again at the next."""
     from calve.app.backups import schedules
-    from calve.app.policies import evaluation
+    from calve.app.policies import starts
     from calve.app.policies.releases import announcing
 
     followed = (
-        [
-            Rule(name=f"policy {one.name}", tick=partial(evaluation.tick, app, one))
-            for one in app.config.policies
-        ],
+        [Rule(name=f"policy {one.name}", tick=partial(starts.tick, app, one)) for one in app.config.policies],
         [Rule(name=one.subject, tick=partial(schedules.tick, app, one)) for one in app.config.schedules],
     )
     with ExitStack() as stack:

@@ -340,7 +340,7 @@ class App:
             return restore_kind(self)
 
         def proof() -> Kind:
-            from calve.app.policies.evaluation import proof_kind
+            from calve.app.policies.proofs import proof_kind
 
             return proof_kind(self)
 

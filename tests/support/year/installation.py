@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from calve.app.config import Config, load_config
 from calve.app.pages.cards.policies import kept_out
-from calve.app.policies import consent, evaluation, guard
+from calve.app.policies import consent, guard, starts
 from calve.app.policies.releases import announce
 from calve.app.wiring import App
 from calve.clickhouse.source import LiveSource
@@ -227,7 +227,7 @@ class Installation:
     def _follow_rules(self, member: Member) -> None:
         """As `app.rules` and `app.guard` do in threads: no error ends it."""
         ticks: list[Callable[[], object]] = [
-            *(partial(evaluation.tick, member.app, one) for one in member.app.config.policies),
+            *(partial(starts.tick, member.app, one) for one in member.app.config.policies),
             partial(guard.tick, member.app),
         ]
         while True:

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any
 from unittest.mock import patch
 
-from calve.app.policies import consent, evaluation
+from calve.app.policies import consent, evaluation, starts
 from calve.app.policies.releases import TurningView
 from calve.clickhouse.tier import obstacles, replicas
 from calve.control.kind import Fenced
@@ -120,7 +120,7 @@ def approval_ignored() -> Iterator[None]:
 
 @mistake("a policy that is paused goes on", "pause", "meddle")
 def pause_ignored() -> Iterator[None]:
-    with patch.object(evaluation, "is_paused", lambda *_: False):
+    with patch.object(starts, "is_paused", lambda *_: False):
         yield from _situations(lambda found: replace(found, halts=()))
 
 

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from calve.app import view
-from calve.app.policies import approvals, evaluation
+from calve.app.policies import approvals, evaluation, starts
 from calve.app.policies.evaluation import Stood
 from calve.app.policies.guard import standing
 from calve.app.policies.look import WHAT, TableLook, look
@@ -76,7 +76,7 @@ def summary(app: App, policy: Policy, stood: Sequence[Stood]) -> Json:
         "name": policy.name,
         "source": f"{policy.source or app.config.default_source}:{policy.tables}",
         "to": policy.to,
-        "paused": evaluation.is_paused(app, policy),
+        "paused": starts.is_paused(app, policy),
         "tables": len({one.table.source for one in stood}),
         "states": dict(Counter(one.standing.state.value for one in stood)),
         "next": comes[0] if comes else None,
@@ -270,11 +270,11 @@ def policy_run(app: App, name: str, *, dry_run: bool = False) -> Json:
         )
     stood = evaluation.evaluate(app, policy, looks)
     approvals.note(app, policy, stood)
-    if not dry_run and evaluation.is_paused(app, policy):
+    if not dry_run and starts.is_paused(app, policy):
         raise RefusedError(f"policy {name} is paused", code="paused", hint=f"calve policy resume {name}")
     if not dry_run:
         keep_views(app, policy, looks)
-    begun = [] if dry_run else evaluation.start(app, policy, stood)
+    begun = [] if dry_run else starts.start(app, policy, stood)
     due = [one for one in stood if one.standing.next in STARTS]
     return {
         "policy": name,

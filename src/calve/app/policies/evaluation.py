@@ -1,41 +1,25 @@
-"""Policies at work: a worker looks on an interval, evaluates, and queues exports and proofs as they are due.
+"""Policies evaluated: where each partition stands, by what was last seen and what the store knows now.
 
 Nothing here is remembered that matters: what is under way, what failed and what was started is read from the store, so
-that any number of workers may do this at once. One of them looks; the store refuses what was started before or is
-more than a limit allows. An export of a policy is an ordinary process; what it cannot export it says when it is planned.
+that any number of workers may do this at once.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
-from calve.app.destination import parse_destination
-from calve.app.exports import export_request
-from calve.app.policies import approvals
 from calve.app.policies.holds import matching
-from calve.app.policies.look import PartitionLook, TableLook, last_look, look
-from calve.app.policies.shown import keep_views
-from calve.app.values import Selection
+from calve.app.policies.look import PartitionLook, TableLook, last_look
 from calve.app.wiring import App
-from calve.clickhouse.sql.tokens import TableName
-from calve.control.kind import Kind
-from calve.control.ports import Store
-from calve.export.request import ExportOptions
-from calve.export.submit import new_process, of_partition
-from calve.model.access import Asked, Proof
-from calve.model.errors import LockedError, RefusedError
-from calve.model.limits import Limits
-from calve.model.process import GuardedTable, NewProcess, Process, ProcessId, ProcessQuery, Start, Starts
+from calve.model.access import Proof
+from calve.model.process import GuardedTable, Process, ProcessId, ProcessQuery, Start
 from calve.model.record import fields_of
 from calve.model.states import PROCESS_LIVE, ProcessState, ReleaseState
-from calve.model.tier import POLICY_HALT, RELEASE, Hold, Release
-from calve.policy.calendar import local_day
+from calve.model.tier import RELEASE, Hold, Release
 from calve.policy.policy import Policy, Verify
 from calve.policy.proof import plan as proof_plan
-from calve.policy.release.plan import BACK, NAME, ReleaseRequest
+from calve.policy.release.plan import BACK, NAME
 from calve.policy.stand import (
-    STARTS,
     ExportFacts,
     Failure,
     NextAction,
@@ -45,7 +29,6 @@ from calve.policy.stand import (
     stand,
 )
 
-_PROOFS_AT_ONCE = 8  # of one table: what exports goes first
 _MOST = 10_000
 _NO_ANSWER = frozenset({ProcessState.FAILED, ProcessState.CANCELLED})
 _OLDEST = datetime.min.replace(tzinfo=UTC)
@@ -271,195 +254,6 @@ def _failure(tried: Sequence[Start], known: Mapping[ProcessId, Process]) -> Fail
     if last is None or last.state not in _NO_ANSWER:
         return None
     return replace(_ended([last], tried[0].hash), times=len(tried))
-
-
-def is_paused(app: App, policy: Policy) -> bool:
-    return any(one.kind == POLICY_HALT and one.source in ("", policy.name) for one in app.store.halts())
-
-
-def start(app: App, policy: Policy, stood: Sequence[Stood]) -> list[Process]:
-    """Queue the exports and releases that are due, oldest first, within the limits. A run takes no more once it has begun."""
-    now = app.store.now()
-    day = local_day(now, policy.zone).isoformat()
-    live, spent = app.store.started(policy.name, day)
-    if live:
-        return []
-    begun: list[Process] = []
-    for one in stood:
-        if one.standing.next not in STARTS:
-            continue
-        if len(begun) == policy.partitions_per_run:
-            break
-        if policy.bytes_per_day and spent + one.partition.bytes > policy.bytes_per_day:
-            continue  # a smaller one may still fit
-        process = begin(app, policy, one, day)
-        if process is not None:
-            begun.append(process)
-            spent += one.partition.bytes
-    return begun
-
-
-def begin(app: App, policy: Policy, one: Stood, day: str) -> Process | None:
-    """None where another was first, or the limits were reached meanwhile."""
-    table, action = one.table, one.standing.next
-    assert action is not None
-    new = (
-        _release(app, policy, one)
-        if action is NextAction.RELEASE
-        else _export_process(app, policy, one, action)
-    )
-    item = Start(
-        policy=policy.name,
-        hash=policy.hash,
-        action=action.value,
-        identity=table.identity,
-        partition=one.partition.id,
-        destination=table.destination,
-        content=one.partition.content,
-        attempt=one.attempt,
-        bytes=one.partition.bytes,
-        day=day,
-        process_id=new.id,
-    )
-    starts = Starts(items=(item,), at_once=policy.partitions_per_run, bytes_a_day=policy.bytes_per_day)
-    asked = Asked(who=f"policy {policy.name}", verb=new.kind, subject=table.source)
-    try:
-        # If we die here, the process and its start are there, or neither.
-        return app.store.submit([new], asked=asked, starts=starts)[0]
-    except LockedError:
-        return None  # somebody exports it by hand
-    except RefusedError as error:
-        if error.code not in ("already_started", "over_limit"):
-            raise
-        return None
-
-
-def _export_process(app: App, policy: Policy, one: Stood, action: NextAction) -> NewProcess:
-    table = one.table
-    name = TableName(
-        source=policy.source or app.config.default_source, database=table.database, table=table.table
-    )
-    selection = Selection(partitions=(one.partition.id,))
-    options = ExportOptions(force=action is NextAction.REPLACE, new_parts=action is NextAction.APPEND)
-    request = export_request(app, str(name), table.destination, selection, options)
-    return new_process(app, of_partition(request, one.partition.id), table.identity)
-
-
-def _release(app: App, policy: Policy, one: Stood) -> NewProcess:
-    """With the locks of an export of it, so that the two never meet."""
-    table, address = one.table, parse_destination(one.table.destination, app.config)
-    export = _export_process(app, policy, one, NextAction.EXPORT)
-    request = ReleaseRequest(
-        policy=policy.name,
-        hash=policy.hash,
-        export=one.partition.process,
-        source=policy.source or app.config.default_source,
-        database=table.database,
-        table=table.table,
-        identity=table.identity,
-        partition=one.partition.id,
-        destination=table.destination,
-        catalog=address.catalog,
-        identifier=address.identifier,
-        storage=address.storage,
-    )
-    return request.process(
-        needs=[app.source(request.source).need],
-        locks=[lock.name for lock in export.locks],
-        deadline_seconds=app.limits.process_hours * 3600,
-    )
-
-
-def prove(app: App, policy: Policy, stood: Sequence[Stood]) -> list[Process]:
-    """Queue proofs of exports that nobody has proven, a few at a time for each table; what was queued."""
-    begun: list[Process] = []
-    under_way = Counter(
-        one.table.source for one in _once(stood) if one.facts.export and one.facts.export.proving
-    )
-    for one in _once(stood):
-        if one.standing.next is not NextAction.PROVE or under_way[one.table.source] >= _PROOFS_AT_ONCE:
-            continue
-        process = begin_proof(app, policy, one, stood)
-        if process is not None:
-            begun.append(process)
-            under_way[one.table.source] += 1
-    return begun
-
-
-def _once(stood: Sequence[Stood]) -> list[Stood]:
-    """One of the partitions that a process exported together."""
-    return list({one.partition.process: one for one in reversed(stood) if one.partition.process}.values())[
-        ::-1
-    ]
-
-
-def begin_proof(app: App, policy: Policy, one: Stood, stood: Sequence[Stood]) -> Process | None:
-    table, export = one.table, one.partition.process
-    source = policy.source or app.config.default_source
-    address = parse_destination(table.destination, app.config)
-    request = proof_plan.ProofRequest(
-        export=export,
-        source=source,
-        database=table.database,
-        table=table.table,
-        catalog=address.catalog,
-        identifier=address.identifier,
-        storage=address.storage,
-        sample=policy.verify is Verify.SAMPLE,
-    )
-    new = request.process(
-        source=table.source,
-        destination=table.destination,
-        partitions=[each.partition.id for each in stood if each.partition.process == export],
-        needs=(app.source(source).need,),
-        deadline_seconds=app.limits.process_hours * 3600,
-    )
-    asked = Asked(who=f"policy {policy.name}", verb="proof", subject=table.source)
-    try:
-        # If we die here, the process is there or not; the next look finds out.
-        return app.store.submit([new], asked=asked)[0]
-    except LockedError:
-        return None  # another worker was first
-
-
-class ProofReach:
-    """The application as the proof kind sees it."""
-
-    def __init__(self, app: App) -> None:
-        self._app = app
-        self.source = app.source
-        self.destination = app.destination
-
-    @property
-    def limits(self) -> Limits:
-        return self._app.limits
-
-    @property
-    def store(self) -> Store:
-        return self._app.store
-
-    def record_proof(self, proof: Proof) -> None:
-        self._app.registry.record_proof(proof)
-
-
-def proof_kind(app: App) -> Kind:
-    from calve.policy.proof.kind import ProofKind
-
-    return ProofKind(ProofReach(app))
-
-
-def tick(app: App, policy: Policy) -> list[Process]:
-    """Look if it is time, and start what is due; what was started."""
-    looks = look(app, policy, again=policy.look_every)
-    if looks is None or is_paused(app, policy):
-        return []
-    keep_views(app, policy, looks)
-    stood = evaluate(app, policy, looks)
-    approvals.note(app, policy, stood)
-    begun: list[Process] = []
-    if policy.window is None or policy.window.is_open(app.store.now()):
-        begun = start(app, policy, stood)
-    return begun + prove(app, policy, stood)
 
 
 def standing_now(app: App, policy: Policy) -> list[Stood]:

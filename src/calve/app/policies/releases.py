@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from calve.app.policies.evaluation import ProofReach
+from calve.app.policies.proofs import ProofReach
 from calve.app.policies.release_backup import check_backup
 from calve.app.policies.tier import view_create
 from calve.app.policies.turned import turn_hot
