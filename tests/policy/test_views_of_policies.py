@@ -8,7 +8,9 @@ from datetime import timedelta
 
 import pytest
 
+from calve.app.destination import parse_table
 from calve.app.policies import consent, documents, evaluation, look, shown, starts, tier
+from calve.app.policies.lake import lake_as_it_is
 from calve.app.policies.proofs import prove
 from calve.app.wiring import App
 from calve.model.access import Asked
@@ -145,11 +147,11 @@ def test_a_view_made_while_a_release_marks_its_partition_is_not_put_in_place(
         _run(kept, app, name)
         documents.policy_run(app, name, dry_run=True)
         kept.finish(app, [one.id for one in prove(app, policy, evaluation.standing_now(app, policy))])
-        before = tier.lake_as_it_is(app, tier.parse_table(f"lake.{name}.events", app.config), "main")
+        before = lake_as_it_is(app, parse_table(f"lake.{name}.events", app.config), "main")
         consent.policy_approve(app, name, _ASKED)
         _run(kept, app, name)
         monkeypatch.setattr(tier, "lake_as_it_is", lambda *_: before)
-        monkeypatch.setattr(tier, "_held", lambda app, lake, table: lake)
+        monkeypatch.setattr(tier, "keep_lake", lambda app, lake, table: lake)
         with pytest.raises(TemporaryError, match="released meanwhile"):
             tier.view_create(app, f"{name}.events", f"lake.{name}.events", f"{name}.all_events")
         assert (

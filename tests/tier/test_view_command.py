@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from calve.app.config import load_config
-from calve.app.policies.tier import lake_engine, view_drop, view_show
+from calve.app.policies.lake import lake_engine
+from calve.app.policies.tier import view_drop, view_show
 from calve.app.wiring import App
 from calve.cli.main import run
 from calve.clickhouse.embedded.source import EmbeddedSource

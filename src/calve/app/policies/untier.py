@@ -6,8 +6,9 @@ from typing import cast
 
 from calve.app.destination import parse_table
 from calve.app.exports import export_request
+from calve.app.policies.lake import lake_engine, lake_metadata
 from calve.app.policies.proofs import ProofReach
-from calve.app.policies.tier import lake_engine, lake_metadata, partition_value
+from calve.app.policies.residents import partition_value
 from calve.app.policies.turned import turn_hot
 from calve.app.values import Selection
 from calve.app.wiring import App
