@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from calve.app.doctor.examine import examine
 from calve.archive.manifest import Manifest
 from calve.backup.drill_plan import DrillPayload, DrillReceipt, DrillRequest, sample, spans_of
 from calve.backup.drill_task import digest
-from calve.model.errors import NotFoundError
+from calve.model.errors import DamagedError, NotFoundError
 from calve.model.process import Process
 from calve.model.states import ProcessState
 from calve.testing.faults import Break, Crash, Faults, crashing_kind
@@ -210,6 +211,9 @@ def test_a_drill_is_begun_once_by_workers_that_look_at_once(place: BackupPlace) 
         look(place, app, schedule)
         clock.at = schedule.last(clock.store.now()).begins_at
         [made] = look(place, app, schedule)
+        unread = replace(made, request='{"schedule": "nightly"}')
+        with pytest.raises(DamagedError):  # which a look notes, and goes on
+            drills.prove(app, schedule, unread, clock.now())
         second: list[Process] = []
         submit = clock.store.submit
 

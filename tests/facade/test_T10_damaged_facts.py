@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,10 +18,15 @@ from calve.app.config.template import render
 from calve.app.policies.look import WHAT, PartitionLook, TableLook
 from calve.app.policies.shown import WHAT as VIEWS
 from calve.app.policies.shown import KeptView
+from calve.app.proof import rewritten
+from calve.clickhouse.pins.pin import journaled_roots
 from calve.control.ports import Store
-from calve.model.errors import CalveError
-from calve.model.process import Lock, NewProcess, ProcessId, ProcessQuery
+from calve.destination.content import input_of
+from calve.destination.plan import KeyPlan
+from calve.model.errors import CalveError, DamagedError
+from calve.model.process import Lock, NewProcess, ProcessId, ProcessQuery, Task
 from calve.model.seen import Sighting
+from calve.model.states import TaskState
 from calve.store import SqlStore, open_store
 from calve.store.tables import metadata
 
@@ -188,6 +194,27 @@ def test_T10_a_damaged_row_is_answered_around_or_is_one_clear_error(
             for row in before:
                 same = [key == row[key.name] for key in keys]
                 connection.execute(update(table).where(*same).values({one: row[one] for one in columns}))
+
+
+OPTIMIZE = NewProcess(
+    id=ID, kind="optimize", source="", destination="lake.ns.events", lane="catalog:lake", needs=(), request="{}",
+).accepted(adopted=False, now=datetime(2026, 1, 1, tzinfo=UTC))  # fmt: skip
+TASK = Task(process_id=ID, number=1, state=TaskState.DONE, attempt=1, spec="")
+LEFT: dict[str, Callable[[str], object]] = {
+    "the key of a plan": lambda text: input_of(KeyPlan(partition="202401", hash="h", content="c", text=text)),
+    "the journal of a pin": journaled_roots,
+    "the receipt of an optimize": lambda text: rewritten(OPTIMIZE, [replace(TASK, receipt=text)]),
+    "the result of an optimize": lambda text: rewritten(replace(OPTIMIZE, result=text), []),
+}
+
+
+@pytest.mark.parametrize("read", LEFT.values(), ids=LEFT.keys())
+def test_T10_what_a_process_left_is_one_clear_error_where_it_cannot_be_read(
+    read: Callable[[str], object],
+) -> None:
+    for damage in [*DAMAGES, "{"]:
+        with pytest.raises(DamagedError):
+            read(damage)
 
 
 def _answers(read: Callable[[], Any]) -> bool:

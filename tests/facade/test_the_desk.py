@@ -8,6 +8,7 @@ from threading import Barrier
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
 from calve.app.calve import Calve
 from calve.app.config import load_config
@@ -27,6 +28,8 @@ from calve.model.errors import (
     UsageError,
 )
 from calve.model.process import ProcessQuery
+from calve.store import SqlStore, open_store
+from calve.store.tables import requests
 
 VIEWER, OPERATOR, ADMIN = (Caller(name=role.value, role=role) for role in Role)
 EXPORT = {"table": "db.t", "to": "lake.ns.t", "all": True}
@@ -342,6 +345,23 @@ def test_an_answer_that_was_not_kept_is_made_again_from_its_processes(
     again = desk.perform(OPERATOR, "export", wanted, key="k4")
     assert [one["id"] for one in again["processes"]] == known[:1]
     assert again["destination"] == "lake.ns.dies"
+    assert submitted(calve) == known
+
+
+def test_T10_a_kept_answer_that_cannot_be_read_is_made_again_from_its_processes(
+    calve: Calve, desk: Desk
+) -> None:
+    wanted = {"table": "db.t", "to": "lake.ns.damaged", "partitions": ["0"]}
+    first = desk.perform(OPERATOR, "export", wanted, key="k-damaged")
+    with open_store(calve.config.store_url) as store:
+        assert isinstance(store, SqlStore)
+        with store.database.engine.begin() as connection:
+            connection.execute(
+                update(requests).where(requests.c.key == "k-damaged").values(answer='{"processes": [')
+            )
+    known = submitted(calve)
+    again = desk.perform(OPERATOR, "export", wanted, key="k-damaged")
+    assert [one["id"] for one in again["processes"]] == [one["id"] for one in first["processes"]]
     assert submitted(calve) == known
 
 

@@ -10,6 +10,7 @@ import json
 import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from calve.app import view
@@ -22,8 +23,9 @@ from calve.app.verbs import backups, installation, pages, policies, processes, t
 from calve.app.verbs.roles import SUBMITS, VERBS, Reach, Verb
 from calve.app.verbs.served import Given, Served
 from calve.model.access import Asked, Caller, Replayed, Role
-from calve.model.errors import DeniedError, StoreUnknownError, UsageError
+from calve.model.errors import DamagedError, DeniedError, StoreUnknownError, UsageError
 from calve.model.reach import is_folder
+from calve.model.record import loads
 from calve.model.refusals import key_reused
 
 SERVED: Mapping[str, Served] = {
@@ -125,7 +127,8 @@ class Desk:
         if request.hash != asked.hash:
             raise key_reused(asked.key)
         if request.answer is not None:
-            return json.loads(request.answer)
+            with suppress(DamagedError):  # made again from its processes, as one that was not kept
+                return loads(Any, request.answer, f"the answer to request {asked.key}")
         made = Submitted(processes=tuple(self._calve.find(request.processes)))
         if asked.verb != "export":
             return view.submitted_json(made)

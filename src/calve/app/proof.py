@@ -1,8 +1,8 @@
 """Proving an export or an optimize after the fact, from what the store has of it."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from calve.app.wiring import App
 from calve.destination.outcome import Verification
@@ -13,7 +13,8 @@ from calve.export.request import ExportRequest
 from calve.export.source_check import read_again
 from calve.iceberg.verify import RewriteProof, verify_rewrites
 from calve.model.errors import RefusedError
-from calve.model.process import Process, ProcessId
+from calve.model.process import Process, ProcessId, Task
+from calve.model.record import Record, loads
 from calve.model.states import ProcessState, TaskState
 from calve.optimize.plan import OptimizePlan
 
@@ -113,13 +114,31 @@ def prove_rewrite(app: App, process_id: ProcessId) -> OptimizeProof:
             hint=f"calve show {process.id}",
         )
     read = OptimizePlan.from_json(plan)
-    made: list[str] = json.loads(process.result).get("snapshots", []) if process.result else []
-    for task in app.store.tasks(process.id, frozenset({TaskState.DONE})):
-        made += [found for found in json.loads(task.receipt)["snapshots"] if found not in made]
+    made = rewritten(process, app.store.tasks(process.id, frozenset({TaskState.DONE})))
     return OptimizeProof(
         process_id=process_id,
         snapshots=verify_rewrites(app.catalog(read.catalog), read.identifier, read.uuid, made),
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Rewritten(Record):
+    snapshots: tuple[str, ...]
+
+
+def rewritten(process: Process, tasks: Sequence[Task]) -> list[str]:
+    """The snapshots that an optimize made, each once. DamagedError where one text does not say: a proof of the others
+    would be none."""
+    result = (
+        loads(dict[str, Any], process.result, f"the result of process {process.id}") if process.result else {}
+    )
+    made = [str(found) for found in result.get("snapshots", ())]
+    for task in tasks:
+        receipt = _Rewritten.from_json(
+            task.receipt, f"the receipt of task {task.number} of process {process.id}"
+        )
+        made += [found for found in receipt.snapshots if found not in made]
+    return made
 
 
 def _refuse_unpublished(process: Process) -> None:

@@ -18,6 +18,7 @@ from typing import Self
 from calve.destination.outcome import EarlierExport
 from calve.destination.plan import KeyPlan
 from calve.model.errors import RefusedError
+from calve.model.record import loads
 
 _MARKED = "+"
 _DIGEST = "*"
@@ -180,10 +181,18 @@ def _digest(texts: Iterable[str]) -> str:
 _PART = re.compile(r"[^_]+_(\d+)_(\d+)_\d+(?:_\d+)?")
 
 
+def input_of(key: KeyPlan) -> tuple[str, str, str]:
+    """Source identity, partition and selection. A key of an old plan, without its readable text, says only its
+    partition. The destination's uuid, which comes last, is no part of the input."""
+    if not key.text:
+        return "", key.partition, ""
+    return loads(tuple[str, str, str, str], key.text, f"the key of partition {key.partition}")[:3]
+
+
 def refuse_overlap(exports: Iterable[EarlierExport], source_table: str, wanted: Sequence[KeyPlan]) -> None:
     """`exports` are all that the destination remembers. A key of an old plan, without its readable text,
     is not compared."""
-    asked = [json.loads(key.text)[:3] for key in wanted if key.text]
+    asked = [input_of(key) for key in wanted if key.text]
     # By input: a table may remember as many exports as it has partitions.
     known: dict[tuple[str, ...], list[EarlierExport]] = {(one[0], one[1]): [] for one in asked}
     for export in exports:
@@ -269,7 +278,7 @@ def refuse_unchained(exports: Sequence[EarlierExport], source_table: str, wanted
     """An increment fits only what it was planned for: the same whole export, and exactly the increments before it. No
     option changes that."""
     for key in wanted:
-        identity, partition, selection = json.loads(key.text)[:3] if key.text else ("", "", "")
+        identity, partition, selection = input_of(key)
         found = increment_of(selection)
         if found is None:
             continue
@@ -296,7 +305,7 @@ def refuse_released(exports: Iterable[EarlierExport], source_table: str, wanted:
     """Nothing replaces, or repeats in part, what was released: it may be the only copy. No option changes
     that. A mark that does not say what it was exported from stands for every partition."""
     hashes = {key.hash for key in wanted}
-    inputs = [json.loads(key.text)[:3] for key in wanted if key.text]
+    inputs = [input_of(key) for key in wanted if key.text]
     # What is added to a released partition replaces nothing of it, and repeats nothing: `refuse_unchained`.
     asked = {(one[0], one[1]) for one in inputs if increment_of(one[2]) is None}
     added = {(one[0], one[1]) for one in inputs} - asked

@@ -13,6 +13,7 @@ from calve.clickhouse.parts.content import parse_name
 from calve.destination.content import (
     block_ranges,
     increments_by_input,
+    input_of,
     merged_since,
     parts_gone,
     released,
@@ -274,7 +275,7 @@ def look_up(table: FoundTable, wanted: Sequence[KeyPlan], exports: Iterable[Earl
     """The keys among these that the table has already; `exports` are all that it remembers of their partitions."""
     found, increments = [], increments_by_input(exports)
     for key in wanted:
-        identity, partition, selection = json.loads(key.text)[:3]
+        identity, partition, selection = input_of(key)
         export = exported(table, key.hash, (identity, partition), {} if selection else increments)
         if export is not None:
             found.append(

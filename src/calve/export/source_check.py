@@ -4,7 +4,6 @@ No pin: a pin is released when its process ends, and what is read is only compar
 whose content changed since cannot be compared, and that is said, not guessed.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,7 +14,7 @@ from calve.clickhouse.source import LiveSource, Session
 from calve.clickhouse.sql.tokens import string
 from calve.clickhouse.tables import TableInfo
 from calve.destination import checksums
-from calve.destination.content import increment_of, unchanged
+from calve.destination.content import increment_of, input_of, unchanged
 from calve.destination.plan import ExportPlan, KeyPlan
 from calve.export.request import ExportRequest
 from calve.model.errors import RefusedError
@@ -32,7 +31,7 @@ class Reread:
 def read_again(source: LiveSource, request: ExportRequest, plan: ExportPlan) -> Reread:
     """RefusedError where what was exported is no longer there to be read."""
     named_parts = request.parts
-    if any(increment_of(json.loads(key.text)[2]) for key in plan.keys if key.text):
+    if any(increment_of(input_of(key)[2]) for key in plan.keys):
         named_parts = tuple(part.name for part in plan.parts)  # a partition has others beside the new ones
     with source.visit() as session:
         table = session.describe(request.database, request.table)

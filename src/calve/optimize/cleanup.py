@@ -6,10 +6,10 @@ as it is now, right before it is deleted.
 Which process a file or a snapshot belongs to, as far as this store knows (D15).
 """
 
-import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
@@ -24,6 +24,7 @@ from calve.iceberg.publish.marks import released_exports, tag_of
 from calve.model.errors import NotFoundError, Outcome
 from calve.model.limits import Limits
 from calve.model.process import Process, ProcessId
+from calve.model.record import loads
 from calve.model.states import PROCESS_LIVE, Leftovers
 from calve.objects.uri import Uri
 
@@ -63,7 +64,7 @@ def held_snapshots(
         tags.add(tag_of(process.id))
         if (text := store.plan(process.id)) is None:
             continue
-        plan = json.loads(text)
+        plan = loads(dict[str, Any], text, f"the plan of process {process.id}")
         destination = plan.get("destination") or plan
         base = destination.get("base_snapshot_id")
         if destination.get("uuid") == table_uuid and base is not None and process.id != besides:

@@ -25,6 +25,7 @@ from calve.iceberg.publish.commit import CommitAnswer, TableCommit, send
 from calve.model.change import Result
 from calve.model.errors import PermanentError
 from calve.model.process import Process
+from calve.model.record import loads
 from calve.optimize import driver_work
 from calve.optimize.cleanup import Cleaned, clean
 from calve.optimize.expiry import Expired, expire
@@ -169,7 +170,7 @@ def _published(
     cleaned: Cleaned,
     after: dict[str, Any],
 ) -> Published:
-    done = [json.loads(text) for text in receipts]
+    done = [loads(dict[str, Any], text, "a receipt of an optimize") for text in receipts]
     totals = {name: sum(item.get(name, 0) for item in (*done, tidied)) for name in _SUMMED}
     snapshots = [snapshot for item in (*done, tidied) for snapshot in item.get("snapshots", ())]
     detail = {

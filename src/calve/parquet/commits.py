@@ -5,12 +5,12 @@ highest that is not a tombstone is what the destination shows of the key. A tomb
 publishes nothing: it takes the name that a late put would need.
 """
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
+from calve.destination.content import input_of
 from calve.destination.outcome import EarlierExport
 from calve.destination.plan import ExportPlan, KeyPlan
 from calve.destination.receipt import Receipt
@@ -50,7 +50,6 @@ class KeyCommit(Record, layout=READABLE):
     @classmethod
     def of(cls, plan: ExportPlan, process_id: str, receipts: Sequence[Receipt], generation: int) -> Self:
         key = only_key(plan)
-        identity, partition, selection = json.loads(key.text)[:3] if key.text else ("", key.partition, "")
         files = tuple(
             ListedFile(
                 path=file.path, rows=file.rows, bytes=file.bytes, sha256=file.sha256, partition=file.partition
@@ -62,7 +61,7 @@ class KeyCommit(Record, layout=READABLE):
             key=key.hash,
             generation=generation,
             process=process_id,
-            input=(str(identity), str(partition), str(selection)),
+            input=input_of(key),
             content=key.content,
             rows=sum(file.rows for file in files),
             bytes=sum(file.bytes for file in files),

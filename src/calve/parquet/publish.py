@@ -5,8 +5,8 @@ next name only when the one it noted is certainly another's: its own put, should
 way, can no longer land there. The fence uses the same name, for a tombstone.
 """
 
-import json
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from calve.destination.content import refuse_overlap, unchanged
 from calve.destination.description import refuse_changes
@@ -15,6 +15,7 @@ from calve.destination.outcome import AlreadyExported, PublishedSnapshot, Publis
 from calve.destination.plan import ExportPlan
 from calve.destination.receipt import Receipt, files_of, paths_in, recount, refuse_shrinking
 from calve.model.errors import CalveError, PermanentError, TemporaryError, UnknownOutcomeError
+from calve.model.record import SPACED, Record, loads
 from calve.parquet.commits import KeyCommit, only_key, refuse_foreign, shown
 from calve.parquet.folder import Folder
 
@@ -189,13 +190,18 @@ def undo(
     return Undone(deleted=(*gone, *receipts), left=left, reason=reason, in_use=bool(left))
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Note(Record, layout=SPACED):
+    generations: tuple[int, ...]
+
+
 def _read_note(text: str) -> tuple[int, ...]:
     """The generations that were about to be put, oldest first."""
-    return tuple(json.loads(text)["generations"]) if text else ()
+    return loads(_Note, text, "what was noted of a publish").generations if text else ()
 
 
 def _write_note(generations: Sequence[int]) -> str:
-    return json.dumps({"generations": list(dict.fromkeys(generations))})
+    return _Note(generations=tuple(dict.fromkeys(generations))).to_json()
 
 
 def _unknown(uri: str, cause: CalveError) -> UnknownOutcomeError:

@@ -9,11 +9,11 @@ from calve.app.wiring import App
 from calve.archive import backups as archived
 from calve.backup.drill import DrillKind
 from calve.backup.drill_plan import NAME, DrillRequest
+from calve.backup.request import BackupRequest
 from calve.control.client import Submitted, submit_once
 from calve.control.ports import Store
 from calve.model.access import Proof
 from calve.model.process import NewProcess, Process, Start
-from calve.model.record import fields_of
 from calve.model.states import ProcessState
 from calve.policy.schedule import Schedule
 
@@ -90,7 +90,7 @@ def _begin(
     app: App, schedule: Schedule, made: Process, action: str, what: str, attempt: int
 ) -> Process | None:
     request = DrillRequest(
-        backup=str(fields_of(made.request)["name"]),
+        backup=BackupRequest.from_json(made.request).name,
         backup_process=made.id,
         location=app.config.backup_url,
         read_share=schedule.verify if action == READ else 0.0,

@@ -5,10 +5,9 @@ journal entry. `release` releases a pin of which perhaps only the name is known.
 through `Source`: a server has its own.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from calve.clickhouse.engine.ddl import scratch_table
 from calve.clickhouse.parts.content import Extent, content_id, parts_content
@@ -18,7 +17,7 @@ from calve.clickhouse.tables import Column, TableInfo
 from calve.destination.content import PartMark
 from calve.destination.plan import PartPlan, Relation
 from calve.model.errors import RefusedError
-from calve.model.record import Record
+from calve.model.record import Record, loads
 
 FROZEN = "frozen"  # the mode of a relation whose parts are files that executors see
 FROZEN_READER = "calve.clickhouse.engine.scratch:opened"
@@ -118,14 +117,19 @@ def release(session: Session, name: str, detail: str) -> None:
     freeze.release(session, name, journaled_roots(detail), journaled_table(detail))
 
 
+def journaled(detail: str) -> dict[str, Any]:
+    """DamagedError where it cannot be read: what it holds is not known, so it is not taken for released."""
+    return loads(dict[str, Any], detail, "the journal entry of a pin") if detail else {}
+
+
 def journaled_roots(detail: str) -> tuple[str, ...]:
     """The disks that a pin's journal entry names, of whatever kind of process it is."""
-    return tuple(json.loads(detail).get("roots", ())) if detail else ()
+    return tuple(journaled(detail).get("roots", ()))
 
 
 def journaled_table(detail: str) -> tuple[str, str] | None:
     """The table that was frozen, where the pin's journal entry says which."""
-    data = json.loads(detail) if detail else {}
+    data = journaled(detail)
     database, name = data.get("database", ""), data.get("name", "")
     return (database, name) if database and name else None
 

@@ -7,7 +7,6 @@ vanishes fails its task.
 A replica that lags would export less than the table has: it is synced first, or refused.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -22,6 +21,7 @@ from calve.clickhouse.pins.pin import (
     PinRequest,
     SeenPart,
     chosen_parts,
+    journaled,
     journaled_roots,
     journaled_table,
     pinned_partitions,
@@ -124,7 +124,7 @@ def release(session: ServerVisit, name: str, detail: str) -> None:
 
 def replica_of(detail: str) -> str:
     """Where a pin was taken, by its journal entry, of whatever kind of process; "" where it does not say."""
-    relation = json.loads(detail).get("relation", {}) if detail else {}
+    relation = journaled(detail).get("relation", {})
     return str(relation.get("detail", {}).get("replica", ""))
 
 

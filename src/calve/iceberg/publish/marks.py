@@ -24,6 +24,7 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataV1
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Snapshot, ancestors_of
 
+from calve.destination.content import input_of
 from calve.destination.outcome import EarlierExport, PublishedSnapshot
 from calve.destination.plan import ExportPlan, KeyPlan
 from calve.destination.receipt import Receipt, tasks_of, written_as
@@ -113,7 +114,7 @@ def key_properties(
     for key in plan.keys:
         tasks = tasks_of(plan, key) if len(plan.keys) > 1 else tuple(range(len(plan.tasks)))
         value: dict[str, Any] = {"process": process_id, "snapshot": str(snapshot_id), "content": key.content}
-        value["input"] = _input(key)
+        value["input"] = input_of(key)
         if sequence:
             value["sequence"] = sequence
         if key.top:
@@ -139,12 +140,6 @@ def _adopted(process_id: str, receipts: Sequence[Receipt]) -> dict[str, str]:
         if receipt.process_id != process_id and receipt.files:
             others.setdefault(receipt.process_id, []).append(written_as(receipt))
     return {process: ranges(tasks) for process, tasks in sorted(others.items())}
-
-
-def _input(key: KeyPlan) -> list[str]:
-    """Source identity, partition and selection: what another selection of the same partition is
-    compared with (D8). A plan without the readable key has only its partition."""
-    return [str(item) for item in json.loads(key.text)[:3]] if key.text else ["", key.partition, ""]
 
 
 def read_property(key_hash: str, text: str) -> EarlierExport | None:
@@ -243,7 +238,7 @@ def all_exports(metadata: TableMetadata, of: Sequence[KeyPlan] = ()) -> Iterator
     yield from released_exports(metadata)
     found = metadata.properties
     if of and len(of) <= _FEW_KEYS:
-        wanted = [json.dumps(_input(key)[1]) for key in of]
+        wanted = [json.dumps(input_of(key)[1]) for key in of]
         found = {name: value for one in wanted for name, value in found.items() if one in value}
     for name, value in found.items():
         if name.startswith(KEY_PROPERTY):

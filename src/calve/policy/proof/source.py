@@ -5,7 +5,6 @@ No pin: what is read is only compared. The parts are the same before the first q
 nothing is said. A query reads a bounded number of rows, and a visit makes one: an embedded source is free in between.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -27,7 +26,7 @@ from calve.clickhouse.sql import types
 from calve.clickhouse.sql.tokens import Expression, Name, expression, members, string, unquote
 from calve.clickhouse.sql.tokens import name as quoted
 from calve.clickhouse.tables import Column, TableInfo
-from calve.destination.content import increment_of, unchanged
+from calve.destination.content import increment_of, input_of, unchanged
 from calve.destination.plan import ColumnPlan, ExportPlan, PartPlan
 from calve.destination.proof import Box, Within
 from calve.destination.receipt import Receipt
@@ -58,7 +57,7 @@ def compare_with(
     """With the destination's `schema`; or why the source cannot be compared."""
     if plan.relation.where or plan.relation.final or plan.relation.mode == "backup":
         return "the export does not have all rows of its partitions as the source has them"
-    if any(increment_of(json.loads(key.text)[2]) for key in plan.keys if key.text):
+    if any(increment_of(input_of(key)[2]) for key in plan.keys):
         return "only new parts of its partitions were exported"  # beside rows of exports before it
     with source.visit() as session:
         if why := session.cannot_recompute():

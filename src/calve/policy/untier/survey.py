@@ -1,7 +1,6 @@
 """What must hold for a partition to come back from the lake: the table can take its rows as they were, nothing would change
 or remove them on the way, and the lake has exactly the rows of one export. Every refusal has a code of its own."""
 
-import json
 from collections.abc import Iterator, Sequence
 
 from pyiceberg.schema import Schema
@@ -12,7 +11,7 @@ from calve.clickhouse.sql.tokens import split_arguments
 from calve.clickhouse.tables import TableInfo
 from calve.clickhouse.tier.obstacles import Obstacle, removes_rows
 from calve.clickhouse.tier.quarantine import parts
-from calve.destination.content import increment_of
+from calve.destination.content import increment_of, input_of
 from calve.destination.outcome import EarlierExport
 from calve.destination.plan import ExportPlan
 from calve.destination.port import Destination
@@ -153,7 +152,7 @@ def _of_export(plan: ExportPlan, notes: Sequence[str]) -> Iterator[Obstacle]:
             code="not_by_value",
             words=f"its rows cannot be restored exactly as the table stored them: {'; '.join(notes)}",
         )
-    if len(plan.keys) > 1 or not all(json.loads(key.text)[2] == "" for key in plan.keys if key.text):
+    if len(plan.keys) > 1 or any(input_of(key)[2] for key in plan.keys):
         yield Obstacle(code="shared_export", words="one process exported it together with other partitions")
 
 
