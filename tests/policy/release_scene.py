@@ -415,7 +415,7 @@ class ReleaseScene:
     # -- what a test does ---------------------------------------------------------------------------
 
     def submit(self) -> ProcessId:
-        new = REQUEST.process(needs=["source:main"], locks=["lock"], deadline_seconds=86_400.0)
+        new = REQUEST.process("release", needs=["source:main"], locks=["lock"], deadline_seconds=86_400.0)
         return self.memory.submit([new])[0].id
 
     def submit_undo(self, release: ProcessId, *, insist: bool = False) -> ProcessId:

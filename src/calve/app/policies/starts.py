@@ -24,7 +24,7 @@ from calve.model.process import NewProcess, Process, Start, Starts
 from calve.model.tier import POLICY_HALT
 from calve.policy.calendar import local_day
 from calve.policy.policy import Policy
-from calve.policy.release.plan import ReleaseRequest
+from calve.policy.release.plan import NAME, ReleaseRequest
 from calve.policy.stand import STARTS, NextAction
 
 
@@ -133,6 +133,7 @@ def _release(app: App, policy: Policy, one: Stood) -> NewProcess:
         storage=address.storage,
     )
     return request.process(
+        NAME,
         needs=[app.source(request.source).need],
         locks=[lock.name for lock in export.locks],
         deadline_seconds=app.limits.process_hours * 3600,

@@ -66,6 +66,7 @@ def untier(app: App, store: Store, table: str, partition: str, source_table: str
         app, str(request.name), str(address), Selection(partitions=(partition,)), ExportOptions()
     )
     new = request.process(
+        NAME,
         needs=[app.source(source).need],
         locks=lock_names(export, identity=info.identity, partition=partition),
         deadline_seconds=app.limits.process_hours * 3600,
@@ -145,7 +146,7 @@ class UntierReach:
     def sides(self, plan: UntierPlan, process_id: ProcessId) -> Sides:
         app, request = self.app, plan.request
         proofs = ProofKind(ProofReach(app))
-        of = request.proof(plan.proof.export)
+        of = request.proof_of(plan.proof.export)
         lake = ReleasedTable(
             catalog=app.catalog(request.catalog), identifier=request.identifier, uuid=plan.lake_uuid
         )

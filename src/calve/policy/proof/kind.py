@@ -22,7 +22,7 @@ from calve.model.access import Proof
 from calve.model.change import Result
 from calve.model.errors import NotFoundError, PermanentError, RefusedError
 from calve.model.limits import Limits
-from calve.model.process import NewTask, Pin, Process, ProcessId
+from calve.model.process import Pin, Process, ProcessId
 from calve.model.reach import Service
 from calve.model.states import TaskState
 from calve.objects.uri import full_uri
@@ -65,8 +65,7 @@ class ProofKind(LakeReader):
     ) -> Planned | NothingToDo:
         request = ProofRequest.from_json(process.request)
         made = self._sample(request) if request.sample else self.full(request)
-        tasks = tuple(NewTask(number=number, spec="") for number in range(len(made.tasks)))
-        return Planned(plan=replace(made, process_id=process.id).to_json(), tasks=tasks)
+        return Planned(plan=replace(made, process_id=process.id).to_json(), tasks=made.new_tasks)
 
     def exported(self, request: ProofRequest) -> tuple[ExportPlan, list[Receipt], str]:
         """The plan of the export, what its tasks left, and its snapshot."""

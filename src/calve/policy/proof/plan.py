@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from calve.destination.names import DestinationAddress
 from calve.destination.proof import Scan, ScanFile
-from calve.model.process import Lock, NewProcess, new_process_id
+from calve.model.process import Lock, NewProcess, NewTask, new_process_id
 from calve.model.record import Record
 from calve.policy.row_hash import HashedColumn
 
@@ -92,6 +92,11 @@ class ProofPlan(Record):
     expected: Mapping[str, str] = field(default_factory=dict)  # then, by column
     expected_rows: int = 0
     notes: tuple[str, ...] = ()  # what a deeper proof would need
+
+    @property
+    def new_tasks(self) -> tuple[NewTask, ...]:
+        """What each reads is here, by its number."""
+        return tuple(NewTask(number=number, spec="") for number in range(len(self.tasks)))
 
     def files(self, number: int) -> tuple[ScanFile, ...]:
         return tuple(self.scan.files[place] for place in self.tasks[number])

@@ -14,7 +14,7 @@ from calve.control.kind import AdoptedWork, Fenced, NothingToDo, Planned, Publis
 from calve.destination.names import DestinationAddress
 from calve.model.change import Intend, Item, Permit, PublishNote, ReleaseTo, Result
 from calve.model.errors import NotFoundError, PermanentError, RefusedError
-from calve.model.process import NewProcess, NewTask, Process, ProcessId
+from calve.model.process import NewProcess, Process, ProcessId
 from calve.model.reach import Service
 from calve.model.record import Record
 from calve.model.states import ReleaseState
@@ -38,8 +38,8 @@ class DropRequest(Record):
     backup: str  # that has it; "": a person accepted that the lake has the only copy
 
     def process(self, *, needs: Sequence[str], locks: Sequence[str], deadline_seconds: float) -> NewProcess:
-        made = self.of.process(needs=needs, locks=locks, deadline_seconds=deadline_seconds, kind=NAME)
-        return NewProcess(**{**vars(made), "request": self.to_json()})
+        made = self.of.process(NAME, needs=needs, locks=locks, deadline_seconds=deadline_seconds)
+        return replace(made, request=self.to_json())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,8 +68,7 @@ class DropKind(LakeReader):
         made = DropPlan(request=request, proof=proof)
         _Departed(self._ports, process, made, of, release).refuse()
         self._ports.check_backup(of, release, request.backup, read=True)
-        tasks = tuple(NewTask(number=number, spec="") for number in range(len(proof.tasks)))
-        return Planned(plan=made.to_json(), tasks=tasks)
+        return Planned(plan=made.to_json(), tasks=proof.new_tasks)
 
     def lake(self, process: Process, plan: str) -> tuple[ProofPlan, DestinationAddress]:
         read = DropPlan.from_json(plan)

@@ -24,7 +24,7 @@ from calve.destination.proof import Scan
 from calve.iceberg.released import ReleaseMark
 from calve.model.change import Intend, Item, NewRelease, Permit, PublishNote, ReleaseTo, Result
 from calve.model.errors import PermanentError, RefusedError, TemporaryError
-from calve.model.process import NewTask, Process
+from calve.model.process import Process
 from calve.model.reach import Service
 from calve.model.states import ReleaseState
 from calve.model.tier import RELEASE, Release
@@ -51,8 +51,7 @@ class ReleaseKind(LakeReader):
         self, process: Process, pins: Sequence[object], adopted: AdoptedWork | None
     ) -> Planned | NothingToDo:
         made = self._ports.survey(ReleaseRequest.from_json(process.request), process.id)
-        tasks = tuple(NewTask(number=number, spec="") for number in range(len(made.proof.tasks)))
-        return Planned(plan=made.to_json(), tasks=tasks)
+        return Planned(plan=made.to_json(), tasks=made.proof.new_tasks)
 
     def lake(self, process: Process, plan: str) -> tuple[ProofPlan, DestinationAddress]:
         read = ReleasePlan.from_json(plan)
@@ -78,9 +77,8 @@ class ReleaseKind(LakeReader):
         try:
             WayBack(ports=self._ports, process=process, plan=read, release=release).walk(why)
         except MutatedSinceError:
-            return (
-                Fenced()
-            )  # RETURNING until a person insists: nothing leaves by it, and nothing comes back by itself
+            # RETURNING until a person insists: nothing leaves by it, and nothing comes back by itself.
+            return Fenced()
         return Fenced()
 
     def undo(self, process: Process, plan: str, receipts: Sequence[str], used: Sequence[str]) -> str:

@@ -1,16 +1,15 @@
 """A release: what was asked for, what is compared and moved, and what is journaled of the parts. Written once, never changed,
 but for the journal."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from calve.clickhouse.sql.tokens import TableName
 from calve.clickhouse.tables import TableInfo
 from calve.clickhouse.tier.quarantine import QuarantineAttempt
 from calve.destination.names import DestinationAddress
-from calve.model.process import GuardedTable, Lock, NewProcess, new_process_id
+from calve.model.process import GuardedTable
 from calve.model.record import Record
 from calve.model.tier import Release
+from calve.policy.partition import PartitionRequest
 from calve.policy.proof.plan import ProofPlan, ProofRequest
 
 NAME = "release"
@@ -18,58 +17,22 @@ BACK = "return"
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReleaseRequest(Record):
+class ReleaseRequest(PartitionRequest):
     """One partition of one table, whose export was proven. The hash is the policy's, as it was approved."""
 
     policy: str
     hash: str
     export: str  # the process
-    source: str  # in the configuration
-    database: str
-    table: str
     identity: str
-    partition: str
-    destination: str  # as processes name it
-    catalog: str
-    identifier: tuple[str, ...]
     storage: str = ""
 
     @property
     def address(self) -> DestinationAddress:
-        return DestinationAddress(catalog=self.catalog, identifier=self.identifier, storage=self.storage)
-
-    @property
-    def name(self) -> TableName:
-        return TableName(source=self.source, database=self.database, table=self.table)
+        return replace(super().address, storage=self.storage)
 
     @property
     def proof(self) -> ProofRequest:
-        return ProofRequest(
-            export=self.export,
-            source=self.source,
-            database=self.database,
-            table=self.table,
-            catalog=self.catalog,
-            identifier=self.identifier,
-            storage=self.storage,
-        )
-
-    def process(
-        self, *, needs: Sequence[str], locks: Sequence[str], deadline_seconds: float, kind: str = NAME
-    ) -> NewProcess:
-        """With the locks of an export of the partition: neither begins while the other is under way."""
-        return NewProcess(
-            id=new_process_id(),
-            kind=kind,
-            source=str(self.name),
-            destination=self.destination,
-            lane=self.address.lane,
-            needs=(*self.address.needs, *needs),
-            request=self.to_json(),
-            partitions=(self.partition,),
-            locks=tuple(Lock(name=name, partition=self.partition) for name in locks),
-            deadline_seconds=deadline_seconds,
-        )
+        return self.proof_of(self.export)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,7 @@
 comes too late; unless a mutation came since the rows left, which is looked for until they move."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from calve.clickhouse.tier.quarantine import Where
 from calve.control.kind import AdoptedWork, Fenced, Kind, NothingToDo, Planned, Published
@@ -27,8 +27,8 @@ class ReturnRequest(Record):
     insist: bool = False  # though rows came late, or were deleted meanwhile
 
     def process(self, *, needs: Sequence[str], locks: Sequence[str], deadline_seconds: float) -> NewProcess:
-        made = self.of.process(needs=needs, locks=locks, deadline_seconds=deadline_seconds, kind=BACK)
-        return NewProcess(**{**vars(made), "request": self.to_json()})
+        made = self.of.process(BACK, needs=needs, locks=locks, deadline_seconds=deadline_seconds)
+        return replace(made, request=self.to_json())
 
 
 class ReturnKind(Kind):

@@ -17,7 +17,7 @@ from calve.control.kind import AdoptedWork, Fenced, NothingToDo, Planned, Publis
 from calve.destination.names import DestinationAddress
 from calve.model.change import Result
 from calve.model.errors import PermanentError, RefusedError, TemporaryError
-from calve.model.process import NewTask, Process
+from calve.model.process import Process
 from calve.model.reach import Service
 from calve.model.states import ProcessState
 from calve.policy.proof.lake_read import LakeReader
@@ -39,8 +39,7 @@ class UntierKind(LakeReader):
         self, process: Process, pins: Sequence[object], adopted: AdoptedWork | None
     ) -> Planned | NothingToDo:
         made = self._ports.survey(UntierRequest.from_json(process.request), process.id)
-        tasks = tuple(NewTask(number=number, spec="") for number in range(len(made.proof.tasks)))
-        return Planned(plan=made.to_json(), tasks=tasks)
+        return Planned(plan=made.to_json(), tasks=made.proof.new_tasks)
 
     def lake(self, process: Process, plan: str) -> tuple[ProofPlan, DestinationAddress]:
         read = UntierPlan.from_json(plan)

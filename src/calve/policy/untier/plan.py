@@ -1,62 +1,21 @@
 """A partition that comes back from the lake: what was asked for, what is read and compared, and how far a try came."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from calve.clickhouse.sql.tokens import TableName
 from calve.destination.names import DestinationAddress
-from calve.model.process import Lock, NewProcess, ProcessId, new_process_id
+from calve.model.process import ProcessId
 from calve.model.reach import Service
 from calve.model.record import Record
-from calve.policy.proof.plan import ProofPlan, ProofRequest
+from calve.policy.partition import PartitionRequest
+from calve.policy.proof.plan import ProofPlan
 from calve.policy.row_hash import RowSums
 
 NAME = "untier"
 
 
-@dataclass(frozen=True, kw_only=True)
-class UntierRequest(Record):
-    source: str  # in the configuration
-    database: str
-    table: str
-    partition: str
-    destination: str  # as processes name it
-    catalog: str
-    identifier: tuple[str, ...]
-
-    @property
-    def address(self) -> DestinationAddress:
-        return DestinationAddress(catalog=self.catalog, identifier=self.identifier)
-
-    @property
-    def name(self) -> TableName:
-        return TableName(source=self.source, database=self.database, table=self.table)
-
-    def proof(self, export: str) -> ProofRequest:
-        return ProofRequest(
-            export=export,
-            source=self.source,
-            database=self.database,
-            table=self.table,
-            catalog=self.catalog,
-            identifier=self.identifier,
-        )
-
-    def process(self, *, needs: Sequence[str], locks: Sequence[str], deadline_seconds: float) -> NewProcess:
-        """With the locks of an export of the partition: neither begins while the other is under way."""
-        return NewProcess(
-            id=new_process_id(),
-            kind=NAME,
-            source=str(self.name),
-            destination=self.destination,
-            lane=self.address.lane,
-            needs=(*self.address.needs, *needs),
-            request=self.to_json(),
-            partitions=(self.partition,),
-            locks=tuple(Lock(name=name, partition=self.partition) for name in locks),
-            deadline_seconds=deadline_seconds,
-        )
+class UntierRequest(PartitionRequest):
+    """A partition that the table no longer has."""
 
 
 @dataclass(frozen=True, kw_only=True)

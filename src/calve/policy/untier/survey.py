@@ -47,7 +47,7 @@ def survey(
     refuse(found, request)
     assert lake is not None
     [exported] = mine
-    plan, receipts, snapshot_id = proofs.exported(request.proof(exported.process_id))
+    plan, receipts, snapshot_id = proofs.exported(request.proof_of(exported.process_id))
     made = comparable_columns(table.columns, plan.columns, lake.schema)
     columns, notes = ((), (made,)) if isinstance(made, str) else made
     boxes = boxes_of(table, [value], plan.columns, lake.schema)
