@@ -1,7 +1,8 @@
 """Manifests and manifest lists: written on given metadata, from receipts, without reading a data file; and
 deleted where they belong to attempts that lost."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from logging import getLogger
 from typing import Any
@@ -49,26 +50,25 @@ class ManifestFiles:
     snapshot_id: int
     written: list[ManifestFile] = field(default_factory=list)
 
-    def writer(self, spec_id: int) -> ManifestWriter:
+    @contextmanager
+    def writer(self, spec_id: int) -> Iterator[ManifestWriter]:
+        """Of one more manifest, which is written once the block is left."""
         number = len(self.written)
         path = self.table.location_provider().new_metadata_location(
             manifest_name(self.process_id, self.snapshot_id, number)
         )
         # If we die here, a manifest that nothing refers to is left, under a name undo knows.
         spec = self.table.metadata.specs()[spec_id]
-        return write_manifest(
+        with write_manifest(
             format_version=self.table.metadata.format_version,
             spec=spec,
             schema=_void_is_null(self.table.schema(), spec),
             output_file=self.table.io.new_output(path),
             snapshot_id=self.snapshot_id,
             avro_compression=self._codec(),
-        )
-
-    def finished(self, writer: ManifestWriter) -> ManifestFile:
-        manifest = writer.to_manifest_file()
-        self.written.append(manifest)
-        return manifest
+        ) as writer:
+            yield writer
+        self.written.append(writer.to_manifest_file())
 
     def add(self, files: Sequence[DataFile], spec_id: int) -> None:
         """New manifests in which every entry is ADDED; sequence numbers are inherited from the list."""
@@ -84,7 +84,6 @@ class ManifestFiles:
                             data_file=file,
                         )
                     )
-            self.finished(writer)
 
     def merge(self, manifests: Sequence[ManifestFile], spec_id: int) -> list[ManifestFile]:
         """Write ten manifests of about one size anew as one, which `written` then has, and return the others.
@@ -109,7 +108,6 @@ class ManifestFiles:
             with self.writer(spec_id) as writer:
                 for entry in chunk:
                     writer.existing(entry)
-            self.finished(writer)
         paths = {manifest.manifest_path for manifest in going}
         return [manifest for manifest in manifests if manifest.manifest_path not in paths]
 
@@ -252,7 +250,6 @@ class Removal:
                         writer.delete(entry)
                     else:
                         writer.existing(entry)
-            output.finished(writer)
         return kept
 
 
