@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 
+from calve.clickhouse.sql.tokens import parse
 from calve.model.errors import UsageError
 from calve.policy.calendar import Window
 from calve.policy.policy import LateRows, Policy
@@ -58,6 +59,21 @@ def test_each_table_has_a_view_of_its_own_and_a_policy_with_one_is_another_polic
     shown.check()
     assert (shown.view_of("db", "events"), POLICY.view_of("db", "events")) == ("db.events_all", "")
     assert shown.hash != POLICY.hash
+
+
+@pytest.mark.parametrize("table", ["a/b", "../x", "a.b"])
+def test_who_names_a_table_decides_no_place_outside_of_its_destination(table: str) -> None:
+    with pytest.raises(UsageError, match="cannot be part of"):
+        POLICY.destination("db", table)
+    assert replace(POLICY, tables="db.*", to="lake.ns.x").destination("db", table) == "lake.ns.x"
+
+
+def test_a_view_of_any_table_has_a_name_that_reads() -> None:
+    shown = replace(POLICY, view="{database}.{table}_all")
+    found = shown.view_of("db", "weiß \"ü's`")
+    assert (parse(found).database, parse(found).table) == ("db", "weiß \"ü's`_all")
+    with pytest.raises(UsageError, match="not a valid view name"):
+        replace(POLICY, tables="db.events", view="system.events_all").check()
 
 
 def test_nothing_is_appended_to_an_export_in_a_folder() -> None:

@@ -105,6 +105,32 @@ def test_partitions_that_are_over_are_exported_once_and_proven(kept: Place, name
     assert _rows(kept, name) == 150
 
 
+def test_a_table_that_cannot_be_looked_at_is_shown_and_stops_no_other(kept: Place, name: str) -> None:
+    """As one whose name is no part of a destination, or two whose names make the same one."""
+    for table in ("`a/b`", "`weiß \"ü's`", "a__b"):
+        kept.execute(f"CREATE TABLE {name}.{table} AS {name}.events")
+    kept.execute(f"INSERT INTO {name}.a__b VALUES (1, '2024-01-10')", f"CREATE DATABASE {name}__a")
+    kept.execute(f"CREATE TABLE {name}__a.b AS {name}.events")
+    rules = {
+        "source": f"main:{name}*.*",
+        "to": f"lake.{name}.{{database}}__{{table}}",
+        "view": "{database}.{table}_all",
+    }
+    with _app(kept, name, **rules) as (app, _):
+        due = documents.policy_run(app, name, dry_run=True)
+        assert {one["source"] for one in due["due"]} == {f"main:{name}.events"}
+        assert {(one["source"], one["code"]) for one in due["aside"]} == {
+            (f"main:{name}.a__b", "shared_destination")
+        }
+        found = documents.policy_show(app, name)
+        errors = {one["source"]: one["error"] for one in found["of_tables"]}
+        assert errors.pop(f"main:{name}.a/b").startswith("destination_name: ")
+        assert errors == dict.fromkeys(
+            [f"main:{name}.events", f"main:{name}.a__b", f"main:{name}__a.b", f"main:{name}.weiß \"ü's"], ""
+        )
+        assert (found["tables"], found["tables_failed"]) == (5, 1)
+
+
 def test_a_look_is_taken_once_by_one_of_several_workers(kept: Place, name: str) -> None:
     with _app(kept, name, look_every="1h") as (app, policy), kept.app() as other:
         begun = starts.tick(app, policy)

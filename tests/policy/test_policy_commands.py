@@ -70,6 +70,13 @@ def test_a_release_is_approved_once_it_was_shown(folder: Path, capfd: pytest.Cap
     assert "main:db.events to lake.ns.events" in _calve(folder, capfd, "policy", "approve", "events")[2]
     explained = json.loads(_calve(folder, capfd, "policy", "explain", "db.events", "209901", "--json")[1])
     assert explained[0]["facts"]["release_approved"] is True
+    assert _calve(folder, capfd, "policy", "approve", "events", "--revoke", "--dry-run")[0] == 2
+    code, out, _ = _calve(folder, capfd, "policy", "approve", "events", "--revoke")
+    assert (code, "may no longer move" in out) == (0, True)
+    explained = json.loads(_calve(folder, capfd, "policy", "explain", "db.events", "209901", "--json")[1])
+    assert explained[0]["facts"]["release_approved"] is False
+    code, _, err = _calve(folder, capfd, "policy", "approve", "events", "--revoke")
+    assert (code, "nothing is approved of policy events" in err) == (3, True)
     code, _, err = _calve(folder, capfd, "policy", "undo", "db.events", "209901")
     assert (code, "was not released by this store" in err) == (3, True)
 
@@ -83,16 +90,16 @@ def test_what_is_not_there_is_said(folder: Path, capfd: pytest.CaptureFixture[st
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ('export_after = "soon"', "invalid age 'soon'"),
+        ('export_after = "soon"', "invalid export_after 'soon'"),
         ('window = "night"', "invalid window 'night'"),
         ('window = "01:00-02:00 Mars/Olympus"', "unknown time zone"),
         ('zone = "Mars"', "unknown time zone"),
-        ('bytes_per_day = "much"', "invalid size 'much'"),
+        ('bytes_per_day = "much"', "invalid bytes_per_day 'much'"),
         ('on_late_rows = "merge"', "'hold', 'append' or 'replace'"),
         ("partitions_per_run = 0", "greater than or equal to 1"),
         ('release = "drop"', "'never' or 'quarantine'"),
         ('release = "quarantine"\nverify = "sample"', "every row is proven"),
-        ('release_after = "soon"', "invalid age 'soon'"),
+        ('release_after = "soon"', "invalid release_after 'soon'"),
         ('source = "main:db.*"', "several tables"),
         ('source = "main:events"', "invalid source"),
         ('source = "other:db.events"', "source 'other' is not configured"),

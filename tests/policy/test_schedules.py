@@ -25,6 +25,12 @@ def _schedule(
     return made
 
 
+def test_a_day_of_the_week_is_for_weeks() -> None:
+    _schedule("sun 02:00 UTC", timedelta(weeks=2))
+    with pytest.raises(UsageError, match="day of the week"):
+        _schedule("sun 02:00 UTC")
+
+
 def _said(found: Iterable[Occurrence]) -> list[tuple[str, str]]:
     return [(one.name, f"{one.at:%m-%d %H:%M}") for one in found]
 
@@ -117,7 +123,7 @@ def test_what_is_no_time_is_refused(text: str) -> None:
     [timedelta(hours=5), timedelta(hours=25), timedelta(minutes=1), timedelta(), timedelta(days=400)],
 )
 def test_an_interval_that_no_calendar_has_is_refused(every: timedelta) -> None:
-    with pytest.raises(UsageError, match="invalid interval"):
+    with pytest.raises(UsageError, match="invalid every"):
         _schedule(every=every)
 
 

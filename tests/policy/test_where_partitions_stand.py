@@ -74,6 +74,21 @@ CASES: list[tuple[str, PartitionFacts, PartitionStanding]] = [
         PartitionStanding(state=State.HELD, code="came_back"),
     ),
     (
+        "was brought back since the last look",
+        _leaving(OUT, there=False, state="RETURNED", moved=True, error="undone by a person", back_at=NOW + HOUR),
+        PartitionStanding(state=State.HELD, code="undone"),
+    ),
+    (
+        "stayed after all since the last look",
+        _leaving(OUT, state="RETURNED", back_at=NOW + HOUR),
+        PartitionStanding(state=State.GRACE),
+    ),
+    (
+        "came back, and left again by another store",
+        _leaving(OUT, there=False, state="RETURNED", moved=True, back_at=NOW - HOUR),
+        PartitionStanding(state=State.HELD, code="released_elsewhere"),
+    ),
+    (
         "was brought back by a person",
         _leaving(state="RETURNED", moved=True, error="undone by a person"),
         PartitionStanding(state=State.HELD, code="undone"),
@@ -122,6 +137,11 @@ CASES: list[tuple[str, PartitionFacts, PartitionStanding]] = [
     ("the look is old", replace(OLD, looked_at=NOW - HOUR), PartitionStanding(state=State.BLOCKED, code="source_unseen")),
     ("the clock is ahead", replace(OLD, skew=HOUR), PartitionStanding(state=State.BLOCKED, code="clock_skew")),
     ("the clock is behind", replace(OLD, skew=-HOUR), PartitionStanding(state=State.BLOCKED, code="clock_skew")),
+    (
+        "shares its destination with another table",
+        replace(OLD, alone=False),
+        PartitionStanding(state=State.BLOCKED, code="shared_destination"),
+    ),
     ("two policies want it", replace(OLD, shared=True), PartitionStanding(state=State.BLOCKED, code="two_policies")),
     ("an ALTER is under way", replace(OLD, mutating=True), PartitionStanding(state=State.BLOCKED, code="mutation")),
     (

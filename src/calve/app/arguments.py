@@ -19,6 +19,7 @@ _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _SPAN = re.compile(r"(\d{1,9})([smhdw])")
 _SIZE = re.compile(r"(\d{1,9})([KMGTP]?)B")
 _BYTES: dict[str, int] = {unit: 1000**power for power, unit in enumerate(("", "K", "M", "G", "T", "P"))}
+_MOST_BYTES = 10**18  # what a column of the store can count
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 # `list` is one of texts, `dict` one of texts by name.
 _NAMES = {
@@ -43,12 +44,17 @@ def span(text: str, *, what: str = "age", code: str = "bad_age", units: str = "h
     return number * unit
 
 
-def size(text: str) -> int:
+def size(text: str, *, what: str = "size") -> int:
     """`500GB`, `2TB`: a number of bytes, by powers of 1000."""
     found = _SIZE.fullmatch(text.strip())
-    if found is None:
-        raise UsageError(f"invalid size {text!r}", code="config_bad_value", hint="give 500GB or 2TB")
-    return int(found[1]) * _BYTES[found[2]]
+    bytes = int(found[1]) * _BYTES[found[2]] if found else 0
+    if not 0 < bytes <= _MOST_BYTES:
+        raise UsageError(
+            f"invalid {what} {text!r}",
+            code="config_bad_value",
+            hint="give 500GB or 2TB: more than nothing, and at most 1000PB",
+        )
+    return bytes
 
 
 def checked(

@@ -6,6 +6,7 @@ import click
 
 from calve.cli import output
 from calve.cli.command import CliSession, command, group, no_wait_option, timeout_option
+from calve.model.errors import UsageError
 
 Json = dict[str, Any]
 _OF_RELEASES = ("GRACE", "RELEASING", "QUARANTINED", "DROPPED")
@@ -39,6 +40,11 @@ def list_(session: CliSession) -> None:
     for one in found:
         if one["error"]:
             session.say(f"policy {one['name']}: the last look failed: {one['error']}")
+        elif failed := one.get("tables_failed"):
+            session.say(
+                f"policy {one['name']}: {failed} of {one['tables']} tables could not be looked at; calve policy show {one['name']}"
+                " says why"
+            )
 
 
 @command("show", examples=["calve policy show events"])
@@ -159,14 +165,30 @@ def resume(session: CliSession, name: str) -> None:
     session.answer(done, f"policy {name} is {'resumed' if done['resumed'] else 'not paused'}")
 
 
-@command("approve", examples=["calve policy approve events --dry-run", "calve policy approve events"])
+@command(
+    "approve",
+    examples=[
+        "calve policy approve events --dry-run",
+        "calve policy approve events",
+        "calve policy approve events --revoke",
+    ],
+)
 @click.argument("name")
 @click.option("--dry-run", is_flag=True, help="Print what would leave its table, and when; allow nothing.")
-def approve(session: CliSession, name: str, dry_run: bool) -> None:
+@click.option("--revoke", is_flag=True, help="No longer: what is half-way out goes back.")
+def approve(session: CliSession, name: str, dry_run: bool, revoke: bool) -> None:
     """Let a policy move proven partitions out of their tables, as the policy is now.
 
     A change of its rules, a new table or another destination is asked for again.
     """
+    if dry_run and revoke:
+        raise UsageError(
+            "--dry-run and --revoke are given", code="conflicting_options", hint="--revoke asks for nothing"
+        )
+    if revoke:
+        ended = session.calve.policy_approve(name, revoke=True)
+        session.answer(ended, f"policy {name} may no longer move partitions out of their tables")
+        return
     found = session.calve.policy_approve(name, dry_run=dry_run)
     rows = [
         (one["at"], one["source"], one["partition"], output.count(one["rows"]), output.size(one["bytes"]))

@@ -231,8 +231,8 @@ class RemoteCalve:
     def policy_resume(self, name: str) -> Json:
         return dict(self._ask("policy_resume", name=name))
 
-    def policy_approve(self, name: str, *, dry_run: bool = False) -> Json:
-        return dict(self._ask("policy_approve", name=name, dry_run=dry_run))
+    def policy_approve(self, name: str, *, dry_run: bool = False, revoke: bool = False) -> Json:
+        return dict(self._ask("policy_approve", name=name, dry_run=dry_run, revoke=revoke))
 
     def policy_drop(self, table: str, partitions: Sequence[str], *, approve: str = "") -> Json:
         return dict(self._ask("policy_drop", table=table, partitions=list(partitions), approve=approve))

@@ -136,7 +136,9 @@ class Release:
     keys: str = ""  # JSON: hashes of export keys in the lake, and the processes that exported them
     made_at: datetime | None = None
     moved_at: datetime | None = None
-    settled_at: datetime | None = None
+    settled_at: datetime | None = (
+        None  # its rows were proven in quarantine; of one that returned: they are back
+    )
     counted_at: datetime | None = None
     checked_at: datetime | None = None
     backup: str = ""
@@ -255,7 +257,11 @@ def release_after(process: Process, change: ReleaseTo, before: Release | None, n
             process.id, f"no transition of its release from {before.state} to {change.state}"
         )
     given = {name: getattr(change, name) for name in ("place", "rows", "sums", "parts", "backup", "error")}
-    times = {ReleaseState.MOVED: "moved_at", ReleaseState.QUARANTINED: "settled_at"}
+    times = {
+        ReleaseState.MOVED: "moved_at",
+        ReleaseState.QUARANTINED: "settled_at",
+        ReleaseState.RETURNED: "settled_at",
+    }
     stamped = {times[change.state]: now} if change.state in times else {}
     kept = {name: value for name, value in given.items() if value is not None}
     return replace(before, state=change.state, version=before.version + 1, **kept | stamped)

@@ -11,9 +11,13 @@ from datetime import timedelta
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
+from calve.clickhouse.sql.tokens import TableName
 from calve.model.errors import UsageError
 from calve.model.reach import is_folder
 from calve.policy.calendar import Window
+
+_NO_VIEWS = ("system", "information_schema", "INFORMATION_SCHEMA", "calve_views", "calve_released")
+_LEAST_LOOK = timedelta(seconds=1)
 
 
 class LateRows(StrEnum):
@@ -92,14 +96,27 @@ class Policy:
         return fnmatchcase(f"{database}.{table}", self.tables)
 
     def destination(self, database: str, table: str) -> str:
+        """UsageError for a table whose name would be read as more than a name: who names tables decides no place."""
+        parted = "/" if is_folder(self.to) else "/."
+        for place, given in (("{database}", database), ("{table}", table)):
+            if place in self.to and set(given) & set(parted):
+                raise UsageError(
+                    f"the name {given!r} cannot be part of {self.to}",
+                    code="destination_name",
+                    hint="export it by hand, or by a policy that names its destination without {database} and {table}",
+                )
         return _filled(self.to, database, table)
 
     def view_of(self, database: str, table: str) -> str:
-        """The name of the view over a table; "" for none."""
-        return _filled(self.view, database, table)
+        """The name of the view over a table, in backquotes where it needs them; "" for none."""
+        if not self.view or "`" in self.view:
+            return _filled(self.view, database, table)
+        first, _, second = self.view.partition(".")
+        filled = [_filled(part, database, table) for part in (first, second)]
+        return str(TableName(source=None, database=filled[0], table=filled[1]))
 
     def check(self) -> None:
-        """UsageError where two tables could share a destination."""
+        """UsageError where two tables could share a destination, and for what makes no sense."""
         database, dot, table = self.tables.partition(".")
         if not dot or not database or not table:
             raise UsageError(
@@ -107,15 +124,19 @@ class Policy:
                 code="config_bad_value",
                 hint="give source:database.table, or a pattern such as main:db.*",
             )
+        if self.look_every < _LEAST_LOOK:
+            raise UsageError(
+                "look_every is too short", code="config_bad_value", hint="give 1s or more; 5m is usual"
+            )
         if self.on_late_rows is LateRows.APPEND and is_folder(self.to):
             raise UsageError(
-                f"policy {self.name}: rows cannot be appended to an export in a folder of Parquet files",
+                "rows cannot be appended to an export in a folder of Parquet files",
                 code="config_bad_value",
                 hint='set on_late_rows to "hold" or "replace", or `to` to a table of a catalog',
             )
         if self.releases and (is_folder(self.to) or self.verify is not Verify.FULL):
             raise UsageError(
-                f"policy {self.name}: rows leave their table only once every row is proven in a table of a catalog",
+                "rows leave their table only once every row is proven in a table of a catalog",
                 code="config_bad_value",
                 hint='set verify to "full", and `to` to a table of a catalog; or release to "never"',
             )
@@ -124,28 +145,29 @@ class Policy:
         for part, place in ((table, "{table}"), (database, "{database}")):
             if is_pattern(part) and place not in self.to:
                 raise UsageError(
-                    f"policy {self.name}: {self.tables} may match several tables, and all would go to {self.to}",
+                    f"{self.tables} may match several tables, and all would go to {self.to}",
                     code="config_bad_value",
                     hint=f"put {place} into `to`",
                 )
             if self.view and is_pattern(part) and place not in self.view:
                 raise UsageError(
-                    f"policy {self.name}: {self.tables} may match several tables, and all would have the view {self.view}",
+                    f"{self.tables} may match several tables, and all would have the view {self.view}",
                     code="config_bad_value",
                     hint=f"put {place} into `view`",
                 )
 
     def _check_view(self) -> None:
         database, dot, view = self.view.partition(".")
-        if not (database and dot and view) or self.view in (self.tables, "{database}.{table}"):
+        plain = database and dot and view and ("." not in view or "`" in self.view)
+        if not plain or database in _NO_VIEWS or self.view in (self.tables, "{database}.{table}"):
             raise UsageError(
-                f"policy {self.name}: {self.view!r} is not a valid view name",
+                f"{self.view!r} is not a valid view name",
                 code="config_bad_value",
                 hint="give database.name, and no table of the policy: db.events_all, or {database}.{table}_all",
             )
         if is_folder(self.to):
             raise UsageError(
-                f"policy {self.name}: a view reads a table of a catalog, not a folder",
+                "a view reads a table of a catalog, not a folder",
                 code="config_bad_value",
                 hint="set `to` to a table of a catalog, or omit `view`",
             )

@@ -26,7 +26,7 @@ class TimeOfDay:
 
     at: time
     zone: str = "UTC"
-    weekday: int = 0  # Monday
+    weekday: int | None = None  # None: none was given, and Monday counts
 
     @classmethod
     def parse(cls, text: str) -> "TimeOfDay":
@@ -34,7 +34,7 @@ class TimeOfDay:
         try:
             if found is None:
                 raise ValueError
-            weekday = _WEEKDAYS.index((found[1] or "mon").lower())
+            weekday = _WEEKDAYS.index(found[1].lower()) if found[1] else None
             at = time(int(found[2]), int(found[3]))
         except ValueError:
             raise UsageError(
@@ -94,13 +94,19 @@ class Schedule:
         divides_a_day = timedelta(minutes=5) <= self.every < DAY and DAY % self.every == timedelta()
         if not (whole_days or divides_a_day) or self.every > _LONGEST:
             raise UsageError(
-                f"schedule {self.name}: invalid interval",
+                "invalid every: no calendar has that interval",
                 code="config_bad_value",
                 hint="give whole days or weeks (1d, 2w), or what divides a day (6h, 30m)",
             )
+        if self.clock.weekday is not None and self.every % (7 * DAY):
+            raise UsageError(
+                "`at` names a day of the week, and `every` is not in weeks",
+                code="config_bad_value",
+                hint='give every = "1w", or omit the day',
+            )
         if self.jitter >= self.every:
             raise UsageError(
-                f"schedule {self.name}: the jitter is as long as the interval",
+                "the jitter is as long as the interval",
                 code="config_bad_value",
                 hint="give a shorter one: jitter = 5m",
             )
@@ -135,7 +141,7 @@ class Schedule:
         first, following = self._instant(day), self._instant(day + DAY)
         if self.every >= DAY:
             # Day 1 of year 1 was a Monday. Counted from there, no date depends on when anybody began to count.
-            if (day.toordinal() - 1 - self.clock.weekday) % self.every.days == 0:
+            if (day.toordinal() - 1 - (self.clock.weekday or 0)) % self.every.days == 0:
                 yield self._occurrence(day.isoformat(), first)
             return
         for step in range(round((following - first) / self.every)):

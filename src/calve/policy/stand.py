@@ -12,6 +12,7 @@ from calve.policy.policy import LateRows, Policy
 
 SKEW_AT_MOST = timedelta(minutes=5)
 LOOKS_KEPT = 3  # so many times `look_every` a look may be old
+KEPT_AT_LEAST = timedelta(minutes=1)  # a look at many tables takes a while
 RETRY_AT_MOST = timedelta(hours=24)
 
 
@@ -76,6 +77,7 @@ class ReleaseFacts:
     state: str = ""  # of its last release
     error: str = ""  # with which that one went back
     moved: bool = False  # and its rows had left
+    back_at: datetime | None = None  # when they were back, or were let stay
     since: "Failure | None" = None  # the last start that ended before anything left
 
 
@@ -98,6 +100,7 @@ class PartitionFacts:
     looked_at: datetime | None = None  # the last look that succeeded
     skew: timedelta = timedelta()  # source's clock less the store's
     shared: bool = False  # another policy exports the table to the same destination
+    alone: bool = True  # no other table of the policy goes to its destination
     there: bool = True  # at the source
     closed_at: datetime | None = None  # None: no time key
     changed_at: datetime | None = None  # when this content was first seen
@@ -145,10 +148,14 @@ def stand(facts: PartitionFacts) -> PartitionStanding:
 
 def _unknown(facts: PartitionFacts) -> PartitionStanding | None:
     """Facts that are not to be trusted."""
-    if facts.looked_at is None or facts.now - facts.looked_at > LOOKS_KEPT * facts.policy.look_every:
+    if facts.looked_at is None or facts.now - facts.looked_at > max(
+        LOOKS_KEPT * facts.policy.look_every, KEPT_AT_LEAST
+    ):
         return _blocked("source_unseen")
     if abs(facts.skew) > SKEW_AT_MOST:
         return _blocked("clock_skew")
+    if not facts.alone:
+        return _blocked("shared_destination")
     return _blocked("two_policies") if facts.shared else None
 
 
@@ -204,7 +211,7 @@ def _verify(facts: PartitionFacts, export: ExportFacts) -> PartitionStanding:
 
 def _out(facts: PartitionFacts, export: ExportFacts) -> PartitionStanding | None:
     """Of what left its table; None where rows have come since, which are exported like others."""
-    state = facts.release.state
+    release, state = facts.release, facts.release.state
     if export.missing or state == "LOST":
         return _blocked("released_rows_missing")
     if state in ("MARKED", "MOVING", "MOVED"):
@@ -213,6 +220,10 @@ def _out(facts: PartitionFacts, export: ExportFacts) -> PartitionStanding | None
         return PartitionStanding(state=State.HELD, code="halfway")
     if facts.there and not export.unchanged:
         return None
+    if release.back_at is not None and facts.looked_at is not None and facts.looked_at < release.back_at:
+        # The mark that was seen is gone. Nothing starts before the next look.
+        stays = PartitionStanding(state=State.GRACE)
+        return _came_back(release) if release.moved else _unless(release.since, facts, stays)
     if state not in ("QUARANTINED", "DROPPING", "DROPPED"):
         return PartitionStanding(state=State.HELD, code="released_elsewhere")
     return PartitionStanding(state=State.DROPPED if state == "DROPPED" else State.QUARANTINED)
@@ -224,9 +235,7 @@ def _proven(facts: PartitionFacts) -> PartitionStanding:
     if not policy.releases:
         return PartitionStanding(state=State.VERIFIED)
     if release.state == "RETURNED" and release.moved:
-        return PartitionStanding(
-            state=State.HELD, code="undone" if release.error.startswith("undone") else "came_back"
-        )
+        return _came_back(release)
     if release.rival:
         return _blocked("two_policies")
     if release.over:
@@ -242,6 +251,11 @@ def _proven(facts: PartitionFacts) -> PartitionStanding:
         return PartitionStanding(state=State.HELD, code="not_approved")
     wanted = PartitionStanding(state=State.GRACE, next=NextAction.RELEASE)
     return _blocked("mutation") if facts.mutating else _unless(release.since, facts, wanted)
+
+
+def _came_back(release: ReleaseFacts) -> PartitionStanding:
+    code = "undone" if release.error.startswith("undone") else "came_back"
+    return PartitionStanding(state=State.HELD, code=code)
 
 
 def _start(facts: PartitionFacts, wanted: PartitionStanding) -> PartitionStanding:

@@ -235,11 +235,11 @@ def _bad(key: Key, kind: str, message: str, given: Leaves) -> UsageError:
         return UsageError(
             f"{dotted(key)} is missing", code="config_missing", hint=f"give {key[-1]} in [{dotted(key[:-1])}]"
         )
-    message = message.removeprefix("Value error, ")
+    message, _, hint = message.removeprefix("Value error, ").partition("\n")
     return UsageError(
         f"{dotted(key)}{where}: {message[:1].lower()}{message[1:]}",
         code="config_bad_value",
-        hint="`calve init` in an empty folder shows each key and its type",
+        hint=hint or "`calve init` in an empty folder shows each key and its type",
     )
 
 

@@ -4,6 +4,7 @@ The reference in the docs, the file that `calve init` writes, the check for unkn
 the suggestions are all made of these classes. Limits are `model.limits.Limits`, not repeated.
 """
 
+from collections.abc import Callable
 from dataclasses import fields
 from datetime import timedelta
 from typing import Any, Literal, Self
@@ -145,10 +146,7 @@ class ScheduleSection(Section):
 
     @model_validator(mode="after")
     def _reads(self) -> Self:
-        try:
-            schedule_of("schedule", self)
-        except UsageError as error:
-            raise ValueError(f"{error.message}; {error.hint}") from None
+        _refused(lambda: schedule_of("schedule", self))
         return self
 
 
@@ -163,16 +161,16 @@ def schedule_of(name: str, section: ScheduleSection, *, source: str = "", seed: 
         name=name,
         source=section.source or source,
         tables=tuple(section.tables),
-        every=span(section.every, units="mhdw"),
+        every=span(section.every, what="every", units="mhdw"),
         clock=TimeOfDay.parse(section.at),
-        jitter=span(section.jitter, units="smhdw"),
+        jitter=span(section.jitter, what="jitter", units="smhdw"),
         seed=seed,
         keep=tuple((name, count) for name, count in counts.items() if count),
         rbac=section.rbac,
         ignore_row_policies=section.ignore_row_policies,
         verify=_share(section.verify),
-        drill_every=span(section.drill, units="hdw") if section.drill else None,
-        drill_bytes=size(section.drill_bytes),
+        drill_every=span(section.drill, what="drill", units="hdw") if section.drill else None,
+        drill_bytes=size(section.drill_bytes, what="drill_bytes"),
     )
     made.check()
     return made
@@ -185,7 +183,7 @@ def _share(text: str) -> float:
     except ValueError:
         share = -1.0
     if not 0 <= share <= 1:
-        raise UsageError(f"invalid percentage {text!r}", code="bad_share", hint="give 0% to 100%")
+        raise UsageError(f"invalid verify {text!r}", code="bad_share", hint="give 0% to 100%")
     return share
 
 
@@ -303,10 +301,7 @@ class ExpectSection(Section):
     @classmethod
     def _is_span(cls, value: str) -> str:
         if value:
-            try:
-                span(value, units="mhdw")
-            except UsageError as error:
-                raise ValueError(f"{error.message}; {error.hint}") from None
+            _refused(lambda: span(value, units="mhdw"))
         return value
 
     @field_validator("within")
@@ -367,10 +362,7 @@ class PolicySection(Section):
 
     @model_validator(mode="after")
     def _reads(self) -> Self:
-        try:
-            policy_of("policy", self)
-        except UsageError as error:
-            raise ValueError(f"{error.message}; {error.hint}") from None
+        _refused(lambda: policy_of("policy", self))
         return self
 
 
@@ -385,22 +377,26 @@ def policy_of(name: str, section: PolicySection) -> Policy:
         source=source if colon else "",
         tables=tables if colon else source,
         to=section.to,
-        export_after=span(section.export_after, units="smhdw"),
-        quiet=span(section.quiet, units="smhdw"),
+        export_after=_span("export_after", section.export_after),
+        quiet=_span("quiet", section.quiet),
         on_late_rows=LateRows(section.on_late_rows),
         verify=Verify(section.verify),
         window=window,
         zone=zone,
         partitions_per_run=section.partitions_per_run,
-        bytes_per_day=size(section.bytes_per_day) if section.bytes_per_day else 0,
+        bytes_per_day=size(section.bytes_per_day, what="bytes_per_day") if section.bytes_per_day else 0,
         release=ReleaseRule(section.release),
-        release_after=span(section.release_after, units="smhdw"),
+        release_after=_span("release_after", section.release_after),
         only_copy=section.only_copy == "accepted",
         view=section.view,
-        look_every=max(span(section.look_every, units="smhdw"), timedelta(seconds=1)),
+        look_every=_span("look_every", section.look_every),
     )
     made.check()
     return made
+
+
+def _span(key: str, text: str) -> timedelta:
+    return span(text, what=key, units="smhdw")
 
 
 class LogSection(Section):
@@ -473,6 +469,14 @@ class PingSection(Section):
         if not (self.start or self.success or self.fail):
             raise ValueError("give at least one of start, success and fail")
         return self
+
+
+def _refused(read: Callable[[], object]) -> None:
+    """What does not read, with its hint below it: `config.load` names the section before both."""
+    try:
+        read()
+    except UsageError as error:
+        raise ValueError(f"{error.message}\n{error.hint}") from None
 
 
 def _http_url(value: str) -> str:

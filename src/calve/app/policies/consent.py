@@ -68,6 +68,21 @@ def policy_approve(app: App, name: str, asked: Asked, *, dry_run: bool = False) 
     }
 
 
+def policy_revoke(app: App, name: str, asked: Asked) -> Json:
+    """Withdraw what was approved of a policy, by whatever rules it had then. What was announced before may still be carried
+    out; nothing after it is, and what is half-way goes back."""
+    standing = [one for one in app.registry.approvals() if (one.what, one.policy) == (RELEASE, name)]
+    if not standing:
+        policy = app.config.policy(name)
+        raise NotFoundError(
+            f"nothing is approved of policy {name}",
+            code="not_approved",
+            hint=f"calve policy approve {name} --dry-run" if policy.releases else f"calve policy show {name}",
+        )
+    ended = [one for one in standing if app.registry.revoke_approval(one.seq, asked)]
+    return {"policy": name, "revoked": [view.plain_json(one) for one in ended]}
+
+
 def leaving_at(policy: Policy, one: Stood) -> Any:
     """When a partition leaves its table, if nothing else happens; None for never."""
     waits = one.standing.state is State.GRACE or one.standing.code == "not_approved"

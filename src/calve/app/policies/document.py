@@ -12,7 +12,7 @@ from calve.app.policies import evaluation
 from calve.app.policies.consent import dropped_from, leaving, leaving_at
 from calve.app.policies.documents import FORECAST_DAYS, HINTS, code_of, is_aside, shown
 from calve.app.policies.evaluation import Stood
-from calve.app.policies.look import TableLook
+from calve.app.policies.look import TableLook, last_look
 from calve.app.view import Json
 from calve.app.wiring import App
 from calve.model.states import ReleaseState
@@ -27,8 +27,9 @@ _LEFT = frozenset(
 
 
 def policy_document(app: App, policy: Policy) -> Json:
-    stood = evaluation.standing_now(app, policy)
-    document = shown(app, policy, stood)
+    looks = last_look(app, policy)
+    stood = evaluation.evaluate(app, policy, looks)
+    document = shown(app, policy, looks, stood)
     leave = [one for one in stood if leaving_at(policy, one) is not None]
     left = list(_left(app, policy, _tables(stood)))
     aside = Counter(

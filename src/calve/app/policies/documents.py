@@ -13,7 +13,7 @@ from calve.app import view
 from calve.app.policies import approvals, evaluation, starts
 from calve.app.policies.evaluation import Stood
 from calve.app.policies.guard import standing
-from calve.app.policies.look import WHAT, TableLook, look
+from calve.app.policies.look import WHAT, TableLook, last_look, look
 from calve.app.policies.shown import KeptView, keep_views, kept_views
 from calve.app.processes import source_table
 from calve.app.wiring import App
@@ -32,6 +32,8 @@ _MOST = 200
 HINTS = {
     "source_unseen": "no look succeeded lately: run a worker whose configuration has this policy, or `calve policy run`",
     "clock_skew": "the clocks of the source and the store differ by more than five minutes: set them",
+    "shared_destination": "another table of the policy has the same destination: put a sign between {database} and {table} in"
+    " `to` that no name has, or name the tables apart",
     "two_policies": "two policies export this table to one destination: remove one of them",
     "mutation": "an ALTER has not reached every part: it is exported once that is done",
     "no_longer_there": "its rows are gone from the destination: `calve export … --force` puts them back",
@@ -66,10 +68,14 @@ HINTS = {
 
 
 def policy_list(app: App) -> list[Json]:
-    return [summary(app, policy, evaluation.standing_now(app, policy)) for policy in app.config.policies]
+    found = []
+    for policy in app.config.policies:
+        looks = last_look(app, policy)
+        found.append(summary(app, policy, looks, evaluation.evaluate(app, policy, looks)))
+    return found
 
 
-def summary(app: App, policy: Policy, stood: Sequence[Stood]) -> Json:
+def summary(app: App, policy: Policy, looks: Sequence[TableLook], stood: Sequence[Stood]) -> Json:
     seen = app.registry.sighting(policy.name, WHAT)
     comes = _forecast(policy, stood, app.store.now())
     return {
@@ -77,7 +83,8 @@ def summary(app: App, policy: Policy, stood: Sequence[Stood]) -> Json:
         "source": f"{policy.source or app.config.default_source}:{policy.tables}",
         "to": policy.to,
         "paused": starts.is_paused(app, policy),
-        "tables": len({one.table.source for one in stood}),
+        "tables": len(looks),
+        "tables_failed": sum(bool(one.error) for one in looks),
         "states": dict(Counter(one.standing.state.value for one in stood)),
         "next": comes[0] if comes else None,
         "seen_at": view.time_json(seen.seen_at) if seen else None,
@@ -87,19 +94,20 @@ def summary(app: App, policy: Policy, stood: Sequence[Stood]) -> Json:
 
 def policy_show(app: App, name: str) -> Json:
     policy = app.config.policy(name)
-    return shown(app, policy, evaluation.standing_now(app, policy))
+    looks = last_look(app, policy)
+    return shown(app, policy, looks, evaluation.evaluate(app, policy, looks))
 
 
-def shown(app: App, policy: Policy, stood: Sequence[Stood]) -> Json:
+def shown(app: App, policy: Policy, looks: Sequence[TableLook], stood: Sequence[Stood]) -> Json:
+    """Tables that could not be looked at, or have no partitions, are shown as well."""
     now = app.store.now()
     live, spent = app.store.started(policy.name, local_day(now, policy.zone).isoformat())
     halt = next(
         (one for one in app.store.halts() if one.kind == POLICY_HALT and one.source == policy.name), None
     )
-    tables = {one.table.source: one.table for one in stood}
     guarded = {one.destination: one.summary for one in standing(app)}
     kept = kept_views(app, policy)
-    return summary(app, policy, stood) | {
+    return summary(app, policy, looks, stood) | {
         "hash": policy.hash,
         "export_after_seconds": policy.export_after.total_seconds(),
         "quiet_seconds": policy.quiet.total_seconds(),
@@ -126,7 +134,7 @@ def shown(app: App, policy: Policy, stood: Sequence[Stood]) -> Json:
                 "released": guarded.get(one.destination),
                 "view": _kept_json(policy, one, kept),
             }
-            for one in tables.values()
+            for one in looks
         ],
         "aside": [_partition(policy, one) for one in stood if is_aside(policy, one)][:_MOST],
         "forecast": _forecast(policy, stood, now),

@@ -4,6 +4,7 @@ Nothing here is remembered that matters: what is under way, what failed and what
 that any number of workers may do this at once.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -12,6 +13,7 @@ from calve.app.policies.holds import matching
 from calve.app.policies.look import PartitionLook, TableLook, last_look
 from calve.app.wiring import App
 from calve.model.access import Proof
+from calve.model.errors import UsageError
 from calve.model.process import GuardedTable, Process, ProcessId, ProcessQuery, Start
 from calve.model.record import fields_of
 from calve.model.states import PROCESS_LIVE, ProcessState, ReleaseState
@@ -54,10 +56,12 @@ class Stood:
 
 def evaluate(app: App, policy: Policy, looks: Sequence[TableLook]) -> list[Stood]:
     """Where each partition stands, by what was last seen and what the store knows now; oldest first."""
-    return sorted((one for table in looks for one in _stood(app, policy, table)), key=lambda one: one.order)
+    at = Counter(table.destination for table in looks)
+    stood = (one for table in looks for one in _stood(app, policy, table, alone=at[table.destination] == 1))
+    return sorted(stood, key=lambda one: one.order)
 
 
-def _stood(app: App, policy: Policy, table: TableLook) -> Iterator[Stood]:
+def _stood(app: App, policy: Policy, table: TableLook, *, alone: bool) -> Iterator[Stood]:
     """A few questions to the store for a table, however many partitions it has."""
     store, ids = app.store, [one.id for one in table.partitions]
     starts: dict[str, list[Start]] = {}
@@ -86,6 +90,7 @@ def _stood(app: App, policy: Policy, table: TableLook) -> Iterator[Stood]:
             looked_at=table.looked_at,
             skew=skew,
             shared=shared,
+            alone=alone,
             there=one.there and not (one.released and one.rows == 0),  # a move leaves parts without rows
             closed_at=one.closed_at,
             changed_at=one.changed_at,
@@ -163,6 +168,7 @@ class _Releases:
             state=last.state.value if last else "",
             error=last.error if last else "",
             moved=last is not None and last.moved_at is not None,
+            back_at=last.settled_at if last is not None and last.state is ReleaseState.RETURNED else None,
             since=failed,
         )
 
@@ -219,8 +225,16 @@ def _ended(newest_first: Sequence[Process], policy: str = "") -> Failure:
 
 def _is_shared(app: App, policy: Policy, table: TableLook) -> bool:
     """Whether another policy of this configuration exports the table to the same place."""
-    to = policy.destination(table.database, table.table)
-    return any(other.destination(table.database, table.table) == to for other in _others(app, policy, table))
+    to = _goes_to(policy, table)
+    return any(_goes_to(other, table) == to for other in _others(app, policy, table))
+
+
+def _goes_to(policy: Policy, table: TableLook) -> str:
+    """ "" where its name is no part of a destination: nothing of it is exported."""
+    try:
+        return policy.destination(table.database, table.table)
+    except UsageError:
+        return ""
 
 
 def _others(app: App, policy: Policy, table: TableLook) -> Iterator[Policy]:

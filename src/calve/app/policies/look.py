@@ -21,7 +21,7 @@ from calve.clickhouse.tables import TableInfo
 from calve.clickhouse.tier import view
 from calve.destination.content import blocks_kept, unchanged
 from calve.destination.outcome import EarlierExport
-from calve.model.errors import CalveError, DamagedError
+from calve.model.errors import CalveError, DamagedError, UsageError
 from calve.model.record import Record
 from calve.model.seen import Sighting
 from calve.policy.bounds import TimeKey, time_key
@@ -30,7 +30,7 @@ from calve.policy.policy import Policy
 WHAT = "policy"
 LOOK_SECONDS = 600.0  # a claim: who looks for longer has died
 _WHOLE_SECONDS = 2.0  # a source's clock counts those, and the question takes a while
-_OURS = ("calve_released", "calve_views")  # databases that Calve keeps at the source
+_OURS = ("calve_released", "calve_views", "calve_untier")  # databases that Calve keeps at the source
 _PLAIN = ("MergeTree", "ReplicatedMergeTree")  # engines whose merges combine no rows
 
 
@@ -119,12 +119,13 @@ def _looks(app: App, policy: Policy, before: Mapping[tuple[str, str], TableLook]
             if database in _OURS:
                 continue  # what left its table is exported already
             empty = TableLook(
-                database=database,
-                table=table,
-                source=f"{source}:{database}.{table}",
-                destination=as_stored(policy.destination(database, table), app.config),
+                database=database, table=table, source=f"{source}:{database}.{table}", destination=""
             )
-            seen.append((empty, _seen(session, database, table, policy.view_of(database, table))))
+            try:
+                empty = replace(empty, destination=as_stored(policy.destination(database, table), app.config))
+                seen.append((empty, _seen(session, database, table, policy.view_of(database, table))))
+            except UsageError as error:  # a name that is no part of a destination
+                seen.append((empty, error))
     for empty, found in seen:
         last = before.get((empty.database, empty.table), empty)
         try:

@@ -41,11 +41,13 @@ class PolicyVerbs(Opened):
 
         return documents.policy_resume(self._app, name, self._asking("policy_resume", name))
 
-    def policy_approve(self, name: str, *, dry_run: bool = False) -> Json:
-        """Allow a policy, as it is, to move partitions out of their tables; and what will leave."""
+    def policy_approve(self, name: str, *, dry_run: bool = False, revoke: bool = False) -> Json:
+        """Allow a policy, as it is, to move partitions out of their tables; and what will leave. `revoke`: no longer."""
         from calve.app.policies import consent
 
         asked = self._asking("policy_approve", name)
+        if revoke and not dry_run:
+            return consent.policy_revoke(self._app, name, asked)
         return consent.policy_approve(self._app, name, asked, dry_run=dry_run)
 
     def policy_drop(self, table: str, partitions: Sequence[str], *, approve: str = "") -> Json:
@@ -117,8 +119,10 @@ SERVED: Mapping[str, Served] = {
         answer=lambda calve, given: calve.policy_resume(given["name"]), options={"name": str}, required=("name",)
     ),
     "policy_approve": Served(
-        answer=lambda calve, given: calve.policy_approve(given["name"], dry_run=given.get("dry_run", False)),
-        options={"name": str, "dry_run": bool}, required=("name",),
+        answer=lambda calve, given: calve.policy_approve(
+            given["name"], dry_run=given.get("dry_run", False), revoke=given.get("revoke", False)
+        ),
+        options={"name": str, "dry_run": bool, "revoke": bool}, required=("name",),
     ),
     "policy_drop": Served(
         answer=lambda calve, given: calve.policy_drop(

@@ -73,9 +73,8 @@ class ReleaseKind(LakeReader):
             return Fenced()  # its row is written before anything is sent
         if release.state is ReleaseState.QUARANTINED:
             return _published(read, release)
-        why = process.error.message if process.error else "it was cancelled"
         try:
-            WayBack(ports=self._ports, process=process, plan=read, release=release).walk(why)
+            WayBack(ports=self._ports, process=process, plan=read, release=release).walk(_why(process))
         except MutatedSinceError:
             # RETURNING until a person insists: nothing leaves by it, and nothing comes back by itself.
             return Fenced()
@@ -86,6 +85,13 @@ class ReleaseKind(LakeReader):
 
     def probe(self, service: Service, process: Process) -> None:
         self._ports.probe(service, ReleaseRequest.from_json(process.request).address)
+
+
+def _why(process: Process) -> str:
+    """A process that ran out of tries or of time need not have met an error."""
+    if process.cancel_requested:
+        return "it was cancelled"
+    return process.error.message if process.error else "it did not end within its tries and its time"
 
 
 def _published(plan: ReleasePlan, release: Release) -> Published:
