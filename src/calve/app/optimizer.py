@@ -8,16 +8,18 @@ that one of them queues. The neediest table comes first, within a share of the s
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from calve.app.config.values import OptimizeConfig
+from calve.app.threads import beside
 from calve.app.wiring import App
 from calve.control.ports import Store, TaskOrder, TaskResult
 from calve.iceberg import tables
@@ -222,15 +224,12 @@ def _orphans_are_due(plan: Callable[[Any], str | None], history: list[Process], 
     return True
 
 
-@contextmanager
-def optimizing(app: App) -> Iterator[None]:
+def optimizing(app: App) -> AbstractContextManager[None]:
     """Optimize what `[optimize] tables` names for as long as the block lasts; nothing where it names
-    none. A tick that fails is tried again at the next: the thread never ends by an error."""
+    none. A tick that fails is tried again at the next."""
     config = app.config.optimize
     if not config.tables:
-        yield
-        return
-    stop = threading.Event()
+        return nullcontext()
     optimizer = Optimizer(
         ports=OptimizeReach(app),
         store=app.store,
@@ -238,18 +237,11 @@ def optimizing(app: App) -> Iterator[None]:
         catalogs=tuple(app.config.catalogs),
         slots=lambda: app.runner.slots,
     )
-    thread = threading.Thread(
-        target=_run, args=(optimizer, stop, config.interval_seconds), name="calve-optimizing", daemon=True
-    )
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join(timeout=2 * app.limits.call_seconds)
+    run = partial(_run, optimizer, config.interval_seconds)
+    return beside("calve-optimizing", run, 2 * app.limits.call_seconds)
 
 
-def _run(optimizer: Optimizer, stop: threading.Event, interval_seconds: float) -> None:
+def _run(optimizer: Optimizer, interval_seconds: float, stop: threading.Event) -> None:
     while not stop.is_set():
         try:
             for process in optimizer.tick():

@@ -3,10 +3,11 @@
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 
+from calve.app.threads import beside
 from calve.app.wiring import App
 from calve.model.errors import CalveError
 from calve.model.process import Process
@@ -42,17 +43,9 @@ def following_rules(app: App) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def following(app: App, rules: Sequence[Rule]) -> Iterator[None]:
-    """Look at these in a thread of their own, for as long as the block lasts."""
-    stop = threading.Event()
-    thread = threading.Thread(target=_run, args=(rules, stop), name="calve-rules", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join(timeout=2 * app.limits.call_seconds)
+def following(app: App, rules: Sequence[Rule]) -> AbstractContextManager[None]:
+    """Look at these for as long as the block lasts."""
+    return beside("calve-rules", partial(_run, rules), 2 * app.limits.call_seconds)
 
 
 def _run(rules: Sequence[Rule], stop: threading.Event) -> None:

@@ -7,9 +7,9 @@ is simply not there.
 import logging
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
+from calve.app.threads import beside
 from calve.control.background import History
 from calve.control.ports import StoreWriter
 from calve.model.errors import CalveError
@@ -20,12 +20,11 @@ AFTER_ERROR_SECONDS = 60.0
 _log = logging.getLogger(__name__)
 
 
-@contextmanager
-def upkeep(store: StoreWriter, limits: Limits) -> Iterator[None]:
+def upkeep(store: StoreWriter, limits: Limits) -> AbstractContextManager[None]:
     """Delete what is older than `limits` keep it, a piece at a time, for as long as the block lasts."""
-    history, stop = History(store, limits, time.monotonic), threading.Event()
+    history = History(store, limits, time.monotonic)
 
-    def run() -> None:
+    def run(stop: threading.Event) -> None:
         wait = 0.0
         while not stop.wait(wait):
             try:
@@ -35,10 +34,4 @@ def upkeep(store: StoreWriter, limits: Limits) -> Iterator[None]:
                 _log.warning("old history is not deleted now, retrying: %s", error.message)
                 wait = AFTER_ERROR_SECONDS
 
-    thread = threading.Thread(target=run, name="server-upkeep", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join(EVERY_SECONDS)
+    return beside("server-upkeep", run, EVERY_SECONDS)

@@ -29,6 +29,7 @@ from calve.app.config import Config, ServeConfig
 from calve.app.desk import Desk
 from calve.app.notices import notifying
 from calve.app.pages.lookout import Lookout, bounded_for_looks, looking_out
+from calve.app.threads import beside
 from calve.app.token_file import hello, keep_token
 from calve.app.upkeep import upkeep
 from calve.http.aliases import Aliases
@@ -314,9 +315,8 @@ def _beating(calve: Calve, url: str) -> Iterator[None]:
     """The row of this server in the store, refreshed by a thread: a store that is down stops no request
     but those that need it."""
     me = Server(id=secrets.token_hex(8), host=socket.gethostname(), url=url, version=__version__)
-    stop = threading.Event()
 
-    def beat() -> None:
+    def beat(stop: threading.Event) -> None:
         while True:
             try:
                 # if we die here, the row is old, and soon nobody counts it
@@ -326,13 +326,10 @@ def _beating(calve: Calve, url: str) -> Iterator[None]:
             if stop.wait(BEAT_SECONDS):
                 return
 
-    thread = threading.Thread(target=beat, name="server-beat", daemon=True)
-    thread.start()
     try:
-        yield
+        with beside("server-beat", beat, GRACE_SECONDS):
+            yield
     finally:
-        stop.set()
-        thread.join(GRACE_SECONDS)
         with suppress(CalveError):
             calve.registry.forget_server(me.id)
 

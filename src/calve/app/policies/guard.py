@@ -9,14 +9,16 @@ import json
 import logging
 import socket
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from calve.app.destination import parse_table
 from calve.app.pages.counts import summary_of
+from calve.app.threads import beside
 from calve.app.wiring import App
 from calve.destination.names import DestinationAddress
 from calve.model.codec import Malformed, decode
@@ -219,17 +221,9 @@ def _destinations(app: App) -> list[str]:
     )
 
 
-@contextmanager
-def guarding(app: App) -> Iterator[None]:
-    """Count for as long as the block lasts. The thread never ends by an error."""
-    stop = threading.Event()
-    thread = threading.Thread(target=_run, args=(app, stop), name="calve-guard", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join(timeout=2 * app.limits.call_seconds)
+def guarding(app: App) -> AbstractContextManager[None]:
+    """Count for as long as the block lasts."""
+    return beside("calve-guard", partial(_run, app), 2 * app.limits.call_seconds)
 
 
 def _run(app: App, stop: threading.Event) -> None:

@@ -5,8 +5,8 @@ import os
 import secrets
 import socket
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -14,6 +14,7 @@ from calve.app.policies.proofs import ProofReach
 from calve.app.policies.release_backup import check_backup
 from calve.app.policies.tier import view_create
 from calve.app.policies.turned import turn_hot
+from calve.app.threads import beside
 from calve.app.wiring import App
 from calve.clickhouse.sql.tokens import TableName, parse, string
 from calve.clickhouse.tables import TableInfo, name_of
@@ -51,12 +52,10 @@ def announce(app: App) -> None:
         app.registry.announce(PROGRAM, said)
 
 
-@contextmanager
-def announcing(app: App) -> Iterator[None]:
+def announcing(app: App) -> AbstractContextManager[None]:
     """Announce as long as the block lasts, beside all else: a program that is busy must not be taken for one that died."""
-    stop = threading.Event()
 
-    def run() -> None:
+    def run(stop: threading.Event) -> None:
         while not stop.is_set():
             try:
                 announce(app)
@@ -66,13 +65,7 @@ def announcing(app: App) -> Iterator[None]:
                 )
             stop.wait(_ANNOUNCE_SECONDS)
 
-    thread = threading.Thread(target=run, name="calve-announce", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join(timeout=2 * app.limits.call_seconds)
+    return beside("calve-announce", run, 2 * app.limits.call_seconds)
 
 
 class ReleaseReach:
