@@ -57,6 +57,17 @@ def size(text: str, *, what: str = "size") -> int:
     return bytes
 
 
+def share(text: str, *, what: str = "percentage") -> float:
+    """`5%`, as a number from 0 to 1."""
+    try:
+        found = float(text.strip().removesuffix("%")) / 100
+    except ValueError:
+        found = -1.0
+    if not 0 <= found <= 1:
+        raise UsageError(f"invalid {what} {text!r}", code="bad_share", hint="give 0% to 100%, such as 5%")
+    return found
+
+
 def checked(
     given: Mapping[str, Any],
     options: Mapping[str, type],

@@ -5,11 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from calve.app.arguments import size
+from calve.app.arguments import share, size
 from calve.cli import output
 from calve.cli.command import CliSession, command, group, no_wait_option, timeout_option
 from calve.cli.schedule import schedule
-from calve.model.errors import UsageError
 
 if TYPE_CHECKING:
     from calve.model.process import Process
@@ -70,7 +69,7 @@ def create(
     )
     queued = session.calve.backup_create(name, _split(patterns), options, source=source)
     return hand_over(
-        session, queued.processes, joined=queued.joined, no_wait=no_wait, as_list=False, timeout_seconds=timeout_seconds,
+        session, queued.processes, joined=queued.joined, no_wait=no_wait, timeout_seconds=timeout_seconds,
         document=_saying_left_out(session),
     )  # fmt: skip
 
@@ -110,7 +109,7 @@ def verify(session: CliSession, name: str, read_data: str) -> int:
     """
     from calve.cli.backup_pages import verified_page
 
-    found = session.calve.backup_verify(name, read_share=_share(read_data))
+    found = session.calve.backup_verify(name, read_share=share(read_data))
     session.answer(found, verified_page(found))
     return output.DONE if found["whole"] else output.FAILED
 
@@ -136,7 +135,7 @@ def drill(
 
     queued = session.calve.backup_drill(name, restore_bytes=size(limit))
     return hand_over(
-        session, queued.processes, joined=queued.joined, no_wait=no_wait, as_list=False, timeout_seconds=timeout_seconds
+        session, queued.processes, joined=queued.joined, no_wait=no_wait, timeout_seconds=timeout_seconds
     )  # fmt: skip
 
 
@@ -231,7 +230,7 @@ def restore(
         return output.REFUSED if any(one["refused"] for one in found["tables"]) else output.DONE
     queued = session.calve.backup_restore(name, options, source=source)
     return hand_over(
-        session, queued.processes, joined=queued.joined, no_wait=no_wait, as_list=False, timeout_seconds=timeout_seconds,
+        session, queued.processes, joined=queued.joined, no_wait=no_wait, timeout_seconds=timeout_seconds,
         document=_saying_left_out(session),
     )  # fmt: skip
 
@@ -323,16 +322,3 @@ def _saying_left_out(session: CliSession) -> "Callable[[Process], dict[str, Any]
 def _split(given: Sequence[str]) -> tuple[str, ...]:
     """Commas and repeated options alike."""
     return tuple(piece.strip() for text in given for piece in text.split(",") if piece.strip())
-
-
-def _share(text: str) -> float:
-    number = text.strip().removesuffix("%")
-    try:
-        share = float(number) / 100
-    except ValueError:
-        share = -1.0
-    if not 0 <= share <= 1:
-        raise UsageError(
-            f"invalid percentage {text!r}", code="bad_share", hint="give 0% to 100%: --read-data 5%"
-        )
-    return share

@@ -69,7 +69,6 @@ def optimize(
         [process],
         joined=queued.joined,
         no_wait=no_wait,
-        as_list=False,
         timeout_seconds=timeout_seconds,
     )
     [ended] = session.calve.find([process.id])

@@ -269,7 +269,6 @@ def undo(
         made.processes,
         joined=made.joined,
         no_wait=no_wait,
-        as_list=False,
         timeout_seconds=timeout_seconds,
     )
 

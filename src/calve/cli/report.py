@@ -93,7 +93,7 @@ def hand_over(
     queued: Sequence[Process],
     *,
     no_wait: str | None,
-    as_list: bool,
+    as_list: bool = False,
     joined: Collection[str] = (),
     timeout_seconds: float | None = None,
     document: Callable[[Process], dict[str, Any]] = process_json,

@@ -101,7 +101,7 @@ def run(session: CliSession, name: str, no_wait: str | None, timeout_seconds: fl
 
     queued = session.calve.schedule_run(name)
     return hand_over(
-        session, queued.processes, joined=queued.joined, no_wait=no_wait, as_list=False, timeout_seconds=timeout_seconds
+        session, queued.processes, joined=queued.joined, no_wait=no_wait, timeout_seconds=timeout_seconds
     )  # fmt: skip
 
 

@@ -41,6 +41,5 @@ def untier(
         made.processes,
         joined=made.joined,
         no_wait=no_wait,
-        as_list=False,
         timeout_seconds=timeout_seconds,
     )

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, create_model, field_validator, model_validator
 
-from calve.app.arguments import size, span
+from calve.app.arguments import share, size, span
 from calve.destination.names import SORT_ORDER_IDS
 from calve.export.choices import NanosecondsAs, StringAs, UInt64As, UuidAs, WideIntegersAs
 from calve.model.errors import UsageError
@@ -168,23 +168,12 @@ def schedule_of(name: str, section: ScheduleSection, *, source: str = "", seed: 
         keep=tuple((name, count) for name, count in counts.items() if count),
         rbac=section.rbac,
         ignore_row_policies=section.ignore_row_policies,
-        verify=_share(section.verify),
+        verify=share(section.verify, what="verify"),
         drill_every=span(section.drill, what="drill", units="hdw") if section.drill else None,
         drill_bytes=size(section.drill_bytes, what="drill_bytes"),
     )
     made.check()
     return made
-
-
-def _share(text: str) -> float:
-    number = text.strip().removesuffix("%")
-    try:
-        share = float(number) / 100
-    except ValueError:
-        share = -1.0
-    if not 0 <= share <= 1:
-        raise UsageError(f"invalid verify {text!r}", code="bad_share", hint="give 0% to 100%")
-    return share
 
 
 class BackupSection(Section):
