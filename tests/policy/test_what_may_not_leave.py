@@ -10,8 +10,7 @@ from release_scene import IDENTITY, PARTITION, REQUEST, SCAN, SCHEMA, TABLE
 from calve.clickhouse.tier.replicas import Replica, obstacles
 from calve.destination.outcome import EarlierExport
 from calve.model.errors import RefusedError
-from calve.policy.bounds import NoTimeKey, time_key
-from calve.policy.over import not_over
+from calve.policy.bounds import NoTimeKey, not_over, time_key
 from calve.policy.proof.kind import OUTSIDE
 from calve.policy.proof.plan import Depth, ProofPlan
 from calve.policy.release.ports import SeenPartition

@@ -6,7 +6,7 @@ everywhere on earth.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 
 from calve.clickhouse.sql.tokens import Call, Expression, Name, Number, Text, expression, members, unquote
 from calve.policy.calendar import instant, midnight, zone_of
+from calve.policy.stand import SKEW_AT_MOST
 
 _NOTHING, _HOUR, _DAY = timedelta(), timedelta(hours=1), timedelta(days=1)
 _FIRST_YEAR = 1971  # before, and for values that are not set, functions of a Date answer with 1970
@@ -242,3 +243,29 @@ def _placed(begins: datetime, ends: datetime, unit: Unit, zone: ZoneInfo) -> tup
     if shifts[0] != shifts[1]:
         raise ValueError(begins)  # clocks change by half an hour here, which divides hours
     return first, max(first, last) + (ends - begins)
+
+
+def not_over(
+    key: TimeKey | NoTimeKey, value: str, others: Iterable[str], now: datetime, skew: timedelta
+) -> tuple[str, str] | None:
+    """A code and words unless the time of the partition is over for good: only then may it leave its table. `others`
+    are the values of all partitions that the table has; `now` is the earlier of two clocks, the store's and the
+    source's."""
+    if abs(skew) > SKEW_AT_MOST:
+        return "clock_skew", "the clocks of the source and the store differ by more than five minutes"
+    if key is NoTimeKey.CYCLIC:
+        return "cyclic_key", "its partition key repeats, as months without a year do"
+    if not isinstance(key, TimeKey):
+        return "no_time_key", "its partition key gives no time that Calve can read"
+    bounds = key.bounds(value)
+    if bounds is None:
+        return (
+            "no_bounds",
+            f"its value {value!r} is no time, or one in 1970, where values that were never set end up",
+        )
+    if bounds.closed_at > now:
+        return "not_over", f"its time range ends only at {bounds.closed_at:%Y-%m-%d %H:%M} UTC"
+    begins = [found.lower for one in others if (found := key.bounds(one)) is not None]
+    if bounds.lower >= max(begins, default=bounds.lower):
+        return "newest_partition", "it is the newest partition of the table"
+    return None

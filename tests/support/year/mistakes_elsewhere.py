@@ -53,13 +53,13 @@ def _without(*codes: str) -> Iterator[None]:
 
 
 def _ever(*codes: str) -> Iterator[None]:
-    over: Real = import_module("calve.policy.over").not_over
+    over: Real = import_module("calve.policy.bounds").not_over
 
     def not_over(*given: Any) -> Any:
         found = over(*given)
         return None if found is None or found[0] in codes else found
 
-    yield from _all(_at("calve.policy.over", "not_over", not_over))
+    yield from _all(_at("calve.policy.bounds", "not_over", not_over))
 
 
 def _surveyed(*codes: str) -> Iterator[None]:

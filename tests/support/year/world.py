@@ -12,7 +12,7 @@ from unittest.mock import patch
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.utils.concurrent import ExecutorFactory
 
-from calve.app.policies import tier, turned
+from calve.app.policies import residents, tier
 from calve.export.kind import TASK_FUNCTION
 from calve.model.errors import CalveError
 from calve.model.tier import RELEASE_OPEN
@@ -174,7 +174,7 @@ class YearWorld:
                 patch.object(proof_task, "load_file_io", lambda *_: ModelledFileIO(self.objects))
             )
             stack.enter_context(patch.object(ExecutorFactory, "get_or_create", staticmethod(_OneThread)))
-            for module in (tier, turned):
+            for module in (tier, residents):
                 stack.enter_context(patch.object(module, "secrets", _Counted(self.schedule)))
             stack.callback(log.setLevel, log.level)
             stack.enter_context(quick_avro())

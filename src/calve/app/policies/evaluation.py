@@ -176,7 +176,7 @@ class _Releases:
         return export in fields_of(release.keys).values()
 
     def _over(self, one: PartitionLook, now: datetime) -> str:
-        """As `policy.over` will say, by the last look."""
+        """As `bounds.not_over` will say, by the last look."""
         if self.key:
             return self.key
         if one.lower is None or one.closed_at is None:

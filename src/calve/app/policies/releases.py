@@ -12,8 +12,8 @@ from datetime import datetime
 
 from calve.app.policies.proofs import ProofReach
 from calve.app.policies.release_backup import check_backup
+from calve.app.policies.residents import turn_hot
 from calve.app.policies.tier import view_create
-from calve.app.policies.turned import turn_hot
 from calve.app.threads import beside
 from calve.app.wiring import App
 from calve.clickhouse.sql.tokens import TableName, parse, string

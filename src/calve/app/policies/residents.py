@@ -2,6 +2,7 @@
 
 A partition is read from the lake only if its export is there whole, or the table has lost it."""
 
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -113,3 +114,23 @@ def partition_value(id: str, key: object) -> str:
         local = datetime.fromtimestamp(int(id), UTC).astimezone(zone_of(key.zone))
         return local.strftime("%Y-%m-%d %H:%M:%S")
     return id
+
+
+def turn_hot(app: App, source: str, uuid: str, partition: str) -> None:
+    """A view reads the partition from its table again, at every server that has one. The rows must be there: the caller
+    has looked. So the lake is not asked and the pinned state stays as it is: rows that somebody deleted in the lake, of
+    whatever partition, or a catalog that is away, keep nothing from coming back."""
+    found = []
+    for visit in app.source(source).visits():
+        with visit as session:
+            there = residency.comment_of(session, uuid) is not None
+            found.append(residency.read(session, uuid) if there else None)
+    state = residency.newest(one for one in found if one is not None)
+    if all(not one[partition].cold for one in found if one is not None and partition in one):
+        return
+    stamped = residency.stamped([Resident(id=partition, cold=False)], state, secrets.token_hex(8))
+    for visit, before in zip(app.source(source).visits(), found, strict=True):
+        if before is not None:
+            with visit as session:
+                # If we die here, some servers read it from the table and some from the lake, which has the same rows.
+                residency.put(session, uuid, stamped)

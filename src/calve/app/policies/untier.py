@@ -8,8 +8,7 @@ from calve.app.destination import parse_table
 from calve.app.exports import export_request
 from calve.app.policies.lake import lake_engine, lake_metadata
 from calve.app.policies.proofs import ProofReach
-from calve.app.policies.residents import partition_value
-from calve.app.policies.turned import turn_hot
+from calve.app.policies.residents import partition_value, turn_hot
 from calve.app.values import Selection
 from calve.app.wiring import App
 from calve.clickhouse.parts.partitions import id_among

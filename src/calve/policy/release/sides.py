@@ -25,8 +25,7 @@ from calve.clickhouse.tier.quarantine import (
 from calve.destination.proof import Scan
 from calve.iceberg.released import ReleasedTable, ReleaseMark
 from calve.model.errors import RefusedError
-from calve.policy.bounds import time_key
-from calve.policy.over import not_over
+from calve.policy.bounds import not_over, time_key
 from calve.policy.proof.plan import ProofPlan
 from calve.policy.proof.source import parts_sums
 from calve.policy.release.plan import ReleasePlan
