@@ -14,7 +14,8 @@ from calve.app.desk import Desk
 from calve.http.errands import Errands
 from calve.http.guard import Guard, Rules
 from calve.http.identity import Identities
-from calve.http.routes import VerbService, application
+from calve.http.routes import application
+from calve.http.service import VerbService
 from calve.http.store_threads import StoreThreads
 
 pytestmark = pytest.mark.programs

@@ -17,7 +17,7 @@ from calve import __version__
 from calve.app.actions import Actions, ActionThreads, acknowledged, read
 from calve.http.identity import IN_URL
 from calve.http.problem import AnyJson, HttpError, status_of
-from calve.http.routes import VerbService
+from calve.http.service import VerbService
 from calve.http.store_threads import StoreThreads
 from calve.http.tables import MOST_ACTIONS, commands, json_lines
 from calve.model.access import Action, Caller

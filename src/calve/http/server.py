@@ -39,7 +39,8 @@ from calve.http.guard import Guard, Rules, Told
 from calve.http.identity import Identities, is_loopback
 from calve.http.metrics import ServerMeters
 from calve.http.protocol import bounded
-from calve.http.routes import VerbService, application
+from calve.http.routes import application
+from calve.http.service import VerbService
 from calve.http.store_threads import StoreThreads
 from calve.http.stream import Streams, Times
 from calve.http.tables import Tables

@@ -16,7 +16,7 @@ from calve.app.actions import MOST_LINES, Actions, ActionThreads, acknowledged
 from calve.app.arguments import unknown_option
 from calve.http.identity import IN_URL
 from calve.http.problem import HttpError
-from calve.http.routes import VerbService
+from calve.http.service import VerbService
 from calve.http.store_threads import StoreThreads
 from calve.model.errors import UsageError
 from calve.sql.url_tables import ACTIONS, URL_TABLES, plain, rows

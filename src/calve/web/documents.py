@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from calve.app.verbs.roles import VERBS
-from calve.http.routes import VerbService
+from calve.http.service import VerbService
 from calve.model.access import Caller, Role
 from calve.model.errors import StoreError, TemporaryError
 from calve.web.prints import Prints
