@@ -12,7 +12,8 @@ from threading import Barrier, Event, Thread
 import pytest
 
 from calve.iceberg import tables
-from calve.iceberg.catalogs.catalog import BoundedRestCatalog, BoundedSqlCatalog, open_catalog
+from calve.iceberg.catalogs.catalog import BoundedSqlCatalog, open_catalog
+from calve.iceberg.catalogs.rest import BoundedRestCatalog
 from calve.model.errors import NotFoundError, PermanentError, TemporaryError, UnavailableError, UsageError
 from calve.model.limits import Limits
 from calve.store.database import make_engine

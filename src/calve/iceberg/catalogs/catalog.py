@@ -1,12 +1,8 @@
 """Opening Iceberg catalogs so that no call can hang and no commit is sent twice unseen.
 
 Opening is lazy: no network, no file, no database is touched before the first call. PyIceberg
-0.12 gives its REST session no timeout and its SQL engine no statement timeout; both get one
-here, and transport retries are off: a repeated commit is our decision, never the transport's.
-(PyIceberg sends a REST call again after a 401, with a new token. The catalog refused the
-first one, and the second carries the same assertions, so this cannot publish twice.)
-
-Fetching a token for a REST catalog, bounded: PyIceberg's own OAuth2 client has no timeout at all.
+0.12 gives its REST session no timeout and its SQL engine no statement timeout; both get one, and
+transport retries are off: a repeated commit is our decision, never the transport's.
 
 A SQL catalog's metadata files are read at every load and parsed only if their bytes are new: a publish
 loads a table three times, and a table of 1,000 snapshots takes 18 ms to parse and 29 ms to copy. Of a file
@@ -32,8 +28,6 @@ from pyiceberg.catalog import (
     infer_catalog_type,
     load_catalog,
 )
-from pyiceberg.catalog.rest import RestCatalog
-from pyiceberg.catalog.rest.auth import AuthManager, OAuth2AuthManager, OAuth2TokenProvider
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.exceptions import NotInstalledError
 from pyiceberg.io import FileIO, InputFile, OutputFile, load_file_io
@@ -51,7 +45,6 @@ from pyiceberg.table.update import (
 )
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from pyiceberg.utils.config import Config
-from requests import Session
 from sqlalchemy import Engine, create_engine, inspect
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, OperationalError, ProgrammingError
@@ -59,13 +52,12 @@ from sqlalchemy.exc import ArgumentError, OperationalError, ProgrammingError
 import calve.iceberg.tables  # noqa: F401  # what it says of updates holds wherever a catalog is open
 from calve.destination import file_io
 from calve.destination.names import property_text
+from calve.iceberg.catalogs.rest import BoundedRestCatalog
 from calve.iceberg.errors import describe
 from calve.model.errors import UsageError
 from calve.model.limits import Limits
 from calve.objects.credentials import CA_FILE, check_ca_file
 from calve.objects.uri import full_uri
-from calve.wire import bounded_http
-from calve.wire.bounded_http import bound
 
 _PARSED_FILES, _PARSED_BYTES = 4, 100_000_000  # of a catalog, kept for the next load: 100,000 keys are 38 MB
 _PIECE_BYTES = 1_000_000
@@ -75,50 +67,6 @@ _GROWING = {  # fields of metadata, with what stands around them in a file
     "snapshot_log": (b'"snapshot-log":[', b"]"),
     "refs": (b'"refs":{', b"}"),
 }
-_MARGIN_PART = 0.5  # of a token's life: a short-lived one must not look expired from the start
-
-
-def bound_token(manager: AuthManager | None, limits: Limits, ca_file: str = "") -> None:
-    """Give the client that fetches tokens (`auth.type = "oauth2"`) a timeout."""
-    if isinstance(manager, OAuth2AuthManager):
-        manager.token_provider = BoundedTokenProvider(manager.token_provider, limits, ca_file)
-
-
-class BoundedTokenProvider(OAuth2TokenProvider):
-    """PyIceberg's, with a timeout, and with a margin that fits the token's life."""
-
-    def __init__(self, given: OAuth2TokenProvider, limits: Limits, ca_file: str = "") -> None:
-        super().__init__(
-            given.client_id,
-            given.client_secret,
-            given.token_url,
-            given.scope,
-            given.refresh_margin,
-            given.expires_in,
-        )
-        self._limits, self._ca_file = limits, ca_file
-
-    def _refresh_token(self) -> None:
-        data = {"grant_type": "client_credentials"} | ({"scope": self.scope} if self.scope else {})
-        limits = self._limits
-        with Session() as session:
-            bound(
-                session,
-                connect_seconds=limits.connect_seconds,
-                call_seconds=limits.call_seconds,
-                ca_file=self._ca_file,
-            )
-            response = session.post(
-                self.token_url, data=data, headers={"Authorization": self._client_secret_header}
-            )
-        response.raise_for_status()
-        answer = response.json()
-        self._token = answer["access_token"]
-        seconds = answer.get("expires_in", self.expires_in)
-        if seconds is None:
-            raise ValueError("the answer has no `expires_in`; set it beside the client's id and secret")
-        margin = min(float(self.refresh_margin), seconds * _MARGIN_PART)
-        self._expires_at = int(time.monotonic() + seconds - margin)
 
 
 def open_catalog(name: str, properties: Mapping[str, Any], limits: Limits | None = None) -> Catalog:
@@ -440,52 +388,3 @@ def _has(file: InputFile, data: bytes) -> bool:
                 return False
             place += len(piece)
     return place == len(data)
-
-
-class BoundedRestCatalog(RestCatalog):
-    """PyIceberg's REST catalog with a timeout on every call; asks for its configuration on first use."""
-
-    _LATE = frozenset({"_session", "_supported_endpoints", "_namespace_separator"})
-
-    def __init__(self, name: str, limits: Limits, properties: Mapping[str, Any]) -> None:
-        # Not RestCatalog.__init__: it calls the server.
-        Catalog.__init__(self, name, **properties)
-        self._limits = limits
-        self._connecting = RLock()
-        self._auth_manager = None
-        self._ca_file = str(properties.get("ssl", {}).get("cabundle", ""))
-        self.uri = properties["uri"]
-
-    def __getattr__(self, name: str) -> Any:
-        """Reached only for what is not there yet: the attributes that need the server's answer."""
-        if name not in self._LATE:
-            raise AttributeError(name)
-        with self._connecting:
-            if "_session" not in self.__dict__:
-                self._fetch_config()
-                self.__dict__["_session"] = self._create_session()
-        return self.__dict__[name]
-
-    def _create_session(self) -> Session:
-        session = super()._create_session()
-        self._bound(session)  # what request signing mounted
-        bound_token(self._auth_manager, self._limits, self._ca_file)
-        return session
-
-    def _config_headers(self, session: Session) -> None:
-        # The first thing that is done with a new session; right after it a token is fetched with it.
-        self._bound(session)
-        super()._config_headers(session)
-
-    def _bound(self, session: Session) -> None:
-        limits = self._limits
-        bounded_http.bound(
-            session,
-            connect_seconds=limits.connect_seconds,
-            call_seconds=limits.call_seconds,
-            ca_file=self._ca_file,
-        )
-
-    def close(self) -> None:
-        if "_session" in self.__dict__:
-            self._session.close()
