@@ -6,7 +6,6 @@ missed, and a slow peer costs no memory. Each event carries the cursor after it.
 """
 
 import asyncio
-import json
 import logging
 import time
 from collections import Counter, deque
@@ -27,6 +26,16 @@ from calve.app.feed import START
 from calve.app.verbs.roles import KINDS
 from calve.app.view import Json
 from calve.http.guard import Receive, Scope, Send
+from calve.http.messages import (
+    Filter,
+    StreamMessage,
+    StreamPage,
+    block,
+    event_message,
+    position,
+    reset,
+    standing,
+)
 from calve.http.problem import HttpError
 from calve.model.access import Caller, Role
 from calve.model.errors import CalveError, TemporaryError
@@ -58,47 +67,6 @@ class Times:
     again: float = 1.0  # after the store failed
 
 
-@dataclass(frozen=True, kw_only=True)
-class Filter:
-    """Which processes a subscriber wants; none named: all."""
-
-    ids: frozenset[str] = frozenset()
-    kind: str = ""
-
-    def has(self, process: Json) -> bool:
-        return (not self.ids or process["id"] in self.ids) and self.kind in ("", process["kind"])
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Message:
-    """`cursor`: after this event; "" for what may be lost. `process`: of an event."""
-
-    text: bytes
-    cursor: str = ""
-    process: Json | None = None
-    progress: tuple[Json, ...] = ()
-
-    def of(self, wanted: Filter) -> bytes:
-        if self.process is not None:
-            return self.text if wanted.has(self.process) else b""
-        if not self.progress or wanted == Filter():
-            return self.text
-        left = [one for one in self.progress if wanted.has(one)]
-        return block("progress", {"processes": left}) if left else b""
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Seen:
-    """One look at the store."""
-
-    cursor: str
-    reset: str
-    events: tuple[_Message, ...]
-    live: Mapping[str, Json] | None = None  # processes that have not ended; None: not looked at
-    sightings: tuple[Json, ...] = ()
-    down: tuple[str, ...] | None = None  # services with an open breaker; None: not looked at
-
-
 @dataclass(eq=False, kw_only=True)
 class _Subscriber:
     wanted: Filter
@@ -106,7 +74,7 @@ class _Subscriber:
     pings: bool = False  # as events: a browser's EventSource does not show comments
     joined: bool = False
     ending: str = ""
-    waiting: deque[_Message] = field(default_factory=deque)
+    waiting: deque[StreamMessage] = field(default_factory=deque)
     woken: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -207,11 +175,11 @@ class Streams:
                 "the store does not answer", code="store_slow", hint="calve doctor"
             ) from None
 
-    async def _page(self, cursor: str) -> _Seen:
-        seen: _Seen = await self._beside(lambda: self._look(cursor))
+    async def _page(self, cursor: str) -> StreamPage:
+        seen: StreamPage = await self._beside(lambda: self._look(cursor))
         return seen
 
-    def _look(self, cursor: str, *, at_all: bool = False) -> _Seen:
+    def _look(self, cursor: str, *, at_all: bool = False) -> StreamPage:
         """Blocks. Processes are read after the events, so none is older than its event. `at_all`: also those
         of which nothing was said."""
         page = self._ask("feed", after=cursor, limit=PAGE)
@@ -219,14 +187,14 @@ class Streams:
         known = live or {}
         other = list(dict.fromkeys(one["process"] for one in page["events"] if one["process"] not in known))
         processes = known | {one["id"]: one for one in (self._ask("find", ids=other) if other else ())}
-        return _Seen(
+        return StreamPage(
             cursor=page["cursor"],
             reset=page["reset"] or "",
-            events=tuple(_event(one, processes[one["process"]]) for one in page["events"]),
+            events=tuple(event_message(one, processes[one["process"]]) for one in page["events"]),
             live=live,
         )
 
-    def _look_on(self, cursor: str, *, at_all: bool) -> _Seen:
+    def _look_on(self, cursor: str, *, at_all: bool) -> StreamPage:
         """`_look`, and what was found outside since the look before."""
         seen = self._look(cursor, at_all=at_all)
         found = self._ask("seen", **({"after": self._tried} if self._tried else {}))
@@ -250,7 +218,7 @@ class Streams:
         if self._tailer is None or self._tailer.done():
             self._cursor, self._live, self._tried, self._down = one.cursor, {}, "", None
             self._tailer = asyncio.get_running_loop().create_task(self._tail())
-        elif _position(one.cursor) < _position(self._cursor):
+        elif position(one.cursor) < position(self._cursor):
             return False
         one.joined = True
         self._joined.add(one)
@@ -267,11 +235,11 @@ class Streams:
                 done, _ = await asyncio.wait({look}, timeout=self._answer_seconds)
                 if not done and not stalled:
                     stalled = True
-                    self._give([_Message(text=block("stalled", {"code": "store_slow"}))])
+                    self._give([StreamMessage(text=block("stalled", {"code": "store_slow"}))])
                 seen = await look
             except CalveError as error:
                 if not stalled:
-                    self._give([_Message(text=block("stalled", {"code": error.code}))])
+                    self._give([StreamMessage(text=block("stalled", {"code": error.code}))])
                 stalled = True
                 await asyncio.sleep(self.times.again)
                 continue
@@ -281,30 +249,30 @@ class Streams:
                 return
             if stalled:
                 stalled = False
-                self._give([_Message(text=block("resumed", {}))])
+                self._give([StreamMessage(text=block("resumed", {}))])
             self._told(seen)
             if seen.live is not None:
                 due = began + PROGRESS_SHARE * (time.monotonic() - began)
             if len(seen.events) < PAGE:
                 await asyncio.sleep(self.times.look)
 
-    def _told(self, seen: _Seen) -> None:
+    def _told(self, seen: StreamPage) -> None:
         """Give what was seen to all, and stand after it."""
         messages = list(seen.events)
         if seen.reset:
-            messages = [_Message(text=reset(seen.reset, seen.cursor), cursor=seen.cursor)]
+            messages = [StreamMessage(text=reset(seen.reset, seen.cursor), cursor=seen.cursor)]
         if seen.live is not None:
             messages += self._progress(seen.live)
-        beside = [_Message(text=block("seen", one)) for one in seen.sightings]
+        beside = [StreamMessage(text=block("seen", one)) for one in seen.sightings]
         if self._down is not None and set(seen.down or ()) != set(self._down):
-            beside.append(_Message(text=block("down", {"services": seen.down})))
+            beside.append(StreamMessage(text=block("down", {"services": seen.down})))
         self._down = seen.down
         for tell in self.noticed if beside else ():
             tell()
         self._give([*messages, *beside])
         self._cursor = seen.cursor
 
-    def _progress(self, live: Mapping[str, Json]) -> list[_Message]:
+    def _progress(self, live: Mapping[str, Json]) -> list[StreamMessage]:
         """What moved since the last look at all processes."""
         shown = {name: tuple(str(one[key]) for key in _PROGRESS) for name, one in live.items()}
         before, self._live = self._live, shown
@@ -313,9 +281,13 @@ class Streams:
             for name in shown
             if name in before and before[name] != shown[name]
         )
-        return [_Message(text=block("progress", {"processes": list(moved)}), progress=moved)] if moved else []
+        return (
+            [StreamMessage(text=block("progress", {"processes": list(moved)}), progress=moved)]
+            if moved
+            else []
+        )
 
-    def _give(self, messages: Iterable[_Message]) -> None:
+    def _give(self, messages: Iterable[StreamMessage]) -> None:
         messages = list(messages)
         for one in list(self._joined) if messages else ():
             if len(one.waiting) > QUEUE:
@@ -338,14 +310,16 @@ class Streams:
 class _Answer(Response):
     """One stream, until its peer goes, its token ends, its hour is over, or the server stops."""
 
-    def __init__(self, streams: Streams, request: Request, one: _Subscriber, first: _Seen, peer: str) -> None:
+    def __init__(
+        self, streams: Streams, request: Request, one: _Subscriber, first: StreamPage, peer: str
+    ) -> None:
         super().__init__(media_type=_MEDIA_TYPE, headers={"X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         self._streams = streams
         self._times = streams.times
         self._request = request
         self._one = one
-        self._first: _Seen | None = first
+        self._first: StreamPage | None = first
         self._peer = peer
         self._replayed = 0
         self._stalled = False
@@ -369,7 +343,7 @@ class _Answer(Response):
     async def _run(self) -> None:
         await self._send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         # A cursor at once: who is cut off before the first event misses none.
-        await self._put(b"retry: 1000\n" + _standing(self._one.cursor if self._one.cursor != START else ""))
+        await self._put(b"retry: 1000\n" + standing(self._one.cursor if self._one.cursor != START else ""))
         now = time.monotonic()
         ends, checked, pinged = now + self._times.life, now, now
         while True:
@@ -389,7 +363,7 @@ class _Answer(Response):
                 pinged = now
                 # With the cursor: events that were not wanted need not be read again.
                 ping = block("ping", {}, self._one.cursor) if self._one.pings else b": ping\n"
-                await self._put(ping if self._one.pings else ping + _standing(self._one.cursor))
+                await self._put(ping if self._one.pings else ping + standing(self._one.cursor))
             await self._wait(min(pinged + self._times.ping, checked + self._times.check, ends) - now)
             await self._pass_on()
 
@@ -408,9 +382,9 @@ class _Answer(Response):
         if text:
             await self._put(bytes(text))
 
-    def _passed(self, message: _Message) -> bytes:
+    def _passed(self, message: StreamMessage) -> bytes:
         if message.cursor:
-            again = _position(message.cursor) <= _position(self._one.cursor)
+            again = position(message.cursor) <= position(self._one.cursor)
             if message.process is not None and again:
                 return b""  # it was read from the store before this one joined
             self._one.cursor = message.cursor
@@ -461,33 +435,6 @@ class _Answer(Response):
         """TimeoutError if the peer does not read."""
         async with asyncio.timeout(self._times.send):
             await self._send({"type": "http.response.body", "body": text, "more_body": not last})
-
-
-def block(name: str, data: Any, cursor: str = "") -> bytes:
-    """One message of the stream. JSON has no line breaks of its own."""
-    head = f"id: {cursor}\n" if cursor else ""
-    return f"{head}event: {name}\ndata: {json.dumps(data, separators=(',', ':'))}\n\n".encode()
-
-
-def reset(reason: str, cursor: str) -> bytes:
-    return block("reset", {"reason": reason, "cursor": cursor}, cursor)
-
-
-def _event(event: Json, process: Json) -> _Message:
-    cursor = str(event["cursor"])
-    plain = {name: value for name, value in event.items() if name != "cursor"}
-    return _Message(
-        text=block("process", {"event": plain, "process": process}, cursor), cursor=cursor, process=process
-    )
-
-
-def _standing(cursor: str) -> bytes:
-    """A message of an id alone: the client keeps it, and shows nothing."""
-    return f"id: {cursor}\n\n".encode() if cursor else b"\n"
-
-
-def _position(cursor: str) -> int:
-    return int(cursor.split(".")[1]) if cursor != START else -1
 
 
 async def _until_gone(receive: Receive) -> None:
