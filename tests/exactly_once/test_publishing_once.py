@@ -351,7 +351,7 @@ def test_D1_a_store_restored_from_yesterday_finds_the_publish_without_its_note(
 def test_some_keys_published_by_another_are_refused_by_name(catalog: FaultySqlCatalog) -> None:
     Publisher(catalog=catalog, work=make_work(catalog, [(1, range(10))], keys=(("1", "k1"),))).run()
     both = make_work(catalog, [(1, range(10)), (2, range(10, 20))], keys=(("1", "k1"), ("2", "k2")))
-    with pytest.raises(RefusedError, match="partitions 1 were exported meanwhile"):
+    with pytest.raises(RefusedError, match="partitions 1 were exported in the meantime"):
         Publisher(catalog=catalog, work=both).run()
     assert rows_of(catalog) == list(range(10))
 

@@ -65,7 +65,7 @@ def test_a_person_tries_a_target(run: Run, tmp_path: Path, hook: Receiver) -> No
     assert json.loads(hook.got[0].body)["event"] == "test"
     hook.then = 500
     answer = run("notify", "test", "ops")
-    answer.is_error(1, "notify.ops was not told: 127.0.0.1 answered 500", "check the URL of [notify.ops]")
+    answer.is_error(1, "could not notify notify.ops: 127.0.0.1 answered 500", "check the URL of [notify.ops]")
     assert SECRET not in answer.err
     run("notify", "test", "nobody").is_error(3, "no target 'nobody'", "[notify.nobody]")
     with Calve(load_config(tmp_path / "calve.toml", environ={})) as calve:

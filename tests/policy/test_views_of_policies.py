@@ -152,7 +152,7 @@ def test_a_view_made_while_a_release_marks_its_partition_is_not_put_in_place(
         _run(kept, app, name)
         monkeypatch.setattr(tier, "lake_as_it_is", lambda *_: before)
         monkeypatch.setattr(tier, "keep_lake", lambda app, lake, table: lake)
-        with pytest.raises(TemporaryError, match="released meanwhile"):
+        with pytest.raises(TemporaryError, match="released in the meantime"):
             tier.view_create(app, f"{name}.events", f"lake.{name}.events", f"{name}.all_events")
         assert (
             kept.select(f"SELECT name FROM system.tables WHERE name = 'all_events' AND database = '{name}'")

@@ -127,7 +127,7 @@ def notify_test(target: Target) -> Json:
     answer = send(call)
     if answer.error:
         raise UnavailableError(
-            f"{target.key} was not told: {answer.error}",
+            f"could not notify {target.key}: {answer.error}",
             code="notify_failed",
             hint=f"check the URL of [{target.key}], and whether this host may reach it",
             service=target.key,

@@ -69,5 +69,5 @@ def _all(manifest: Manifest) -> tuple[LeftOut, ...]:
 
 def _why(engine: str) -> str:
     if engine in _QUEUES:
-        return f"its position in the queue ({engine}): it is kept outside of ClickHouse, or starts anew"
+        return f"its position in the queue ({engine}): it is kept outside of ClickHouse, or starts over"
     return _WHY.get(engine, f"its rows: the engine {engine} keeps them elsewhere")

@@ -128,7 +128,7 @@ def store(
         raise PermanentError(
             "[backup] encryption_key was changed while this backup was under way",
             code="backup_key_changed",
-            hint="run the command again: it starts anew with the key that is configured now",
+            hint="run the command again: it starts over with the key that is configured now",
         )
     if location.vault.address(plain) != address:
         raise PermanentError(

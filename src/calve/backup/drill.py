@@ -156,7 +156,7 @@ def _found(location: Location, request: DrillRequest) -> Manifest:
     manifest = backups.find(location, request.backup)
     if manifest.process_id != request.backup_process:
         raise NotFoundError(
-            f"backup {request.backup} is a different one by now",
+            f"backup {request.backup} is now a different one",
             code="backup_deleted",
             hint=f"calve backup drill {request.backup}",
         )

@@ -120,7 +120,7 @@ def verify(session: CliSession, name: str, read_data: str) -> int:
 )
 @click.argument("name", metavar="NAME")
 @click.option(
-    "--bytes", "limit", default="1GB", show_default=True, metavar="SIZE", help="Restore at most so much."
+    "--bytes", "limit", default="1GB", show_default=True, metavar="SIZE", help="Restore at most this much."
 )
 @no_wait_option
 @timeout_option

@@ -84,7 +84,7 @@ def view(
             f"{len(made['older_queries'])} queries that began before may still read {', '.join(made['added'][:3])} from the"
             f" table; the oldest is {oldest['id']} of {oldest['user']}, {oldest['seconds']:.0f} s"
         )
-    session.say("readers need, and nothing more:")
+    session.say("readers need only:")
     for line in made["grants"]:
         session.say(f"  {line}")
 

@@ -288,7 +288,7 @@ def refuse_unchained(exports: Sequence[EarlierExport], source_table: str, wanted
         before = sorted(at for one in mine if (at := _number(one, after)))
         if wholes != [after] or before != list(range(1, number)):
             raise RefusedError(
-                f"partition {partition} of {source_table} was exported anew, or more of it was, after these new parts"
+                f"partition {partition} of {source_table} was exported again, or more of it was, after these new parts"
                 " were planned; nothing was published",
                 code="changed_since",
                 hint="repeat the command: it looks for what is new now",

@@ -93,7 +93,7 @@ def find_increment(
 
 
 _HINTS = {
-    "blocks_unknown": "--force exports the partition anew; new parts of that can be exported",
+    "blocks_unknown": "--force exports the partition again; later parts can then be exported as new ones",
     "mixed_merge": "--force replaces what was exported with what is there now",
     "parts_came_back": "compare with the destination before you use --force",
     "rows_gone": "compare with the destination before you use --force: rows that were exported changed or are gone",

@@ -130,7 +130,7 @@ class ReleasedTable:
             raise PermanentError(
                 f"table {self} (uuid {self.uuid}) is gone",
                 code="destination_dropped",
-                hint="nothing more leaves the source; see what became of the table",
+                hint="nothing more leaves the source; find out what happened to the table",
             )
         return table
 

@@ -71,7 +71,7 @@ METRICS: tuple[Metric, ...] = (
     _one(_G, _S, "calve_store_up", "", "1 if the store answered; the facts below are there only then"),
     _one(_G, _F, "calve_processes", "kind state", "processes"),
     _one(_G, _F, "calve_tasks", "state", "tasks of live processes that run (running) or wait (waiting)"),
-    _one(_G, _F, "calve_unknown_outcomes", "", "ended processes of which it is not known whether they published"),
+    _one(_G, _F, "calve_unknown_outcomes", "", "ended processes that may or may not have published"),
     _one(_G, _F, "calve_breakers_open", "type", "services that are down, by type"),
     _one(_G, _F, "calve_pins_held", "", "pins (freezes, clones) that are held on sources"),
     _one(_G, _F, "calve_oldest_pin_seconds", "", "age of the oldest of them; 0 for none"),

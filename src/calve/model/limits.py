@@ -74,7 +74,7 @@ class Limits:
     )
     sql_seconds: float = _limit(30.0, "how long a server works on a statement before it says: send it again")
     answer_seconds: float = _limit(
-        1.0, "how long a request to a server waits for its answer; then it is told to ask again"
+        1.0, "how long a request to a server waits for its answer; then the client is asked to repeat it"
     )
     client_seconds: float = _limit(
         20.0, "how long a client of a server may take to send a request, or go without reading its answer"

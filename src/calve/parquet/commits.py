@@ -97,7 +97,7 @@ def parse(uri: str, data: bytes) -> KeyCommit:
             code="mark_unreadable",
             hint="put it back from a backup or an older version of the object; without one, delete it with the data"
             " files that no other commit lists, and export its partition again. --allow-overlap exports other"
-            " partitions meanwhile",
+            " partitions in the meantime",
         ) from cause
 
 

@@ -261,7 +261,7 @@ def not_over(
     if bounds is None:
         return (
             "no_bounds",
-            f"its value {value!r} is no time, or one in 1970, where values that were never set end up",
+            f"its value {value!r} is not a time, or lies in 1970, where unset values end up",
         )
     if bounds.closed_at > now:
         return "not_over", f"its time range ends only at {bounds.closed_at:%Y-%m-%d %H:%M} UTC"

@@ -143,7 +143,7 @@ def refuse_again(session: Session, request: RestoreRequest, entry: TableEntry, t
             f"table {table} has rows of backup {request.backup} already (partition {shown}): appended again, "
             "they would be there twice",
             code="restored_before",
-            hint="--existing replace replaces those partitions; --again appends them all the same",
+            hint="--existing replace replaces those partitions; --again appends them anyway",
         )
 
 

@@ -88,7 +88,7 @@ def remarks(spark: Any) -> Iterator[tuple[str, str]]:
         )
     if conf.get("spark.python.worker.reuse", "true") != "true":
         yield (
-            "each task loads ClickHouse's engine anew",
+            "each task loads ClickHouse's engine again",
             "set spark.python.worker.reuse=true where the session is made",
         )
     if conf.get("spark.scheduler.mode", "FIFO") != "FAIR":

@@ -166,11 +166,11 @@ ACTIONS: Mapping[str, FormAction] = {
     ),
     "policy_run": FormAction(
         verb="policy_run", label="Run now", title="Run a policy", to=_policy, answer="moved.html",
-        consequence="Looks now, and starts what is due, whatever the policy's window says. Its limits hold, and nothing leaves a table that nobody has approved.",
+        consequence="Looks now, and starts what is due, whatever the policy's window says. Its limits hold, and nothing leaves a table without approval.",
     ),
     "policy_pause": FormAction(
         verb="policy_pause", label="Pause", title="Pause a policy", to=_policy,
-        consequence="Nothing more is exported, proven or released by this policy until somebody resumes it. What is under way goes on.",
+        consequence="This policy exports, proves and releases nothing more until somebody resumes it. Work under way continues.",
         asks=(Ask(name="reason", label="Reason", hint="for others who see that it is paused"),),
     ),
     "policy_resume": FormAction(
@@ -200,7 +200,7 @@ ACTIONS: Mapping[str, FormAction] = {
     ),
     "hold_add": FormAction(
         verb="hold_add", label="Hold", title="Hold rows", to=_policy, answer="moved.html",
-        consequence="No policy replaces these rows or moves them out of their table while the hold stands. Exports and proofs go on.",
+        consequence="No policy replaces these rows or moves them out of their table while the hold is in place. Exports and proofs continue.",
         asks=(
             Ask(name="table", label="Table", hint="db.table, or source:db.table", required=True),
             Ask(name="partition", label="Partition", hint="its id or value; empty: the whole table"),
@@ -210,7 +210,7 @@ ACTIONS: Mapping[str, FormAction] = {
     ),
     "hold_release": FormAction(
         verb="hold_release", label="Release", title="Release a hold", to=_policy,
-        consequence="Policies may replace these rows, or move them out of their table, unless another hold stands on them.",
+        consequence="Policies may replace these rows, or move them out of their table, unless another hold covers them.",
     ),
     "schedule_run": FormAction(
         verb="schedule_run", label="Back up now", title="One more backup", to=_vault,
@@ -218,17 +218,17 @@ ACTIONS: Mapping[str, FormAction] = {
     ),
     "schedule_pause": FormAction(
         verb="schedule_pause", label="Pause", title="Pause a schedule", to=_vault,
-        consequence="No backup, proof or deletion is begun by this schedule until somebody resumes it. What is under way goes on.",
+        consequence="This schedule starts no backup, proof or deletion until somebody resumes it. Work under way continues.",
         asks=(Ask(name="reason", label="Reason", hint="for others who see that it is paused"),),
     ),
     "schedule_resume": FormAction(
         verb="schedule_resume", label="Resume", title="Resume a schedule", to=_vault,
-        consequence="Backups that were missed meanwhile are made up for by one.",
+        consequence="One backup makes up for all that were missed.",
     ),
     "backup_drill": FormAction(
         verb="backup_drill", label="Drill", title="Restore a sample",
         consequence="A worker restores a sample into an engine of its own, compares it with what was backed up, and removes it. Nothing at the source is touched.",
-        asks=(Ask(name="restore_bytes", label="At most so many bytes", hint="empty: 1 GB"),),
+        asks=(Ask(name="restore_bytes", label="At most this many bytes", hint="empty: 1 GB"),),
     ),
 }  # fmt: skip
 

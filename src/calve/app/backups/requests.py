@@ -221,7 +221,7 @@ def refuse_used(app: App, name: str) -> None:
             f"backup {name} has the only copy beside the lake of partition {release.partition}, which was dropped"
             f" from {release.place}",
             code="backup_pinned",
-            hint="it is kept while the release stands",
+            hint="it is kept as long as the release is",
         )
     for process in app.store.live():
         request = fields_of(process.request)

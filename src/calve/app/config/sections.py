@@ -112,9 +112,7 @@ class ScheduleSection(Section):
         default="02:00 UTC",
         description='time and zone, "02:00 Europe/Berlin"; for weeks with a day: "sun 02:00 Europe/Berlin"',
     )
-    jitter: str = Field(
-        default="5m", description="begin up to so much later, each in its own way; 0m for none"
-    )
+    jitter: str = Field(default="5m", description="delay each backup by up to this long; 0m for none")
     tables: list[str] = Field(description='which tables: "db.*", or several patterns')
     source: str = Field(default="", description="a source of the configuration; empty for the first")
     keep_last: int = Field(
@@ -410,7 +408,7 @@ class NotifySection(Section):
     )
     on: list[Literal["failed", "unknown", "recovered", "stuck", "wanted", "done"]] = Field(
         default=["failed", "unknown", "recovered", "stuck", "wanted"],
-        description='what it is told; "done" is the sixth',
+        description='the events it receives; "done" is the sixth',
     )
     kinds: list[_Kind | Literal["proof", "drill", "release", "return", "drop", "untier"]] = Field(
         default=[], description='such as ["export", "backup"]; empty for all'
@@ -419,7 +417,7 @@ class NotifySection(Section):
         default=[], description='patterns of sources or destinations such as ["db.*"]; empty for all'
     )
     stuck_minutes: float = Field(
-        default=60.0, gt=0, description="a process that stands still for so long is stuck"
+        default=60.0, gt=0, description="a process that makes no progress for this long is stuck"
     )
     ca_file: str = Field(default="", description="CA certificates for an https URL")
 

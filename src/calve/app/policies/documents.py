@@ -50,7 +50,7 @@ HINTS = {
     "not_approved": "its release waits for a person: `calve policy approve NAME` says what leaves, and allows it",
     "came_back": "it left its table, differed from the destination and went back: `calve policy explain` says why. Export it"
     " again with --force",
-    "undone": "a person brought it back; it leaves again once it is exported anew, with --force",
+    "undone": "a person brought it back; export it again with --force, and it may leave again",
     "halfway": "its release failed, and its rows did not come back: `calve doctor` says why. `calve policy undo … --force` brings them"
     " back, with what a mutation has deleted since",
     "released_elsewhere": "another store released it, which can bring it back",
@@ -60,7 +60,7 @@ HINTS = {
     "not_over": "its time is not over",
     "no_time_key": "its partition key gives no time, so it stays",
     "cyclic_key": "its partition key repeats, so it stays",
-    "no_bounds": "its value is no time after 1970, so it stays",
+    "no_bounds": "its value is not a time after 1970, so it stays",
     "gone_at_source": "the source no longer has it",
     "no_view": "the view of the policy is not there yet, so it stays: `calve policy show` says why",
     "over_limit": "it has more bytes than bytes_per_day allows in a day: raise it, or export it by hand",

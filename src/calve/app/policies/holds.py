@@ -38,7 +38,7 @@ def hold_add(
     except CalveError as error:
         if not force:
             raise RefusedError(
-                f"the hold would match nothing that is there now ({error.message}); nothing was changed",
+                f"the hold would match nothing that exists now ({error.message}); nothing was changed",
                 code="hold_unmatched",
                 hint="fix the name, or give --force to hold it by name alone",
             ) from error

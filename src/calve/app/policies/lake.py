@@ -51,7 +51,7 @@ def lake_metadata(address: DestinationAddress, table: "Table") -> str:
     location, metadata = table.location().rstrip("/"), table.metadata_location
     if not metadata.startswith(f"{location}/"):
         raise RefusedError(
-            f"the metadata of {address} is not in the table's own folder, so ClickHouse cannot be told which to read",
+            f"the metadata of {address} is not in the table's own folder, so ClickHouse cannot be pointed at it",
             code="metadata_elsewhere",
             hint="remove the table's property write.metadata.path",
         )
@@ -87,7 +87,9 @@ def keep_lake(app: App, lake: Lake, table: TableInfo) -> Lake:
     # If we die here, the tag is ahead of what the view reads until the next try: its files may expire, as before.
     found = keep_head(app.catalog(address.catalog), address.identifier, tag_of_view(table.uuid))
     if str(found.metadata.current_snapshot_id) != lake.head:
-        raise TemporaryError(f"{address} was written to meanwhile", code="head_moved", hint="run it again")
+        raise TemporaryError(
+            f"{address} changed in the meantime", code="head_moved", hint="run the command again"
+        )
     return replace(lake, metadata=lake_metadata(address, found))
 
 
@@ -110,5 +112,7 @@ def refuse_released(app: App, lake: Lake) -> None:
     now = {one.input for one in found.exports() if one.released} if found is not None else set()
     if more := sorted(now - {one.input for one in lake.exports if one.released}):
         raise TemporaryError(
-            f"partition {more[0][1]} was released meanwhile", code="released_meanwhile", hint="run it again"
+            f"partition {more[0][1]} was released in the meantime",
+            code="released_meanwhile",
+            hint="run the command again",
         )

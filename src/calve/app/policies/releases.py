@@ -110,7 +110,7 @@ class ReleaseReach:
         hot = [view for view, cold in _views(self._app, plan.request, plan.uuid) if not cold]
         if hot and not plan.view:
             raise RefusedError(
-                f"view {hot[0]} was made meanwhile, and reads partition {plan.request.partition} from the table",
+                f"view {hot[0]} was created in the meantime and reads partition {plan.request.partition} from the table",
                 code="view_appeared",
                 hint="nothing has left; the policy plans it again, with the view",
             )

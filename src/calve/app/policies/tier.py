@@ -109,7 +109,7 @@ def view_drop(app: App, table: str, *, force: bool = False) -> Json:
         raise RefusedError(
             f"view {about['view']} reads {len(ids)} partitions from {about['to']} ({', '.join(ids[:5])}…)",
             code="view_in_use",
-            hint="--force drops it all the same; their rows stay in the lake",
+            hint="--force drops it anyway; their rows stay in the lake",
         )
     shown = _view_name(app, about["view"], source)
     let_go(app, about["to"], servers[0].table, force=force)

@@ -140,7 +140,7 @@ def refuse_row_policies(table: TableInfo, *, ignore: bool) -> None:
         raise RefusedError(
             f"table {table} has row policies ({', '.join(table.row_policies)}), which hide rows from some users: Calve would read every row",
             code="row_policies",
-            hint="--ignore-row-policies takes every row all the same",
+            hint="--ignore-row-policies reads every row anyway",
         )
 
 
@@ -153,7 +153,7 @@ def refuse_gone(table: TableInfo, wanted: PinRequest, there: Iterable[str]) -> N
     gone = sorted(set(wanted.parts).difference(there))
     if gone:
         raise RefusedError(
-            f"table {table} no longer has part {', '.join(gone)}: merged, dropped or mutated meanwhile",
+            f"table {table} no longer has part {', '.join(gone)}: merged, dropped or mutated in the meantime",
             code="part_gone",
             hint=f"calve partitions '{table}' --parts shows those it has now",
         )

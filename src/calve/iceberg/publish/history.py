@@ -97,7 +97,7 @@ def since(table: Table, head: Snapshot | None, export: EarlierExport) -> list[Sn
 def refuse_unknown_deletes(export: EarlierExport) -> None:
     raise RefusedError(
         f"rows that process {export.process_id} exported are not in main any more, and snapshot"
-        f" {export.snapshot_id} is expired: whether they were deleted in the lake cannot be told",
+        f" {export.snapshot_id} is expired: they may have been deleted in the lake",
         code="deletes_would_be_lost",
         hint="add --discard-deletes if the source is right and they are to be put back",
     )

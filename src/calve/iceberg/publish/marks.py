@@ -186,7 +186,7 @@ def unranged(text: str) -> list[int]:
         begin, _, last = run.partition("-")
         first, end = int(begin), int(last or begin) + 1
         if end - first > _MOST_TASKS:
-            raise ValueError(f"{run}: no export has so many tasks")
+            raise ValueError(f"{run}: no export has that many tasks")
         numbers.extend(range(first, end))
     return numbers
 

@@ -132,7 +132,7 @@ def _settled(
     names = {key.hash: key.partition for key in plan.keys}
     partitions = ", ".join(sorted(names[export.key_hash] for export in found.earlier))
     raise RefusedError(
-        f"partitions {partitions} were exported meanwhile by process {found.earlier[0].process_id}",
+        f"partitions {partitions} were exported in the meantime by process {found.earlier[0].process_id}",
         code="partly_exported",
         hint="export again: partitions that are exported already are then skipped",
     )
@@ -214,7 +214,7 @@ def _load(catalog: Catalog, plan: ExportPlan, sent: Sequence[Sent]) -> Table:
         raise PermanentError(
             f"table {_name(plan)} (uuid {destination.uuid}) was dropped after a commit was sent to it",
             code="destination_dropped",
-            hint="export again: the table is made anew",
+            hint="export again: the table is created again",
         )
     return table
 

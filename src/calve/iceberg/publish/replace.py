@@ -89,8 +89,8 @@ def _left_of(
     if rewritten:
         raise history.refused(
             export,
-            f"snapshot {rewritten[0].snapshot_id} rewrote files in its destination partitions, and which of"
-            " the rows in them are whose cannot be told",
+            f"snapshot {rewritten[0].snapshot_id} rewrote files in its destination partitions, so whose rows they"
+            " hold is unknown",
         )
     if doubtful:
         history.refuse_unless_only(table, head, places, keys, export, plan.discard_deletes)

@@ -46,7 +46,7 @@ class LakeRead:
             raise PermanentError(
                 f"{self.where}: its files are no longer those that were compared",
                 code="lake_changed",
-                hint="it was rewritten meanwhile; it is retried later, or run the command again",
+                hint="it was rewritten in the meantime; it will be retried, or run the command again",
             )
         return scan
 

@@ -267,7 +267,7 @@ class _Departure:
         seen, request = self._hot.look(), self._plan.request
         obstacles.refuse(seen.obstacles, seen.table, request.partition)
         if (seen.table.uuid, seen.table.identity) != (self._plan.uuid, request.identity):
-            raise RefusedError(f"{request.name} is a different table by now", code="source_changed")
+            raise RefusedError(f"{request.name} is now a different table", code="source_changed")
         if not unchanged(self._plan.content, seen.content):
             raise RefusedError(
                 f"partition {request.partition} of {request.name} has changed since it was exported",

@@ -36,7 +36,7 @@ def refuse_later_mutations(plan: ReleasePlan, release: Release, seen: SeenPartit
             f"mutation {after[0]} of {plan.request.name} came after partition {release.partition} had left: what it changed or"
             " deleted would come back as it was",
             code="mutated",
-            hint=f"calve policy undo '{plan.request.name}' {release.partition} --force brings the rows back all the same",
+            hint=f"calve policy undo '{plan.request.name}' {release.partition} --force brings the rows back anyway",
         )
 
 

@@ -44,14 +44,14 @@ class Sides:
             raise RefusedError(
                 f"{self.plan.request.name} has {rows} rows of partition {self.plan.request.partition} by now",
                 code="not_empty",
-                hint="rows came in meanwhile: export them with --new-parts, or move them away",
+                hint="rows arrived in the meantime: export them with --new-parts, or move them away",
             )
         scan, read = self.scanned(), self.plan.proof.scan
         if (set(scan.files), scan.whole) != (set(read.files), read.whole):
             raise RefusedError(
                 f"{self.plan.request.destination} has other files of partition {self.plan.request.partition} than were read",
                 code="lake_changed",
-                hint="others wrote to it meanwhile; run the command again",
+                hint="others wrote to it in the meantime; run the command again",
             )
 
     def hold(self) -> None:
