@@ -8,8 +8,9 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from calve.app.view import Json
 from calve.control.client import CancelAnswer, Standing, Submitted
 from calve.model.errors import ErrorInfo
 from calve.model.process import Breaker, Event, Pin, Process, ProcessId, ProcessQuery, Task, Worker
@@ -30,7 +31,6 @@ __all__ = [
     "WorkerStatus",
 ]  # fmt: skip
 
-Json = dict[str, Any]
 DRILL_BYTES = 10**9  # that a drill restores at most, where nobody says how much
 
 

@@ -7,10 +7,8 @@ from urllib.parse import unquote, urlsplit
 from calve.app.config import Config
 from calve.model.reach import is_folder
 
-Json = dict[str, str]
 
-
-def statements(destination: str, location: str, config: Config) -> list[Json]:
+def statements(destination: str, location: str, config: Config) -> list[dict[str, str]]:
     """`location` is where an Iceberg table lies, as it was last seen; "" if nobody has looked."""
     if is_folder(destination):
         return [{"engine": engine, "text": text} for engine, text in _parquet(destination, config)]

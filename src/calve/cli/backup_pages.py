@@ -2,13 +2,11 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
 
+from calve.app.view import Json
 from calve.cli import output
 
 _MOST_FLAWS = 50
-
-Json = dict[str, Any]
 
 
 def list_page(found: Json, now: datetime) -> str:

@@ -5,15 +5,13 @@
 
 import sys
 from datetime import datetime
-from typing import Any
 
 import click
 
+from calve.app.view import Json
 from calve.cli import output
 from calve.cli.command import CliSession, command, no_wait_option, timeout_option
 from calve.cli.output import DONE
-
-Json = dict[str, Any]
 
 
 @command(

@@ -1,14 +1,12 @@
 """`calve policy`: partitions that are exported by rule."""
 
-from typing import Any
-
 import click
 
+from calve.app.view import Json
 from calve.cli import output
 from calve.cli.command import CliSession, command, group, no_wait_option, timeout_option
 from calve.model.errors import UsageError
 
-Json = dict[str, Any]
 _OF_RELEASES = ("GRACE", "RELEASING", "QUARANTINED", "DROPPED")
 _STATES = (
     "HOT", "DUE", "EXPORTING", "EXPORTED", "VERIFIED", "GRACE", "RELEASING", "QUARANTINED", "DROPPED", "CHANGED", "HELD",

@@ -1,14 +1,12 @@
 """`calve backup schedule`: backups that workers make by rule."""
 
 from datetime import datetime
-from typing import Any
 
 import click
 
+from calve.app.view import Json
 from calve.cli import output
 from calve.cli.command import CliSession, command, group, no_wait_option, timeout_option
-
-Json = dict[str, Any]
 
 
 @command("list", examples=["calve backup schedule list", "calve backup schedule list --json"])

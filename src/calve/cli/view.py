@@ -1,14 +1,11 @@
 """`calve view`: a table and its lake read as one."""
 
-from typing import Any
-
 import click
 
+from calve.app.view import Json
 from calve.cli import output
 from calve.cli.command import CliSession, command
 from calve.model.errors import UsageError
-
-Json = dict[str, Any]
 
 
 @command(

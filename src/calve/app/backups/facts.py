@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
+from calve.app.view import Json
 from calve.control.registry import ServedStore
 from calve.model.process import ProcessId, ProcessQuery
 from calve.model.record import fields_of, rows_of
@@ -12,7 +12,6 @@ from calve.model.states import ProcessState
 
 _RESTORES = 200
 RESTORED = "restored"  # how, of a restore and of a drill that restored a sample
-Json = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)

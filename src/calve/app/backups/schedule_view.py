@@ -4,17 +4,16 @@ All is answered from the store. Nothing shown here decides anything.
 """
 
 from datetime import datetime
-from typing import Any
 
 from calve.app import view
 from calve.app.backups import schedules
 from calve.app.backups.schedules import HALT, WHAT, Tried
+from calve.app.view import Json
 from calve.app.wiring import App
 from calve.model.access import Asked, Halt
 from calve.model.states import ProcessState
 from calve.policy.schedule import Schedule
 
-Json = dict[str, Any]
 _NEXT = 10
 _STATES = {ProcessState.COMPLETED: "made", ProcessState.FAILED: "failed", ProcessState.CANCELLED: "cancelled"}
 

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from calve.app.view import Json
 from calve.control.registry import ServedStore
 from calve.model.errors import CalveError
 from calve.model.process import ProcessQuery
@@ -22,7 +23,6 @@ PIECE = 1000  # partitions
 MOST_PIECES = 50  # above it only the summary is kept
 INSTALLATION = "installation"
 _log = logging.getLogger("calve.app")
-Json = dict[str, Any]
 Kept = tuple[str, str, Json, Sequence[str]]  # subject, what, summary, body
 Stored = Callable[[str], str]  # the name of a table as the store has it
 

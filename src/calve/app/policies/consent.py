@@ -12,6 +12,7 @@ from calve.app.policies import evaluation
 from calve.app.policies.evaluation import Stood
 from calve.app.policies.release_backup import backup_line, backup_of
 from calve.app.policies.releases import ReleaseReach
+from calve.app.view import Json
 from calve.app.wiring import App
 from calve.clickhouse.parts.partitions import id_among
 from calve.control.client import Submitted, submit_once
@@ -27,8 +28,6 @@ from calve.policy.release.drop import DropRequest
 from calve.policy.release.plan import BACK
 from calve.policy.release.undo import ReturnRequest
 from calve.policy.stand import State
-
-Json = dict[str, Any]
 
 
 def policy_approve(app: App, name: str, asked: Asked, *, dry_run: bool = False) -> Json:

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
 
 from calve.app import view
 from calve.app.policies import approvals, evaluation, starts
@@ -16,6 +15,7 @@ from calve.app.policies.guard import standing
 from calve.app.policies.look import WHAT, TableLook, last_look, look
 from calve.app.policies.shown import KeptView, keep_views, kept_views
 from calve.app.processes import source_table
+from calve.app.view import Json
 from calve.app.wiring import App
 from calve.model.access import Asked, Halt
 from calve.model.errors import NotFoundError, RefusedError
@@ -24,7 +24,6 @@ from calve.policy.calendar import local_day
 from calve.policy.policy import Policy
 from calve.policy.stand import STARTS, State, stand
 
-Json = dict[str, Any]
 FORECAST_DAYS = 30
 _ASIDE = (State.CHANGED, State.HELD, State.BLOCKED)
 _MOST = 200

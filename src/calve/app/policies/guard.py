@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from calve.app.destination import parse_table
 from calve.app.pages.counts import summary_of
 from calve.app.threads import beside
+from calve.app.view import Json
 from calve.app.wiring import App
 from calve.destination.names import DestinationAddress
 from calve.model.codec import Malformed, decode
@@ -38,7 +39,6 @@ _MOST_PIECES = 1000
 _SHOWN = 10
 _LATE = 3  # so many intervals without a count
 _LOG = logging.getLogger(__name__)
-Json = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)

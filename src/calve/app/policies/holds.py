@@ -7,18 +7,16 @@ insisted on: most are typing errors, and such a hold looks as if it protected so
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 from calve.app import view
 from calve.app.arguments import span
+from calve.app.view import Json
 from calve.app.wiring import App
 from calve.clickhouse.parts.partitions import id_among
 from calve.model.access import Asked
 from calve.model.errors import CalveError, NotFoundError, RefusedError, UsageError
 from calve.model.process import GuardedTable
 from calve.model.tier import Hold, HoldAdded, new_hold_id
-
-Json = dict[str, Any]
 
 
 def hold_add(
