@@ -106,6 +106,6 @@ def _documents(app: App) -> dict[str, Json]:
     from calve.app.desk import load_outside
 
     load_outside()  # two threads that are the first to import PyIceberg stop each other
-    from calve.app.policies.document import policy_document
+    from calve.app.policies.sheet import policy_document
 
     return {one.name: policy_document(app, one) for one in app.config.policies}
