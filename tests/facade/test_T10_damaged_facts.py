@@ -16,8 +16,8 @@ from calve.app.calve import Calve
 from calve.app.config import load_config
 from calve.app.config.template import render
 from calve.app.policies.look import WHAT, PartitionLook, TableLook
-from calve.app.policies.shown import WHAT as VIEWS
-from calve.app.policies.shown import KeptView
+from calve.app.policies.views import WHAT as VIEWS
+from calve.app.policies.views import KeptView
 from calve.app.proof import rewritten
 from calve.clickhouse.pins.pin import journaled_roots
 from calve.control.ports import Store

@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from calve.app.destination import parse_table
-from calve.app.policies import consent, documents, evaluation, look, shown, starts, tier
+from calve.app.policies import consent, documents, evaluation, look, starts, tier, views
 from calve.app.policies.lake import lake_as_it_is
 from calve.app.policies.proofs import prove
 from calve.app.wiring import App
@@ -127,7 +127,7 @@ def test_nothing_leaves_while_the_view_cannot_be_made(kept: Place, name: str) ->
         assert "view_name_taken" in _view(app, name)["error"]
         kept.execute(f"DROP TABLE {name}.all_events")
         with pytest.MonkeyPatch.context() as patch:  # as an hour later
-            patch.setattr(shown, "_RETRIED", timedelta())
+            patch.setattr(views, "_RETRIED", timedelta())
             _tick(app, policy)
         assert _count(kept, name) == 160
     changed = RELEASES | {"on_late_rows": "replace"}  # another policy: it is tried at once
@@ -168,6 +168,6 @@ def test_two_looks_make_a_view_once(kept: Place, name: str) -> None:
         _run(kept, app, name)
         looks = look.look(app, policy, again=timedelta())
         assert looks is not None
-        assert app.registry.claim_look(name, shown.WHAT, again_seconds=0.0, lease_seconds=600.0)
-        shown.keep_views(app, policy, looks)
-        assert shown.kept_views(app, policy) == {}, "another worker does it"
+        assert app.registry.claim_look(name, views.WHAT, again_seconds=0.0, lease_seconds=600.0)
+        views.keep_views(app, policy, looks)
+        assert views.kept_views(app, policy) == {}, "another worker does it"

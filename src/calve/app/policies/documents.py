@@ -13,7 +13,7 @@ from calve.app.policies import approvals, evaluation, starts
 from calve.app.policies.evaluation import Stood
 from calve.app.policies.guard import standing
 from calve.app.policies.look import WHAT, TableLook, last_look, look
-from calve.app.policies.shown import KeptView, keep_views, kept_views
+from calve.app.policies.views import KeptView, keep_views, kept_views
 from calve.app.processes import source_table
 from calve.app.view import Json
 from calve.app.wiring import App

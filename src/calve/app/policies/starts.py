@@ -12,7 +12,7 @@ from calve.app.policies import approvals
 from calve.app.policies.evaluation import Stood, evaluate
 from calve.app.policies.look import look
 from calve.app.policies.proofs import prove
-from calve.app.policies.shown import keep_views
+from calve.app.policies.views import keep_views
 from calve.app.values import Selection
 from calve.app.wiring import App
 from calve.clickhouse.sql.tokens import TableName
