@@ -10,7 +10,7 @@ import pytest
 from release_scene import ALL, ROWS, UUID, FakeHot, Part, ReleaseScene
 
 from calve.app.doctor.finding import Finding
-from calve.app.doctor.released import moving
+from calve.app.doctor.releases import moving
 from calve.app.pages.attention import CARD_KINDS
 from calve.app.pages.cards.card import Card, Glance
 from calve.app.pages.cards.policies import halfway

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from calve.app.destination import parse_table
-from calve.app.doctor import released
+from calve.app.doctor import releases
 from calve.app.pages.attention import attention
 from calve.app.policies import approvals, guard
 from calve.app.policies.guard import count_released, standing, tick
@@ -101,7 +101,7 @@ def test_missing_rows_are_told_with_what_puts_them_back(app: App, lake: str) -> 
         1,
         "released_rows_missing",
     )
-    [finding] = [one for one in released.counts(app) if lake in one.part]
+    [finding] = [one for one in releases.counts(app) if lake in one.part]
     assert not finding.ok and "rollback_to_snapshot" in finding.remedy
     facts = StoreFacts(lambda: app.registry, lease_seconds=30.0, wait_seconds=30.0)
     told = {family.name: family for family in facts.collect()}["calve_released_rows_missing"]
@@ -124,7 +124,7 @@ def test_a_count_that_fails_keeps_the_last_one_and_says_why(
     assert lake not in tick(app)
     seen = _seen(app, lake)
     assert (seen.error, seen.summary["rows"]) == ("the catalog is away", 100)
-    [finding] = [one for one in released.counts(app) if lake in one.part]
+    [finding] = [one for one in releases.counts(app) if lake in one.part]
     assert finding.warning and "the catalog is away" in finding.words
 
 
@@ -168,7 +168,7 @@ def test_T10_a_note_of_what_waits_that_cannot_be_read_is_passed_over(
 
 def test_a_warehouse_in_a_folder_is_said_to_keep_nothing(app: App, lake: str) -> None:
     count_released(app, lake)
-    [finding] = [one for one in released.buckets(app) if lake in one.part]
+    [finding] = [one for one in releases.buckets(app) if lake in one.part]
     assert finding.warning and "keeps nothing that is deleted" in finding.words
 
 

@@ -57,13 +57,13 @@ def _schedule(app: App, *, schedule: Schedule) -> Iterator[Finding]:
 
 
 def _released(app: App, *, bucket: bool) -> Iterator[Finding]:
-    from calve.app.doctor import released  # which needs the clients of catalogs
+    from calve.app.doctor import releases  # which needs the clients of catalogs
 
     if bucket:
-        yield from released.buckets(app)
+        yield from releases.buckets(app)
         return
-    yield from released.counts(app)
-    yield from released.moving(app)
+    yield from releases.counts(app)
+    yield from releases.moving(app)
 
 
 def _probes(app: App, *, spark: bool) -> Iterator[Probe]:

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from calve.app import view
 from calve.app.commands import command
-from calve.app.pages.cards import expected, policies, work
+from calve.app.pages.cards import expectations, policies, work
 from calve.app.pages.cards.card import Card, Glance
 from calve.app.pages.counts import QUARTER_SECONDS
 from calve.app.pages.document import head, with_why
@@ -23,7 +23,7 @@ CARDS = 20
 # In order of urgency.
 CARD_KINDS: tuple[Callable[[Glance], Iterator[Card]], ...] = (
     policies.released, work.unknown, work.damaged, work.failed, work.down, work.workers, policies.halfway_cards,
-    policies.kept_out_cards, work.stuck, expected.late, policies.approvals, work.pins, work.halts, policies.drops,
+    policies.kept_out_cards, work.stuck, expectations.late, policies.approvals, work.pins, work.halts, policies.drops,
     work.versions,
 )  # fmt: skip
 # By webhooks: no process says so.
@@ -31,7 +31,7 @@ _TOLD = (
     policies.released,
     policies.halfway_cards,
     policies.kept_out_cards,
-    expected.late,
+    expectations.late,
     policies.approvals,
 )
 _SAID = {
