@@ -8,7 +8,7 @@ import pytest
 from calve.store import SqlStore, open_store
 from calve.testing.clock import FakeClock
 from calve.testing.contracts.races import RACERS
-from calve.testing.store_contract import StoreContract
+from calve.testing.contracts.store import StoreContract
 
 
 class SqlStoreContract(StoreContract):

@@ -1,8 +1,8 @@
 import pytest
 
 from calve.testing.clock import FakeClock
+from calve.testing.contracts.store import StoreContract
 from calve.testing.memory_store import MemoryStore
-from calve.testing.store_contract import StoreContract
 
 
 class TestMemoryStore(StoreContract):
