@@ -8,9 +8,9 @@ import pytest
 
 from calve.app.calve import Calve
 from calve.app.config import load_config
-from calve.app.pages import kept as module
+from calve.app.pages import answers as module
 from calve.app.pages import sheet
-from calve.app.pages.kept import Kept
+from calve.app.pages.answers import Kept
 from calve.model.errors import StoreError
 from calve.model.states import ProcessState
 from calve.store import SqlStore

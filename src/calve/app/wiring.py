@@ -27,7 +27,7 @@ from calve.model.reach import reaches, spark
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
-    from calve.app.pages.kept import Scans
+    from calve.app.pages.answers import Scans
     from calve.app.pages.overview import Overview
     from calve.app.policies.page import Standings
     from calve.archive.location import Location
@@ -142,7 +142,7 @@ class App:
 
     @built
     def scans(self) -> "Scans":
-        from calve.app.pages.kept import Scans
+        from calve.app.pages.answers import Scans
 
         return Scans()
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 
 from calve.app.backups.facts import backup_rows, proven
+from calve.app.pages.answers import Kept
 from calve.app.pages.counts import (
     DAY_SECONDS,
     DAYS,
@@ -22,7 +23,6 @@ from calve.app.pages.counts import (
     day_of,
     summary_of,
 )
-from calve.app.pages.kept import Kept
 from calve.app.view import Json
 from calve.control.registry import ServedStore
 from calve.model.process import ProcessId

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from calve.app import view
 from calve.app.commands import command
+from calve.app.pages.answers import Kept
 from calve.app.pages.document import head
-from calve.app.pages.kept import Kept
 from calve.app.policies.holds import hold_json
 from calve.app.view import Json
 from calve.app.wiring import App
