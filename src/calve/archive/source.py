@@ -67,7 +67,7 @@ class BackupSource:
         create = entry.scratch_final if request.final else entry.scratch
         if not create:
             raise RefusedError(
-                f"the merged view of {request.database}.{request.table} cannot be computed away from its server",
+                f"the merged view of {request.database}.{request.table} cannot be computed outside its server",
                 code="final_not_portable",
                 hint="omit --final",
             )

@@ -52,7 +52,7 @@ def freeze(
         return Frozen(database=database, name=name, roots=freezes.pin_roots(session), skipped=error.message)
     except NoPartitionError as error:
         raise TemporaryError(
-            f"{error.message}: it was dropped in the moment the table was frozen", code="altered_meanwhile"
+            f"{error.message}: it was dropped at the moment the table was frozen", code="altered_meanwhile"
         ) from None
 
 

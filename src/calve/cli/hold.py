@@ -20,7 +20,7 @@ from calve.cli.command import CliSession, command, group
     "--until",
     default="",
     metavar="TIME",
-    help="For so long (90d, 12h) or until a date. [default: until released]",
+    help="For this long (90d, 12h), or until a date. [default: until released]",
 )
 @click.option("--force", is_flag=True, help="Hold the name even if no such table or partition is found.")
 def add(session: CliSession, table: str, partition: str, reason: str, until: str, force: bool) -> None:

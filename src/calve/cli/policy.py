@@ -151,7 +151,7 @@ def run(session: CliSession, name: str, dry_run: bool) -> None:
 @click.argument("name")
 @click.option("--reason", default="", metavar="TEXT", help="Why; shown to others.")
 def pause(session: CliSession, name: str, reason: str) -> None:
-    """Start nothing more of a policy until it is resumed. What is under way goes on."""
+    """Start nothing more for a policy until it is resumed. Work under way continues."""
     session.answer(session.calve.policy_pause(name, reason=reason), f"policy {name} is paused")
 
 
@@ -173,7 +173,7 @@ def resume(session: CliSession, name: str) -> None:
 )
 @click.argument("name")
 @click.option("--dry-run", is_flag=True, help="Print what would leave its table, and when; allow nothing.")
-@click.option("--revoke", is_flag=True, help="No longer: what is half-way out goes back.")
+@click.option("--revoke", is_flag=True, help="Withdraw the approval; what is half-way out goes back.")
 def approve(session: CliSession, name: str, dry_run: bool, revoke: bool) -> None:
     """Let a policy move proven partitions out of their tables, as the policy is now.
 

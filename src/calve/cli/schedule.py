@@ -107,14 +107,14 @@ def run(session: CliSession, name: str, no_wait: str | None, timeout_seconds: fl
 @click.argument("name")
 @click.option("--reason", default="", metavar="TEXT", help="Why; shown to others.")
 def pause(session: CliSession, name: str, reason: str) -> None:
-    """Begin and delete nothing more by a schedule until it is resumed. What is under way goes on."""
+    """Start and delete nothing more for a schedule until it is resumed. Work under way continues."""
     session.answer(session.calve.schedule_pause(name, reason=reason), f"schedule {name} is paused")
 
 
 @command("resume", examples=["calve backup schedule resume nightly"])
 @click.argument("name")
 def resume(session: CliSession, name: str) -> None:
-    """Resume a schedule that was paused. What it missed is made once."""
+    """Resume a schedule that was paused. One backup makes up for all that were missed."""
     done = session.calve.schedule_resume(name)
     session.answer(done, f"schedule {name} is {'resumed' if done['resumed'] else 'not paused'}")
 

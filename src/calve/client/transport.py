@@ -279,7 +279,7 @@ class Transport:
 
     def _not_ours(self, what: str, response: requests.Response) -> CalveError:
         return UnavailableError(
-            f"server {self.url} answers {response.status_code} to {what}, and not as Calve does",
+            f"server {self.url} answers {response.status_code} to {what}: this is not Calve",
             code="server_answer",
             hint="check the address; behind a proxy also its root path",
             service="server",

@@ -400,7 +400,7 @@ def check_agreed(found: Survey[P], agreed: str, partitions: Collection[str] | No
     nothing = not found.chosen and partitions is None
     what = "nothing of it is left to export" if nothing else f"different now: {', '.join(differing)}"
     raise RefusedError(
-        f"{found.request.source_table}: this is not the plan that was agreed to; {what}",
+        f"{found.request.source_table}: this is not the plan that was approved; {what}",
         code="plan_changed",
         hint="look at the plan as it is now (--dry-run), and start that one; nothing was written",
     )

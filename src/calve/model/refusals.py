@@ -22,7 +22,7 @@ def already_started(start: Start) -> RefusedError:
         f"policy {start.policy}: attempt {start.attempt} at partition {start.partition} was started by another"
         " worker; nothing was submitted",
         code="already_started",
-        hint="nothing is to be done: that worker's process does it",
+        hint="nothing to do: that worker's process does it",
     )
 
 
@@ -30,7 +30,7 @@ def over_limit(policy: str, what: str) -> RefusedError:
     return RefusedError(
         f"policy {policy} would start more than its {what} allows; nothing was submitted",
         code="over_limit",
-        hint=f"it goes on by itself later; or raise {what}",
+        hint=f"it continues by itself later; or raise {what}",
     )
 
 

@@ -89,7 +89,7 @@ def check_agreed(made: RestorePreview, agreed: str) -> None:
     """RefusedError (code `plan_changed`) if it is not the plan that was shown."""
     if agreed != made.plan_hash:
         raise RefusedError(
-            f"backup {made.request.backup}: this is not the plan that was agreed to; the backup, the options, or the data"
+            f"backup {made.request.backup}: this is not the plan that was approved; the backup, the options, or the data"
             f" at source {made.request.source} is different now",
             code="plan_changed",
             hint="look at the plan as it is now (--dry-run), and start that one; nothing was written",

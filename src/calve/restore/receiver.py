@@ -186,7 +186,7 @@ def refuse_other_structure(entry: TableEntry, table: TableInfo) -> None:
             )
     if table.clause.replicated:
         raise RefusedError(
-            f"table {table} is replicated: whole partitions cannot go to it from a table that is not",
+            f"table {table} is replicated: whole partitions cannot be moved into it from a table that is not",
             code="table_replicated",
             hint="restore into another database with --as, then ATTACH PARTITION … FROM it",
         )

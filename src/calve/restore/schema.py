@@ -210,7 +210,7 @@ def _refuse_old(session: Session) -> None:
     if ("tables", "uuid") not in system_columns(session, ("tables",)):
         raise RefusedError(
             f"source {session.source} is a ClickHouse older than 20.5, whose tables have no uuid by which a "
-            "restore could know them again",
+            "restore could recognize them",
             code="restore_old_server",
             hint="restore to an embedded source or a newer server, and read the rows from there",
         )

@@ -65,7 +65,7 @@ class SourceSection(Section):
 
 
 class StorageSection(Section):
-    """Object storage, by URL prefix, for plain Parquet and backups. What is not said to be of a cloud is S3's."""
+    """Object storage, by URL prefix, for plain Parquet and backups. Keys that name no cloud are for S3."""
 
     endpoint: str = Field(default="", description="address of the service, if it is not AWS")
     region: str = Field(

@@ -140,7 +140,7 @@ def policy_drop(
     hash = hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest()[:16]
     if approve not in ("", hash):
         raise RefusedError(
-            f"the plan is another than {approve!r}: its hash is {hash}",
+            f"the plan is not {approve!r}: its hash is {hash}",
             code="plan_differs",
             hint=f"calve policy drop {table} {' '.join(partitions)}",
         )

@@ -172,7 +172,7 @@ def _active(parts: Sequence[ListedPart]) -> Counter[str]:
 
 def _moving(table: TableInfo) -> TemporaryError:
     return TemporaryError(
-        f"table {table} changed in the moment it was pinned, so what the pin holds cannot be named",
+        f"table {table} changed at the moment it was pinned, so what the pin holds cannot be named",
         code="altered_meanwhile",
         hint="Calve retries; a partition under constant change is best exported when it is quiet",
     )
