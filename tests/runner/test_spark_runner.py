@@ -12,8 +12,9 @@ from calve.control.ports import TaskOrder, TaskResult
 from calve.model.errors import Outcome, TemporaryError
 from calve.model.process import ProcessId
 from calve.spark import executor
+from calve.spark.conf import repeats_count
 from calve.spark.java import ClassArchive
-from calve.spark.runner import SparkRunner, repeats_count
+from calve.spark.runner import SparkRunner
 from support.sparks import CLUSTER, LOCAL, Sparks
 
 pytestmark = pytest.mark.spark

@@ -1,7 +1,7 @@
 """The Spark runner: a wave of task attempts is one job in one job group.
 
 Spark's own retries and speculation are off: attempts belong to the control plane, and what Spark runs again
-all the same is refused (`executor`). Results
+anyway is refused (`executor`). Results
 reach the driver as each task ends, through one accumulator, so that a finished task frees its
 slot before its wave ends; the job's own answer repeats them, so a lost update loses nothing.
 
@@ -10,7 +10,6 @@ on after it was cancelled; what the worker's loop itself asks is asked beside it
 """
 
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +22,7 @@ import calve
 from calve.control.ports import TaskOrder, TaskResult
 from calve.model.errors import CalveError, TemporaryError, UnavailableError
 from calve.spark import executor, jvm
+from calve.spark.conf import defaults, pythons, repeats_count
 from calve.spark.driver import Driver
 from calve.spark.java import ClassArchive, java_home
 from calve.spark.jvm_files import JvmFolder, log_file, remove_log, sweep
@@ -35,21 +35,11 @@ if TYPE_CHECKING:
 
 OnResult = Callable[[TaskResult], None]
 
-# A cancelled Python worker deep in native code is killed after this; 1 s made a cancel take 2.7 s.
-KILL_TIMEOUT = "1s"
 CANCEL_AGAIN_SECONDS = 0.5
 SILENT_SECONDS = 60.0
 _CANCELLED_SECONDS = 60.0  # a job ends within a second of its cancel
 _ACTION_CANCELLED_SECONDS = 300.0  # an action of Iceberg's may be in the middle of a commit
 _GIVEN_UP = "program_ends"
-# The better of the JVM's two compilers, for code that runs ten to twenty times as often as by default. What only
-# schedules Python never does, and was compiled during a worker's first twenty exports; a compaction soon does.
-_COMPILE_LATER = (
-    "-XX:Tier4InvocationThreshold=100000",
-    "-XX:Tier4MinInvocationThreshold=20000",
-    "-XX:Tier4CompileThreshold=300000",
-    "-XX:Tier4BackEdgeThreshold=400000",
-)
 _UNRESPONSIVE = "All masters are unresponsive"
 
 
@@ -411,18 +401,20 @@ class SparkRunner:
         try:
             self._remove_folder()  # of a JVM that was lost
             self._folder = JvmFolder()
-            defaults = self._defaults(self._folder, local=local)
+            given = defaults(
+                self._master, folder=self._folder, log=self.log, classes=self._classes, brief=self._brief
+            )
             # The JVM's command line, which every user of the machine can read, carries only our
             # own defaults and what must be known at its start; the rest of the configuration,
             # where secrets may be, goes through the gateway (P22).
-            launch = defaults | {k: v for k, v in self._conf.items() if k.startswith("spark.driver.")}
-            with self.log.open("ab") as log, jvm.environment(self._pythons(local=local)):
+            launch = given | {k: v for k, v in self._conf.items() if k.startswith("spark.driver.")}
+            with self.log.open("ab") as log, jvm.environment(pythons(self._conf, local=local)):
                 gateway = jvm.launch(launch, log, self._began)
                 self._jvm_watch = jvm.JvmWatch(gateway, self._silent_seconds, self.log, self._give_up)
                 if self._gone is not None:
                     raise self._gone
                 conf = pyspark.SparkConf(_jvm=gateway.jvm)
-                for key, value in (defaults | dict(self._conf)).items():
+                for key, value in (given | dict(self._conf)).items():
                     conf.set(key, value)
                 context = pyspark.SparkContext(conf=conf, gateway=gateway)
             self._lend(context)
@@ -461,51 +453,10 @@ class SparkRunner:
 
             self._grants = Grants(context)
 
-    def _pythons(self, *, local: bool) -> dict[str, str]:
-        """PySpark itself reads these names only from the environment. Executors on this machine run this very
-        environment (D16); on a cluster `spark.pyspark.python` says where theirs is, then PYSPARK_PYTHON."""
-        given = os.environ.get("PYSPARK_PYTHON", "python3")
-        python = self._conf.get("spark.pyspark.python") or (sys.executable if local else given)
-        driver = self._conf.get("spark.pyspark.driver.python") or sys.executable
-        return {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": driver}
-
     def _remove_folder(self) -> None:
         if self._folder is not None:
             self._folder.remove()
             self._folder = None
-
-    def _defaults(self, folder: JvmFolder, *, local: bool) -> dict[str, str]:
-        log4j = Path(__file__).with_name("log4j2.properties").as_uri()
-        options = [f"-Dlog4j2.configurationFile={log4j}", f"-Dcalve.spark.log={self.log}"]
-        options += self._classes.options(os.environ["JAVA_HOME"])
-        options += folder.options()
-        options += ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"] if self._brief else _COMPILE_LATER
-        conf = {
-            "spark.app.name": "calve",
-            "spark.master": self._master,
-            "spark.ui.enabled": "false",
-            "spark.ui.showConsoleProgress": "false",
-            "spark.scheduler.mode": "FAIR",
-            "spark.task.maxFailures": "1",
-            "spark.speculation": "false",
-            "spark.python.worker.reuse": "true",  # one engine session per Python worker (W9)
-            "spark.python.task.killTimeout": KILL_TIMEOUT,
-            "spark.driver.extraJavaOptions": " ".join(options),
-        }
-        if local:
-            conf |= {
-                "spark.driver.host": "127.0.0.1",
-                "spark.driver.bindAddress": "127.0.0.1",
-                "spark.python.daemon.module": "calve.spark.executor",
-                "spark.local.dir": str(folder.path),
-            }
-        return conf
-
-
-def repeats_count(conf: Mapping[str, str]) -> bool:
-    """Whether an attempt that Spark repeats uses its budget. With Spark's retries and speculation off it repeats
-    only what was lost by no fault of the task; where [spark.conf] turns them on, there is no telling."""
-    return (conf.get("spark.task.maxFailures", "1"), conf.get("spark.speculation", "false")) != ("1", "false")
 
 
 class _Results:

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from calve.model.errors import CalveError, PermanentError, UsageError
-from calve.spark.runner import SparkRunner, repeats_count
+from calve.spark.conf import repeats_count
+from calve.spark.runner import SparkRunner
 
 SUPPORTED = ("3.5", "4.0", "4.1")
 _LOG = Path("the log of the session's driver")
