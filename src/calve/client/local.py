@@ -17,7 +17,7 @@ class Local:
     """The user of this program may do everything: the configuration is theirs."""
 
     def __init__(self, calve: "Calve") -> None:
-        """`calve` is closed by whoever opened it."""
+        """The caller who opened `calve` closes it."""
         from calve.app.desk import Desk, local_caller
 
         self._ends = ExitStack()

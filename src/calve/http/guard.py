@@ -55,7 +55,7 @@ class Rules:
 
 
 class Guard:
-    """`answered` is told of every request: route, method, status, seconds. Who refuses may do so in pages: `told`."""
+    """`answered` is called for every request: route, method, status, seconds. Who refuses may do so in pages: `told`."""
 
     def __init__(
         self,

@@ -109,7 +109,7 @@ def problem(error: CalveError, request_id: str) -> Response:
 
 
 def defect(request_id: str) -> Response:
-    """What is told of an error that nobody expected: nothing but where to look."""
+    """What is said of an error that nobody expected: nothing but where to look."""
     body = {
         "type": "urn:calve:error:internal",
         "title": "Internal Server Error",

@@ -196,7 +196,7 @@ def serve(
 
 
 class _Server(uvicorn.Server):
-    """Uvicorn waits for answers that are under way; streams have to be told to end."""
+    """Uvicorn waits for answers that are under way; streams have to be ended."""
 
     def __init__(self, config: uvicorn.Config, streams: Streams) -> None:
         super().__init__(config)

@@ -38,7 +38,7 @@ class VerbService:
         answer_seconds: float,
         unknown: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`unknown` is told of each caller who is refused, and why."""
+        """`unknown` is called for each caller who is refused, with the reason."""
         self.desk = desk
         self._unknown = unknown
         self._identities = identities

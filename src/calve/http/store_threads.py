@@ -59,7 +59,7 @@ class StoreThreads:
         return done.result()
 
     async def _store_answers(self) -> bool:
-        """One question at a time, whoever waits. Where it hangs the next one knows at once."""
+        """One question at a time, however many wait. Where it hangs the next one knows at once."""
         if self._probe is None:
             return False
         loop = asyncio.get_running_loop()

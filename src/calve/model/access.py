@@ -175,7 +175,7 @@ class Notice:
 
 @dataclass(frozen=True, kw_only=True)
 class Alarm:
-    """A target was told of a failure and not yet of its end."""
+    """A target was notified of a failure, and not yet of its end."""
 
     subject: str  # kind, source, destination and partitions of the work
     state: str

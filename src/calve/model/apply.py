@@ -326,7 +326,7 @@ def handed_back(old: Process, change: Change, now: datetime) -> Process:
 
 
 def handed_back_message(retry: Process, change: Change) -> str:
-    """What `old` is told of the retry that had adopted its files."""
+    """What becomes of `old` by the retry that had adopted its files."""
     if change.one(Result) is not None:
         return f"retry {retry.id} is done; what it published of them stays, the rest is deleted"
     return f"retry {retry.id} ended without publishing them"

@@ -1,4 +1,4 @@
-"""Notify: people and their tools are told what became of processes.
+"""Notify: people and their tools hear what became of processes.
 
 `targets` says who is told what; `notices` and `pings` turn events into rows of the outbox; `delivery` is one
 HTTP request, signed and bounded; `notifier` moves a target from event to notice to request. Nothing here

@@ -1,4 +1,4 @@
-"""From events to what a webhook is told. Pure, except that `Waits` remembers how processes stood.
+"""From events to what a webhook receives. Pure, except that `Waits` remembers how processes stood.
 
 The id of a notice is made of the store, the event's position, the target and the name: any program that
 makes it, however often, makes the same one.
@@ -38,7 +38,7 @@ class News:
 def news(
     target: Webhook, store_id: str, events: Iterable[Event], process_of: ProcessOf, standing: Iterable[Alarm]
 ) -> News:
-    """`standing`: the alarms of this target. A failure raises one also if the target is not told of it."""
+    """`standing`: the alarms of this target. A failure raises one even if the target is not notified of it."""
     alarms = {alarm.subject: alarm for alarm in standing}
     raised: dict[str, Alarm] = {}
     cleared: set[str] = set()

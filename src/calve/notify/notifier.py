@@ -120,7 +120,7 @@ class Notifier:
         )
 
     def _due(self, topic: Topic, every: timedelta) -> datetime | None:
-        """Now, if the target is told of it and it is time to look."""
+        """Now, if the target wants it and it is time to look."""
         if not isinstance(self.target, Webhook) or topic not in self.target.on:
             return None
         now = self._store.now()

@@ -1,4 +1,4 @@
-"""Who is told what. A URL is a secret: it is in no `repr`, no error and no log; its host may be shown.
+"""Who is notified of what. A URL is a secret: it is in no `repr`, no error and no log; its host may be shown.
 
 A target's `key` is its name in the store. The position up to which it knows the feed belongs to that name.
 """
@@ -13,7 +13,7 @@ from calve.model.process import Process
 
 
 class Topic(StrEnum):
-    """What a webhook may be told."""
+    """What a webhook may receive."""
 
     FAILED = "failed"
     UNKNOWN = "unknown"  # failed, and whether it was published is not known yet

@@ -87,7 +87,7 @@ class ClassArchive:
         self._archive = Path()
 
     def options(self, home: str) -> list[str]:
-        """What a JVM of that runtime is told at its start."""
+        """Options for a JVM of that runtime."""
         self._archive = class_archive(home)
         if " " in str(self._archive):
             return []  # Spark would take it for two options

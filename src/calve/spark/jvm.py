@@ -36,7 +36,7 @@ def silent(doing: str, seconds: float, log: Path) -> TemporaryError:
 
 
 def launch(conf: Mapping[str, str], log: IO[bytes], began: Callable[[subprocess.Popen[bytes]], None]) -> Any:
-    """PySpark's gateway to a JVM that this program starts. `began` is told of it before it answers, so that it can be
+    """PySpark's gateway to a JVM that this program starts. `began` gets it before it answers, so that it can be
     ended at any time. PySpark's own launch cannot: it tells nobody, and waits for ever for one that hangs, or that ended
     without an error."""
     from pyspark.java_gateway import launch_gateway

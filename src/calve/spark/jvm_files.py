@@ -41,7 +41,7 @@ class JvmFolder:
         return path, descriptor
 
     def options(self) -> list[str]:
-        """What the JVM is told. A path with a space would be taken for two options."""
+        """Options of the JVM. A path with a space would be taken for two options."""
         return [] if " " in str(self.path) else [f"-Djava.io.tmpdir={self.path}"]
 
     def remove(self) -> None:

@@ -68,7 +68,7 @@ class Sql:
         *,
         selected: Callable[[str, float], None] = lambda *_: None,
     ) -> None:
-        """`selected` is told of each SELECT: how it ended (done, refused, failed) and its seconds."""
+        """`selected` is called for each SELECT: how it ended (done, refused, failed) and its seconds."""
         self._selected_so = selected
         self.desk = desk
         self.cages = cages

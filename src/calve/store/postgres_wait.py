@@ -1,4 +1,4 @@
-"""A connection to PostgreSQL that waits for an answer no longer than it was told, even if nobody says anything.
+"""A connection to PostgreSQL that waits for an answer no longer than its limit, even if nobody says anything.
 
 The server bounds its statements, and the kernel notices a peer that vanished. Neither helps against a peer that lives and
 says nothing: a pooler or a proxy that lost its server, or an answer on the way.

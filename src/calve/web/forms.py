@@ -43,7 +43,7 @@ Given = Mapping[str, Any]
 
 class Forms:
     def __init__(self, frame: Frame, *, changed: Callable[[], None] = lambda: None) -> None:
-        """`changed` is told when something was done."""
+        """`changed` is called when something was done."""
         self._frame = frame
         self._changed = changed
         self._service = frame.shared.service
@@ -375,7 +375,7 @@ def _back(text: str) -> str:
 
 
 def _refuse_late(answer: Any) -> None:
-    """A cancel that came too late is told, not passed over."""
+    """A cancel that came too late is shown, not passed over."""
     if isinstance(answer, list):
         late = [one["message"] for one in answer if one.get("accepted") is False]
         if late:

@@ -118,7 +118,7 @@ def processes(app: App) -> Iterator[Finding]:
 
 
 def notices(app: App) -> Iterator[Finding]:
-    """Targets that were not told what they should have been, in the week for which that is kept."""
+    """Targets that missed notices in the week for which those are kept."""
     lost = app.registry.given_up(_LOOKED_AT)
     for key, count in Counter(notice.target for notice in lost).items():
         last = next(notice for notice in lost if notice.target == key)

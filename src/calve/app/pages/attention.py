@@ -55,7 +55,7 @@ _SAID = {
 
 
 def told(app: App) -> list[Card]:
-    """What webhooks are told."""
+    """What webhooks receive."""
     look = Glance(app)
     return [card for found in _TOLD for card in found(look)]
 

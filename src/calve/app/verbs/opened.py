@@ -35,7 +35,7 @@ class Opened(ABC):
         return self._app.overview
 
     def wants(self) -> "list[WantedNotice]":
-        """What webhooks are told though no process stands for it."""
+        """What webhooks receive though no process stands for it."""
         from calve.app.notices import wants
 
         return wants(self._app)

@@ -85,7 +85,7 @@ def comment_of(session: Statements, uuid: str) -> str | None:
 
 
 def about(uuid: str, comment: str) -> dict[str, Any]:
-    """The table, the destination and the view that `create` was told of, and more. DamagedError where a comment says none."""
+    """The table, the destination and the view that `create` was given, and more. DamagedError where a comment says none."""
     found = fields_of(comment)
     if not all(isinstance(found.get(word), str) and found[word] for word in ("table", "to", "view")):
         raise DamagedError(

@@ -36,7 +36,7 @@ def trial_table(uuid: str) -> TableName:
 
 
 def comment(uuid: str) -> str:
-    """By which a view of ours is told from others."""
+    """What distinguishes a view of ours from others."""
     return f"calve view of {uuid}"
 
 

@@ -19,7 +19,7 @@ _LEAST = 1.5  # pixels that an amount above 0 has
 
 
 def sparkline(values: Sequence[float], what: str = "exported in 30 days", unit: str = "bytes") -> Markup:
-    """The last one is told from the others. Nothing at all is a dotted line."""
+    """The last one looks different from the others. Nothing at all is a dotted line."""
     return _sparkline(tuple(values), what, unit)
 
 
