@@ -12,9 +12,9 @@ from datetime import timedelta
 from calve.clickhouse.tier.quarantine import QuarantineAttempt, Where
 from calve.control.kind import AdoptedWork, Fenced, NothingToDo, Planned, Published
 from calve.destination.names import DestinationAddress
-from calve.model.change import Intend, Item, Permit, PublishNote, ReleaseTo, Result
-from calve.model.errors import NotFoundError, PermanentError, RefusedError
-from calve.model.process import NewProcess, Process, ProcessId
+from calve.model.change import Intend, Item, Permit, PublishNote, ReleaseTo
+from calve.model.errors import PermanentError, RefusedError
+from calve.model.process import NewProcess, Process
 from calve.model.reach import Service
 from calve.model.record import Record
 from calve.model.states import ReleaseState
@@ -23,7 +23,7 @@ from calve.policy.proof.lake_read import LakeRead, LakeReader
 from calve.policy.proof.plan import ProofPlan, grouped
 from calve.policy.release.plan import ReleaseJournal, ReleasePlan, ReleaseRequest
 from calve.policy.release.ports import ReleasePorts
-from calve.policy.release.row import find_release, looked_at
+from calve.policy.release.row import found_release, looked_at, result_of
 from calve.policy.row_hash import RowSums
 
 NAME = "drop"
@@ -60,9 +60,9 @@ class DropKind(LakeReader):
         self, process: Process, pins: Sequence[object], adopted: AdoptedWork | None
     ) -> Planned | NothingToDo:
         request = DropRequest.from_json(process.request)
-        of, release = _found(self._ports, request)
+        of, release = found_release(self._ports, request.of, request.release)
         if release.state is ReleaseState.DROPPED:
-            return NothingToDo(result=_result(release), message="it is already dropped")
+            return NothingToDo(result=result_of(release), message="it is already dropped")
         scan = self._ports.cold(of).scan()
         proof = replace(of.proof, process_id=process.id, scan=scan, tasks=grouped(scan.files))
         made = DropPlan(request=request, proof=proof)
@@ -100,24 +100,12 @@ class DropKind(LakeReader):
 
     def _departed(self, process: Process, plan: str) -> "_Departed":
         read = DropPlan.from_json(plan)
-        of, release = _found(self._ports, read.request)
+        of, release = found_release(self._ports, read.request.of, read.request.release)
         return _Departed(self._ports, process, read, of, release)
 
 
-def _found(ports: ReleasePorts, request: DropRequest) -> tuple[ReleasePlan, Release]:
-    of = ports.plan_of(ProcessId(request.release))
-    release = find_release(ports, request.of, request.release)
-    if release is None:
-        raise NotFoundError(f"process {request.release} released nothing", code="not_released")
-    return of, release
-
-
-def _result(release: Release) -> Result:
-    return Result(rows=release.rows, files=0, bytes=0)
-
-
 def _published(release: Release) -> Published:
-    return Published(result=_result(release), message=f"dropped {release.rows} rows of {release.place}")
+    return Published(result=result_of(release), message=f"dropped {release.rows} rows of {release.place}")
 
 
 class _Departed:

@@ -7,16 +7,15 @@ from dataclasses import dataclass, replace
 from calve.clickhouse.tier.quarantine import Where
 from calve.control.kind import AdoptedWork, Fenced, Kind, NothingToDo, Planned, Published
 from calve.control.ports import TaskOrder, TaskResult
-from calve.model.change import Result
-from calve.model.errors import NotFoundError, PermanentError, RefusedError
-from calve.model.process import NewProcess, Process, ProcessId, Task
+from calve.model.errors import PermanentError, RefusedError
+from calve.model.process import NewProcess, Process, Task
 from calve.model.reach import Service
 from calve.model.record import Record
 from calve.model.states import ReleaseState
 from calve.model.tier import Release
 from calve.policy.release.plan import BACK, ReleaseJournal, ReleasePlan, ReleaseRequest
 from calve.policy.release.ports import ReleasePorts
-from calve.policy.release.row import find_release
+from calve.policy.release.row import found_release, result_of
 from calve.policy.release.way_back import MutatedSinceError, WayBack, refuse_later_mutations
 
 
@@ -43,9 +42,9 @@ class ReturnKind(Kind):
         self, process: Process, pins: Sequence[object], adopted: AdoptedWork | None
     ) -> Planned | NothingToDo:
         request = ReturnRequest.from_json(process.request)
-        plan, release = self._found(request)
+        plan, release = found_release(self._ports, request.of, request.release)
         if release.state is ReleaseState.RETURNED:
-            return NothingToDo(result=_result(release), message="its rows are in the table already")
+            return NothingToDo(result=result_of(release), message="its rows are in the table already")
         self._refuse(request, plan, release)
         return Planned(plan=process.request, tasks=())
 
@@ -59,7 +58,7 @@ class ReturnKind(Kind):
         self, process: Process, plan: str, receipts: Sequence[str], note: Callable[[str], None]
     ) -> Published:
         request = ReturnRequest.from_json(plan)
-        of, release = self._found(request)
+        of, release = found_release(self._ports, request.of, request.release)
         if release.state is ReleaseState.QUARANTINED:
             self._refuse(request, of, release)
             note("return")
@@ -67,7 +66,7 @@ class ReturnKind(Kind):
 
     def fence(self, process: Process, plan: str) -> Fenced | Published:
         request = ReturnRequest.from_json(plan)
-        of, release = self._found(request)
+        of, release = found_release(self._ports, request.of, request.release)
         if release.state not in (ReleaseState.RETURNING, ReleaseState.RETURNED):
             return Fenced()
         try:
@@ -86,14 +85,7 @@ class ReturnKind(Kind):
     ) -> Published:
         way = WayBack(ports=self._ports, process=process, plan=plan, release=release, insist=request.insist)
         way.walk("undone by a person")
-        return Published(result=_result(release), message=f"brought {release.rows} rows back")
-
-    def _found(self, request: ReturnRequest) -> tuple[ReleasePlan, Release]:
-        plan = self._ports.plan_of(ProcessId(request.release))
-        release = find_release(self._ports, request.of, request.release)
-        if release is None:
-            raise NotFoundError(f"process {request.release} released nothing", code="not_released")
-        return plan, release
+        return Published(result=result_of(release), message=f"brought {release.rows} rows back")
 
     def _refuse(self, request: ReturnRequest, plan: ReleasePlan, release: Release) -> None:
         """What came after the move, and would be undone or doubled with it."""
@@ -122,7 +114,3 @@ class ReturnKind(Kind):
                 hint="--force puts the others beside them; the partition is then HELD until it is exported again",
             )
         refuse_later_mutations(plan, release, seen)
-
-
-def _result(release: Release) -> Result:
-    return Result(rows=release.rows, files=0, bytes=0)
